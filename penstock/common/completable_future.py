@@ -13,8 +13,10 @@ T = TypeVar("T")
 
 
 class CompletableFuture(Generic[T]):
-    """`fetch(timeout_s)` gives the result, raises the failure, or TimeoutError when it is too
-    early.
+    """The result of an operation that may not be complete yet.
+
+    Args:
+        fetch: `fetch(timeout_s)` returns the result or raises the failure; TimeoutError: not yet.
     """
 
     def __init__(self, fetch: Callable[[float | None], T]) -> None:
@@ -26,23 +28,29 @@ class CompletableFuture(Generic[T]):
 
     @classmethod
     def completed(cls, value: T) -> CompletableFuture[T]:
+        """Return a future that has this result."""
         return cls(lambda _timeout: value)
 
     def cancel(self) -> bool:
-        """Stop waiting for the result (the job goes on); False when it is there already."""
+        """Stop waiting for the result; the job goes on.
+
+        Return False if the result is there already.
+        """
         if self.done():
             return False
         self._is_cancelled = True
         return True
 
     def cancelled(self) -> bool:
+        """Return whether `cancel` stopped the waiting."""
         return self._is_cancelled
 
     def done(self) -> bool:
+        """Return, without waiting, whether there is a result, a failure or a cancellation."""
         return self._is_cancelled or self._settle(0.0)
 
     def result(self) -> T:
-        """Block until the result is there; raises what the operation raised."""
+        """Wait for the result and return it; raise what the operation raised."""
         if self._is_cancelled:
             raise CancelledError
         self._settle(None)
@@ -52,7 +60,7 @@ class CompletableFuture(Generic[T]):
         return value
 
     def exception(self) -> BaseException | None:
-        """Block until it is settled; the failure, or None."""
+        """Wait for the end of the operation, and return its failure or None."""
         if self._is_cancelled:
             raise CancelledError
         self._settle(None)

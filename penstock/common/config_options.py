@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ConfigOption(Generic[T]):
-    """A key, the type of its value, and the value when it is not set."""
+    """A configuration key with the type of its value and its default value."""
 
     key: str
     value_type: type
@@ -21,14 +21,15 @@ class ConfigOption(Generic[T]):
 
 
 class ConfigOptions:
-    """Entry: `ConfigOptions.key("a.b").int_type().default_value(1)`."""
+    """Builds options: `ConfigOptions.key("a.b").int_type().default_value(1)`."""
 
     @staticmethod
     def key(key: str) -> ConfigOptions.OptionBuilder:
+        """Start an option with this key."""
         return ConfigOptions.OptionBuilder(key)
 
     class OptionBuilder:
-        """Asks for the type."""
+        """An option without its type."""
 
         def __init__(self, key: str) -> None:
             self._key = key
@@ -52,14 +53,16 @@ class ConfigOptions:
             return ConfigOptions.TypedConfigOptionBuilder(self._key, str)
 
     class TypedConfigOptionBuilder(Generic[T]):
-        """Asks for the default."""
+        """An option without its default value."""
 
         def __init__(self, key: str, value_type: type) -> None:
             self._key = key
             self._type = value_type
 
         def default_value(self, value: T) -> ConfigOption[T]:
+            """Return the option with this default value."""
             return ConfigOption(self._key, self._type, value)
 
         def no_default_value(self) -> ConfigOption[T]:
+            """Return the option without a default value."""
             return ConfigOption(self._key, self._type)

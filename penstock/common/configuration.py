@@ -22,10 +22,14 @@ Value: TypeAlias = str | int | float | bool | bytearray
 
 
 class Configuration:
-    """Keys and values, which have Flink's text form."""
+    """Holds configuration keys and their values, which Flink's text form can express.
+
+    Each getter returns its default value if the key is not set, and raises ConfigurationError if
+    the value does not have its type. Each setter returns the configuration.
+    """
 
     def __init__(self, other: Configuration | Mapping[str, str] | None = None) -> None:
-        """With the values of `other`."""
+        """Take over the keys and values of `other`."""
         self._values: dict[str, Value] = {}
         if isinstance(other, Configuration):
             self.add_all(other)
@@ -35,6 +39,7 @@ class Configuration:
 
     @classmethod
     def from_dict(cls, map: dict[str, str]) -> Configuration:
+        """Return a configuration with these keys and values."""
         return cls(map)
 
     def get_string(self, key: str, default_value: str) -> str:
@@ -63,24 +68,30 @@ class Configuration:
         return self._put(key, float(value))
 
     def get_duration_ms(self, key: str, default_ms: int) -> int:
-        """A duration in Flink's text (`5 min`, `200 ms`, plain milliseconds). Not in PyFlink."""
+        """Return a duration in ms; the value is `5 min`, `200 ms` or a number of ms.
+
+        Not in PyFlink.
+        """
         found = self._value(key)
         return default_ms if found is None else parse_duration_ms(_text(found), key)
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        """Return bytes, which a text value gives in hex."""
         return self._parsed(key, default_value, bytearray.fromhex, "bytes in hex")
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
         return self._put(key, bytearray(value))
 
     def key_set(self) -> set[str]:
+        """Return all keys that are set."""
         return set(self._values)
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
-        """The values as they were set: what `set_integer` set is an int there."""
+        """Add all keys to the dict. Values keep the type with which they were set."""
         target_dict.update(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
+        """Add all keys of another configuration, with `prefix` in front of each."""
         example = "Configuration.from_dict({'key': 'value'})"
         check_kind("configuring", other, Configuration, example)
         for key, value in other._values.items():
@@ -91,14 +102,16 @@ class Configuration:
         return key in self._values
 
     def to_dict(self) -> dict[str, str]:
+        """Return all keys with their values as text."""
         return {key: _text(value) for key, value in self._values.items()}
 
     def remove_config(self, key: str) -> bool:
+        """Remove a key, and return whether it was set."""
         return self._values.pop(key, None) is not None
 
     @staticmethod
     def parse_list_value(value: str | None) -> list[str]:
-        """Items of `a;b`, or of a YAML list: `[a, b]`, or lines that begin with a dash."""
+        """Return the items of `a;b`, `[a, b]`, or a YAML list of lines that start with dashes."""
         text = (value or "").strip()
         separator = ";"
         if text.startswith("[") and text.endswith("]"):

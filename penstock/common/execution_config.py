@@ -26,7 +26,10 @@ MAX_MAX_PARALLELISM: Final = 32_768
 
 
 class ExecutionConfig:
-    """Reached by `env.get_config()`."""
+    """Holds the execution settings of an environment, as `env.get_config()` returns it.
+
+    Setters return the config, and raise ConfigurationError for a value out of range.
+    """
 
     PARALLELISM_DEFAULT: Final = -1
     PARALLELISM_UNKNOWN: Final = -2
@@ -48,10 +51,11 @@ class ExecutionConfig:
     # ---------------------------------------------------------- parallelism
 
     def get_parallelism(self) -> int:
-        """-1 while nobody has set it: the host decides."""
+        """Return the default parallelism; -1 if it is not set, so that the cluster decides."""
         return self._configuration.get_integer(PARALLELISM_KEY, self.PARALLELISM_DEFAULT)
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
+        """Set the default number of parallel subtasks of an operator."""
         if parallelism != self.PARALLELISM_DEFAULT:
             check_parallelism(parallelism)
             self._configuration.set_integer(PARALLELISM_KEY, parallelism)
@@ -60,9 +64,11 @@ class ExecutionConfig:
         return self
 
     def get_max_parallelism(self) -> int:
+        """Return the maximum parallelism; -1 if it is not set."""
         return self._configuration.get_integer(MAX_PARALLELISM_KEY, -1)
 
     def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
+        """Set the maximum parallelism, which is the number of key groups: 1 to 32768."""
         check_max_parallelism(max_parallelism)
         self._configuration.set_integer(MAX_PARALLELISM_KEY, max_parallelism)
         return self
@@ -70,24 +76,28 @@ class ExecutionConfig:
     # ---------------------------------------------------------- intervals, ms
 
     def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
+        """Set the time between two watermarks in ms (default 200)."""
         return self._set_ms(WATERMARK_INTERVAL_KEY, interval)
 
     def get_auto_watermark_interval(self) -> int:
         return self._get_ms(WATERMARK_INTERVAL_KEY, 200)
 
     def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
+        """Set the time between two latency markers in ms; 0 (default): none."""
         return self._set_ms(LATENCY_INTERVAL_KEY, interval)
 
     def get_latency_tracking_interval(self) -> int:
         return self._get_ms(LATENCY_INTERVAL_KEY, 0)
 
     def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
+        """Set the time between two attempts to interrupt a cancelled task in ms (default 30000)."""
         return self._set_ms(CANCELLATION_INTERVAL_KEY, interval)
 
     def get_task_cancellation_interval(self) -> int:
         return self._get_ms(CANCELLATION_INTERVAL_KEY, 30_000)
 
     def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
+        """Set the time in ms after which a task that does not cancel is fatal (default 180000)."""
         return self._set_ms(CANCELLATION_TIMEOUT_KEY, timeout)
 
     def get_task_cancellation_timeout(self) -> int:
@@ -96,11 +106,13 @@ class ExecutionConfig:
     # ---------------------------------------------------------- job parameters
 
     def get_global_job_parameters(self) -> dict[str, str]:
+        """Return the job parameters, which functions read from their RuntimeContext."""
         return dict(self._job_parameters)
 
     def set_global_job_parameters(
         self, global_job_parameters_dict: dict[str, Any]
     ) -> ExecutionConfig:
+        """Set the job parameters, which functions read from their RuntimeContext."""
         given = check_kind(
             "set_global_job_parameters", global_job_parameters_dict, dict, "{'key': 'value'}"
         )
@@ -173,12 +185,15 @@ class ExecutionConfig:
         )
 
     def get_default_kryo_serializer_classes(self) -> dict[str, str]:
+        """Return an empty dict: there is no Kryo here."""
         return {}
 
     def get_registered_kryo_types(self) -> list[str]:
+        """Return an empty list: there is no Kryo here."""
         return []
 
     def get_registered_pojo_types(self) -> list[str]:
+        """Return an empty list: there are no Java classes here."""
         return []
 
     def is_use_snapshot_compression(self) -> bool:
@@ -208,13 +223,13 @@ class ExecutionConfig:
 
 
 def check_parallelism(parallelism: int) -> None:
-    """ConfigurationError unless it is a whole number of at least 1."""
+    """Raise ConfigurationError unless it is a whole number of at least 1."""
     if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
         raise ConfigurationError(f"parallelism must be a whole number >= 1, got {parallelism!r}.")
 
 
 def check_max_parallelism(max_parallelism: int) -> None:
-    """ConfigurationError unless it lies in [1, 32768], the range that key groups allow."""
+    """Raise ConfigurationError unless it is in [1, 32768], the range of key groups."""
     is_whole = isinstance(max_parallelism, int) and not isinstance(max_parallelism, bool)
     if not is_whole or not 1 <= max_parallelism <= MAX_MAX_PARALLELISM:
         raise ConfigurationError(

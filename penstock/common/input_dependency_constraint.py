@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class InputDependencyConstraint(Enum):
-    """When a consumer may start; without effect since regions decide it."""
+    """When a consumer may start. It has no effect, as pipelined regions decide that."""
 
     ANY = 0
     ALL = 1

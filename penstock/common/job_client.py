@@ -20,7 +20,7 @@ from penstock.model.program import JobControl, JobOutcome
 
 
 class JobClient:
-    """Made by `execute_async`."""
+    """Observes and controls a job, as `env.execute_async` returns it."""
 
     def __init__(self, control: JobControl) -> None:
         self._control = control
@@ -29,10 +29,11 @@ class JobClient:
         return JobID(self._control.job_id)
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
+        """Return the job's status now."""
         return CompletableFuture.completed(JobStatus.of(self._control.status()))
 
     def cancel(self) -> CompletableFuture[None]:
-        """Ask for cancellation; the future completes when the job has ended."""
+        """Cancel the job. The future completes when the job has ended."""
         self._control.cancel()
 
         def ended(timeout_s: float | None) -> None:
@@ -41,11 +42,13 @@ class JobClient:
         return CompletableFuture(ended)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        """Return an empty dict: there are no accumulators here."""
         return CompletableFuture.completed({})
 
     def get_latencies(self) -> CompletableFuture[list[tuple[str, int, LatencySummary]]]:
-        """(vertex name, subtask, histogram in ms) of each source-operator pair; needs `metrics.latency.interval`.
-        Not in PyFlink.
+        """Return (vertex name, subtask, histogram in ms) of each pair of source and operator.
+
+        Needs `metrics.latency.interval`. Not in PyFlink.
         """
         found = [
             (vertex, subtask, summary)
@@ -55,31 +58,47 @@ class JobClient:
         return CompletableFuture.completed(found)
 
     def get_task_metrics(self) -> CompletableFuture[list[tuple[str, int, TaskIo]]]:
-        """(vertex name, subtask, counters and gauges) of each subtask, as of its last heartbeat. Not in PyFlink.
+        """Return (vertex name, subtask, metrics) of each subtask, as of its last heartbeat.
 
-        Among them: records and bytes, busy, idle and back-pressured milliseconds per second, the watermark, frames
-        that wait in front of and behind the task, dropped late records, and the metrics of the user's functions; see `TaskIo`.
+        The metrics are records and bytes; busy, idle and back-pressured ms per second; the
+        watermark; frames that wait before and after the task; dropped late records; and those of
+        the user's functions. See `TaskIo`. Not in PyFlink.
         """
         return CompletableFuture.completed(self._control.task_metrics())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        """Return the job's result once it has finished.
+
+        The future raises JobExecutionError if it failed.
+        """
+
         def fetch(timeout_s: float | None) -> JobExecutionResult:
             return result_of(self._control.job_id, self._control.wait(timeout_s))
 
         return CompletableFuture(fetch)
 
     def get_checkpoints(self) -> CompletableFuture[CheckpointStatistics]:
-        """Checkpoints and savepoints of this job: how many were triggered, completed and failed, the latest ones with id, size,
-        duration and place, and what the job was restored from. Not in PyFlink.
+        """Return the statistics of the job's checkpoints and savepoints. Not in PyFlink.
+
+        They have the numbers triggered, completed and failed; the latest with id, size, duration
+        and place; and what the job was restored from.
         """
         return CompletableFuture.completed(self._control.checkpoints())
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """The job goes on. `savepoint_directory`: where to make the savepoint's folder, in any file system that driver and tasks reach; None:
-        `execution.checkpointing.savepoint-dir`. The future gives the folder, for `execution.state-recovery.path`.
+        """Take a savepoint while the job goes on.
 
-        Raises: ExternalError: the job takes no savepoints; the future, when this one fails. ConfigurationError: a file system
-        that is not known.
+        Args:
+            savepoint_directory: where to create the savepoint's folder, in a file system that
+                driver and tasks reach; None: `execution.checkpointing.savepoint-dir`.
+
+        Returns:
+            A future of the folder, for `execution.state-recovery.path`.
+
+        Raises:
+            ExternalError: the job takes no savepoints. The future raises it if this savepoint
+                fails.
+            ConfigurationError: the file system is not known.
         """
         wait = self._control.start_savepoint(CheckpointType.SAVEPOINT, savepoint_directory)
         return CompletableFuture(wait)
@@ -87,10 +106,18 @@ class JobClient:
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """End the job with a savepoint that has everything up to its end. The future gives the folder once the job is FINISHED.
+        """Stop the job with a savepoint, which holds everything up to its end.
 
-        `advance_to_end_of_event_time`: windows and event-time timers fire, as at the end of the data: for a job that will not go
-        on. Raises: as `trigger_savepoint`.
+        Args:
+            advance_to_end_of_event_time: fire windows and event-time timers, as at the end of the
+                data, for a job that will not be resumed.
+            savepoint_directory: as in `trigger_savepoint`.
+
+        Returns:
+            A future of the folder, which completes when the job is FINISHED.
+
+        Raises:
+            ExternalError, ConfigurationError: as in `trigger_savepoint`.
         """
         kind = CheckpointType.STOP_SUSPEND
         if advance_to_end_of_event_time:
@@ -99,7 +126,7 @@ class JobClient:
 
 
 def result_of(job_id: str, outcome: JobOutcome) -> JobExecutionResult:
-    """The result of a finished job; raises JobExecutionError with the first failure otherwise."""
+    """Return the result of a finished job, or raise JobExecutionError with the first failure."""
     if outcome.status is states.JobStatus.FINISHED:
         return JobExecutionResult(JobID(job_id), outcome.net_runtime_ms)
     if outcome.status is states.JobStatus.CANCELED:

@@ -10,7 +10,7 @@ from penstock.common.job_id import JobID
 
 @dataclass(frozen=True, slots=True)
 class JobExecutionResult:
-    """A finished job. Accumulators are not collected: the dictionary is empty."""
+    """Describes a job that has finished. There are no accumulators here: their dict is empty."""
 
     job_id: JobID
     net_runtime_ms: int
@@ -20,13 +20,15 @@ class JobExecutionResult:
         return self.job_id
 
     def get_net_runtime(self) -> int:
-        """Milliseconds from submission to the end."""
+        """Return the time from submission to the end in ms."""
         return self.net_runtime_ms
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
+        """Return the accumulator's value; None, as there are none."""
         return self.accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
+        """Return the accumulators' values; an empty dict, as there are none."""
         return dict(self.accumulators)
 
     def __str__(self) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JobID:
-    """32 hex digits; `str()` gives them."""
+    """Identifies a job. `str()` returns 32 hex digits."""
 
     value: str
 

@@ -8,7 +8,10 @@ from penstock.model import states
 
 
 class JobStatus(Enum):
-    """Life of a job; the engine's INITIALIZING shows as CREATED, which PyFlink has no word for."""
+    """The states in the life of a job.
+
+    INITIALIZING shows as CREATED, as PyFlink has no name for it.
+    """
 
     CREATED = 0
     RUNNING = 1
@@ -22,14 +25,16 @@ class JobStatus(Enum):
     RECONCILING = 9
 
     def is_globally_terminal_state(self) -> bool:
+        """Return whether the job has ended for good: FINISHED, FAILED or CANCELED."""
         return states.JobStatus(self.name).is_globally_terminal
 
     def is_terminal_state(self) -> bool:
+        """Return whether the job no longer runs here."""
         return states.JobStatus(self.name).is_terminal
 
     @staticmethod
     def of(status: states.JobStatus) -> JobStatus:
-        """The engine's status by this enum."""
+        """Return the member for the runtime's own status."""
         if status is states.JobStatus.INITIALIZING:
             return JobStatus.CREATED
         return JobStatus[status.name]

@@ -15,14 +15,15 @@ from penstock.model.options.scheduling import RestartOptions
 
 
 class RestartStrategyConfiguration(ABC):
-    """When a failed job is tried again."""
+    """Sets when a failed job is restarted."""
 
     @abstractmethod
-    def get_description(self) -> str: ...
+    def get_description(self) -> str:
+        """Return the strategy in words."""
 
     @abstractmethod
     def to_options(self) -> dict[str, str]:
-        """The same as configuration keys; empty: the cluster's default."""
+        """Return the strategy as configuration keys; empty: the cluster's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class _FailureRate(RestartStrategyConfiguration):
 
 
 class RestartStrategies:
-    """Factory."""
+    """Creates restart strategies."""
 
     RestartStrategyConfiguration = RestartStrategyConfiguration
     NoRestartStrategyConfiguration = _NoRestart
@@ -110,15 +111,17 @@ class RestartStrategies:
 
     @staticmethod
     def no_restart() -> _NoRestart:
+        """Let the job fail at its first failure."""
         return _NoRestart()
 
     @staticmethod
     def fall_back_restart() -> _Fallback:
+        """Use the cluster's default strategy."""
         return _Fallback()
 
     @staticmethod
     def fixed_delay_restart(restart_attempts: int, delay_between_attempts: int) -> _FixedDelay:
-        """At most `restart_attempts` times, `delay_between_attempts` ms apart."""
+        """Restart `restart_attempts` times at most, each `delay_between_attempts` ms later."""
         check_whole("restart_attempts", restart_attempts, 0)
         check_whole("delay_between_attempts", delay_between_attempts, 0, "ms")
         return _FixedDelay(restart_attempts, timedelta(milliseconds=delay_between_attempts))
@@ -127,7 +130,10 @@ class RestartStrategies:
     def failure_rate_restart(
         failure_rate: int, failure_interval: int, delay_interval: int
     ) -> _FailureRate:
-        """As long as no more than `failure_rate` failures fall into `failure_interval` ms."""
+        """Restart while there are at most `failure_rate` failures in `failure_interval` ms.
+
+        `delay_interval` is the time in ms between a failure and the restart.
+        """
         check_whole("failure_rate", failure_rate, 1)
         check_whole("failure_interval", failure_interval, 1, "ms")
         check_whole("delay_interval", delay_interval, 0, "ms")
@@ -141,7 +147,7 @@ class RestartStrategies:
 def configure_restarts(
     configuration: Configuration, strategy: RestartStrategyConfiguration
 ) -> None:
-    """The `restart-strategy.*` keys become those of the strategy."""
+    """Replace the `restart-strategy.*` keys by those of the strategy."""
     check_kind(
         "set_restart_strategy",
         strategy,

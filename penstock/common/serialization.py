@@ -22,32 +22,36 @@ from penstock.runtime.records.text import format_batch, java_text
 
 
 class SerializationSchema(ABC):
-    """One value to bytes."""
+    """Turns one value into bytes."""
 
     @abstractmethod
-    def serialize(self, value: Any) -> bytes: ...
+    def serialize(self, value: Any) -> bytes:
+        """Return the value as bytes."""
 
 
 class DeserializationSchema(ABC):
-    """Bytes to one value of `produced_type`."""
+    """Turns bytes into one value of type `produced_type`."""
 
     @abstractmethod
     def deserialize(self, data: bytes) -> Any:
-        """None: there is no record."""
+        """Return the value; None: there is no record."""
 
     def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
-        """All of these at once, a row for each in order, in the Arrow form of `produced_type`. None: take them one by one,
-        which is what tells a bad one. Not in PyFlink.
+        """Return all messages as one batch, in the Arrow form of `produced_type`. Not in PyFlink.
+
+        It has a row for each message, in order. None: the messages must be taken one by one, as
+        when one of them is bad.
         """
         return None
 
     @property
     def produced_type(self) -> TypeInformation:
+        """The type of the values; by default they are pickled."""
         return Types.PICKLED_BYTE_ARRAY()
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
-    """Text in a character set."""
+    """Turns text into bytes and back, in a character set."""
 
     def __init__(self, charset: str = "UTF-8") -> None:
         self.charset = known_charset(charset)
@@ -64,7 +68,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Bytes as they are."""
+    """Passes bytes on unchanged."""
 
     def serialize(self, value: Any) -> bytes:
         return bytes(value)
@@ -78,7 +82,10 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """One field of a Row: bytes as they are, other values as text; nothing of a Row or field that is None."""
+    """Serializes one field of a Row: bytes unchanged, other values as text.
+
+    A Row or field that is None gives no bytes.
+    """
 
     def __init__(self, field_index: int) -> None:
         if field_index < 0:
@@ -93,20 +100,25 @@ class RowFieldExtractorSchema(SerializationSchema):
 
 
 class Encoder(ABC):
-    """Values of a batch as the bytes that go into a row-format file."""
+    """Turns the values of a batch into the bytes of a row-format file."""
 
     @abstractmethod
     def encode(self, values: list[Any], value_type: Any) -> bytes:
-        """All of `values`, in order; `value_type`: declared TypeInformation, None when pickled."""
+        """Return all values as bytes, in order.
+
+        Args:
+            values: the values.
+            value_type: their declared TypeInformation; None: pickled.
+        """
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """One line per value, in the text that print() gives."""
+        """Return an encoder with one line per value, in the text that `print` shows."""
         return _StringEncoder(known_charset(charset_name))
 
     @staticmethod
     def of(function: Callable[[Any], bytes]) -> Encoder:
-        """`function` gives the bytes of one value, line end included."""
+        """Return an encoder with `function` for each value; its bytes include the line end."""
         return _FunctionEncoder(function)
 
 
@@ -129,25 +141,34 @@ class _FunctionEncoder(Encoder):
 
 
 class BulkWriter(Protocol):
-    """Writes batches into one file that is of no use before `finish`."""
+    """Writes batches into one file, which is incomplete before `finish`."""
 
-    def write(self, batch: Batch) -> None: ...
-    def finish(self) -> None: ...
+    def write(self, batch: Batch) -> None:
+        """Write one batch."""
+
+    def finish(self) -> None:
+        """Write what is left, such as a footer; the file stays open."""
 
 
 class BulkWriterFactory(ABC):
-    """Makes a BulkWriter for each file; picklable."""
+    """Creates a BulkWriter for each file. It is pickled."""
 
     accepts: Accepts = Accepts.COLUMNS
     can_be_concatenated = False
     """Whether the bytes of two files, one after the other, are a file with the records of both."""
 
     @abstractmethod
-    def create(self, file: BinaryIO, value_type: Any) -> BulkWriter: ...
+    def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
+        """Return a writer into the open file.
+
+        Args:
+            file: the file, opened for writing.
+            value_type: the declared TypeInformation of the values; None: pickled.
+        """
 
 
 def known_charset(name: str) -> str:
-    """`name`, if Python can encode with it; ConfigurationError otherwise."""
+    """Return `name` if Python can encode with it, else raise ConfigurationError."""
     try:
         "".encode(name)
     except LookupError as error:

@@ -22,7 +22,7 @@ DEFAULT_CAPACITY = 100
 
 
 class AsyncDataStream:
-    """Calls to other systems, many at once.
+    """Calls other systems for the records of a stream, with many calls at once.
 
     Example:
         class Lookup(AsyncFunction):
@@ -40,7 +40,15 @@ class AsyncDataStream:
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Results as they come; they stay between the watermarks between which their records were."""
+        """Emit results as soon as they are ready, but within the watermarks of their records.
+
+        Args:
+            data_stream: the stream.
+            async_function: an AsyncFunction, or a coroutine function `value -> list of results`.
+            timeout: the longest time of one call: Time, Duration or ms.
+            capacity: the largest number of calls at once.
+            output_type: the type of the results; without it they travel as pickled bytes.
+        """
         settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=False)
         return _add(data_stream, async_function, settings, None, output_type)
 
@@ -53,7 +61,10 @@ class AsyncDataStream:
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """`timeout` is for all attempts of a record together."""
+        """Do the same as `unordered_wait`, and repeat calls by the strategy.
+
+        `timeout` is for all attempts of a record together.
+        """
         settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=False)
         return _add(data_stream, async_function, settings, async_retry_strategy, output_type)
 
@@ -65,7 +76,7 @@ class AsyncDataStream:
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Results in the order of their records."""
+        """Emit results in the order of their records; arguments as in `unordered_wait`."""
         settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=True)
         return _add(data_stream, async_function, settings, None, output_type)
 
@@ -78,7 +89,10 @@ class AsyncDataStream:
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """`timeout` is for all attempts of a record together."""
+        """Do the same as `ordered_wait`, and repeat calls by the strategy.
+
+        `timeout` is for all attempts of a record together.
+        """
         settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=True)
         return _add(data_stream, async_function, settings, async_retry_strategy, output_type)
 

@@ -6,15 +6,15 @@ from typing import Any
 
 
 def empty_result_predicate(result: list[Any]) -> bool:
-    """There is no result, or an empty list."""
+    """Return whether there is no result, or an empty list."""
     return not result
 
 
 def exception_type_predicate(error: BaseException, expected_error_type: type) -> bool:
-    """The error is of this type exactly, or of one below it."""
+    """Return whether the error is an instance of the type."""
     return isinstance(error, expected_error_type)
 
 
 def has_exception_predicate(error: BaseException | None) -> bool:
-    """There is an error, whatever it is."""
+    """Return whether there is an error."""
     return error is not None

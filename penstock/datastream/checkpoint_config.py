@@ -23,7 +23,10 @@ _FORMER: Final = "ExternalizedCheckpointCleanup"
 
 
 class CheckpointConfig:
-    """Reached by `env.get_checkpoint_config()`."""
+    """Holds the checkpoint settings of an environment, as `env.get_checkpoint_config()` returns it.
+
+    Setters return the config, and raise ConfigurationError for a value out of range.
+    """
 
     DEFAULT_TIMEOUT: Final = 600_000
     DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS: Final = 0
@@ -35,6 +38,7 @@ class CheckpointConfig:
         self._configuration = configuration
 
     def is_checkpointing_enabled(self) -> bool:
+        """Return whether there are checkpoints: their interval is set."""
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -43,6 +47,7 @@ class CheckpointConfig:
         return CheckpointingMode[self._text("mode", "EXACTLY_ONCE")]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
+        """Set EXACTLY_ONCE (default) or AT_LEAST_ONCE."""
         mode = check_kind(
             "set_checkpointing_mode",
             checkpointing_mode,
@@ -52,9 +57,11 @@ class CheckpointConfig:
         return self._set("mode", mode.name)
 
     def get_checkpoint_interval(self) -> int:
+        """Return the time between the starts of two checkpoints in ms; -1: there are none."""
         return self._ms("interval", -1)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
+        """Set the time between the starts of two checkpoints in ms."""
         check_whole("checkpoint interval", checkpoint_interval, LEAST_MS, "ms")
         return self._set("interval", f"{checkpoint_interval} ms")
 
@@ -62,6 +69,7 @@ class CheckpointConfig:
         return self._ms("timeout", self.DEFAULT_TIMEOUT)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
+        """Set the time in ms after which a checkpoint that is not complete is aborted."""
         check_whole("checkpoint timeout", checkpoint_timeout, LEAST_MS, "ms")
         return self._set("timeout", f"{checkpoint_timeout} ms")
 
@@ -71,6 +79,7 @@ class CheckpointConfig:
     def set_min_pause_between_checkpoints(
         self, min_pause_between_checkpoints: int
     ) -> CheckpointConfig:
+        """Set the shortest time in ms from the end of a checkpoint to the start of the next."""
         check_whole("pause between checkpoints", min_pause_between_checkpoints, 0, "ms")
         return self._set("min-pause", f"{min_pause_between_checkpoints} ms")
 
@@ -78,6 +87,7 @@ class CheckpointConfig:
         return self._number("max-concurrent-checkpoints", self.DEFAULT_MAX_CONCURRENT_CHECKPOINTS)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+        """Set how many checkpoints may be in progress at once."""
         check_whole("number of concurrent checkpoints", max_concurrent_checkpoints, 1)
         return self._set("max-concurrent-checkpoints", str(max_concurrent_checkpoints))
 
@@ -87,6 +97,7 @@ class CheckpointConfig:
     def set_fail_on_checkpointing_errors(
         self, fail_on_checkpointing_errors: bool
     ) -> CheckpointConfig:
+        """Set whether the first failed checkpoint fails the job."""
         tolerable = 0 if fail_on_checkpointing_errors else 2**31 - 1
         return self.set_tolerable_checkpoint_failure_number(tolerable)
 
@@ -96,12 +107,14 @@ class CheckpointConfig:
     def set_tolerable_checkpoint_failure_number(
         self, tolerable_checkpoint_failure_number: int
     ) -> CheckpointConfig:
+        """Set how many checkpoints in a row may fail before the job does."""
         check_whole("number of tolerable failures", tolerable_checkpoint_failure_number, 0)
         return self._set("tolerable-failed-checkpoints", str(tolerable_checkpoint_failure_number))
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
+        """Set whether checkpoints are kept when the job is cancelled."""
         mode = check_kind(
             "set_externalized_checkpoint_retention",
             retention_mode,
@@ -111,6 +124,7 @@ class CheckpointConfig:
         return self._set("externalized-checkpoint-retention", mode.name)
 
     def is_externalized_checkpoints_enabled(self) -> bool:
+        """Return whether checkpoints can outlive the job."""
         retention = self.get_externalized_checkpoint_retention()
         return retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
@@ -122,26 +136,35 @@ class CheckpointConfig:
         return self._flag("unaligned.enabled")
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+        """Let barriers overtake data, so that checkpoints complete under back pressure."""
         return self._set("unaligned.enabled", "true" if enabled else "false")
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+        """Keep barriers in line with data (default)."""
         return self.enable_unaligned_checkpoints(enabled=False)
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Set the time after which a checkpoint becomes unaligned, if unaligned ones are enabled.
+
+        0: it is unaligned from the start.
+        """
         return self._set("aligned-checkpoint-timeout", f"{millis_of(alignment_timeout)} ms")
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         return Duration.of_millis(self._ms("aligned-checkpoint-timeout", 0))
 
     def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Do the same as `set_aligned_checkpoint_timeout`, under its former name."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def get_alignment_timeout(self) -> Duration:
+        """Do the same as `get_aligned_checkpoint_timeout`, under its former name."""
         return self.get_aligned_checkpoint_timeout()
 
     def set_force_unaligned_checkpoints(
         self, force_unaligned_checkpoints: bool = True
     ) -> CheckpointConfig:
+        """Accept the setting, and ignore it."""
         return self._set("unaligned.forced", "true" if force_unaligned_checkpoints else "false")
 
     def is_force_unaligned_checkpoints(self) -> bool:

@@ -4,8 +4,10 @@ from enum import Enum
 
 
 class RuntimeExecutionMode(Enum):
-    """STREAMING: everything runs at once and results are running ones. AUTOMATIC means STREAMING
-    here.
+    """The mode of a program. AUTOMATIC is BATCH if all sources are bounded.
+
+    STREAMING runs all operators at once and emits running results. BATCH runs stage by stage and
+    emits final results.
     """
 
     STREAMING = 0

@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """What becomes of a job's checkpoints when it is cancelled."""
+    """What happens to a job's checkpoints when it is cancelled."""
 
     DELETE_ON_CANCELLATION = 0
     RETAIN_ON_CANCELLATION = 1

@@ -23,6 +23,7 @@ class MemorySize:
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
+        """Return a size of this many MiB."""
         return MemorySize(mebi_bytes * KIB**2)
 
     def __str__(self) -> str:
@@ -50,7 +51,7 @@ class MemorySize:
 
 @dataclass(frozen=True, slots=True)
 class SlotSharingGroup:
-    """A name, and the resources of a slot that its operators share; None: unknown."""
+    """Names a group of operators that share slots, with the resources of a slot; None: unknown."""
 
     name: str
     cpu_cores: float | None = None
@@ -79,10 +80,11 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
+        """Return a builder of a group with this name."""
         return SlotSharingGroup.Builder(name)
 
     class Builder:
-        """Collects the resources."""
+        """Builds a SlotSharingGroup; the setters return the builder."""
 
         def __init__(self, name: str) -> None:
             if not name:
@@ -93,6 +95,7 @@ class SlotSharingGroup:
             self._external: dict[str, float] = {}
 
         def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
+            """Set the CPU cores of a slot; fractions are possible."""
             if cpu_cores <= 0:
                 raise ConfigurationError(f"cpu_cores must be above 0, got {cpu_cores}.")
             self._cpu_cores = cpu_cores
@@ -106,6 +109,7 @@ class SlotSharingGroup:
             return self._set("task_heap_memory", task_heap_memory)
 
         def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Set the heap memory of a slot in MiB."""
             return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
         def set_task_off_heap_memory(
@@ -116,6 +120,7 @@ class SlotSharingGroup:
         def set_task_off_heap_memory_mb(
             self, task_off_heap_memory_mb: int
         ) -> SlotSharingGroup.Builder:
+            """Set the memory of a slot outside the heap in MiB."""
             size = MemorySize.of_mebi_bytes(task_off_heap_memory_mb)
             return self._set("task_off_heap_memory", size)
 
@@ -123,13 +128,16 @@ class SlotSharingGroup:
             return self._set("managed_memory", managed_memory)
 
         def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Set the managed memory of a slot in MiB."""
             return self._set("managed_memory", MemorySize.of_mebi_bytes(managed_memory_mb))
 
         def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
+            """Set the amount of another resource, such as GPUs."""
             self._external[name] = value
             return self
 
         def build(self) -> SlotSharingGroup:
+            """Return the group."""
             return SlotSharingGroup(
                 self._name, self._cpu_cores, external_resources=self._external, **self._memory
             )

@@ -60,7 +60,12 @@ DIFFERENT_MAX_KEY: Final = PipelineOptions.CHAINING_ACROSS_MAX_PARALLELISM.key
 
 
 class StreamExecutionEnvironment:
-    """Each `execute` runs what was added since the last one."""
+    """Builds programs and runs them. `execute` runs what was added since the last `execute`.
+
+    Args:
+        configuration: Flink's configuration keys, such as `parallelism.default`.
+        executor: runs the jobs; without it Spark does.
+    """
 
     _local_parallelism: ClassVar[int | None] = None
     if not TYPE_CHECKING:  # a type checker would take any name then
@@ -83,10 +88,11 @@ class StreamExecutionEnvironment:
     def get_execution_environment(
         configuration: Configuration | None = None,
     ) -> StreamExecutionEnvironment:
+        """Create an environment. Its jobs run on the Spark session of this process."""
         return StreamExecutionEnvironment(configuration)
 
     def use_executor(self, executor: JobExecutor) -> StreamExecutionEnvironment:
-        """Run on this (a MiniCluster, say) instead of on Spark."""
+        """Run jobs on this executor, such as a MiniCluster, instead of on Spark. Not in PyFlink."""
         self.plumbing.use_executor(executor)
         return self
 
@@ -96,23 +102,26 @@ class StreamExecutionEnvironment:
         return self._config
 
     def get_configuration(self) -> Configuration:
-        """The keys that this program has set, by methods or by `configure`."""
+        """Return the keys that this program has set, by methods or by `configure`."""
         return self._configuration
 
     def configure(self, configuration: Configuration) -> None:
+        """Add the keys of `configuration`; they replace those already set."""
         self._configuration.add_all(configuration)
         self.plumbing.check_runtime_mode()
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Set the default number of parallel subtasks of an operator."""
         self._config.set_parallelism(parallelism)
         return self
 
     def get_parallelism(self) -> int:
-        """What was set, else the number of CPUs here; the host may know better when it runs."""
+        """Return the set parallelism, else the number of CPUs here; a cluster may differ."""
         configured = self._config.get_parallelism()
         return configured if configured > 0 else self.get_default_local_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Set the number of key groups, which limits the parallelism, also after rescaling."""
         self._config.set_max_parallelism(max_parallelism)
         return self
 
@@ -120,13 +129,16 @@ class StreamExecutionEnvironment:
         return self._config.get_max_parallelism()
 
     def get_default_local_parallelism(self) -> int:
+        """Return the parallelism of environments that set none: by default the number of CPUs."""
         return self._local_parallelism or os.cpu_count() or 1
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
+        """Set the parallelism of environments, in this process, that set none."""
         check_parallelism(parallelism)
         type(self)._local_parallelism = parallelism  # ruff: ignore[private-member-access]
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Choose STREAMING (default), BATCH, or AUTOMATIC: BATCH if all sources are bounded."""
         if not isinstance(execution_mode, RuntimeExecutionMode):
             raise TypeError(
                 f"set_runtime_mode takes a RuntimeExecutionMode such as RuntimeExecutionMode.BATCH, got {execution_mode!r}."
@@ -136,7 +148,7 @@ class StreamExecutionEnvironment:
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
-        """Upper bound on how long a record waits for its batch to fill; -1: no bound."""
+        """Set how long a record may wait for its buffer to fill, in ms; -1: without limit."""
         check_whole("buffer timeout (-1: none)", timeout_millis, NO_BUFFER_TIMEOUT, "ms")
         is_enabled = timeout_millis != NO_BUFFER_TIMEOUT
         self._configuration.set_boolean(BUFFER_TIMEOUT_ENABLED_KEY, is_enabled)
@@ -145,9 +157,11 @@ class StreamExecutionEnvironment:
         return self
 
     def get_buffer_timeout(self) -> int:
+        """Return how long a record may wait for its buffer to fill, in ms; -1: without limit."""
         return self.plumbing.buffer_timeout_ms
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
+        """Run each operator as a task of its own."""
         self._configuration.set_boolean(CHAINING_KEY, value=False)
         return self
 
@@ -160,6 +174,7 @@ class StreamExecutionEnvironment:
     def register_slot_sharing_group(
         self, slot_sharing_group: SlotSharingGroup
     ) -> StreamExecutionEnvironment:
+        """Make a slot sharing group, with its resources, known by its name."""
         group = check_kind(
             "register_slot_sharing_group",
             slot_sharing_group,
@@ -172,7 +187,7 @@ class StreamExecutionEnvironment:
     def set_restart_strategy(
         self, restart_strategy_configuration: RestartStrategyConfiguration
     ) -> StreamExecutionEnvironment:
-        """What to do when the job fails; the same as the `restart-strategy.*` keys."""
+        """Set what happens when the job fails, as the `restart-strategy.*` keys do."""
         configure_restarts(self._configuration, restart_strategy_configuration)
         return self
 
@@ -184,9 +199,14 @@ class StreamExecutionEnvironment:
     def enable_checkpointing(
         self, interval: int, mode: CheckpointingMode | None = None
     ) -> StreamExecutionEnvironment:
-        """Take a checkpoint every `interval` ms, from which the job goes on after a failure.
+        """Take checkpoints; after a failure the job continues from the last one.
 
-        `execution.checkpointing.dir` says where they lie; none is needed where driver and tasks are on one machine.
+        `execution.checkpointing.dir` is their directory. It is not needed if driver and tasks run
+        on one machine.
+
+        Args:
+            interval: ms between the starts of two checkpoints.
+            mode: EXACTLY_ONCE (default) or AT_LEAST_ONCE.
         """
         self._checkpoint_config.set_checkpoint_interval(interval)
         if mode is not None:
@@ -194,6 +214,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_checkpoint_interval(self) -> int:
+        """Return the ms between the starts of two checkpoints; -1: there are none."""
         return self._checkpoint_config.get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -209,16 +230,19 @@ class StreamExecutionEnvironment:
         return self._checkpoint_config.is_force_unaligned_checkpoints()
 
     def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
+        """Turn the changelog of keyed state (`state.changelog.enabled`) on or off."""
         self._configuration.set_boolean("state.changelog.enabled", enabled)
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
+        """Return whether the changelog is on; None: the program has not set it."""
         key = "state.changelog.enabled"
         if not self._configuration.contains_key(key):
             return None
         return self._configuration.get_boolean(key, default_value=False)
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
+        """Set the directory of savepoints that are triggered without one."""
         self._configuration.set_string(CheckpointOptions.SAVEPOINT_DIR.key, directory)
         return self
 
@@ -228,37 +252,58 @@ class StreamExecutionEnvironment:
     # ---------------------------------------------------------- what goes to the workers
 
     def add_python_file(self, file_path: str) -> None:
-        """A module, package or zip that functions import."""
+        """Ship a module, package or zip file that the program's functions import.
+
+        Raises:
+            ConfigurationError: the path does not exist on this machine.
+        """
         self.plumbing.python_files.append(_existing(file_path, "add_python_file"))
 
     def set_python_requirements(
         self, requirements_file_path: str, requirements_cache_dir: str | None = None
     ) -> None:
+        """Install the packages of a requirements file for the tasks.
+
+        Args:
+            requirements_file_path: the file, on this machine; a missing one is a
+                ConfigurationError.
+            requirements_cache_dir: a directory with the packages; without it they are downloaded.
+        """
         path = _existing(requirements_file_path, "set_python_requirements")
         self.plumbing.python_requirements = (path, requirements_cache_dir)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Ship an archive, to unpack into `target_dir` (default: the archive's name).
+
+        Raises:
+            ConfigurationError: the archive does not exist on this machine.
+        """
         path = _existing(archive_path, "add_python_archive")
         self.plumbing.python_archives.append((path, target_dir))
 
     def set_python_executable(self, python_exec: str) -> None:
+        """Set the Python interpreter of the tasks."""
         self._configuration.set_string(PythonOptions.EXECUTABLE.key, python_exec)
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
+        """Register a file under a name in the distributed cache."""
         self._cached_files.append((file_path, name, executable))
 
     def add_jars(self, *jars_path: str) -> None:
-        """Accepted: nothing here needs a jar."""
+        """Accept jars, and ignore them: nothing here needs a jar."""
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """Accepted: nothing here needs a jar."""
+        """Accept classpaths, and ignore them: nothing here needs a jar."""
 
     # ---------------------------------------------------------- sources
 
     def from_collection(
         self, collection: list[Any], type_info: TypeInformation | None = None
     ) -> DataStream:
-        """The values, with parallelism 1. With a type they are brought to it here."""
+        """Create a bounded stream of the given values, with parallelism 1.
+
+        With `type_info` each value is converted to that type here.
+        """
         declared = checked_type(type_info, "from_collection", "type_info")
         source = CollectionSource.of(collection, declared)
         return self._source(source, None, "Collection Source", declared, parallelism=1)
@@ -270,6 +315,14 @@ class StreamExecutionEnvironment:
         source_name: str,
         type_info: TypeInformation | None = None,
     ) -> DataStream:
+        """Create a stream that reads a source.
+
+        Args:
+            source: a Source of penstock.datastream.connectors, or of your own.
+            watermark_strategy: `WatermarkStrategy.no_watermarks()` for none.
+            source_name: the operator's name.
+            type_info: the type of the records, if the source does not declare it.
+        """
         if not isinstance(source, Source):
             raise TypeError(
                 "from_source takes a Source of penstock.datastream.connectors, got "
@@ -289,12 +342,22 @@ class StreamExecutionEnvironment:
         watermark: WatermarkStrategy | Duration | None = None,
         source_name: str = "DataFrame",
     ) -> DataStream:
-        """The rows of a bounded DataFrame, as Rows with its column names; on columns no Row is made.
+        """Create a stream of the rows of a bounded DataFrame. Not in PyFlink.
 
-        Args: timestamp_column: TIMESTAMP, TIMESTAMP_NTZ (as UTC), DATE or BIGINT (epoch ms) that is each record's event time.
-        watermark: a strategy, or how far records are out of order at most; None: the only watermark is the last one, behind
-        all rows. Partitions are read one after the other, so that bounds hold only where later ones are not of earlier times.
-        Raises: GraphError for a column type that has no counterpart, with its path; TypeError. docs/guides/dataframes.md has all types.
+        Records are Rows with the DataFrame's column names; operators on columns make no Row.
+        Partitions are read one after the other: a bound holds if later ones have no earlier times.
+
+        Args:
+            frame: the DataFrame; docs/guides/dataframes.md lists the column types.
+            timestamp_column: the column with each record's event time: TIMESTAMP, TIMESTAMP_NTZ
+                (as UTC), DATE or BIGINT (epoch ms).
+            watermark: a strategy, or the Duration by which records are out of order at most. None:
+                the only watermark is the last one, after all rows.
+            source_name: the operator's name.
+
+        Raises:
+            GraphError: a column's type has no counterpart, or a Duration has no `timestamp_column`.
+            TypeError: `frame` is not a DataFrame.
         """
         from penstock.hosting.dataframes.frames import frame_source
 
@@ -309,7 +372,10 @@ class StreamExecutionEnvironment:
         return self._source(source, watermark, source_name, None, takes_tuples=True)
 
     def socket_text_stream(self, host: str, port: int, delimiter: str = "\n") -> DataStream:
-        """Lines of a TCP server, with parallelism 1, until it closes. Java API only in Flink."""
+        """Create a stream of the lines that a TCP server sends, until it closes; parallelism 1.
+
+        Flink has this in its Java API only.
+        """
         source = SocketTextSource(host, port, delimiter)
         return self._source(source, None, "Socket Stream", None, parallelism=1)
 
@@ -319,7 +385,10 @@ class StreamExecutionEnvironment:
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """Takes a Source, without watermarks; Java source functions do not exist here."""
+        """Create a stream from a Source, without watermarks.
+
+        There are no Java source functions here.
+        """
         return self.from_source(
             source_func, WatermarkStrategy.no_watermarks(), source_name, type_info
         )
@@ -327,7 +396,7 @@ class StreamExecutionEnvironment:
     def create_input(
         self, input_format: InputFormat, type_info: TypeInformation | None = None
     ) -> DataStream:
-        """What an AvroInputFormat reads, say, without watermarks."""
+        """Create a stream from an InputFormat such as AvroInputFormat, without watermarks."""
         if not isinstance(input_format, InputFormat):
             raise TypeError(
                 f"create_input takes an InputFormat such as AvroInputFormat, got {type(input_format).__name__}. Use "
@@ -343,22 +412,25 @@ class StreamExecutionEnvironment:
     # ---------------------------------------------------------- running
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run and wait. Raises JobExecutionError, whose text has the user's traceback.
+        """Run the program and wait for its end; Ctrl-C cancels it.
 
-        Ctrl-C cancels the job, waits some seconds for its end, and goes on as KeyboardInterrupt.
+        Raises:
+            JobExecutionError: the job has failed; the text has the traceback of the user's
+                function.
         """
         return self.execute_async(job_name).get_job_execution_result().result()
 
     def execute_async(self, job_name: str | None = DEFAULT_JOB_NAME) -> JobClient:
+        """Start the program, and return a JobClient for the running job."""
         return JobClient(self.plumbing.submit(None if job_name == DEFAULT_JOB_NAME else job_name))
 
     def get_execution_plan(self) -> str:
-        """JSON of the program so far; it can still be executed afterwards."""
+        """Return the program so far as JSON. It can still be executed afterwards."""
         graph = self.plumbing.stream_graph()
         return plan_json(graph, self.plumbing.program.is_sink, self.get_parallelism())
 
     def close(self) -> None:
-        """Forget what was added and not run, and what cached streams have kept."""
+        """Forget what was added and not executed, and delete the records of cached streams."""
         self.plumbing.close()
 
     # ---------------------------------------------------------- private

@@ -12,10 +12,11 @@ from penstock.common.typeinfo import TypeInformation
 
 
 class ResultTypeQueryable(ABC):
-    """Something that knows the type of what it makes."""
+    """Something that declares the type of its results."""
 
     @abstractmethod
-    def get_produced_type(self) -> TypeInformation: ...
+    def get_produced_type(self) -> TypeInformation:
+        """Return the type of the results."""
 
 
 __getattr__ = absent(

@@ -84,7 +84,7 @@ __all__ = [
 
 
 class Min(ReduceFunction):
-    """The smaller of two values."""
+    """Returns the smaller of two values."""
 
     def reduce(self, value1: Any, value2: Any) -> Any:
         return min(value1, value2)

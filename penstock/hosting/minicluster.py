@@ -106,7 +106,7 @@ class ThreadProvider:
 
 
 class MiniCluster:
-    """Runs jobs in this process: `env.use_executor(MiniCluster(...).executor())`. For tests and debugging."""
+    """Runs jobs in this process, for tests: `env.use_executor(MiniCluster(...).executor())`."""
 
     ships_modules = False
 
@@ -124,6 +124,7 @@ class MiniCluster:
         self.last_provider: ThreadProvider | None = None
 
     def executor(self) -> ClusterExecutor:
+        """Return the executor for `env.use_executor`."""
         return ClusterExecutor(self, self._observer)
 
     def command_line(self) -> Mapping[str, str]:
@@ -155,7 +156,7 @@ class MiniCluster:
         """BATCH jobs run in this process."""
 
     def frame_of_files(self, settings: Settings, folder: str, type_info: Any) -> Any:
-        """By a Spark of this process: DataFrames are Spark's, whatever has written their rows."""
+        """Return a DataFrame of the files, made by a Spark session of this process."""
         from penstock.hosting.spark.host import SparkHost
 
         return SparkHost().frame_of_files(settings, folder, type_info)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 
 class RowKind(Enum):
-    """What a row says about a table: inserted, updated (before, after), deleted."""
+    """What a row says about a table: inserted, updated (before, after) or deleted."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -30,10 +30,10 @@ class RowKind(Enum):
 
 
 class Row:
-    """Values by position, and by name where names are known.
+    """Holds values by position, and by name if it has names.
 
-    `Row(1, 'x')` is a row, `Row(a=1, b='x')` a named one, and `Row('a', 'b')(1, 'x')` makes a named
-    one from a row of names.
+    `Row(1, 'x')` is a row, `Row(a=1, b='x')` one with names, and `Row('a', 'b')(1, 'x')` makes a
+    row with names from a row of names.
     """
 
     __slots__ = ("_fields", "_row_kind", "_values")
@@ -58,11 +58,13 @@ class Row:
 
     @staticmethod
     def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """Return a row of the given kind."""
         row = Row(*args, **kwargs)
         row.set_row_kind(row_kind)
         return row
 
     def as_dict(self, recursive: bool = False) -> dict[str, Any]:
+        """Return the fields by name; with `recursive` also those of Rows in them."""
         names = self._fields
         if names is None:
             raise TypeError("cannot make a dict of a Row without names; use set_field_names first")
@@ -76,10 +78,15 @@ class Row:
         _set_kind(self, row_kind)
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
+        """Set the names of the fields, in their order."""
         _set_fields(self, tuple(field_names))
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
-        """In the order of the names; all of them of a Row that has no names. Raises: ValueError: there is no such field."""
+        """Return the fields in the order of the names; all fields if the Row has no names.
+
+        Raises:
+            ValueError: there is no such field.
+        """
         if self._fields is None:
             return list(self._values)
         missing = [name for name in names if name not in self._fields]

@@ -60,7 +60,7 @@ class Duration:
 
 
 class Time:
-    """A length of time in milliseconds; older programs use it where newer ones use Duration."""
+    """A length of time in ms. Older programs use it; newer ones use Duration."""
 
     __slots__ = ("_millis",)
 
@@ -104,7 +104,7 @@ class Time:
 
 
 class Instant:
-    """A point on the time line: seconds since the epoch and nanoseconds within the second."""
+    """A point in time: seconds since the epoch, and nanoseconds within the second."""
 
     __slots__ = ("nanos", "seconds")
 
@@ -138,7 +138,7 @@ class Instant:
 
 
 def millis_of(length: Any) -> int:
-    """Milliseconds of a Duration, Time, timedelta or int; TypeError for anything else."""
+    """Return the milliseconds of a Duration, Time, timedelta or int; else raise TypeError."""
     if isinstance(length, bool):
         raise TypeError("expected a Duration, Time, timedelta or int (ms), got a bool")
     if isinstance(length, int):

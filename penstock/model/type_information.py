@@ -15,28 +15,28 @@ MICROS: Final = 1_000_000
 
 
 class TypeInformation:
-    """Base of all types. Two are equal when class and parts are equal.
+    """The base of all types. Two are equal if class and parts are equal.
 
-    `takes_tuples`: a tuple will do where a ROW is due. It is no part of the type: only where functions return such values
-    it makes a difference.
+    `takes_tuples`: a function may return a tuple where a ROW is declared. It is no part of the
+    type.
     """
 
     takes_tuples: bool = False
 
     def need_conversion(self) -> bool:
-        """Whether a Python value differs from its internal (plain) form."""
+        """Return whether a Python value differs from its internal form."""
         return False
 
     def to_internal_type(self, obj: Any) -> Any:
-        """Python value to plain form (ints for dates, tuples for rows)."""
+        """Convert a Python value to its internal form: ints for dates, tuples for rows."""
         return obj
 
     def from_internal_type(self, obj: Any) -> Any:
-        """Plain form to Python value."""
+        """Convert an internal form to the Python value."""
         return obj
 
     def parts(self) -> tuple[Any, ...]:
-        """What makes two types of one class differ."""
+        """Return what makes two types of one class differ."""
         return ()
 
     def __eq__(self, other: object) -> bool:
@@ -53,7 +53,7 @@ class TypeInformation:
 
 
 class DateTypeInfo(TypeInformation):
-    """dt.date; internally days since the epoch."""
+    """The type of a datetime.date; internally days since the epoch."""
 
     EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
 
@@ -68,7 +68,7 @@ class DateTypeInfo(TypeInformation):
 
 
 class TimeTypeInfo(TypeInformation):
-    """dt.time; internally microseconds since midnight."""
+    """The type of a datetime.time; internally microseconds since midnight."""
 
     EPOCH_ORDINAL = 0
 
@@ -91,7 +91,7 @@ class TimeTypeInfo(TypeInformation):
 
 
 class TimestampTypeInfo(TypeInformation):
-    """dt.datetime without zone; internally microseconds since the epoch."""
+    """The type of a datetime.datetime without zone; internally microseconds since the epoch."""
 
     def need_conversion(self) -> bool:
         return True
@@ -109,14 +109,17 @@ class TimestampTypeInfo(TypeInformation):
 
 
 class UtcTimestampTypeInfo(TimestampTypeInfo):
-    """dt.datetime in UTC; internally microseconds since the epoch. Spark's TIMESTAMP."""
+    """The type of a datetime.datetime in UTC, as Spark's TIMESTAMP.
+
+    Internally microseconds since the epoch.
+    """
 
     def from_internal_type(self, obj: Any) -> Any:
         return None if obj is None else super().from_internal_type(obj).replace(tzinfo=dt.UTC)
 
 
 class DecimalTypeInfo(TypeInformation):
-    """decimal.Decimal of at most `precision` digits, `scale` of them behind the point."""
+    """The type of a decimal.Decimal: up to `precision` digits, `scale` after the point."""
 
     MOST_DIGITS: Final = 38
 
@@ -137,9 +140,11 @@ class DecimalTypeInfo(TypeInformation):
 
 
 class LocalTimeTypeInfo(TypeInformation):
-    """Java's LocalDate, LocalTime, LocalDateTime."""
+    """The types of Java's LocalDate, LocalTime and LocalDateTime."""
 
     class TimeType(Enum):
+        """The kinds of local types."""
+
         LOCAL_DATE = 0
         LOCAL_TIME = 1
         LOCAL_DATE_TIME = 2

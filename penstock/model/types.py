@@ -53,7 +53,7 @@ __all__ = [
 
 
 class BasicType(Enum):
-    """Kinds of a BasicTypeInfo; the value is the kind's text."""
+    """The kinds of basic types."""
 
     STRING = "String"
     BYTE = "Byte"
@@ -70,7 +70,7 @@ class BasicType(Enum):
 
 
 class BasicTypeInfo(TypeInformation):
-    """A single value: string, number, boolean, instant."""
+    """The type of a single value: string, number, boolean or instant."""
 
     def __init__(self, basic_type: BasicType) -> None:
         self._basic_type = basic_type
@@ -135,7 +135,7 @@ class BasicTypeInfo(TypeInformation):
 
 
 class InstantTypeInfo(BasicTypeInfo):
-    """A point in time; internally microseconds since the epoch."""
+    """The type of a point in time; internally microseconds since the epoch."""
 
     def __init__(self, basic_type: BasicType = BasicType.INSTANT) -> None:
         super().__init__(basic_type)
@@ -154,7 +154,7 @@ class InstantTypeInfo(BasicTypeInfo):
 
 
 class SqlTimeTypeInfo(TypeInformation):
-    """Factory of the date and time types."""
+    """Creates the date and time types."""
 
     @staticmethod
     def DATE() -> DateTypeInfo:  # ruff: ignore[invalid-function-name]
@@ -170,7 +170,7 @@ class SqlTimeTypeInfo(TypeInformation):
 
 
 class PickledBytesTypeInfo(TypeInformation):
-    """Any Python value, as it is. The type of everything that is not declared."""
+    """The type of any Python value, and of everything without a declared type."""
 
     @staticmethod
     def PICKLED_BYTE_ARRAY_TYPE_INFO() -> PickledBytesTypeInfo:  # ruff: ignore[invalid-function-name]
@@ -211,23 +211,23 @@ class ElementTypeInfo(TypeInformation):
 
 
 class ListTypeInfo(ElementTypeInfo):
-    """A list."""
+    """The type of a list."""
 
 
 class BasicArrayTypeInfo(ElementTypeInfo):
-    """An array of boxed values: elements may be None."""
+    """The type of an array of basic values, which may be None."""
 
 
 class PrimitiveArrayTypeInfo(ElementTypeInfo):
-    """An array of primitive values; of bytes: a bytes object."""
+    """The type of an array of primitive values; an array of bytes is a bytes object."""
 
 
 class ObjectArrayTypeInfo(ElementTypeInfo):
-    """An array of any type."""
+    """The type of an array of elements of any type."""
 
 
 class ExternalTypeInfo(ElementTypeInfo):
-    """A type in its external form; passes everything on to the wrapped one."""
+    """Wraps a type in its external form."""
 
     def __init__(self, type_info: TypeInformation) -> None:
         super().__init__(type_info)
@@ -240,7 +240,7 @@ class ExternalTypeInfo(ElementTypeInfo):
 
 
 class MapTypeInfo(TypeInformation):
-    """A dict."""
+    """The type of a dict."""
 
     def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
         self._key_type_info = _checked(key_type_info, "MapTypeInfo")
@@ -371,7 +371,10 @@ class RowTypeInfo(TypeInformation):
 
 
 class Types:
-    """Factory of types. Source: PyFlink Types; TIMESTAMP_LTZ and DECIMAL(precision, scale) are additions, named as Flink's SQL types."""
+    """Creates types. TIMESTAMP_LTZ and DECIMAL(precision, scale) are additions to PyFlink.
+
+    They have the names of Flink's SQL types. Source: PyFlink Types.
+    """
 
     STRING = staticmethod(BasicTypeInfo.STRING_TYPE_INFO)
     BYTE = staticmethod(BasicTypeInfo.BYTE_TYPE_INFO)
@@ -394,20 +397,24 @@ class Types:
 
     @staticmethod
     def ROW(field_types: list[TypeInformation]) -> RowTypeInfo:  # ruff: ignore[invalid-function-name]
+        """Return the type of a Row with fields of these types."""
         return RowTypeInfo(field_types)
 
     @staticmethod
     def ROW_NAMED(  # ruff: ignore[invalid-function-name]
         field_names: list[str], field_types: list[TypeInformation]
     ) -> RowTypeInfo:
+        """Return the type of a Row with named fields of these types."""
         return RowTypeInfo(field_types, field_names)
 
     @staticmethod
     def TUPLE(field_types: list[TypeInformation]) -> TupleTypeInfo:  # ruff: ignore[invalid-function-name]
+        """Return the type of a tuple with fields of these types."""
         return TupleTypeInfo(field_types)
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:  # ruff: ignore[invalid-function-name]
+        """Return the type of an array of primitive values; of BYTE: a bytes object."""
         kinds = {BasicType.BOOLEAN, BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
         kinds |= {BasicType.FLOAT, BasicType.DOUBLE, BasicType.CHAR}
         if not isinstance(element_type, BasicTypeInfo) or element_type.basic_type not in kinds:
@@ -416,22 +423,26 @@ class Types:
 
     @staticmethod
     def BASIC_ARRAY(element_type: TypeInformation) -> TypeInformation:  # ruff: ignore[invalid-function-name]
+        """Return the type of an array of basic values, which may be None."""
         if not isinstance(element_type, BasicTypeInfo):
             raise TypeError(f"invalid element type for a basic array: {element_type}")
         return BasicArrayTypeInfo(element_type)
 
     @staticmethod
     def OBJECT_ARRAY(element_type: TypeInformation) -> TypeInformation:  # ruff: ignore[invalid-function-name]
+        """Return the type of an array of elements of any type."""
         return ObjectArrayTypeInfo(element_type)
 
     @staticmethod
     def MAP(  # ruff: ignore[invalid-function-name]
         key_type_info: TypeInformation, value_type_info: TypeInformation
     ) -> TypeInformation:
+        """Return the type of a dict."""
         return MapTypeInfo(key_type_info, value_type_info)
 
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> TypeInformation:  # ruff: ignore[invalid-function-name]
+        """Return the type of a list."""
         return ListTypeInfo(element_type_info)
 
 

@@ -69,21 +69,25 @@ def neutral(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class KeyedStateStore:
-    """Getters of keyed state, in the namespace that the backend has."""
+    """Gives access to keyed state, in the namespace that the backend has at the time."""
 
     def __init__(self, backend: KeyedStateBackend | None) -> None:
         self._backend = backend
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
+        """Return the value state of the descriptor, for the current key."""
         return self._keyed(state_descriptor, ValueStateDescriptor).get_state(state_descriptor)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
+        """Return the list state of the descriptor, for the current key."""
         return self._keyed(state_descriptor, ListStateDescriptor).get_list_state(state_descriptor)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
+        """Return the map state of the descriptor, for the current key."""
         return self._keyed(state_descriptor, MapStateDescriptor).get_map_state(state_descriptor)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
+        """Return the reducing state of the descriptor, for the current key."""
         return self._keyed(state_descriptor, ReducingStateDescriptor).get_reducing_state(
             state_descriptor
         )
@@ -91,6 +95,7 @@ class KeyedStateStore:
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
     ) -> AggregatingState:
+        """Return the aggregating state of the descriptor, for the current key."""
         return self._keyed(state_descriptor, AggregatingStateDescriptor).get_aggregating_state(
             state_descriptor
         )
@@ -104,37 +109,45 @@ class KeyedStateStore:
 
 
 class RuntimeContext(KeyedStateStore):
-    """Handed to `open` of user functions."""
+    """Tells a function's `open` about its task, and gives access to state and metrics."""
 
     def __init__(self, context: OperatorContext, backend: KeyedStateBackend | None = None) -> None:
         super().__init__(backend)
         self._context = context
 
     def get_task_name(self) -> str:
+        """Return the name of the task."""
         return self._context.task_name
 
     def get_number_of_parallel_subtasks(self) -> int:
+        """Return the parallelism of the task."""
         return self._context.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
+        """Return the maximum parallelism: the number of key groups."""
         return self._context.max_parallelism
 
     def get_index_of_this_subtask(self) -> int:
+        """Return this subtask's index: 0 <= index < parallelism."""
         return self._context.subtask
 
     def get_attempt_number(self) -> int:
+        """Return how many attempts came before this one; 0 for the first."""
         return self._context.attempt
 
     def get_task_name_with_subtasks(self) -> str:
+        """Return name, subtask from 1, parallelism and attempt: `Map (1/4)#0`."""
         context = self._context
         return (
             f"{context.task_name} ({context.subtask + 1}/{context.parallelism})#{context.attempt}"
         )
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
+        """Return a global job parameter as text, or the default value."""
         return self._context.job_parameters.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
+        """Return the operator's metric group, in which the function registers its metrics."""
         return self._context.metrics
 
     get_metric_group = get_metrics_group

@@ -80,14 +80,17 @@ Batch: TypeAlias = RowBatch | ColumnBatch
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Promise: no record with a timestamp at or below this will follow on this path."""
+    """Promises that no record with a timestamp at or below this one follows on this path."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStatus:
-    """IDLE: no promise and no records for now. ACTIVE again before the next element."""
+    """Tells whether a path is idle.
+
+    An IDLE path promises nothing and sends no records until ACTIVE.
+    """
 
     idle: bool
 

@@ -41,7 +41,7 @@ Emitted: TypeAlias = Iterable[Element | Tagged | None]
 
 
 class Accepts(Enum):
-    """Which kind of batch an operator takes; the task converts before it."""
+    """The kind of batch that an operator takes; the task converts batches to it."""
 
     ROWS = "rows"
     COLUMNS = "columns"

@@ -18,7 +18,10 @@ from penstock.runtime.operator import Accepts
 
 @dataclass(frozen=True, slots=True)
 class WriterContext:
-    """`attempt_prefix` is unique to this attempt and starts with `job_prefix`, which is unique to the job."""
+    """Describes a writer's subtask.
+
+    `job_prefix` is unique to the job. `attempt_prefix` starts with it and is unique to the attempt.
+    """
 
     subtask: int
     parallelism: int
@@ -37,13 +40,16 @@ class WriterContext:
 
 
 class SinkWriter(Protocol):
-    """Writes batches of one subtask. Nothing it writes is visible before the commit."""
+    """Writes the batches of one subtask. What it writes is not visible before the commit."""
 
-    def write(self, batch: Batch, watermark_ms: int) -> None: ...
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        """Write one batch; `watermark_ms` is the current watermark in epoch ms."""
+
     def prepare_commit(self) -> Sequence[object]:
-        """Close what is open; plain data for the committer, one per piece of output."""
+        """Close what is open, and return plain data for the committer, one object per piece."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release connections and files."""
 
 
 @runtime_checkable
@@ -69,31 +75,35 @@ class StatefulWriter(Protocol):
 
 
 class Committer(ABC):
-    """Runs in the driver, and with checkpoints in the tasks. Commits must be idempotent."""
+    """Makes written output visible. It runs in the driver, and with checkpoints in the tasks.
+
+    Commits must be idempotent.
+    """
 
     @abstractmethod
     def commit(self, committables: Sequence[object]) -> Sequence[object] | None:
-        """Make these visible. Returns: those to try again later; None, as usual: all are visible."""
+        """Make these visible. Return those to try again later; None: all are visible."""
 
     @abstractmethod
     def abort(self, job_prefix: str) -> None:
-        """The job ended without commit, or starts again: drop what its attempts left behind."""
+        """Delete what attempts left behind: the job ended without commit, or starts again."""
 
     def close(self) -> None:
-        """When its task ends, however it does. On the driver `abort` comes last."""
+        """Release connections at the task's end in any case; on the driver `abort` comes last."""
 
 
 class Sink(ABC):
-    """Where records go: picklable, made in the driver."""
+    """Describes where records are written. It is made in the driver, and pickled."""
 
     accepts: Accepts = Accepts.ROWS
 
     @abstractmethod
-    def create_writer(self, context: WriterContext) -> SinkWriter: ...
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        """Return the writer of one subtask."""
 
     def create_committer(self) -> Committer | None:
-        """None: the writers' output needs no commit."""
+        """Return the committer; None: the writers' output needs no commit."""
         return None
 
     def validate(self) -> None:
-        """Called at submit: raise `ConfigurationError` for what can be known."""
+        """Check at submission what can be checked. Raises ConfigurationError."""

@@ -24,23 +24,25 @@ M = TypeVar("M", bound="Metric")
 
 
 class Metric:
-    """What functions count with."""
+    """The base of the metrics that functions register."""
 
     def numbers(self) -> Iterator[tuple[str, float]]:
-        """What is reported: (what stands behind its name, number)."""
+        """Return what is reported, as (suffix of the metric's name, number)."""
         return iter(())
 
 
 class Counter(Metric):
-    """A number that goes up and down."""
+    """Counts up and down."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def inc(self, n: int = 1) -> None:
+        """Add `n`."""
         self._count += n
 
     def dec(self, n: int = 1) -> None:
+        """Subtract `n`."""
         self._count -= n
 
     def get_count(self) -> int:
@@ -51,7 +53,7 @@ class Counter(Metric):
 
 
 class Distribution(Metric):
-    """Sum, count, minimum and maximum of ints."""
+    """Reports sum, count, minimum and maximum of ints."""
 
     def __init__(self) -> None:
         self.sum = 0
@@ -60,6 +62,7 @@ class Distribution(Metric):
         self.max: int | None = None
 
     def update(self, value: int) -> None:
+        """Add a value."""
         self.sum += value
         self.count += 1
         self.min = value if self.min is None else min(self.min, value)
@@ -75,13 +78,14 @@ class Distribution(Metric):
 
 
 class Meter(Metric):
-    """Counts events; rates are for whoever has a clock."""
+    """Counts events; the metrics system computes the rate."""
 
     def __init__(self, time_span_in_seconds: int = 60) -> None:
         self.time_span_in_seconds = time_span_in_seconds
         self._count = 0
 
     def mark_event(self, value: int = 1) -> None:
+        """Count `value` events."""
         self._count += value
 
     def get_count(self) -> int:
@@ -126,21 +130,23 @@ def _plain(value: object) -> float | None:
 
 @dataclass(slots=True)
 class MetricGroup:
-    """Named metrics of one operator; groups nest."""
+    """Holds the named metrics of one operator; groups can be nested."""
 
     path: tuple[str, ...] = ()
     metrics: dict[str, Metric] = field(default_factory=dict)
     groups: dict[str, MetricGroup] = field(default_factory=dict)
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """A sub-group; with `extra`, a key and its value."""
+        """Return a sub-group called `name`; with `extra`, `name` is a key and `extra` its value."""
         inner = self.groups.setdefault(name, MetricGroup((*self.path, name)))
         return inner if extra is None else inner.add_group(extra)
 
     def counter(self, name: str) -> Counter:
+        """Return the counter of this name; the first call registers it."""
         return self._named(name, Counter, Counter)
 
     def gauge(self, name: str, obj: Callable[[], int]) -> None:
+        """Register a gauge: a function that returns an int whenever metrics are reported."""
         if not callable(obj):
             raise TypeError(
                 f"gauge {name!r} takes a function that tells its value, got {obj!r:.200}"
@@ -148,9 +154,11 @@ class MetricGroup:
         self.metrics[name] = Gauge(obj)
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
+        """Return the meter of this name; the first call registers it."""
         return self._named(name, Meter, lambda: Meter(time_span_in_seconds))
 
     def distribution(self, name: str) -> Distribution:
+        """Return the distribution of this name; the first call registers it."""
         return self._named(name, Distribution, Distribution)
 
     def walk(self) -> Iterator[tuple[str, Metric]]:

@@ -14,17 +14,17 @@ from penstock.runtime.elements import MAX_WATERMARK
 
 
 class Window(ABC):
-    """A finite or endless bucket of records."""
+    """The base of windows: a finite or endless group of records."""
 
     __slots__ = ()
 
     @abstractmethod
     def max_timestamp(self) -> int:
-        """Largest timestamp that belongs to the window."""
+        """Return the largest timestamp, in epoch ms, that belongs to the window."""
 
 
 class TimeWindow(Window):
-    """[start, end) in epoch ms."""
+    """The time from `start` up to, but not including, `end`; both in epoch ms."""
 
     __slots__ = ("end", "start")
 
@@ -36,15 +36,16 @@ class TimeWindow(Window):
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Touching counts."""
+        """Return whether the windows overlap or touch."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
+        """Return the smallest window that contains both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Start of the window on the grid; also below zero."""
+        """Return the start of the window that contains `timestamp`; all in ms, also below zero."""
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
@@ -72,7 +73,7 @@ class TimeWindow(Window):
 
 
 class CountWindow(Window):
-    """The id-th window of a key, by count of records."""
+    """A window of a number of records; `id` counts the windows of a key."""
 
     __slots__ = ("id",)
 
@@ -93,12 +94,13 @@ class CountWindow(Window):
 
 
 class GlobalWindow(Window):
-    """The one window of everything."""
+    """The one window that contains everything."""
 
     __slots__ = ()
 
     @staticmethod
     def get() -> GlobalWindow:
+        """Return the window."""
         return GlobalWindow()
 
     def max_timestamp(self) -> int:

@@ -64,14 +64,14 @@ MAX_PARALLELISM: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """What came out: a value and its timestamp in ms, None where it has none."""
+    """A record of the output: a value and its timestamp in epoch ms, or None."""
 
     value: Any
     timestamp: int | None = None
 
 
 class StreamHarness:
-    """One subtask of each operator of a part of a program."""
+    """Drives a part of a program by hand, with one subtask of each operator."""
 
     def __init__(
         self,
@@ -82,11 +82,19 @@ class StreamHarness:
         restored: bytes = b"",
         configuration: Mapping[str, str] | None = None,
     ) -> None:
-        """`build`: from a DataStream for each of its parameters to the stream that is looked at, or several of them. What it uses
-        is pickled, as in a job. `types`: of the inputs; missing ones are pickled. `clock`: processing time, from 0. `restored`: what
-        `snapshot` of such a harness gave. `configuration`: as of a program.
+        """Build the part and open its operators.
 
-        Raises: what building and opening raise.
+        Args:
+            build: from a DataStream for each of its parameters to the stream to observe, or
+                several. The functions in it are pickled, as in a job.
+            types: the types of the inputs; missing ones are pickled.
+            clock: the processing time; by default it starts at 0.
+            restored: what `snapshot` of such a harness returned.
+            configuration: the keys of a program's configuration.
+
+        Raises:
+            ConfigurationError: the configuration makes this a batch job.
+            GraphError, UserCodeError: building or opening fails.
         """
         self.clock = clock or ManualClock()
         env = StreamExecutionEnvironment(Configuration.from_dict(dict(configuration or {})))
@@ -120,34 +128,49 @@ class StreamHarness:
         self.close()
 
     def close(self) -> None:
-        """Operators are closed, tail first."""
+        """Close the operators, tail first."""
         self._wiring.close()
 
     # ------------------------------------------------------------------ what goes in
 
     def process_element(self, value: Any, timestamp: int | None = None, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
-        """`timestamp`: event time in ms. Raises: UserCodeError, with the user's traceback."""
+        """Process one record.
+
+        Args:
+            value: the record.
+            timestamp: its event time in epoch ms, or None.
+            input: the number of the input, from 0.
+
+        Raises:
+            UserCodeError: a function failed; the text has the user's traceback.
+        """
         kind = self._types[input]
         (value,) = [value] if kind is None else coerce_collection([value], kind)
         stamps = None if timestamp is None else np.array([timestamp], np.int64)
         self._wiring.emit(self._sources[input], RowBatch([value], stamps))
 
     def process_elements(self, *values: Any, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
-        """One after the other, without timestamps."""
+        """Process records without timestamps, one after the other."""
         for value in values:
             self.process_element(value, input=input)
 
     def process_watermark(self, timestamp: int, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
-        """No element of this input comes any more with a timestamp up to this one, in ms."""
+        """Promise that this input has no more records up to this timestamp, in epoch ms."""
         self._wiring.emit(self._sources[input], Watermark(timestamp))
 
     def process_watermark_status(self, *, is_idle: bool, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
-        """An idle input holds no watermark back."""
+        """Make an input idle or active; an idle input holds no watermark back."""
         status = IDLE if is_idle else ACTIVE
         self._wiring.emit(self._sources[input], status)
 
     def set_processing_time(self, now_ms: int) -> None:
-        """Timers on the way fire in their order, each at its own time. Raises: ValueError: time does not go back."""
+        """Advance processing time to this time in epoch ms.
+
+        Timers up to then fire in order, each at its own time.
+
+        Raises:
+            ValueError: the time is earlier than now.
+        """
         while True:
             due = self._wiring.next_timer_ms
             if due is None or due > now_ms:
@@ -158,12 +181,12 @@ class StreamHarness:
         self._wiring.settle()
 
     def wait_for_async(self) -> None:
-        """Until all calls of async functions have been answered. Raises: TimeoutError after 30 s."""
+        """Wait until all calls of async functions are answered. Raises TimeoutError after 30 s."""
         self._wiring.wait_for_async()
         self._wiring.settle()
 
     def end_input(self) -> None:
-        """Of all inputs: the last watermark, then operators finish."""
+        """End all inputs: send the last watermark, then finish the operators."""
         if not self._is_ended:
             self._is_ended = True
             for source in self._sources:
@@ -172,26 +195,30 @@ class StreamHarness:
     # ------------------------------------------------------------------ what comes out
 
     def output(self, number: int = 0) -> list[StreamRecord | Watermark | WatermarkStatus]:
-        """Everything so far, in order. `number`: of the streams that `build` gave."""
+        """Return all output so far, in order.
+
+        Args:
+            number: which of the streams that `build` returned, from 0.
+        """
         return list(self._outputs[number])
 
     def values(self, number: int = 0) -> list[Any]:
-        """Of the records so far."""
+        """Return the values of all records so far."""
         return [one.value for one in self._outputs[number] if isinstance(one, StreamRecord)]
 
     def take_values(self, number: int = 0) -> list[Any]:
-        """The same, and they are not given again."""
+        """Return the values of the records since the last call, or since the start."""
         values = self.values(number)
         self._outputs[number].clear()
         return values
 
     def watermarks(self, number: int = 0) -> list[int]:
-        """In ms, of those so far."""
+        """Return the timestamps of all watermarks so far, in epoch ms."""
         return [one.timestamp_ms for one in self._outputs[number] if isinstance(one, Watermark)]
 
     @property
     def late_records_dropped(self) -> int:
-        """By windows, as the metric of the same name."""
+        """How many late records windows dropped, as in the metric of the same name."""
         return self._wiring.late_records_dropped
 
     # ------------------------------------------------------------------ state and timers
@@ -199,9 +226,14 @@ class StreamHarness:
     def keyed_state(
         self, state: str | StateDescriptor, operator: str | None = None
     ) -> dict[Any, Any]:
-        """Values by key, as they are now. `state`: descriptor or its name. `operator`: name or uid, where several have such a state.
+        """Return the current values of a keyed state, by key.
 
-        Raises: ConfigurationError: there is none, or more than one.
+        Args:
+            state: the state's descriptor or name.
+            operator: the operator's name or uid, if several have such a state.
+
+        Raises:
+            ConfigurationError: there is no such state, or more than one.
         """
         name = state if isinstance(state, str) else state.name
         states = self._wiring.snapshot()
@@ -229,14 +261,15 @@ class StreamHarness:
         return {original_key(row[0]): row[-1] for row in part.rows()}
 
     def event_time_timers(self) -> int:
-        """How many are set, of all keyed operators."""
+        """Return the number of event-time timers of all keyed operators."""
         return sum(len(one.timers.event.entries()) for one in self._keyed())
 
     def processing_time_timers(self) -> int:
+        """Return the number of processing-time timers of all keyed operators."""
         return sum(len(one.timers.processing.entries()) for one in self._keyed())
 
     def snapshot(self) -> bytes:
-        """State of all operators, by uid, as a checkpoint would write it: forced through bytes. For `restored`."""
+        """Return all operators' state as bytes for `restored`, as a checkpoint writes it."""
         written = {
             uid: write_operator(state, _inline, dumps_records, loads_records)
             for uid, state in self._wiring.snapshot().items()

@@ -60,7 +60,7 @@ __all__ = [
 
 
 class DeliveryGuarantee(Enum):
-    """What a sink promises when a job is restored."""
+    """What a sink guarantees when a job is restored."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -74,19 +74,19 @@ class EndableStream(Protocol):
 
 
 class StreamTransformer(ABC):
-    """What a sink does with a stream before it takes it."""
+    """Transforms a sink's stream before the sink writes it."""
 
     @abstractmethod
     def apply(self, ds: Any) -> EndableStream:
-        """From the DataStream that the sink was given to the one that it takes."""
+        """Return the transformed DataStream."""
 
 
 class SupportsPreprocessing(ABC):
-    """A sink that transforms its stream: `sink_to` asks it."""
+    """A sink that transforms its stream; `sink_to` asks it for the transformer."""
 
     @abstractmethod
     def get_transformer(self) -> StreamTransformer | None:
-        """None: it takes the stream as it is."""
+        """Return the transformer; None: the sink writes the stream as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class SplitInHand:
 class PolledSplitReader(SourceReader):
     """Reads one split after the other: a subclass opens a split as an iterator of batches.
 
-    The next split is asked for when the one in hand is finished: asking sooner would let the first
-    reader take a second split before the last one has its first. A split goes into checkpoints with the
-    rows that were read of it, so that reading it again must give the same rows in the same order.
+    It asks for the next split when the current one is finished: otherwise the first reader would
+    take a second split before the last reader has its first. Checkpoints hold a split with the
+    number of rows read, so a split must give the same rows in the same order each time.
     """
 
     def __init__(self, context: ReaderContext) -> None:
@@ -115,10 +115,10 @@ class PolledSplitReader(SourceReader):
 
     @abstractmethod
     def read(self, split: Any) -> Iterator[Batch]:
-        """Batches of one split, each of at most about 4,096 rows or 1 MiB."""
+        """Yield the batches of one split, each of at most about 4,096 rows or 1 MiB."""
 
     def read_from(self, split: Any, rows: int) -> Iterator[Batch]:
-        """The same without its first rows; by default they are read and dropped."""
+        """Yield one split's batches without its first rows; by default it reads and drops them."""
         left = rows
         for batch in self.read(split):
             if left >= len(batch):

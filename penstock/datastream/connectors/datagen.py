@@ -143,7 +143,7 @@ def _check_whole(what: str, made: int, indexes: range) -> None:
 
 
 class DataGeneratorSource(_GeneratedSource):
-    """`generator(index)` makes the record number `index`, in [0, count)."""
+    """Generates records: `generator(index)` returns the record of each index in [0, count)."""
 
     def __init__(
         self,
@@ -154,7 +154,17 @@ class DataGeneratorSource(_GeneratedSource):
         timestamp: Callable[[int], int] | None = None,
         batch_size: int = ROWS_PER_BATCH,
     ) -> None:
-        """`timestamp(index)`: the record's, in epoch ms; None: records have none."""
+        """Check the arguments. Raises ConfigurationError if one is out of range.
+
+        Args:
+            generator: `generator(index)` returns the record of an index.
+            count: the number of records; None: without end.
+            rate_per_second: the largest number of records per second, of all subtasks together;
+                None: no limit.
+            type_info: the type of the records.
+            timestamp: `timestamp(index)` returns the record's event time in epoch ms.
+            batch_size: the largest number of records in a batch.
+        """
         super().__init__(count, rate_per_second, batch_size, type_info)
         self._generator = generator
         self._timestamp = timestamp
@@ -170,10 +180,12 @@ class DataGeneratorSource(_GeneratedSource):
 
 
 class BatchGeneratorSource(_GeneratedSource):
-    """`make_batch(start, stop)` makes the Arrow RecordBatch of the indexes [start, stop).
+    """Generates columns: `make_batch(start, stop)` returns a RecordBatch of these indexes.
 
-    `timestamps`: name of the int64 column that holds the records' timestamps in epoch ms, or None.
-    A rate-limited source asks for small batches.
+    The indexes are [start, stop). A source with a rate limit asks for small batches.
+
+    Args:
+        timestamps: the int64 column with each record's event time in epoch ms, or None.
     """
 
     def __init__(

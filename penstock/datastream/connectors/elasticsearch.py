@@ -46,7 +46,7 @@ BYTES_PER_MB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ElasticsearchEmitter:
-    """Which index a record goes to, and under which id. Exactly one of `index` and `index_field` is set."""
+    """Decides to which index, and under which id, a record is written."""
 
     index: str | None = None
     index_field: str | None = None
@@ -57,14 +57,26 @@ class ElasticsearchEmitter:
     def static_index(
         index: str, key_field: str | None = None, doc_type: str | None = None
     ) -> ElasticsearchEmitter:
-        """`key_field`: its value is the document's id, under which it is inserted or updated. `doc_type`: Elasticsearch 6 only."""
+        """Return an emitter that writes all records to one index.
+
+        Args:
+            index: the index.
+            key_field: the field with the document's id, by which it is inserted or updated.
+            doc_type: the type of the documents; Elasticsearch 6 only.
+        """
         return ElasticsearchEmitter(index, None, key_field, doc_type)
 
     @staticmethod
     def dynamic_index(
         index_field: str, key_field: str | None = None, doc_type: str | None = None
     ) -> ElasticsearchEmitter:
-        """`index_field`: its value names the index of each record."""
+        """Return an emitter that writes each record to the index named in `index_field`.
+
+        Args:
+            index_field: the field with the index.
+            key_field: the field with the document's id, by which it is inserted or updated.
+            doc_type: the type of the documents; Elasticsearch 6 only.
+        """
         return ElasticsearchEmitter(None, index_field, key_field, doc_type)
 
     def action(self, document: dict[str, Any], record: Any, *, has_types: bool) -> Action:
@@ -97,7 +109,7 @@ class _Settings:
 
 
 class ElasticsearchSink(Sink):
-    """Made by `Elasticsearch7SinkBuilder` or `Elasticsearch6SinkBuilder`."""
+    """Writes records to Elasticsearch. Build it with an `Elasticsearch7SinkBuilder`."""
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
@@ -107,7 +119,10 @@ class ElasticsearchSink(Sink):
 
 
 class ElasticsearchSinkBuilderBase:
-    """Emitter and hosts are needed. 1,000 documents to a request, no retries, no other bound unless something else is set."""
+    """Builds an ElasticsearchSink; emitter and hosts are required.
+
+    By default a request has up to 1,000 documents, without other limits, and is not retried.
+    """
 
     _has_types = False
 
@@ -120,6 +135,7 @@ class ElasticsearchSinkBuilderBase:
         )
 
     def set_emitter(self, emitter: ElasticsearchEmitter) -> Self:
+        """Set what decides index and id of a record."""
         if not isinstance(emitter, ElasticsearchEmitter):
             raise TypeError(
                 f"set_emitter takes an ElasticsearchEmitter, got {type(emitter).__name__}."
@@ -127,14 +143,14 @@ class ElasticsearchSinkBuilderBase:
         return self._set(emitter=emitter)
 
     def set_hosts(self, hosts: str | list[str]) -> Self:
-        """`host:port`, or URLs. The next one is asked when one does not answer."""
+        """Set the servers as `host:port` or URLs. If one does not answer, the next one is tried."""
         names = tuple([hosts] if isinstance(hosts, str) else hosts)
         for name in names:
             parsed_host(name)
         return self._connect(hosts=names)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        """AT_LEAST_ONCE, which NONE is, too."""
+        """Set AT_LEAST_ONCE or NONE; both write at least once."""
         if delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             raise ConfigurationError(
                 "Elasticsearch sink does not support the EXACTLY_ONCE guarantee. Take AT_LEAST_ONCE and a key_field, under "
@@ -143,21 +159,27 @@ class ElasticsearchSinkBuilderBase:
         return self
 
     def set_bulk_flush_max_actions(self, num_max_actions: int) -> Self:
-        """Documents in a request; -1: no bound."""
+        """Set the largest number of documents in a request; -1: no limit."""
         return self._set(max_actions=_bound("set_bulk_flush_max_actions", num_max_actions, 1))
 
     def set_bulk_flush_max_size_mb(self, max_size_mb: int) -> Self:
-        """MiB of a request; -1: no bound."""
+        """Set the largest size of a request in MiB; -1: no limit."""
         return self._set(max_mb=_bound("set_bulk_flush_max_size_mb", max_size_mb, 1))
 
     def set_bulk_flush_interval(self, interval_millis: int) -> Self:
-        """How old documents get before they are sent when more come, in ms; -1: any age."""
+        """Set the age in ms at which documents are sent, as others arrive; -1: any age."""
         return self._set(interval_ms=_bound("set_bulk_flush_interval", interval_millis, 0))
 
     def set_bulk_flush_backoff_strategy(
         self, flush_backoff_type: FlushBackoffType, max_retries: int, delay_millis: int
     ) -> Self:
-        """When what the server was too busy for, or did not answer, is sent again."""
+        """Set how requests that the server was too busy for, or did not answer, are retried.
+
+        Args:
+            flush_backoff_type: how the delay grows.
+            max_retries: the largest number of retries.
+            delay_millis: the first delay in ms.
+        """
         if flush_backoff_type is FlushBackoffType.NONE:
             return self._set(backoff=BulkBackoff())
         retries = _bound("set_bulk_flush_backoff_strategy: max_retries", max_retries, 1)
@@ -175,25 +197,26 @@ class ElasticsearchSinkBuilderBase:
         return self._connect(password=password)
 
     def set_connection_path_prefix(self, prefix: str) -> Self:
-        """What stands before `/_bulk`, behind a proxy say."""
+        """Set the path in front of `/_bulk`, as a proxy may need it."""
         return self._connect(path_prefix=prefix)
 
     def set_connection_request_timeout(self, timeout: int) -> Self:
-        """Kept for programs that set it: no request waits for a connection of a pool."""
+        """Accept a timeout of connection pools, and ignore it: there is no pool."""
         _bound("set_connection_request_timeout", timeout, 0)
         return self
 
     def set_connection_timeout(self, timeout: int) -> Self:
-        """Until there is a connection, in ms."""
+        """Set the longest time to connect, in ms."""
         return self._connect(
             connection_timeout_ms=_timeout("set_connection_timeout", timeout),
         )
 
     def set_socket_timeout(self, timeout: int) -> Self:
-        """Between two packets, in ms."""
+        """Set the longest time between two packets, in ms."""
         return self._connect(socket_timeout_ms=_timeout("set_socket_timeout", timeout))
 
     def build(self) -> ElasticsearchSink:
+        """Return the sink. Raises ConfigurationError if something required is missing."""
         if self._settings.emitter is None:
             raise ConfigurationError("ElasticsearchSink: set_emitter is missing before build().")
         if not self._settings.connection.hosts:
@@ -209,13 +232,13 @@ class ElasticsearchSinkBuilderBase:
 
 
 class Elasticsearch6SinkBuilder(ElasticsearchSinkBuilderBase):
-    """For servers whose documents have types: `doc_type` of the emitter, `_doc` unless set."""
+    """Builds a sink for servers with document types: the emitter's `doc_type`, else `_doc`."""
 
     _has_types = True
 
 
 class Elasticsearch7SinkBuilder(ElasticsearchSinkBuilderBase):
-    """For servers of version 7 and newer."""
+    """Builds a sink for servers of version 7 and newer."""
 
 
 class _DocumentWriter:

@@ -25,7 +25,7 @@ TEXT_SHOWN: Final = 300
 
 
 class FlushBackoffType(Enum):
-    """How long to wait before what was refused is sent again: always as long, longer each time, or it is not sent again."""
+    """How the delay before a retry grows: not at all, exponentially, or no retry at all."""
 
     CONSTANT = 1
     EXPONENTIAL = 2

@@ -23,7 +23,10 @@ __all__ = ["HybridSource", "HybridSourceBuilder"]
 
 
 class HybridSource(Source):
-    """Made by `builder`. All sources have one type of records; all but the last are bounded."""
+    """Reads several sources one after the other. Build it with `HybridSource.builder`.
+
+    All sources have one type of records; all but the last are bounded.
+    """
 
     def __init__(self, sources: Sequence[Source], *, is_batch: bool = False) -> None:
         self._sources = tuple(sources)
@@ -31,6 +34,7 @@ class HybridSource(Source):
 
     @staticmethod
     def builder(first_source: Source) -> HybridSourceBuilder:
+        """Return a builder whose first source is the given one."""
         return HybridSourceBuilder(first_source)
 
     @property
@@ -57,13 +61,14 @@ class HybridSource(Source):
 
 
 class HybridSourceBuilder:
-    """Collects the sources in the order in which they are read."""
+    """Builds a HybridSource from sources in the order in which they are read."""
 
     def __init__(self, first_source: Source) -> None:
         self._sources: list[Source] = []
         self.add_source(first_source)
 
     def add_source(self, source: Source) -> HybridSourceBuilder:
+        """Add the next source."""
         if not isinstance(source, Source):
             raise TypeError(
                 f"HybridSource takes Sources of penstock.datastream.connectors, got {type(source).__name__}."
@@ -84,4 +89,5 @@ class HybridSourceBuilder:
         return self
 
     def build(self) -> HybridSource:
+        """Return the source."""
         return HybridSource(self._sources)

@@ -33,7 +33,10 @@ _TOKEN: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?|:""")
 
 @dataclass(frozen=True, slots=True)
 class JdbcConnectionOptions:
-    """Made by `JdbcConnectionOptionsBuilder`. `url`: jdbc:postgresql://host/database and the like, or SQLAlchemy's."""
+    """Holds the connection to a database. Build it with a `JdbcConnectionOptionsBuilder`.
+
+    `url` is one of JDBC, such as jdbc:postgresql://host/database, or of SQLAlchemy.
+    """
 
     url: str
     driver_name: str = ""
@@ -53,19 +56,20 @@ class JdbcConnectionOptions:
         return self.password
 
     class JdbcConnectionOptionsBuilder:
-        """The URL is needed."""
+        """Builds JdbcConnectionOptions; the URL is required."""
 
         def __init__(self) -> None:
             self._options = JdbcConnectionOptions("")
 
         def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """Set the URL, of JDBC or of SQLAlchemy."""
             self._options = replace(self._options, url=url)
             return self
 
         def with_driver_name(
             self, driver_name: str
         ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """Kept for programs that name Java's: the URL says which of Python's is used."""
+            """Accept a Java driver's name, and ignore it: the URL determines the Python driver."""
             self._options = replace(self._options, driver_name=driver_name)
             return self
 
@@ -91,7 +95,10 @@ class JdbcConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class JdbcExecutionOptions:
-    """Made by `builder()`. `batch_interval_ms` 0: only a full batch and a barrier write."""
+    """Sets how rows are written.
+
+    With `batch_interval_ms` 0 only full batches and barriers write.
+    """
 
     batch_interval_ms: int = 0
     batch_size: int = BATCH_SIZE
@@ -108,30 +115,33 @@ class JdbcExecutionOptions:
 
     @staticmethod
     def defaults() -> JdbcExecutionOptions:
-        """Batches of 5,000, no interval, 3 retries."""
+        """Return the defaults: batches of 5,000 rows, no interval, 3 retries."""
         return JdbcExecutionOptions()
 
     @staticmethod
     def builder() -> JdbcExecutionOptions.Builder:
+        """Return a builder that starts with the defaults."""
         return JdbcExecutionOptions.Builder()
 
     class Builder:
-        """Begins with the defaults."""
+        """Builds JdbcExecutionOptions, starting with the defaults."""
 
         def __init__(self) -> None:
             self._options = JdbcExecutionOptions()
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
+            """Set the number of rows in a batch."""
             self._options = replace(self._options, batch_size=_at_least("with_batch_size", 1, size))
             return self
 
         def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
-            """How old records get before they are written when more come."""
+            """Set the age in ms at which rows are written, checked when others arrive."""
             interval_ms = _at_least("with_batch_interval_ms", 0, interval_ms)
             self._options = replace(self._options, batch_interval_ms=interval_ms)
             return self
 
         def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
+            """Set how often a failed batch is written again."""
             retries = _at_least("with_max_retries", 0, max_retries)
             self._options = replace(self._options, max_retries=retries)
             return self
@@ -141,7 +151,7 @@ class JdbcExecutionOptions:
 
 
 class JdbcSink(Sink):
-    """Made by `sink`, for add_sink() or sink_to()."""
+    """Writes rows to a database with an SQL statement. Make it with `JdbcSink.sink`."""
 
     def __init__(
         self,
@@ -162,7 +172,14 @@ class JdbcSink(Sink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
-        """`sql`: with a ? for each field of `type_info`, a row type, in their order."""
+        """Return a sink, for `sink_to` or `add_sink`.
+
+        Args:
+            sql: a statement with a ? for each field of `type_info`, in their order.
+            type_info: the ROW type of the records.
+            jdbc_connection_options: the connection.
+            jdbc_execution_options: batches and retries; without it the defaults.
+        """
         if not isinstance(type_info, RowTypeInfo):
             raise TypeError(f"JdbcSink needs a row type such as Types.ROW([...]), got {type_info}.")
         statement, found = with_names(sql)
@@ -175,7 +192,7 @@ class JdbcSink(Sink):
         return JdbcSink(statement, fields, jdbc_connection_options, execution)
 
     def validate(self) -> None:
-        """Raises: ConfigurationError: the database cannot be reached from the driver."""
+        """Check that the driver reaches the database. Raises ConfigurationError if not."""
         writer = _StatementWriter(
             self._statement,
             self._fields,

@@ -25,7 +25,7 @@ ROWS_PER_BATCH: Final = 4096
 
 
 class NumberSequenceSource(Source):
-    """The numbers from `start` to `end`, both included; one range for each subtask."""
+    """Emits the numbers from `start` to `end`, both included; each subtask emits one range."""
 
     def __init__(self, start: int, end: int) -> None:
         if start > end:

@@ -27,7 +27,7 @@ from penstock.runtime.elements import Batch
 
 
 class DiscardingSink(Sink):
-    """Drops everything: for measuring what comes before."""
+    """Drops all records, as for measuring the operators before it."""
 
     accepts = Accepts.ANY
 
@@ -47,10 +47,10 @@ class _Discard:
 
 
 class CollectingSink(Sink):
-    """Keeps what comes in a list of the driver: `sink.values` after `env.execute()`. For tests, since all of it is in memory.
+    """Keeps records in a list of the driver: `sink.values` after `env.execute()`. For tests.
 
-    It stands for as many streams and jobs as it is given to. As with execute_and_collect, records that were handed over are
-    not taken back: a job that restarts without checkpoints fails then.
+    One sink may take several streams and jobs. As with `execute_and_collect`, records that were
+    handed over are not taken back: a job that restarts without checkpoints fails.
     """
 
     def __init__(self) -> None:
@@ -59,14 +59,14 @@ class CollectingSink(Sink):
 
     @property
     def values(self) -> list[Any]:
-        """What has come so far; all of it, of jobs that have ended."""
+        """The records so far; all records of jobs that have ended."""
         for control, thread in list(self._reading):
             if control.status().is_terminal:
                 thread.join()
         return list(self._values)
 
     def clear(self) -> None:
-        """Forget what came."""
+        """Forget the records so far."""
         self._values.clear()
 
     def read_from(

@@ -58,72 +58,90 @@ class _SqlSettings:
 
 
 class SqlSink(StagingSink):
-    """Made by a builder: `SqlSink.builder().set_url(url).set_table("counts").build()`."""
+    """Writes rows to a table, exactly once by default. Not in PyFlink.
+
+    Build it: `SqlSink.builder().set_url(url).set_table("counts").build()`.
+    """
 
     def __init__(self, settings: _SqlSettings) -> None:
         self._settings = settings
 
     @staticmethod
     def builder() -> SqlSink.Builder:
+        """Return a builder."""
         return SqlSink.Builder()
 
     class Builder:
-        """Collects the settings; URL and table are needed."""
+        """Builds an SqlSink; URL and table are required."""
 
         def __init__(self) -> None:
             self._settings = _SqlSettings(Target(url="", table=""), token=uuid.uuid4().hex[:8])
 
         def set_url(self, url: str) -> SqlSink.Builder:
-            """SQLAlchemy's, such as postgresql+psycopg://user:password@host/database or sqlite:////directory/file.db.
+            """Set the URL, as SQLAlchemy takes it.
 
-            It goes to the executors with the job as it stands.
+            For example postgresql+psycopg://user:password@host/database or
+            sqlite:////directory/file.db. The executors get it with the job, password included.
             """
             return self._target(url=url)
 
         def set_table(self, table: str, schema: str | None = None) -> SqlSink.Builder:
-            """An existing table; without `schema`, where the database looks first."""
+            """Set an existing table; without `schema` the database's search path finds it."""
             return self._target(table=table, schema=schema)
 
         def set_columns(self, columns: Sequence[str]) -> SqlSink.Builder:
-            """Columns to write; by default the names of the stream's ROW type.
+            """Set the columns to write; by default the names of the stream's ROW type.
 
-            Rows and dicts are taken by these names; tuples, lists and Rows without names by position.
+            Values are taken from Rows and dicts by name; from tuples, lists and Rows without names
+            by position.
             """
             _check_names("set_columns", columns)
             return self._target(columns=tuple(columns))
 
         def set_key_columns(self, key_columns: Sequence[str]) -> SqlSink.Builder:
-            """Columns with a primary key or unique index: a row replaces the one with the same key, one of kind -D deletes it."""
+            """Set the columns of a primary key or unique index.
+
+            A row then replaces the one with the same key; a row of kind -D deletes it.
+            """
             _check_names("set_key_columns", key_columns)
             return self._target(key_columns=tuple(key_columns))
 
         def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> SqlSink.Builder:
-            """EXACTLY_ONCE by default. AT_LEAST_ONCE and NONE write without waiting for checkpoints."""
+            """Set EXACTLY_ONCE (default), AT_LEAST_ONCE or NONE.
+
+            The last two write without waiting for checkpoints.
+            """
             self._settings = replace(self._settings, guarantee=guarantee)
             return self
 
         def set_batch_size(self, rows: int) -> SqlSink.Builder:
-            """Rows in one statement and one staged piece, from 1; 5,000 by default. So many are kept in memory."""
+            """Set the rows in one statement and one staged piece: from 1, 5,000 by default.
+
+            The writer keeps so many rows in memory.
+            """
             self._settings = replace(self._settings, batch_rows=_positive("set_batch_size", rows))
             return self
 
         def set_batch_interval_ms(self, interval_ms: int) -> SqlSink.Builder:
-            """At least once: how old rows get before they are written when more come, from 1; 1,000 by default."""
+            """Set the age in ms at which rows are written: from 1, 1,000 by default.
+
+            It holds for AT_LEAST_ONCE and NONE, and is checked when other rows arrive.
+            """
             interval_ms = _positive("set_batch_interval_ms", interval_ms)
             self._settings = replace(self._settings, interval_ms=interval_ms)
             return self
 
         def set_max_retries(self, retries: int) -> SqlSink.Builder:
-            """How often a commit is tried again, a second later, when the database is not there; 3 by default."""
+            """Set how often a commit is retried, 1 s later, without database; 3 by default."""
             if retries < 0:
                 raise ConfigurationError(f"set_max_retries: expected 0 or more, got {retries}.")
             self._settings = replace(self._settings, max_retries=retries)
             return self
 
         def set_commit_retention(self, retention: timedelta | None) -> SqlSink.Builder:
-            """How long the lines are kept that tell which transactions are committed; 30 days by default, None: for ever.
+            """Set how long committed transactions are remembered: 30 days; None: for ever.
 
-            Checkpoints and savepoints that are older than that cannot be restored with this sink.
+            Checkpoints and savepoints that are older cannot be restored with this sink.
             """
             if retention is not None and retention <= timedelta(0):
                 raise ConfigurationError(
@@ -133,15 +151,22 @@ class SqlSink(StagingSink):
             return self
 
         def set_engine_options(self, options: dict[str, Any]) -> SqlSink.Builder:
-            """Arguments for SQLAlchemy's `create_engine`, `connect_args` say. Connections are never pooled."""
+            """Set arguments of SQLAlchemy's `create_engine`, such as `connect_args`.
+
+            There is no pool.
+            """
             return self._target(engine_options=dict(options))
 
         def set_own_tables(self, staged: str, commits: str) -> SqlSink.Builder:
-            """Names of the two tables that the sink keeps beside the user's: penstock_staged and penstock_commits."""
+            """Name the sink's own two tables; by default penstock_staged and penstock_commits."""
             return self._target(staged_name=staged, commits_name=commits)
 
         def build(self) -> SqlSink:
-            """Raises: ConfigurationError when the URL or the table is missing, or columns contradict each other."""
+            """Return the sink.
+
+            Raises:
+                ConfigurationError: URL or table is missing, or the columns contradict each other.
+            """
             target = self._settings.target
             for value, setter in ((target.url, "set_url"), (target.table, "set_table")):
                 if not value:

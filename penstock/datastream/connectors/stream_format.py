@@ -9,12 +9,16 @@ from penstock.datastream.formats.text_lines import TextColumnFormat, TextLineFor
 
 
 class StreamFormat:
-    """Formats that read records one after the other, under PyFlink's name."""
+    """Creates formats for `FileSource.for_record_stream_format`."""
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8", *, as_columns: bool = False) -> FileFormat:
-        r"""Lines without their end, `\n` or `\r\n`. Bytes that are no text become U+FFFD. `as_columns`: a column `value` of
-        strings, of which no Python object is made unless a function asks for it. Not in PyFlink.
+        """Return a format of lines, without their end.
+
+        Args:
+            charset_name: the encoding; bytes that are not text become U+FFFD.
+            as_columns: gives a column `value` of strings, without a Python object per line. Not in
+                PyFlink.
         """
         return TextColumnFormat(charset_name) if as_columns else TextLineFormat(charset_name)
 
@@ -25,7 +29,12 @@ class StreamFormat:
         *,
         timestamps: str | None = None,
     ) -> FileFormat:
-        """A JSON value per line; with a ROW type, Rows with the fields of that name, as columns where their types allow it.
-        `timestamps`: name of the LONG field that holds the records' timestamps in epoch ms. Not in PyFlink.
+        """Return a format with one JSON value per line. Not in PyFlink.
+
+        Args:
+            type_info: a ROW type: lines become Rows with its fields, as columns if the types allow
+                it.
+            charset_name: the encoding.
+            timestamps: the LONG field with each record's event time in epoch ms.
         """
         return JsonLinesFormat(type_info, charset_name, timestamps)

@@ -37,13 +37,17 @@ LENGTH_BYTES: Final = 8
 
 
 class CachedDataStream(DataStream):
-    """What `cache()` gives. Settings belong on the operator before it, as in PyFlink."""
+    """A bounded stream whose records are kept, as `cache()` returns it.
+
+    Settings such as name and parallelism belong on the operator before it, as in PyFlink.
+    """
 
     def __init__(self, plumbing: StreamPlumbing, kept: KeptRecords) -> None:
         super().__init__(plumbing)
         self._kept = kept
 
     def cache(self) -> CachedDataStream:
+        """Return the stream itself."""
         return self
 
     def invalidate(self) -> None:

@@ -32,7 +32,10 @@ from penstock.runtime.state.descriptors import MapStateDescriptor
 
 
 class ConnectedStreams:
-    """Made by `connect`. Both streams are keyed, or none is."""
+    """Two streams that one function processes, as `connect` returns them.
+
+    Both are keyed, or neither.
+    """
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         if not isinstance(stream2, DataStream):
@@ -45,11 +48,18 @@ class ConnectedStreams:
     def key_by(
         self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
     ) -> ConnectedStreams:
-        """Records with equal keys meet in one subtask, with one state."""
+        """Partition both streams by key: equal keys share a subtask and its keyed state.
+
+        Args:
+            key_selector1: the key of the first stream's records: a function or a KeySelector.
+            key_selector2: the key of the second stream's records.
+            key_type: the type of both keys.
+        """
         keyed1 = self.stream1.key_by(key_selector1, key_type)
         return ConnectedStreams(keyed1, self.stream2.key_by(key_selector2, key_type))
 
     def map(self, func: CoMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Call `map1` or `map2` of a CoMapFunction for each record, and emit its one result."""
         function, keys = adapt.method_of(func, CoMapFunction, "map1", "Co-Map"), self._keys()
         if keys is None:
             return self._then("Co-Map", ops.CoMapOperator(function), output_type)
@@ -58,6 +68,7 @@ class ConnectedStreams:
     def flat_map(
         self, func: CoFlatMapFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
+        """Call `flat_map1` or `flat_map2` of a CoFlatMapFunction, and emit each result."""
         function = adapt.method_of(func, CoFlatMapFunction, "flat_map1", "Co-Flat Map")
         keys = self._keys()
         if keys is None:
@@ -69,7 +80,13 @@ class ConnectedStreams:
         func: CoProcessFunction | KeyedCoProcessFunction,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """A CoProcessFunction; on keyed streams either of the two, with state and timers."""
+        """Call `process_element1` or `process_element2` for each record.
+
+        Args:
+            func: a CoProcessFunction; on keyed streams also a KeyedCoProcessFunction, with state
+                and timers.
+            output_type: the type of the results; without it they travel as pickled bytes.
+        """
         keys = self._keys()
         if keys is None:
             function = adapt.method_of(func, CoProcessFunction, "process_element1", "Co-Process")
@@ -107,14 +124,17 @@ class ConnectedStreams:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastStream:
-    """Made by `broadcast(descriptor, ...)`: its elements reach all subtasks of what it is connected with."""
+    """A stream for `other.connect(...)`, as `broadcast(descriptor, ...)` returns it.
+
+    All subtasks of the connected operator get its records.
+    """
 
     input_stream: DataStream
     broadcast_state_descriptors: list[MapStateDescriptor]
 
 
 class BroadcastConnectedStream:
-    """A stream, keyed or not, with a broadcast side."""
+    """A stream, keyed or not, connected with a broadcast stream."""
 
     def __init__(
         self,
@@ -134,7 +154,13 @@ class BroadcastConnectedStream:
         func: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """A KeyedBroadcastProcessFunction on a keyed stream, else a BroadcastProcessFunction."""
+        """Call the function for the records of both sides.
+
+        Args:
+            func: a KeyedBroadcastProcessFunction if the stream is keyed, else a
+                BroadcastProcessFunction.
+            output_type: the type of the results; without it they travel as pickled bytes.
+        """
         stream = self.non_broadcast_stream
         names = tuple(descriptor.get_name() for descriptor in self.broadcast_state_descriptors)
         operator: Operator

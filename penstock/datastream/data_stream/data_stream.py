@@ -57,19 +57,24 @@ DRIVER_PRINT_STREAM = "print"
 
 
 class DataStream(OperatorSettings):
-    """A stream of records of one type."""
+    """A stream of records of one type.
+
+    Its methods add operators to the job graph; nothing runs yet.
+    """
 
     if not TYPE_CHECKING:  # a type checker would take any name then
         __getattr__ = gone(OF_A_STREAM)
 
     def get_type(self) -> TypeInformation:
+        """Return the declared type of the records; an undeclared type is PICKLED_BYTE_ARRAY."""
         return self.plumbing.type_info
 
     def get_execution_environment(self) -> Any:
-        """The StreamExecutionEnvironment in which the stream was built."""
+        """Return the StreamExecutionEnvironment in which the stream was built."""
         return self.plumbing.environment
 
     def get_execution_config(self) -> ExecutionConfig:
+        """Return the ExecutionConfig of the stream's environment."""
         return self.plumbing.environment.get_config()
 
     # ---------------------------------------------------------- operators
@@ -79,6 +84,12 @@ class DataStream(OperatorSettings):
         func: Callable[[Any], Any] | MapFunction[Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
+        """Apply `func` to each record and emit its one result.
+
+        Args:
+            func: a function `value -> result`, or a MapFunction.
+            output_type: the type of the results; without it they travel as pickled bytes.
+        """
         return self._then("Map", ops.MapOperator(adapt.map_function(func)), output_type)
 
     def flat_map(
@@ -86,12 +97,25 @@ class DataStream(OperatorSettings):
         func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
+        """Apply `func` to each record and emit every element of the iterable that it returns.
+
+        Args:
+            func: a function `value -> iterable or None`, or a FlatMapFunction.
+            output_type: the type of the elements; without it they travel as pickled bytes.
+        """
         return self._then(
             "FlatMap", ops.FlatMapOperator(adapt.flat_map_function(func)), output_type
         )
 
     def filter(self, func: Callable[[Any], Any] | FilterFunction[Any] | Column) -> DataStream:
-        """Keep what `func` (or the column expression) says true of; the type stays."""
+        """Keep the records for which `func` returns true. The type does not change.
+
+        Args:
+            func: a function `value -> bool`, a FilterFunction, or a column expression.
+
+        Raises:
+            GraphError: the expression reads a column that the stream does not have.
+        """
         if isinstance(func, Column):
             check_columns(func.columns_read(), self.plumbing.element_type, "Filter")
             return self._then("Filter", ops.ColumnFilterOperator(func), self.plumbing.element_type)
@@ -102,15 +126,26 @@ class DataStream(OperatorSettings):
     def process(
         self, func: ProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
+        """Call a ProcessFunction for each record; it may emit results and side outputs.
+
+        Args:
+            func: the ProcessFunction; it sees timestamps and the watermark, but has no keyed state.
+            output_type: the type of the results; without it they travel as pickled bytes.
+        """
         function = adapt.method_of(func, ProcessFunction, "process_element", "PROCESS")
         return self._then("PROCESS", ops.ProcessOperator(function), output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
-        """Some positions of a TUPLE typed stream, as a TUPLE."""
+        """Keep the given fields of a stream of tuples.
+
+        Args:
+            field_indexes: positions from 0, in the order of the resulting TUPLE.
+        """
         projection, output_type = adapt.projection(self.get_type(), field_indexes)
         return self._then("Projection", ops.MapOperator(projection), output_type)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Set each record's event time and generate watermarks; earlier ones are replaced."""
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise TypeError(
                 f"assign_timestamps_and_watermarks takes a WatermarkStrategy, got {watermark_strategy!r}."
@@ -126,14 +161,23 @@ class DataStream(OperatorSettings):
         output_type: TypeInformation | None = None,
         timestamp_column: str | None = None,
     ) -> DataStream:
-        """`func`: pyarrow.RecordBatch -> RecordBatch. Timestamps stay while the row count does; else the
-        result's `timestamp_column` (epoch ms) tells them.
+        """Apply `func` to whole Arrow batches: `pyarrow.RecordBatch -> pyarrow.RecordBatch`.
+
+        Args:
+            func: the function; it may return another number of rows than it was given.
+            output_type: the type of the result's rows.
+            timestamp_column: the result's column of event times (epoch ms). Without it rows keep
+                their timestamps, if `func` keeps their number.
         """
         operator = ops.MapBatchesOperator(UserFunction(func), timestamp_column)
         return self._then("MapBatches", operator, output_type)
 
     def select(self, *columns: Column | str, **named: Column) -> DataStream:
-        """Columns by name or expression; `name=expression` names the result."""
+        """Select columns by name or expression; `name=expression` names a computed column.
+
+        Raises:
+            GraphError: the stream does not have a column that is read.
+        """
         operator = ops.SelectOperator(adapt.selections(columns, named, self.plumbing.element_type))
         return self._then("Select", operator, None)
 
@@ -145,7 +189,13 @@ class DataStream(OperatorSettings):
         key_type: TypeInformation | Column | None = None,
         *more_columns: Column,
     ) -> KeyedStream:
-        """By a function of the value, or by columns: `key_by(col("a"), col("b"))`."""
+        """Partition the stream by key: records with equal keys go to the same subtask.
+
+        Args:
+            key_selector: a function `value -> key`, a KeySelector, or the first key column.
+            key_type: the key's type, or the second key column.
+            more_columns: further key columns, as in `key_by(col("a"), col("b"))`.
+        """
         from penstock.datastream.data_stream.keyed_stream import KeyedStream
 
         keys = adapt.keys_of(key_selector, key_type, more_columns, self.plumbing.element_type)
@@ -157,25 +207,37 @@ class DataStream(OperatorSettings):
         partitioner: Callable[[Any, int], int] | Partitioner,
         key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
     ) -> DataStream:
-        """`partitioner(key, channels)` gives the channel, in [0, channels)."""
+        """Partition the stream with a function of your own.
+
+        Args:
+            partitioner: `(key, channels) -> channel`, with 0 <= channel < channels.
+            key_selector: a function `value -> key`, or a KeySelector.
+        """
         keys = adapt.keys_of(key_selector, None, (), self.plumbing.element_type)
         custom = adapt.partitioner_function(partitioner)
         return self._repartitioned(Partitioning(ShipStrategy.CUSTOM, keys, custom))
 
     def shuffle(self) -> DataStream:
+        """Send each record to a random subtask of the next operator."""
         return self._repartitioned(Partitioning(ShipStrategy.SHUFFLE))
 
     def rescale(self) -> DataStream:
+        """Distribute records round-robin over a fixed subset of the next operator's subtasks."""
         return self._repartitioned(Partitioning(ShipStrategy.RESCALE))
 
     def rebalance(self) -> DataStream:
+        """Distribute records round-robin over all subtasks of the next operator."""
         return self._repartitioned(Partitioning(ShipStrategy.REBALANCE))
 
     def forward(self) -> DataStream:
+        """Send records to the subtask of the same index; both operators need one parallelism."""
         return self._repartitioned(Partitioning(ShipStrategy.FORWARD))
 
     def global_(self) -> DataStream:
-        """Everything to the first subtask. Java API only in Flink."""
+        """Send all records to the next operator's first subtask.
+
+        Flink has this in its Java API only.
+        """
         return self._repartitioned(Partitioning(ShipStrategy.GLOBAL))
 
     def broadcast(
@@ -183,7 +245,12 @@ class DataStream(OperatorSettings):
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> Any:
-        """Everything to each subtask; with state descriptors a BroadcastStream, to be connected with another."""
+        """Send each record to all subtasks of the next operator.
+
+        Returns:
+            A DataStream; with descriptors of broadcast state a BroadcastStream, for
+            `other.connect`.
+        """
         to_all = self._repartitioned(Partitioning(ShipStrategy.BROADCAST))
         if broadcast_state_descriptor is None:
             return to_all
@@ -198,16 +265,25 @@ class DataStream(OperatorSettings):
         return BroadcastStream(to_all, descriptors)
 
     def with_exchange_mode(self, mode: StreamExchangeMode) -> DataStream:
-        """Whether operators that read this stream work beside its writer (PIPELINED) or when it is complete (BATCH).
+        """Choose how the operators that read this stream get its records. Not in PyFlink.
 
-        Between key_by, rebalance and the like and the operator, or before them: `s.with_exchange_mode(BATCH).key_by(f)`.
-        Flink's PartitionTransformation has it, but no API of Flink's sets it for one edge.
+        Call it directly before the reading operator or before key_by, rebalance and the like:
+        `s.with_exchange_mode(StreamExchangeMode.BATCH).key_by(f)`.
+
+        Args:
+            mode: PIPELINED: they run together with the writer. BATCH: they start after its end.
         """
         return DataStream(self.plumbing.with_exchange_mode(StreamExchangeMode(mode)))
 
     # ---------------------------------------------------------- several streams
 
     def union(self, *streams: DataStream) -> DataStream:
+        """Merge this stream with others of the same type, in no particular order.
+
+        Raises:
+            TypeError: an argument is not a DataStream.
+            GraphError: the types differ, or a stream belongs to another environment.
+        """
         own = self.plumbing
         others = []
         for stream in streams:
@@ -227,7 +303,11 @@ class DataStream(OperatorSettings):
         return DataStream(own.together_with(others))
 
     def connect(self, ds: DataStream | BroadcastStream) -> Any:
-        """ConnectedStreams; with a BroadcastStream a BroadcastConnectedStream."""
+        """Connect two streams, so that one function processes both and shares state between them.
+
+        Returns:
+            ConnectedStreams; with a BroadcastStream a BroadcastConnectedStream.
+        """
         from penstock.datastream.data_stream.connected import (
             BroadcastConnectedStream,
             BroadcastStream,
@@ -239,25 +319,38 @@ class DataStream(OperatorSettings):
         return ConnectedStreams(self, ds)
 
     def join(self, other_stream: DataStream) -> JoinedStreams:
-        """Pairs of equal keys in one window: `.where(k1).equal_to(k2).window(w).apply(f)`."""
+        """Join two streams: pairs of records with equal keys in the same window.
+
+        Continue with `.where(k1).equal_to(k2).window(w).apply(f)`.
+        """
         from penstock.datastream.data_stream.joins import JoinedStreams
 
         return JoinedStreams(self, other_stream)
 
     def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
-        """As join, with all records of a key and window at once, also of one side only."""
+        """Group the records of two streams by key and window, also where only one stream has some.
+
+        Continue with `.where(k1).equal_to(k2).window(w).apply(f)`; `f` gets two lists.
+        """
         from penstock.datastream.data_stream.joins import CoGroupedStreams
 
         return CoGroupedStreams(self, other_stream)
 
     def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
-        """Windows over the whole stream, in one subtask."""
+        """Divide the whole stream into windows. The window operator runs in one subtask."""
         from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self, window_assigner)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """What the operator sent to this tag. From now on tagged results leave its main output."""
+        """Return the records that this operator emits with the given tag.
+
+        Once a tag is read, its records no longer appear in the main output.
+
+        Raises:
+            TypeError: `output_tag` is not an OutputTag.
+            GraphError: no side outputs here, or the tag is read with another type already.
+        """
         if not isinstance(output_tag, OutputTag):
             raise TypeError(f"get_side_output takes an OutputTag, got {output_tag!r}.")
         node = self._node("get_side_output")
@@ -270,6 +363,7 @@ class DataStream(OperatorSettings):
     # ---------------------------------------------------------- ends
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print records to the driver's standard output, `sink_identifier` before each."""
         node = self.plumbing.add_sink(
             "Print to Std. Out",
             ops.PrintOperator(sink_identifier or ""),
@@ -278,6 +372,7 @@ class DataStream(OperatorSettings):
         return DataStreamSink(node)
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Write the stream to a Sink of penstock.datastream.connectors."""
         if not isinstance(sink, Sink):
             raise TypeError(
                 "sink_to takes a Sink of penstock.datastream.connectors, got "
@@ -299,7 +394,7 @@ class DataStream(OperatorSettings):
         return DataStreamSink(node)
 
     def add_sink(self, sink_func: SinkFunction | Sink) -> DataStreamSink:
-        """Takes the same sinks as sink_to; Java sink functions do not exist here."""
+        """Write the stream to a Sink, as `sink_to` does. Java sink functions raise TypeError."""
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
         raise TypeError(
@@ -318,7 +413,19 @@ class DataStream(OperatorSettings):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Run the program and iterate over this stream's values; with `limit` a list."""
+        """Run the program and return this stream's records on the driver.
+
+        Args:
+            job_execution_name: the name of the job.
+            limit: the largest number of records; the job is cancelled when there are more.
+
+        Returns:
+            A CloseableIterator while the job runs; with `limit` a list.
+
+        Raises:
+            GraphError: `limit` is less than 1.
+            JobExecutionError: the job has failed; the iteration raises it.
+        """
         if limit is not None and limit < 1:
             raise GraphError(f"execute_and_collect: limit must be at least 1, got {limit}.")
         stream = self.plumbing.program.new_collect_stream()
@@ -328,10 +435,18 @@ class DataStream(OperatorSettings):
         return iterator if limit is None else take(iterator, limit)
 
     def to_spark(self, name: str | None = None, output_type: TypeInformation | None = None) -> Any:
-        """A DataFrame of the stream, by its declared type (or `output_type`), also as the temporary view `name`.
+        """Return the stream as a Spark DataFrame. Not in PyFlink.
 
-        In runtime mode BATCH nothing runs before Spark needs it; else the job, which has to be bounded, runs now.
-        Raises: GraphError: undeclared, or with the column's path: Spark has no such type. JobExecutionError.
+        In runtime mode BATCH nothing runs before Spark needs the rows. Otherwise the job, which
+        must be bounded, runs now.
+
+        Args:
+            name: also registers the DataFrame as a temporary view of this name.
+            output_type: the type of the records, if the stream does not declare one.
+
+        Raises:
+            GraphError: no type is declared, or Spark has no such type (with the column's path).
+            JobExecutionError: the job has failed.
         """
         from penstock.datastream.data_stream.frames import to_frame
 
@@ -342,7 +457,10 @@ class DataStream(OperatorSettings):
         return frame
 
     def cache(self) -> CachedDataStream:
-        """The first job that computes this bounded stream keeps it; later ones of this environment read what was kept."""
+        """Keep the records of this bounded stream when a job first computes them.
+
+        Later jobs of the same environment read what was kept.
+        """
         from penstock.datastream.data_stream.cached import cached
 
         return cached(self)

@@ -20,9 +20,12 @@ _NAME: Final = "DataFrame"
 
 
 def to_frame(stream: StreamPlumbing, type_info: TypeInformation | None) -> Any:
-    """Lazy in runtime mode BATCH; else the job runs now. Other streams of the program stay for `execute`.
+    """Make a DataFrame: a lazy one in runtime mode BATCH; otherwise the job runs now.
 
-    Raises: GraphError: the type is not declared, or Spark has no such type.
+    Other streams of the program stay for `execute`.
+
+    Raises:
+        GraphError: the type is not declared, or Spark has no such type.
     """
     from penstock.hosting.dataframes.schemas import schema_of
 

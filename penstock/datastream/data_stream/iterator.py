@@ -17,7 +17,11 @@ from penstock.model.program import JobControl
 
 
 class CloseableIterator:
-    """Use it in `with`. The job's failure is raised by the iteration."""
+    """Iterates over the results of a running job; use it in `with`.
+
+    Raises:
+        JobExecutionError: from the iteration, when the job fails.
+    """
 
     def __init__(
         self, control: JobControl, stream: str, type_info: TypeInformation | None = None
@@ -43,6 +47,7 @@ class CloseableIterator:
         raise StopIteration
 
     def next(self) -> Any:
+        """Return the next record. Raises StopIteration at the end."""
         return next(self)
 
     def __enter__(self) -> Self:
@@ -57,7 +62,7 @@ class CloseableIterator:
         self.close()
 
     def close(self) -> None:
-        """End the job if it is still running, and wait until it has ended."""
+        """Cancel the job if it is still running, and wait until it has ended."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -68,7 +73,7 @@ class CloseableIterator:
         self._is_exhausted = True
 
     def get_job_client(self) -> JobClient:
-        """The running job. Not in PyFlink."""
+        """Return the client of the running job. Not in PyFlink."""
         return JobClient(self._control)
 
     def _finish(self) -> None:
@@ -79,7 +84,7 @@ class CloseableIterator:
 
 
 def take(iterator: CloseableIterator, limit: int) -> list[Any]:
-    """The first `limit` values; the job is cancelled when there are more."""
+    """Return the first `limit` values; the job is cancelled when there are more."""
     values: list[Any] = []
     with iterator:
         while len(values) < limit:

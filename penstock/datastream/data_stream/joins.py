@@ -26,40 +26,47 @@ from penstock.runtime.windowing import Evictor
 
 
 class JoinFunction(Function):
-    """One result for each pair of a key and window."""
+    """Returns one result for each pair of records with the same key and window."""
 
     @abstractmethod
-    def join(self, first: Any, second: Any) -> Any: ...
+    def join(self, first: Any, second: Any) -> Any:
+        """Return the result for one pair."""
 
 
 class FlatJoinFunction(Function):
-    """Any number of results for each pair of a key and window."""
+    """Returns any number of results for each pair of records with the same key and window."""
 
     @abstractmethod
-    def join(self, first: Any, second: Any) -> Iterable[Any] | None: ...
+    def join(self, first: Any, second: Any) -> Iterable[Any] | None:
+        """Return the results for one pair; None: no result."""
 
 
 class CoGroupFunction(Function):
-    """All values of a key and window at once; one of the lists may be empty."""
+    """Gets all records of a key and window at once; one of the two lists may be empty."""
 
     @abstractmethod
-    def co_group(self, first: list[Any], second: list[Any]) -> Iterable[Any] | None: ...
+    def co_group(self, first: list[Any], second: list[Any]) -> Iterable[Any] | None:
+        """Return the results for one key and window; None: no result."""
 
 
 class ProcessJoinFunction(Function):
-    """Results, and side outputs (`yield tag, value`), for each pair of an interval join."""
+    """Returns results, and side outputs (`yield tag, value`), for each pair of an interval join."""
 
     class Context(ops.ProcessJoinContext):
-        """`get_left_timestamp()`, `get_right_timestamp()`, `get_timestamp()`: epoch ms."""
+        """Gives a pair's three times, in epoch ms.
+
+        They are `get_left_timestamp()`, `get_right_timestamp()` and `get_timestamp()`.
+        """
 
     @abstractmethod
     def process_element(
         self, left: Any, right: Any, ctx: ProcessJoinFunction.Context
-    ) -> Iterable[Any] | None: ...
+    ) -> Iterable[Any] | None:
+        """Return the results for one pair; None: no result."""
 
 
 class CoGroupedStreams:
-    """Made by `stream.co_group(other)`.
+    """Two streams to be grouped by key and window, as `stream.co_group(other)` returns them.
 
     Example:
         orders.co_group(payments).where(lambda o: o.id).equal_to(lambda p: p.order_id)
@@ -73,7 +80,7 @@ class CoGroupedStreams:
         self._streams = (stream1, stream2)
 
     def where(self, key_selector: Any, key_type: TypeInformation | None = None) -> Where:
-        """The key of the first stream's records: a callable, a KeySelector or a column."""
+        """Set the key of the first stream's records: a function, a KeySelector or a column."""
         return Where(self, key_selector, key_type)
 
     def _window_function(self, function: Any) -> ops.CoGroupWindowFunction:
@@ -87,7 +94,7 @@ class CoGroupedStreams:
 
 
 class JoinedStreams(CoGroupedStreams):
-    """Made by `stream.join(other)`: an inner join of each key and window."""
+    """Two streams to be joined by key and window, as `stream.join(other)` returns them."""
 
     def _window_function(self, function: Any) -> ops.CoGroupWindowFunction:
         if isinstance(function, FlatJoinFunction):
@@ -96,7 +103,7 @@ class JoinedStreams(CoGroupedStreams):
 
 
 class Where:
-    """The first stream has its key."""
+    """A join whose first stream has its key."""
 
     def __init__(
         self, streams: CoGroupedStreams, key_selector: Any, key_type: TypeInformation | None
@@ -106,7 +113,11 @@ class Where:
         self._key_type = key_type
 
     def equal_to(self, key_selector: Any, key_type: TypeInformation | None = None) -> EqualTo:
-        """The key of the second stream's records. Raises GraphError: another declared type than the first's."""
+        """Set the key of the second stream's records.
+
+        Raises:
+            GraphError: its declared type is not that of the first stream's key.
+        """
         declared = [kind for kind in (self._key_type, key_type) if kind is not None]
         if declared and declared[0] != declared[-1]:
             raise GraphError(
@@ -120,13 +131,14 @@ class Where:
 
 
 class EqualTo:
-    """Both streams have their keys."""
+    """A join whose streams both have their keys."""
 
     def __init__(self, streams: CoGroupedStreams, keyed: tuple[KeyedStream, KeyedStream]) -> None:
         self._streams = streams
         self._keyed = keyed
 
     def window(self, assigner: WindowAssigner) -> WithWindow:
+        """Set the window assigner."""
         if not isinstance(assigner, WindowAssigner):
             raise TypeError(
                 f"window takes a WindowAssigner, got {type(assigner).__name__}; for example "
@@ -136,7 +148,7 @@ class EqualTo:
 
 
 class WithWindow:
-    """Everything but the function is known. Triggers and evictors see `TaggedUnion` records."""
+    """A join that lacks only its function. Triggers and evictors see `TaggedUnion` records."""
 
     def __init__(
         self,
@@ -153,6 +165,7 @@ class WithWindow:
         self._late_tag: OutputTag | None = None
 
     def trigger(self, trigger: Trigger) -> Self:
+        """Replace the window assigner's default trigger."""
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise GraphError(
                 f"A merging window assigner ({type(self._assigner).__name__}) cannot be used with a "
@@ -162,11 +175,12 @@ class WithWindow:
         return self
 
     def evictor(self, evictor: Evictor) -> Self:
+        """Remove records from a window before it is joined."""
         self._evictor = evictor
         return self
 
     def allowed_lateness(self, time_ms: Any) -> Self:
-        """How long after a window's end records still count: ms, Time or Duration."""
+        """Set how long after a window's end late records still count: ms, Time or Duration."""
         lateness_ms = millis_of(time_ms)
         if lateness_ms < 0:
             raise GraphError(f"allowed_lateness: must be 0 ms or more, got {lateness_ms}.")
@@ -174,7 +188,7 @@ class WithWindow:
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Records that come after the allowed lateness go to this tag, as `TaggedUnion(side, value)`."""
+        """Emit records after the allowed lateness with this tag, as `TaggedUnion(side, value)`."""
         self._late_tag = output_tag
         return self
 
@@ -183,8 +197,12 @@ class WithWindow:
         function: Callable[[Any, Any], Any] | JoinFunction | FlatJoinFunction | CoGroupFunction,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """For `join` a JoinFunction, FlatJoinFunction or `(first, second) -> result`; for `co_group` a
-        CoGroupFunction or `(list of first, list of second) -> iterable`.
+        """Set the function, and return its results as a stream.
+
+        Args:
+            function: for `join` a JoinFunction, a FlatJoinFunction or `(first, second) -> result`;
+                for `co_group` a CoGroupFunction or `(list of first, list of second) -> iterable`.
+            output_type: the type of the results; without it they travel as pickled bytes.
         """
         window_function = self._streams._window_function(function)  # ruff: ignore[private-member-access]
         operator = ops.window_join_operator(
@@ -200,13 +218,18 @@ class WithWindow:
 
 
 class IntervalJoin:
-    """Made by `keyed.interval_join(other_keyed)`."""
+    """A join in event time without its bounds, as `keyed.interval_join(other_keyed)` returns it."""
 
     def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
         self._keyed = (left, right)
 
     def between(self, lower_bound: Any, upper_bound: Any) -> IntervalJoined:
-        """`lower_bound <= right timestamp - left timestamp <= upper_bound`: Time, Duration or ms, may be negative."""
+        """Join where `lower_bound <= right timestamp - left timestamp <= upper_bound`.
+
+        Args:
+            lower_bound: Time, Duration or ms; may be negative.
+            upper_bound: Time, Duration or ms; may be negative.
+        """
         try:
             interval = ops.Interval(millis_of(lower_bound), millis_of(upper_bound))
         except ValueError as error:
@@ -215,7 +238,7 @@ class IntervalJoin:
 
 
 class IntervalJoined:
-    """Everything but the function is known.
+    """An interval join that lacks only its function.
 
     Example:
         clicks.key_by(user).interval_join(buys.key_by(user))
@@ -230,25 +253,29 @@ class IntervalJoined:
         self._late_tags: tuple[str | None, str | None] = (None, None)
 
     def lower_bound_exclusive(self) -> Self:
+        """Leave out pairs whose distance is exactly the lower bound."""
         self._is_exclusive = (True, self._is_exclusive[1])
         return self
 
     def upper_bound_exclusive(self) -> Self:
+        """Leave out pairs whose distance is exactly the upper bound."""
         self._is_exclusive = (self._is_exclusive[0], True)
         return self
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
-        """Records of the left stream that are behind the watermark go to this tag instead of being dropped."""
+        """Emit late records of the left stream with this tag, instead of dropping them."""
         self._late_tags = (output_tag.tag_id, self._late_tags[1])
         return self
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> Self:
+        """Emit late records of the right stream with this tag, instead of dropping them."""
         self._late_tags = (self._late_tags[0], output_tag.tag_id)
         return self
 
     def process(
         self, process_join_function: ProcessJoinFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
+        """Call a ProcessJoinFunction for each pair."""
         function = adapt.method_of(
             process_join_function, ProcessJoinFunction, "process_element", "Interval Join"
         )

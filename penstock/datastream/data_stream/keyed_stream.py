@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 
 class KeyedStream(DataStream):
-    """Made by key_by."""
+    """A stream partitioned by key, as `key_by` returns it.
+
+    Its operators have keyed state and timers.
+    """
 
     class AccumulateType(Enum):
         """The kinds of rolling aggregation."""
@@ -55,6 +58,7 @@ class KeyedStream(DataStream):
         super().__init__(plumbing)
 
     def with_exchange_mode(self, mode: StreamExchangeMode) -> KeyedStream:
+        """Choose how the operators that read this stream get its records, as in DataStream."""
         return KeyedStream(self.plumbing.with_exchange_mode(StreamExchangeMode(mode)))
 
     # ---------------------------------------------------------- operators with keyed state
@@ -64,6 +68,12 @@ class KeyedStream(DataStream):
         func: Callable[[Any], Any] | MapFunction[Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
+        """Apply `func` to each record and emit its one result. A MapFunction may use keyed state.
+
+        Args:
+            func: a function `value -> result`, or a MapFunction.
+            output_type: the type of the results; without it they travel as pickled bytes.
+        """
         return self._then(
             "Map", ops.KeyedMapOperator(adapt.map_function(func), self.plumbing.keys), output_type
         )
@@ -73,17 +83,31 @@ class KeyedStream(DataStream):
         func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
+        """Apply `func` to each record and emit every element of the iterable that it returns.
+
+        Args:
+            func: a function `value -> iterable or None`, or a FlatMapFunction, which may use keyed
+                state.
+            output_type: the type of the elements; without it they travel as pickled bytes.
+        """
         operator = ops.KeyedFlatMapOperator(adapt.flat_map_function(func), self.plumbing.keys)
         return self._then("FlatMap", operator, output_type)
 
     def filter(self, func: Callable[[Any], Any] | FilterFunction[Any] | Column) -> DataStream:
+        """Keep the records for which `func` returns true. A FilterFunction may use keyed state."""
         if isinstance(func, Column):
             return self._without_key().filter(func)
         operator = ops.KeyedFilterOperator(adapt.filter_function(func), self.plumbing.keys)
         return self._then("Filter", operator, self.plumbing.element_type)
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
-        """A running result per element; the first of a key passes unchanged."""
+        """Combine each record with the last result of its key, and emit the new result.
+
+        The first record of a key is emitted unchanged.
+
+        Args:
+            func: `(last result, value) -> result`, or a ReduceFunction.
+        """
         made = ops.StatefulReduceOperator if adapt.has_open(func) else ops.ReduceOperator
         operator: Operator = made(adapt.reduce_function(func), self.plumbing.keys)
         return self._then("Reduce", operator, self.plumbing.element_type)
@@ -91,35 +115,76 @@ class KeyedStream(DataStream):
     def process(  # type: ignore[override]  # as in PyFlink: another kind of function
         self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
+        """Call a KeyedProcessFunction, with keyed state and timers, for each record.
+
+        Args:
+            func: the KeyedProcessFunction.
+            output_type: the type of the results; without it they travel as pickled bytes.
+        """
         function = adapt.method_of(func, KeyedProcessFunction, "process_element", "KEYED PROCESS")
         return self._then(
             "KEYED PROCESS", ops.KeyedProcessOperator(function, self.plumbing.keys), output_type
         )
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """Emit for each record the running sum of a field, per key.
+
+        Args:
+            position_to_sum: the field's position from 0, or its name.
+        """
         return self._accumulate(self.AccumulateType.SUM, position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> DataStream:
+        """Emit for each record the key's smallest value of a field so far.
+
+        The other fields are those of the key's first record.
+
+        Args:
+            position_to_min: the field's position from 0, or its name.
+        """
         return self._accumulate(self.AccumulateType.MIN, position_to_min)
 
     def max(self, position_to_max: int | str = 0) -> DataStream:
+        """Emit for each record the key's largest value of a field so far.
+
+        The other fields are those of the key's first record.
+
+        Args:
+            position_to_max: the field's position from 0, or its name.
+        """
         return self._accumulate(self.AccumulateType.MAX, position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """Emit for each record the key's whole record with the smallest value of a field so far.
+
+        Args:
+            position_to_min_by: the field's position from 0, or its name.
+        """
         return self._accumulate(self.AccumulateType.MIN_BY, position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """Emit for each record the key's whole record with the largest value of a field so far.
+
+        Args:
+            position_to_max_by: the field's position from 0, or its name.
+        """
         return self._accumulate(self.AccumulateType.MAX_BY, position_to_max_by)
 
     # ---------------------------------------------------------- windows
 
     def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+        """Divide the records of each key into windows."""
         from penstock.datastream.data_stream.windowed_stream import WindowedStream
 
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Windows of `size` elements, one every `slide`; incomplete ones never fire."""
+        """Divide each key's records into windows of `size` records; incomplete ones do not fire.
+
+        Args:
+            size: records in a window.
+            slide: records between the starts of two windows; 0: the windows do not overlap.
+        """
         from penstock.datastream.data_stream.windowed_stream import WindowedStream
         from penstock.datastream.window import (
             CountSlidingWindowAssigner,
@@ -131,7 +196,14 @@ class KeyedStream(DataStream):
         return WindowedStream(self, CountSlidingWindowAssigner.of(size, slide))
 
     def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
-        """Pairs of equal keys close in event time: `.between(lower, upper).process(f)`."""
+        """Join records with equal keys whose event times are close to each other.
+
+        Continue with `.between(lower, upper).process(f)`.
+
+        Raises:
+            TypeError: the other stream is not keyed.
+            GraphError: the streams belong to different environments.
+        """
         from penstock.datastream.data_stream.joins import IntervalJoin
 
         if not isinstance(other_stream, KeyedStream):
@@ -151,86 +223,110 @@ class KeyedStream(DataStream):
         key_type: TypeInformation | Column | None = None,
         *more_columns: Column,
     ) -> KeyedStream:
+        """Replace the key by another one, as DataStream.key_by does."""
         return self._without_key().key_by(key_selector, key_type, *more_columns)
 
     def union(self, *streams: DataStream) -> DataStream:
+        """Merge with other streams. The result is not keyed."""
         return self._in_partitions().union(*streams)
 
     def project(self, *field_indexes: int) -> DataStream:
+        """Keep the given fields of a stream of tuples. The result is not keyed."""
         return self._in_partitions().project(*field_indexes)
 
     def window_all(self, window_assigner: WindowAssigner) -> Any:
+        """Divide the whole stream, across its keys, into windows."""
         return self._without_key().window_all(window_assigner)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print each record to standard output of the driver."""
         return self._in_partitions().print(sink_identifier)
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
-        """A writer gets all records of some keys, in their order."""
+        """Write the stream to a sink. All records of a key go to the same writer, in order."""
         return self._in_partitions().sink_to(sink)
 
     def get_type(self) -> TypeInformation:
-        """ROW(key, value)."""
+        """Return ROW(key, value), as PyFlink does."""
         key_type = self.plumbing.keys.key_type or Types.PICKLED_BYTE_ARRAY()
         return Types.ROW([key_type, super().get_type()])
 
     # ---------------------------------------------------------- what a keyed stream cannot do
 
     def shuffle(self) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("shuffle", "override partitioning")
 
     def rescale(self) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("rescale", "override partitioning")
 
     def rebalance(self) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("rebalance", "override partitioning")
 
     def forward(self) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("forward", "override partitioning")
 
     def global_(self) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("global_", "override partitioning")
 
     def broadcast(self, *args: Any) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("broadcast", "override partitioning")
 
     def partition_custom(self, partitioner: Any, key_selector: Any) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("partition_custom", "override partitioning")
 
     def set_parallelism(self, parallelism: int) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("set_parallelism", "set parallelism")
 
     def set_max_parallelism(self, max_parallelism: int) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("set_max_parallelism", "set max parallelism")
 
     def name(self, name: str) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("name", "set name")
 
     def get_name(self) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("get_name", "get name")
 
     def uid(self, uid: str) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("uid", "set uid")
 
     def set_uid_hash(self, uid_hash: str) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("set_uid_hash", "set uid hash")
 
     def force_non_parallel(self) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("force_non_parallel", "set parallelism")
 
     def set_buffer_timeout(self, timeout_millis: int) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("set_buffer_timeout", "set buffer timeout")
 
     def start_new_chain(self) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("start_new_chain", "start a new chain")
 
     def disable_chaining(self) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("disable_chaining", "disable chaining")
 
     def cache(self) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("cache", "keep the records")
 
     def slot_sharing_group(self, slot_sharing_group: Any) -> NoReturn:
+        """Not possible on a keyed stream. Raises GraphError."""
         _refuse("slot_sharing_group", "set slot sharing group")
 
     # ---------------------------------------------------------- private

@@ -12,42 +12,52 @@ from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
 
 
 class DataStreamSink:
-    """What print() and sink_to() give."""
+    """The end of a stream, as `print` and `sink_to` return it.
+
+    The setters return the sink itself.
+    """
 
     def __init__(self, node: StreamNode) -> None:
         self._node = node
 
     def name(self, name: str) -> DataStreamSink:
+        """Set the operator's name, as metrics, logs and the console show it."""
         self._node.name = name
         return self
 
     def uid(self, uid: str) -> DataStreamSink:
+        """Set a stable id, by which a savepoint assigns state to the operator."""
         self._node.uid = uid
         return self
 
     def set_uid_hash(self, uid_hash: str) -> DataStreamSink:
+        """Do the same as `uid`: the operator's id is the given text."""
         return self.uid(uid_hash)
 
     def set_parallelism(self, parallelism: int) -> DataStreamSink:
+        """Set the number of parallel subtasks."""
         check_parallelism(parallelism)
         self._node.parallelism = parallelism
         return self
 
     def set_description(self, description: str) -> DataStreamSink:
+        """Set a longer description, which the console and the plan show."""
         self._node.description = description
         return self
 
     def disable_chaining(self) -> DataStreamSink:
+        """Do not chain this operator with any other."""
         self._node.chaining_strategy = ChainingStrategy.NEVER
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStreamSink:
+        """Put the operator's subtasks into this slot sharing group, by name or as an object."""
         self._node.slot_sharing_group = group_name(slot_sharing_group)
         return self
 
 
 def group_name(group: str | SlotSharingGroup) -> str:
-    """Raises: TypeError: it is neither a name nor a group."""
+    """Return the group's name. Raises TypeError if it is neither a name nor a group."""
     if isinstance(group, SlotSharingGroup):
         return group.get_name()
     return str(check_kind("slot_sharing_group", group, str, "'large', or a SlotSharingGroup"))

@@ -47,7 +47,7 @@ ALL_FUNCTIONS: Final = (AllWindowFunction, ProcessAllWindowFunction)
 
 
 class _Windowed:
-    """What both kinds share: trigger, lateness, and the making of the operator."""
+    """The base of both kinds: holds trigger, evictor and lateness; makes the operator."""
 
     _functions: tuple[type[Function], type[Function]] = KEYED_FUNCTIONS
 
@@ -69,14 +69,15 @@ class _Windowed:
 
     @property
     def _name(self) -> str:
-        """Of the operator."""
+        """The operator's name."""
         return type(self._assigner).__name__
 
     def get_execution_environment(self) -> Any:
-        """The StreamExecutionEnvironment in which the stream was built."""
+        """Return the StreamExecutionEnvironment in which the stream was built."""
         return self._stream.plumbing.environment
 
     def get_input_type(self) -> TypeInformation:
+        """Return the type of the records in the windows."""
         return self._stream.plumbing.without_key().type_info
 
     def _set_late_tag(self, output_tag: OutputTag) -> None:
@@ -98,7 +99,7 @@ class _Windowed:
         self._trigger = trigger
 
     def _set_lateness(self, time_ms: Any) -> None:
-        """As everywhere else a Time or Duration will do, too."""
+        """Take ms; a Time or Duration also works, as everywhere else."""
         lateness_ms = millis_of(time_ms)
         if lateness_ms < 0:
             raise GraphError(f"allowed_lateness: must be 0 ms or more, got {lateness_ms}.")
@@ -163,26 +164,32 @@ class _Windowed:
 
 
 class WindowedStream(_Windowed):
-    """Windows of each key."""
+    """The windows of each key, as `keyed.window(assigner)` returns them."""
 
     def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner) -> None:
         super().__init__(keyed_stream, keyed_stream.plumbing.keys, window_assigner)
 
     def trigger(self, trigger: Trigger) -> WindowedStream:
+        """Replace the window assigner's default trigger, which decides when a window fires.
+
+        Raises:
+            GraphError: the assigner merges windows, and the trigger cannot.
+        """
         self._set_trigger(trigger)
         return self
 
     def evictor(self, evictor: Evictor) -> WindowedStream:
-        """Drop records before (or after) the window function sees them; all are kept until then."""
+        """Remove records before or after the window function; until then all are kept."""
         self._set_evictor(evictor)
         return self
 
     def allowed_lateness(self, time_ms: int) -> WindowedStream:
+        """Set how long late records still count: ms, Time or Duration (default 0)."""
         self._set_lateness(time_ms)
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
-        """Elements that come after the allowed lateness go to this tag."""
+        """Emit records after the allowed lateness with this tag; otherwise they are dropped."""
         self._set_late_tag(output_tag)
         return self
 
@@ -192,6 +199,13 @@ class WindowedStream(_Windowed):
         window_function: KeyedFunction | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
+        """Combine the records of each window into one, as they arrive.
+
+        Args:
+            reduce_function: `(value, value) -> value`, or a ReduceFunction.
+            window_function: gets the one combined value when the window fires.
+            output_type: the type of the results; without window function that of the records.
+        """
         return self._reduced(reduce_function, window_function, output_type)
 
     def aggregate(
@@ -202,7 +216,20 @@ class WindowedStream(_Windowed):
         output_type: TypeInformation | Any = None,
         *more_aggregates: Any,
     ) -> DataStream:
-        """An AggregateFunction; or, on columns, any number of column aggregates."""
+        """Aggregate the records of each window as they arrive.
+
+        Args:
+            aggregate_function: an AggregateFunction; on column streams any number of column
+                aggregates, such as `count().alias("n"), sum_("price")`.
+            window_function: gets the one aggregate when the window fires.
+            accumulator_type: accepted as in PyFlink; not needed.
+            output_type: the type of the results.
+            more_aggregates: further column aggregates.
+
+        Raises:
+            GraphError: column aggregates without column keys, or with a trigger, evictor or late
+                tag.
+        """
         if adapt.is_column_aggregate(aggregate_function):
             places = (aggregate_function, window_function, accumulator_type, output_type)
             aggregates = [place for place in places if place is not None]
@@ -212,6 +239,7 @@ class WindowedStream(_Windowed):
     def apply(
         self, window_function: KeyedApply, output_type: TypeInformation | None = None
     ) -> DataStream:
+        """Call a WindowFunction with all records of a window when it fires."""
         return self._listed(window_function, output_type)
 
     def process(
@@ -219,6 +247,7 @@ class WindowedStream(_Windowed):
         process_window_function: KeyedProcess,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
+        """Call a ProcessWindowFunction, with context and state, for each window that fires."""
         return self._listed(process_window_function, output_type)
 
     def _column_aggregates(self, aggregates: list[Any]) -> DataStream:
@@ -244,7 +273,7 @@ class WindowedStream(_Windowed):
 
 
 class AllWindowedStream(_Windowed):
-    """Windows of the whole stream, in one subtask."""
+    """The windows of a whole stream, in one subtask, as `window_all(assigner)` returns them."""
 
     _functions = ALL_FUNCTIONS
 
@@ -253,20 +282,26 @@ class AllWindowedStream(_Windowed):
         super().__init__(data_stream, keys, window_assigner)
 
     def trigger(self, trigger: Trigger) -> AllWindowedStream:
+        """Replace the window assigner's default trigger, which decides when a window fires.
+
+        Raises:
+            GraphError: the assigner merges windows, and the trigger cannot.
+        """
         self._set_trigger(trigger)
         return self
 
     def evictor(self, evictor: Evictor) -> AllWindowedStream:
-        """Drop records before (or after) the window function sees them; all are kept until then."""
+        """Remove records before or after the window function; until then all are kept."""
         self._set_evictor(evictor)
         return self
 
     def allowed_lateness(self, time_ms: int) -> AllWindowedStream:
+        """Set how long late records still count: ms, Time or Duration (default 0)."""
         self._set_lateness(time_ms)
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> AllWindowedStream:
-        """Elements that come after the allowed lateness go to this tag."""
+        """Emit records after the allowed lateness with this tag; otherwise they are dropped."""
         self._set_late_tag(output_tag)
         return self
 
@@ -276,6 +311,7 @@ class AllWindowedStream(_Windowed):
         window_function: AllFunction | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
+        """Combine each window's records as they arrive; arguments as in WindowedStream."""
         return self._reduced(reduce_function, window_function, output_type)
 
     def aggregate(
@@ -285,11 +321,20 @@ class AllWindowedStream(_Windowed):
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
+        """Aggregate the records of each window as they arrive.
+
+        Args:
+            aggregate_function: an AggregateFunction.
+            window_function: gets the one aggregate when the window fires.
+            accumulator_type: accepted as in PyFlink; not needed.
+            output_type: the type of the results.
+        """
         return self._aggregated(aggregate_function, window_function, output_type)
 
     def apply(
         self, window_function: AllApply, output_type: TypeInformation | None = None
     ) -> DataStream:
+        """Call an AllWindowFunction with all records of a window when it fires."""
         return self._listed(window_function, output_type)
 
     def process(
@@ -297,10 +342,11 @@ class AllWindowedStream(_Windowed):
         process_window_function: AllProcess,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
+        """Call a ProcessAllWindowFunction, with context and state, for each window that fires."""
         return self._listed(process_window_function, output_type)
 
     def _window_function(self, function: Any) -> UserFunction | None:
-        """The operator calls with a key; functions of the whole stream take none."""
+        """Adapt the function: the operator passes a key, which all-window functions lack."""
         function_or_none = super()._window_function(function)
         return None if function_or_none is None else adapt.without_key(function_or_none)
 

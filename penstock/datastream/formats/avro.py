@@ -44,7 +44,7 @@ __all__ = [
 
 
 class AvroSchema:
-    """Made by `parse_string` or `parse_file`."""
+    """A schema of Avro. Make it with `parse_string` or `parse_file`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -52,18 +52,27 @@ class AvroSchema:
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
-        """Raises: ConfigurationError: it is no schema, or fastavro is not installed."""
+        """Return the schema that a text in JSON describes.
+
+        Raises:
+            ConfigurationError: it is not a schema, or fastavro is not installed.
+        """
         schema = AvroSchema(json_schema)
         schema.parsed()
         return schema
 
     @staticmethod
     def parse_file(file_path: str) -> AvroSchema:
-        """Raises: as `parse_string`; OSError: the file cannot be read."""
+        """Return the schema in a file.
+
+        Raises:
+            ConfigurationError: it is not a schema, or fastavro is not installed.
+            OSError: the file cannot be read.
+        """
         return AvroSchema.parse_string(Path(file_path).read_text(encoding="utf-8"))
 
     def parsed(self) -> Any:
-        """As fastavro takes it. Not in PyFlink."""
+        """Return the schema as fastavro takes it. Not in PyFlink."""
         if self._parsed is None:
             fastavro = extra("fastavro", "avro", "Avro")
             try:
@@ -84,7 +93,7 @@ class AvroSchema:
 
 
 class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
-    """Generic records of a schema: dicts, which travel as any Python value does."""
+    """The type of generic records: dicts, which travel as pickled bytes."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
@@ -97,7 +106,10 @@ class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
 
 
 class AvroRowDeserializationSchema(DeserializationSchema):
-    """One record, without its schema, to a Row. Only `avro_schema_string` is known here: records have no Java class."""
+    """Turns one Avro record, without its schema, into a Row.
+
+    Only `avro_schema_string` can be given: there are no Java classes of records here.
+    """
 
     def __init__(
         self, record_class: str | None = None, avro_schema_string: str | None = None
@@ -107,10 +119,14 @@ class AvroRowDeserializationSchema(DeserializationSchema):
 
     @property
     def produced_type(self) -> TypeInformation:
+        """The ROW type of the schema."""
         return self._row_type
 
     def deserialize(self, data: bytes) -> Any:
-        """None: an empty message. Raises: ValueError: it is not of the schema."""
+        """Return the Row; None for an empty message.
+
+        Raises ValueError if the schema does not fit.
+        """
         if not data:
             return None
         schema = self._schema.parsed()
@@ -129,7 +145,10 @@ class AvroRowDeserializationSchema(DeserializationSchema):
 
 
 class AvroRowSerializationSchema(SerializationSchema):
-    """A Row to one record, without its schema. As for `AvroRowDeserializationSchema`."""
+    """Turns a Row into one Avro record, without its schema.
+
+    Only `avro_schema_string` can be given: there are no Java classes of records here.
+    """
 
     def __init__(
         self, record_class: str | None = None, avro_schema_string: str | None = None
@@ -138,7 +157,7 @@ class AvroRowSerializationSchema(SerializationSchema):
         self._convert: Convert | None = None
 
     def serialize(self, value: Any) -> bytes:
-        """Raises: ValueError: it is not of the schema."""
+        """Return the record as bytes. Raises ValueError if the schema does not fit."""
         schema = self._schema.parsed()
         if self._convert is None:
             self._convert = to_avro(schema)
@@ -157,9 +176,10 @@ class AvroRowSerializationSchema(SerializationSchema):
 
 
 class AvroFormat(FileFormat):
-    """Object container files as generic records; split where their blocks begin. Not in PyFlink: for FileSource.
+    """Reads Avro files as generic records, for FileSource. Not in PyFlink.
 
-    A file that was written with another schema is read as `schema` says: fields by name, missing ones by their defaults.
+    Files are split between their blocks. A file that was written with another schema is converted
+    to `schema`: fields by name, missing ones by their defaults.
     """
 
     def __init__(self, schema: AvroSchema) -> None:
@@ -191,7 +211,7 @@ class AvroFormat(FileFormat):
 
 
 class AvroInputFormat(FileInputFormat, ResultTypeQueryable):
-    """Files of generic records, for `env.create_input`."""
+    """Reads Avro files as generic records, for `env.create_input`."""
 
     def __init__(self, path: str, schema: AvroSchema) -> None:
         self.path = path
@@ -202,15 +222,16 @@ class AvroInputFormat(FileInputFormat, ResultTypeQueryable):
 
     @property
     def file_format(self) -> AvroFormat:
+        """The format that reads the files."""
         return AvroFormat(self._schema)
 
 
 class AvroBulkWriters:
-    """For `FileSink.for_bulk_format`."""
+    """Creates writers of Avro files, for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
-        """Object container files, not compressed. Records are dicts, Rows or tuples."""
+        """Return a factory of uncompressed Avro files. Records are dicts, Rows or tuples."""
         return _AvroWriterFactory(schema)
 
 

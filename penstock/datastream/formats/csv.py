@@ -43,7 +43,10 @@ __all__ = [
 
 
 class CsvRowDeserializationSchema(DeserializationSchema):
-    """A line to a Row of the declared type. Made by `CsvRowDeserializationSchema.Builder(type_info)`."""
+    """Turns a line of CSV into a Row.
+
+    Build it with `CsvRowDeserializationSchema.Builder(type_info)`.
+    """
 
     def __init__(self, row_type: RowTypeInfo, form: Form) -> None:
         self._row_type = row_type
@@ -52,10 +55,15 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
     @property
     def produced_type(self) -> TypeInformation:
+        """The declared ROW type."""
         return self._row_type
 
     def deserialize(self, data: bytes) -> Any:
-        """None: there is no record (nothing, a comment, an error that is ignored). Raises: ValueError."""
+        """Return the Row; None for an empty message, a comment, or an error that is ignored.
+
+        Raises:
+            ValueError: the line cannot be read, and errors are not ignored.
+        """
         if self._parsers is None:
             self._parsers = [
                 field_parser(kind, self._form) for kind in self._row_type.get_field_types()
@@ -77,7 +85,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         return {**self.__dict__, "_parsers": None}
 
     class Builder:
-        """Comma, double quotes and ';' between the elements of arrays unless something else is set."""
+        """Builds the schema. Defaults: comma, double quotes, ';' between the elements of arrays."""
 
         def __init__(self, type_info: TypeInformation) -> None:
             self._type = checked_row_type(type_info)
@@ -91,7 +99,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self._set(delimiter=character("set_field_delimiter", delimiter))
 
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
-            """Lines that begin with '#' give no record."""
+            """Set whether lines that start with '#' are skipped."""
             return self._set(allows_comments=allow_comments)
 
         def set_array_element_delimiter(
@@ -106,21 +114,29 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self._set(escape=character("set_escape_character", c))
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
-            """Fields with this text are None."""
+            """Set the text of fields that are None."""
             return self._set(null=null_literal)
 
         def set_ignore_parse_errors(
             self, ignore_parse_errors: bool
         ) -> CsvRowDeserializationSchema.Builder:
-            """Fields that cannot be read, or are missing, are None; messages that are no CSV, or have more fields, give no record."""
+            """Set whether errors are ignored.
+
+            Fields that cannot be read, or are missing, are then None. Messages that are not CSV, or
+            have too many fields, give no record.
+            """
             return self._set(ignores_errors=ignore_parse_errors)
 
         def build(self) -> CsvRowDeserializationSchema:
+            """Return the schema."""
             return CsvRowDeserializationSchema(self._type, self._form)
 
 
 class CsvRowSerializationSchema(SerializationSchema):
-    """A Row to a line with its end. Made by `CsvRowSerializationSchema.Builder(type_info)`."""
+    """Turns a Row into a line of CSV with its end.
+
+    Build it with `CsvRowSerializationSchema.Builder(type_info)`.
+    """
 
     def __init__(self, row_type: RowTypeInfo, form: Form) -> None:
         self._row_type = row_type
@@ -128,7 +144,7 @@ class CsvRowSerializationSchema(SerializationSchema):
         self._formats: list[Format] | None = None
 
     def serialize(self, value: Any) -> bytes:
-        """Raises: ValueError: the row has another number of fields."""
+        """Return the line. Raises ValueError if the row has another number of fields."""
         if self._formats is None:
             self._formats = [
                 field_format(kind, self._form) for kind in self._row_type.get_field_types()
@@ -139,7 +155,7 @@ class CsvRowSerializationSchema(SerializationSchema):
         return {**self.__dict__, "_formats": None}
 
     class Builder:
-        """As for reading; lines end with a line feed."""
+        """Builds the schema. Defaults: as for reading; lines end with a line feed."""
 
         def __init__(self, type_info: TypeInformation) -> None:
             self._type = checked_row_type(type_info)
@@ -153,7 +169,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self._set(delimiter=character("set_field_delimiter", c))
 
         def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """A line feed, a carriage return, both, or nothing."""
+            """Set the end of a line: a line feed, a carriage return, both, or nothing."""
             if delimiter not in {"\n", "\r", "\r\n", ""}:
                 raise ConfigurationError(
                     f"unsupported new line delimiter {delimiter!r}: expected '\\n', '\\r', '\\r\\n' or ''."
@@ -164,6 +180,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self._set(element_delimiter=text_of("set_array_element_delimiter", delimiter))
 
         def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
+            """Write fields without quotes."""
             return self._set(quote=None)
 
         def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
@@ -173,8 +190,9 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self._set(escape=character("set_escape_character", c))
 
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
-            """What is written for None; an empty field by default."""
+            """Set the text that is written for None; by default an empty field."""
             return self._set(null=s)
 
         def build(self) -> CsvRowSerializationSchema:
+            """Return the schema."""
             return CsvRowSerializationSchema(self._type, self._form)

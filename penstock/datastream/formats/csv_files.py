@@ -50,7 +50,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class CsvSchema:
-    """Columns and form of files. Made by `builder()`."""
+    """Describes columns and form of CSV files. Build it with `CsvSchema.builder()`."""
 
     columns: tuple[_Column, ...] = ()
     form: Form = field(default_factory=Form)
@@ -61,20 +61,21 @@ class CsvSchema:
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
+        """Return a builder."""
         return CsvSchemaBuilder()
 
     def size(self) -> int:
-        """How many columns there are."""
+        """Return the number of columns."""
         return len(self.columns)
 
     @property
     def row_type(self) -> RowTypeInfo:
-        """Of the records. Not in PyFlink."""
+        """The ROW type of the records. Not in PyFlink."""
         names = [column.name for column in self.columns]
         return Types.ROW_NAMED(names, [column.type_info for column in self.columns])
 
     def form_of(self, column: _Column) -> Form:
-        """With the separator of this column's elements. Not in PyFlink."""
+        """Return the form with the separator of this column's elements. Not in PyFlink."""
         if column.separator is None:
             return self.form
         return replace(self.form, element_delimiter=column.separator or None)
@@ -84,13 +85,17 @@ class CsvSchema:
 
 
 class CsvSchemaBuilder:
-    """Comma, double quotes, no escape character, no header, and ';' between the elements of arrays unless something else is set."""
+    """Builds a CsvSchema; the setters return the builder.
+
+    Defaults: comma, double quotes, no escape character, no header, ';' between the elements of
+    arrays.
+    """
 
     def __init__(self) -> None:
         self._schema = CsvSchema()
 
     def build(self) -> CsvSchema:
-        """Raises: ConfigurationError: there is no column."""
+        """Return the schema. Raises ConfigurationError if there is no column."""
         if not self._schema.columns:
             raise ConfigurationError(
                 "CsvSchema has no columns: call add_string_column, add_number_column, add_boolean_column or "
@@ -99,6 +104,7 @@ class CsvSchemaBuilder:
         return self._schema
 
     def size(self) -> int:
+        """Return the number of columns so far."""
         return self._schema.size()
 
     # ---------------------------------------------------------- columns
@@ -106,17 +112,24 @@ class CsvSchemaBuilder:
     def add_array_column(
         self, name: str, separator: str = ";", element_type: TypeInformation | None = None
     ) -> CsvSchemaBuilder:
-        """Lists. `element_type`: as of Types, texts by default. `separator` "": the whole field is one element."""
+        """Add a column of lists.
+
+        Args:
+            name: the column's name.
+            separator: the text between elements; "": the whole field is one element.
+            element_type: the type of the elements; strings by default.
+        """
         kind = Types.STRING() if element_type is None else _type("add_array_column", element_type)
         return self._add(_Column(name, Types.LIST(kind), separator))
 
     def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
+        """Add a column of booleans."""
         return self._add(_Column(name, Types.BOOLEAN()))
 
     def add_number_column(
         self, name: str, number_type: TypeInformation | None = None
     ) -> CsvSchemaBuilder:
-        """`number_type`: as of Types, LONG by default."""
+        """Add a column of numbers. `number_type`: one of Types, LONG by default."""
         kind = Types.LONG() if number_type is None else _type("add_number_column", number_type)
         if not isinstance(kind, BasicTypeInfo) or kind.basic_type not in _NUMBERS:
             raise TypeError(
@@ -125,31 +138,35 @@ class CsvSchemaBuilder:
         return self._add(_Column(name, kind))
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
+        """Add a column of strings."""
         return self._add(_Column(name, Types.STRING()))
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
+        """Add the columns of another schema."""
         for column in schema.columns:
             self._add(column)
         return self
 
     def clear_columns(self) -> CsvSchemaBuilder:
+        """Remove all columns."""
         return self._set(columns=())
 
     # ---------------------------------------------------------- form
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
-        """Lines that begin with '#' are no records."""
+        """Set whether lines that start with '#' are skipped."""
         return self._set_form(allows_comments=allow)
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
-        """Fields behind the last column are allowed, and passed over: a Row has no place for them."""
+        """Allow fields after the last column, and skip them: a Row has no place for them."""
         return self._set(any_property=text_of("set_any_property_name", name))
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
+        """Read each array field as one element, unless its column has a separator."""
         return self._set_form(element_delimiter=None)
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """Of the column at this position, from 0: its whole field is one element."""
+        """Read the array field of the column at this position, from 0, as one element."""
         columns = list(self._schema.columns)
         if not 0 <= index < len(columns):
             raise ConfigurationError(
@@ -159,7 +176,7 @@ class CsvSchemaBuilder:
         return self._set(columns=tuple(columns))
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Of arrays whose column says none."""
+        """Set the separator of arrays whose column has none."""
         return self._set_form(element_delimiter=text_of("set_array_element_separator", separator))
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
@@ -172,11 +189,14 @@ class CsvSchemaBuilder:
         return self._set_form(escape=character("set_escape_char", char))
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
-        r"""For writing. Any of \n, \r and \r\n ends a line that is read."""
+        """Set the end of a line for writing.
+
+        When reading, line feed and carriage return end lines.
+        """
         return self._set_form(line_delimiter=text_of("set_line_separator", separator))
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
-        """Fields with this text are None."""
+        """Set the text of fields that are None."""
         return self._set_form(null=null_value)
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
@@ -186,14 +206,15 @@ class CsvSchemaBuilder:
         return self._set_form(quote=character("set_quote_char", char))
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
+        """Set whether the first line with data is skipped."""
         return self._set(skips_first_row=skip)
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """A header must have the names of the columns, in their order."""
+        """Set whether a header must have the names of the columns, in their order."""
         return self._set(is_header_strict=strict)
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """The first line of a file has names: it is passed over when read, and written."""
+        """Set whether the first line has the names: readers skip it, writers write it."""
         return self._set(has_header=use)
 
     def _add(self, column: _Column) -> CsvSchemaBuilder:
@@ -210,13 +231,17 @@ class CsvSchemaBuilder:
 
 
 class CsvReaderFormat(FileFormat):
-    """Rows of a file, for `FileSource.for_record_stream_format`. A file is read as a whole: a quoted field may have several lines."""
+    """Reads CSV files as Rows, for `FileSource.for_record_stream_format`.
+
+    A file is not split: a quoted field may have several lines.
+    """
 
     def __init__(self, schema: CsvSchema) -> None:
         self._schema = schema
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
+        """Return the format of a schema."""
         return CsvReaderFormat(_checked(schema, "CsvReaderFormat"))
 
     @property
@@ -301,11 +326,11 @@ class _Records:
 
 
 class CsvBulkWriters:
-    """For `FileSink.for_bulk_format`."""
+    """Creates writers of CSV files, for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> BulkWriterFactory:
-        """Rows, or tuples, with the schema's columns by position."""
+        """Return a factory of files; Rows and tuples fill the schema's columns by position."""
         return _CsvWriterFactory(_checked(schema, "CsvBulkWriters"))
 
 

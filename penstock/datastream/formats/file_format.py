@@ -16,31 +16,32 @@ from penstock.runtime.elements import Batch
 
 
 class FileFormat(ABC):
-    """Picklable; used by the enumerator to cut files and by the readers to read the pieces."""
+    """Splits files in the enumerator, and reads the pieces in the readers. It is pickled."""
 
     @abstractmethod
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
-        """How this file may be read in parts."""
+        """Yield the pieces in which this file may be read."""
 
     @abstractmethod
     def read(self, piece: FilePiece) -> Iterator[Batch]:
-        """The batches of one part, each of at most about 4,096 rows or 1 MiB."""
+        """Yield the batches of one piece, each of at most about 4,096 rows or 1 MiB."""
 
     @property
     def produced_type(self) -> TypeInformation | None:
+        """The type of the records; None: not declared."""
         return None
 
 
 class BulkFormat(FileFormat):
-    """Reads whole column batches."""
+    """A format that reads whole column batches."""
 
 
 class FileInputFormat(InputFormat, ABC):
-    """Files that `env.create_input` reads. `path`: a file, a directory or a glob."""
+    """Describes files for `env.create_input`. `path`: a file, a directory or a glob."""
 
     path: str
 
     @property
     @abstractmethod
     def file_format(self) -> FileFormat:
-        """How they are read."""
+        """The format that reads the files."""

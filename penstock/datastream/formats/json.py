@@ -39,9 +39,10 @@ _WHOLE = frozenset({_B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.BIG_INT})
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
-    """An object to a Row of the declared type. Made by `builder()`.
+    """Turns a JSON object into a Row. Build it with `JsonRowDeserializationSchema.builder()`.
 
-    Fields that are missing become None, those that are not declared are passed over. An empty message gives no record.
+    Fields that are missing are None; fields that are not declared are skipped. An empty message
+    gives no record.
     """
 
     def __init__(
@@ -57,14 +58,20 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
+        """Return a builder."""
         return JsonRowDeserializationSchema.Builder()
 
     @property
     def produced_type(self) -> TypeInformation:
+        """The declared ROW type."""
         return self._row_type
 
     def deserialize(self, data: bytes) -> Any:
-        """None: there is no record. Raises: ValueError, unless errors are ignored."""
+        """Return the Row; None: there is no record.
+
+        Raises:
+            ValueError: the message cannot be read, and errors are not ignored.
+        """
         if not data:
             return None
         if self._convert is None:
@@ -80,7 +87,11 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             ) from error
 
     def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
-        """Where all are objects, and all fields strings, booleans, doubles, whole numbers of up to 64 bits, or lists and rows of them."""
+        """Return all messages as columns, if all are objects of simple types; else None.
+
+        Simple are strings, booleans, doubles, whole numbers of up to 64 bits, and lists and rows of
+        them.
+        """
         is_strict = self._rules.fails_on_missing_field
         schema = None if is_strict else json_schema_of(self._row_type)
         return None if schema is None else read_messages(messages, schema)
@@ -89,7 +100,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         return {**self.__dict__, "_convert": None}
 
     class Builder:
-        """The type comes from `type_info` or `json_schema`."""
+        """Builds the schema; `type_info` or `json_schema` is required."""
 
         def __init__(self) -> None:
             self._type: RowTypeInfo | None = None
@@ -97,26 +108,32 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             self._ignores_errors = False
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
+            """Set the ROW type of the values."""
             self._type = checked_row_type(type_info)
             return self
 
         def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
-            """Text of a JSON Schema of an object."""
+            """Derive the ROW type from the text of a JSON Schema of an object."""
             if json_schema is None:
                 raise TypeError("The json_schema must not be None.")
             self._type = checked_row_type(type_of_schema(json_schema))
             return self
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
+            """Treat a missing field as an error."""
             self._fails_on_missing_field = True
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
-            """Fields that cannot be read are None; messages that are no JSON objects give no record."""
+            """Read fields that cannot be read as None; skip messages that are not JSON objects."""
             self._ignores_errors = True
             return self
 
         def build(self) -> JsonRowDeserializationSchema:
+            """Return the schema.
+
+            Raises ConfigurationError if settings are missing or contradict each other.
+            """
             if self._type is None:
                 raise ConfigurationError(
                     "JsonRowDeserializationSchema needs a type: call type_info() or json_schema()."
@@ -134,7 +151,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
 
 class JsonRowSerializationSchema(SerializationSchema):
-    """A Row to an object with the fields in the type's order. Made by `builder()`."""
+    """Turns a Row into a JSON object, with the fields in the type's order.
+
+    Build it with `JsonRowSerializationSchema.builder()`.
+    """
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         self._row_type = row_type
@@ -142,10 +162,14 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
+        """Return a builder."""
         return JsonRowSerializationSchema.Builder()
 
     def serialize(self, value: Any) -> bytes:
-        """Raises: ValueError: it is not of the declared type."""
+        """Return the object as bytes.
+
+        Raises ValueError if the value is not of the declared type.
+        """
         if self._write is None:
             self._write = _row_writer(self._row_type)
         return self._write(value).encode()
@@ -154,16 +178,18 @@ class JsonRowSerializationSchema(SerializationSchema):
         return {**self.__dict__, "_write": None}
 
     class Builder:
-        """The type is needed."""
+        """Builds the schema; the type is required."""
 
         def __init__(self) -> None:
             self._type: RowTypeInfo | None = None
 
         def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
+            """Set the ROW type of the values."""
             self._type = checked_row_type(type_info)
             return self
 
         def build(self) -> JsonRowSerializationSchema:
+            """Return the schema."""
             if self._type is None:
                 raise ConfigurationError(
                     "JsonRowSerializationSchema needs a type: call with_type_info()."

@@ -15,7 +15,7 @@ from penstock.runtime.elements import Batch, RowBatch
 
 
 class OrcBulkWriters:
-    """PyFlink's name."""
+    """Creates writers of ORC files, for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_row_type(
@@ -23,8 +23,13 @@ class OrcBulkWriters:
         writer_properties: Any = None,
         hadoop_config: Any = None,  # ruff: ignore[unused-static-method-argument]
     ) -> BulkWriterFactory:
-        """`row_type`: Types.ROW_NAMED(...) or a pyarrow schema. `writer_properties`: must be None; see pyarrow.orc.ORCWriter
-        for what a BulkWriterFactory of one's own could set.
+        """Return a factory of ORC files.
+
+        Args:
+            row_type: Types.ROW_NAMED(...) or a pyarrow schema.
+            writer_properties: must be None; a BulkWriterFactory of your own can set what
+                pyarrow.orc.ORCWriter takes.
+            hadoop_config: accepted as in PyFlink; not needed.
         """
         if writer_properties is not None:
             raise ConfigurationError(

@@ -31,10 +31,12 @@ DEFAULT_ROW_GROUP_ROWS: Final = 131_072
 
 
 class ParquetFormat(BulkFormat):
-    """Reads row groups. Not in PyFlink.
+    """Reads Parquet files by row groups. Not in PyFlink.
 
-    `columns`: the ones to read, None for all. `timestamps`: name of the int64 column that holds the
-    records' timestamps in epoch ms. `type_info`: declared type; None: the file's own columns.
+    Args:
+        columns: the columns to read; None: all.
+        timestamps: the int64 column with each record's event time in epoch ms.
+        type_info: the declared type; None: the file's own columns.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class ParquetFormat(BulkFormat):
         return self._type
 
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
-        """Runs of row groups of about `split_bytes`; `start` and `stop` count row groups."""
+        """Yield runs of row groups of about `split_bytes`; `start` and `stop` count row groups."""
         metadata = pq.read_metadata(path)
         start, size = 0, 0
         for group in range(metadata.num_row_groups):
@@ -84,7 +86,7 @@ class ParquetFormat(BulkFormat):
 
 
 class ParquetColumnarRowInputFormat(ParquetFormat):
-    """PyFlink's name: the named fields of `row_type`."""
+    """Reads the named fields of `row_type` from Parquet files, under PyFlink's name."""
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 
 
 class ParquetWriterFactory(BulkWriterFactory):
-    """Writes Parquet. `schema` None: taken from the first batch."""
+    """Creates writers of Parquet files. Without `schema` the first batch determines it."""
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class ParquetWriterFactory(BulkWriterFactory):
 
 
 class ParquetBulkWriters:
-    """PyFlink's name."""
+    """Creates writers of Parquet files, for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_row_type(
@@ -129,7 +131,10 @@ class ParquetBulkWriters:
         hadoop_config: Any = None,  # ruff: ignore[unused-static-method-argument]
         utc_timestamp: bool = False,  # ruff: ignore[unused-static-method-argument]
     ) -> BulkWriterFactory:
-        """`row_type`: Types.ROW_NAMED(...) or a pyarrow schema."""
+        """Return a factory of Parquet files.
+
+        `row_type`: Types.ROW_NAMED(...) or a pyarrow schema.
+        """
         schema = schema_of(row_type, "ParquetBulkWriters.for_row_type")
         return ParquetWriterFactory(schema)
 
@@ -181,20 +186,26 @@ class _ParquetWriter:
 
 
 class AvroParquetReaders:
-    """For `FileSource.for_record_stream_format`. Needs fastavro."""
+    """Creates readers of Parquet files as Avro records. Needs fastavro.
+
+    For `FileSource.for_record_stream_format`.
+    """
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> FileFormat:
-        """Records as dicts: the fields of `schema`, those that a file does not have by their defaults."""
+        """Return a format of dicts with the fields of `schema`; missing ones by their defaults."""
         return _AvroParquetFormat(_of_record(schema, "AvroParquetReaders"))
 
 
 class AvroParquetWriters:
-    """For `FileSink.for_bulk_format`. Needs fastavro."""
+    """Creates writers of Avro records in Parquet files. Needs fastavro.
+
+    For `FileSink.for_bulk_format`.
+    """
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
-        """Records are dicts, Rows or tuples."""
+        """Return a factory of Parquet files. Records are dicts, Rows or tuples."""
         return _AvroParquetFactory(_of_record(schema, "AvroParquetWriters"))
 
 

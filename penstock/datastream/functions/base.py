@@ -25,54 +25,63 @@ W = TypeVar("W")
 
 
 class Function(ABC):  # ruff: ignore[abstract-base-class-without-abstract-method]
-    """Opened once per attempt on the task's thread, closed once."""
+    """The base of all functions of a program.
+
+    A task opens it once per attempt, and closes it once.
+    """
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Before the first record: connections, models and state handles belong here."""
+        """Prepare, before the first record: connections, models and state handles belong here."""
 
     def close(self) -> None:
-        """After the last record, and after a failure."""
+        """Release what `open` took, after the last record and after a failure."""
 
 
 class MapFunction(Function, Generic[IN, OUT]):
-    """One value to one value."""
+    """Turns each value into one result."""
 
     @abstractmethod
-    def map(self, value: IN) -> OUT: ...
+    def map(self, value: IN) -> OUT:
+        """Return the result for one value."""
 
 
 class FlatMapFunction(Function, Generic[IN, OUT]):
-    """One value to any number of values: a generator, or anything that can be iterated."""
+    """Turns each value into any number of results: a generator, or another iterable."""
 
     @abstractmethod
-    def flat_map(self, value: IN) -> Iterable[OUT]: ...
+    def flat_map(self, value: IN) -> Iterable[OUT]:
+        """Return the results for one value."""
 
 
 class FilterFunction(Function, Generic[IN]):
-    """Keeps the values for which `filter` is true."""
+    """Keeps the values for which `filter` returns true."""
 
     @abstractmethod
-    def filter(self, value: IN) -> bool: ...
+    def filter(self, value: IN) -> bool:
+        """Return whether to keep the value."""
 
 
 class ReduceFunction(Function):
-    """Two values to one of their type."""
+    """Combines two values into one of the same type."""
 
     @abstractmethod
-    def reduce(self, value1: Any, value2: Any) -> Any: ...
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """Return the combination of the two values."""
 
 
 class KeySelector(Function, Generic[IN, KEY]):
-    """The key of a value; the same value must always give the same key."""
+    """Returns the key of a value; the same value must always have the same key."""
 
     @abstractmethod
-    def get_key(self, value: IN) -> KEY: ...
+    def get_key(self, value: IN) -> KEY:
+        """Return the key of the value."""
 
 
 class NullByteKeySelector(KeySelector[Any, int]):
-    """One key for everything."""
+    """Gives all values the same key."""
 
     def get_key(self, value: Any) -> int:
+        """Return 0."""
         return 0
 
 
@@ -80,232 +89,269 @@ class Partitioner(Function):
     """Chooses the channel of a key."""
 
     @abstractmethod
-    def partition(self, key: Any, num_partitions: int) -> int: ...
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """Return the channel of the key: 0 <= channel < num_partitions."""
 
 
 class AggregateFunction(Function):
-    """Values gathered in an accumulator; `merge` is needed for merging (session) windows only."""
+    """Aggregates values in an accumulator. Only merging (session) windows need `merge`."""
 
     @abstractmethod
-    def create_accumulator(self) -> Any: ...
+    def create_accumulator(self) -> Any:
+        """Return a new, empty accumulator."""
 
     @abstractmethod
-    def add(self, value: Any, accumulator: Any) -> Any: ...
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """Return the accumulator with the value added."""
 
     @abstractmethod
-    def get_result(self, accumulator: Any) -> Any: ...
+    def get_result(self, accumulator: Any) -> Any:
+        """Return the accumulator's result."""
 
     @abstractmethod
-    def merge(self, acc_a: Any, acc_b: Any) -> Any: ...
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        """Return one accumulator with the values of both."""
 
 
 class ProcessFunction(Function):
-    """Values with their timestamps; results and side outputs (`yield tag, value`) are iterated."""
+    """Processes values with timestamps; returns results and side outputs (`yield tag, value`)."""
 
     class Context(ABC):
-        """Of one element."""
+        """Describes the element that is being processed."""
 
         @abstractmethod
-        def timer_service(self) -> TimerService: ...
+        def timer_service(self) -> TimerService:
+            """Return the current times; timers need a keyed stream."""
 
         @abstractmethod
         def timestamp(self) -> int:
-            """-2^63 when the element has none."""
+            """Return the element's event time in epoch ms; -2^63 if it has none."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None: ...
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None:
+        """Return the results for one element; None: no result."""
 
 
 class KeyedProcessFunction(Function):
-    """As ProcessFunction, with keyed state and timers."""
+    """Processes values with keyed state and timers; returns results as ProcessFunction does."""
 
     class Context(ABC):
-        """Of one element."""
+        """Describes the element that is being processed."""
 
         @abstractmethod
-        def get_current_key(self) -> Any: ...
+        def get_current_key(self) -> Any:
+            """Return the element's key."""
 
         @abstractmethod
-        def timer_service(self) -> TimerService: ...
+        def timer_service(self) -> TimerService:
+            """Return the current times and the timers of the key."""
 
         @abstractmethod
         def timestamp(self) -> int:
-            """-2^63 when the element has none."""
+            """Return the element's event time in epoch ms; -2^63 if it has none."""
 
     class OnTimerContext(Context):
-        """Of one timer: `timestamp()` is the timer's."""
+        """Describes the timer that fires; `timestamp()` is the timer's time."""
 
         @abstractmethod
-        def time_domain(self) -> TimeDomain: ...
+        def time_domain(self) -> TimeDomain:
+            """Return whether the timer is one of event time or of processing time."""
 
     @abstractmethod
     def process_element(
         self, value: Any, ctx: KeyedProcessFunction.Context
-    ) -> Iterable[Any] | None: ...
+    ) -> Iterable[Any] | None:
+        """Return the results for one element; None: no result."""
 
     @neutral
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterable[Any] | None:
-        """A timer of the current key is due."""
+        """Return the results for a timer of the current key that fires; `timestamp` in epoch ms."""
         return None
 
 
 class CoMapFunction(Function):
-    """One method for each of two connected streams."""
+    """Turns each value of two connected streams into one result."""
 
     @abstractmethod
-    def map1(self, value: Any) -> Any: ...
+    def map1(self, value: Any) -> Any:
+        """Return the result for one value of the first stream."""
 
     @abstractmethod
-    def map2(self, value: Any) -> Any: ...
+    def map2(self, value: Any) -> Any:
+        """Return the result for one value of the second stream."""
 
 
 class CoFlatMapFunction(Function):
-    """One method for each of two connected streams, any number of results."""
+    """Turns each value of two connected streams into any number of results."""
 
     @abstractmethod
-    def flat_map1(self, value: Any) -> Iterable[Any]: ...
+    def flat_map1(self, value: Any) -> Iterable[Any]:
+        """Return the results for one value of the first stream."""
 
     @abstractmethod
-    def flat_map2(self, value: Any) -> Iterable[Any]: ...
+    def flat_map2(self, value: Any) -> Iterable[Any]:
+        """Return the results for one value of the second stream."""
 
 
 class CoProcessFunction(Function):
-    """One method for each of two connected streams, with timestamps."""
+    """Processes the values of two connected streams, with their timestamps."""
 
     class Context(ABC):
-        """Of one element."""
+        """Describes the element that is being processed."""
 
         @abstractmethod
-        def timer_service(self) -> TimerService: ...
+        def timer_service(self) -> TimerService:
+            """Return the current times; timers need keyed streams."""
 
         @abstractmethod
-        def timestamp(self) -> int: ...
+        def timestamp(self) -> int:
+            """Return the element's event time in epoch ms; -2^63 if it has none."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Any: ...
+    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+        """Return the results for one element of the first stream; None: no result."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any: ...
+    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+        """Return the results for one element of the second stream; None: no result."""
 
 
 class KeyedCoProcessFunction(Function):
-    """As CoProcessFunction, with keyed state and timers shared by both streams."""
+    """Processes two keyed streams, which share keyed state and timers."""
 
     class Context(ABC):
-        """Of one element."""
+        """Describes the element that is being processed."""
 
         @abstractmethod
-        def get_current_key(self) -> Any: ...
+        def get_current_key(self) -> Any:
+            """Return the element's key."""
 
         @abstractmethod
-        def timer_service(self) -> TimerService: ...
+        def timer_service(self) -> TimerService:
+            """Return the current times and the timers of the key."""
 
         @abstractmethod
-        def timestamp(self) -> int: ...
+        def timestamp(self) -> int:
+            """Return the element's event time in epoch ms; -2^63 if it has none."""
 
     class OnTimerContext(Context):
-        """Of one timer."""
+        """Describes the timer that fires; `timestamp()` is the timer's time."""
 
         @abstractmethod
-        def time_domain(self) -> TimeDomain: ...
+        def time_domain(self) -> TimeDomain:
+            """Return whether the timer is one of event time or of processing time."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any: ...
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+        """Return the results for one element of the first stream; None: no result."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any: ...
+    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+        """Return the results for one element of the second stream; None: no result."""
 
     @neutral
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Any:
-        """A timer of the current key is due."""
+        """Return the results for a timer of the current key that fires; `timestamp` in epoch ms."""
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """All values of a window of one key."""
+    """Turns all values of one key's window into results."""
 
     @abstractmethod
-    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """Return the results for one window that fires."""
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
-    """All values of a window of an unkeyed stream."""
+    """Turns all values of an unkeyed stream's window into results."""
 
     @abstractmethod
-    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """Return the results for one window that fires."""
 
 
 class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W]):
-    """The values as they are."""
+    """Emits the values of the window unchanged."""
 
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
         yield from inputs
 
 
 class PassThroughAllWindowFunction(AllWindowFunction[IN, IN, W]):
-    """The values as they are."""
+    """Emits the values of the window unchanged."""
 
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
         yield from inputs
 
 
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """All values of a window of one key, with a context."""
+    """Turns all values of one key's window into results; a context gives times and state."""
 
     class Context(Parametrised, ABC):
-        """Of one window."""
+        """Describes the window that fires."""
 
         @abstractmethod
-        def window(self) -> Any: ...
+        def window(self) -> Any:
+            """Return the window."""
 
         @abstractmethod
-        def current_processing_time(self) -> int: ...
+        def current_processing_time(self) -> int:
+            """Return the processing time in epoch ms."""
 
         @abstractmethod
-        def current_watermark(self) -> int: ...
+        def current_watermark(self) -> int:
+            """Return the watermark in epoch ms."""
 
         @abstractmethod
-        def window_state(self) -> KeyedStateStore: ...
+        def window_state(self) -> KeyedStateStore:
+            """Return the state of this key and window; `clear` must clear what it holds."""
 
         @abstractmethod
-        def global_state(self) -> KeyedStateStore: ...
+        def global_state(self) -> KeyedStateStore:
+            """Return the state of this key, which all its windows share."""
 
     @abstractmethod
     def process(
         self, key: KEY, context: ProcessWindowFunction.Context, elements: Iterable[IN]
-    ) -> Iterable[OUT]: ...
+    ) -> Iterable[OUT]:
+        """Return the results for one window that fires."""
 
     def clear(self, context: ProcessWindowFunction.Context) -> None:
-        """The window is over: clear what `window_state` holds."""
+        """Clear what `window_state` holds: the window is removed."""
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
-    """All values of a window of an unkeyed stream, with a context."""
+    """Turns an unkeyed stream's window into results; a context gives window and state."""
 
     class Context(Parametrised, ABC):
-        """Of one window."""
+        """Describes the window that fires."""
 
         @abstractmethod
-        def window(self) -> Any: ...
+        def window(self) -> Any:
+            """Return the window."""
 
         @abstractmethod
-        def window_state(self) -> KeyedStateStore: ...
+        def window_state(self) -> KeyedStateStore:
+            """Return the state of this window; `clear` must clear what it holds."""
 
         @abstractmethod
-        def global_state(self) -> KeyedStateStore: ...
+        def global_state(self) -> KeyedStateStore:
+            """Return the state that all windows share."""
 
     @abstractmethod
     def process(
         self, context: ProcessAllWindowFunction.Context, elements: Iterable[IN]
-    ) -> Iterable[OUT]: ...
+    ) -> Iterable[OUT]:
+        """Return the results for one window that fires."""
 
     def clear(self, context: ProcessAllWindowFunction.Context) -> None:
-        """The window is over."""
+        """Clear what `window_state` holds: the window is removed."""
 
 
 class SourceFunction:
-    """Names a Java class in PyFlink; there are none here."""
+    """Wraps a Java source function in PyFlink. There are none here; use `env.from_source`."""
 
     def __new__(cls, *_arguments: object, **_named: object) -> NoReturn:
         """Here and not in `__init__`, which classes derived from it have of their own."""
@@ -318,7 +364,7 @@ class SourceFunction:
 
 
 class SinkFunction:
-    """Names a Java class in PyFlink; there are none here."""
+    """Wraps a Java sink function in PyFlink. There are none here; use `stream.sink_to`."""
 
     def __new__(cls, *_arguments: object, **_named: object) -> NoReturn:
         """As SourceFunction's."""
@@ -335,25 +381,30 @@ def _derived(cls: type, base: type) -> str:
 
 
 class AsyncFunction(Parametrised, Function):
-    """A coroutine per value; many run at once on one event loop. `open` runs on the task's thread.
+    """Runs a coroutine for each value; many run at once on one event loop.
 
-    A method without `async` runs on a pool of threads instead.
+    `open` runs on the task's thread. An `async_invoke` without `async` runs on a pool of threads.
     """
 
     @abstractmethod
     async def async_invoke(self, value: Any) -> list[Any]:
-        """The results of a value, as a list."""
+        """Return the results for one value as a list."""
 
     def timeout(self, value: Any) -> list[Any]:
-        """Results when `async_invoke` took too long; by default the job fails."""
+        """Return the results for a value whose `async_invoke` took too long.
+
+        By default the job fails.
+        """
         raise TimeoutError("Async function call has timed out for input: " + str(value))
 
 
 @dataclass(frozen=True)
 class AsyncFunctionDescriptor:
-    """What AsyncDataStream is told about a function."""
+    """Describes to AsyncDataStream how to run a function."""
 
     class OutputMode(Enum):
+        """The order of results: that of the records (ORDERED), or as they are ready (UNORDERED)."""
+
         ORDERED = 0
         UNORDERED = 1
 

@@ -19,89 +19,101 @@ from penstock.runtime.state.descriptors import MapStateDescriptor
 
 
 class BaseBroadcastProcessFunction(Parametrised, Function):
-    """What both kinds share: their contexts."""
+    """The base of both kinds of broadcast functions: holds their contexts."""
 
     class BaseContext(ABC):
-        """Of one element."""
+        """Describes the element that is being processed."""
 
         @abstractmethod
-        def timestamp(self) -> int: ...
+        def timestamp(self) -> int:
+            """Return the element's event time in epoch ms; -2^63 if it has none."""
 
         @abstractmethod
-        def current_processing_time(self) -> int: ...
+        def current_processing_time(self) -> int:
+            """Return the processing time in epoch ms."""
 
         @abstractmethod
-        def current_watermark(self) -> int: ...
+        def current_watermark(self) -> int:
+            """Return the watermark in epoch ms."""
 
     class Context(BaseContext):
-        """Of a broadcast element: the state may be changed."""
+        """Describes a broadcast element. It may change the broadcast state."""
 
         @abstractmethod
-        def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState: ...
+        def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
+            """Return the broadcast state of a descriptor that `broadcast(...)` was given."""
 
     class ReadOnlyContext(BaseContext):
-        """Of an element that is not broadcast."""
+        """Describes an element of the other stream. It may only read the broadcast state."""
 
         @abstractmethod
         def get_broadcast_state(
             self, state_descriptor: MapStateDescriptor
-        ) -> ReadOnlyBroadcastState: ...
+        ) -> ReadOnlyBroadcastState:
+            """Return the broadcast state of a descriptor that `broadcast(...)` was given."""
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """Elements of a stream without a key, and broadcast elements, which all subtasks get."""
+    """Processes an unkeyed stream and a broadcast stream, whose elements all subtasks get."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """Of a broadcast element."""
+        """Describes a broadcast element. It may change the broadcast state."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """Of an element."""
+        """Describes an element of the other stream. It may only read the broadcast state."""
 
     @abstractmethod
     def process_element(
         self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext
-    ) -> Iterable[Any] | None: ...
+    ) -> Iterable[Any] | None:
+        """Return the results for one element of the unkeyed stream; None: no result."""
 
     @abstractmethod
     def process_broadcast_element(
         self, value: Any, ctx: BroadcastProcessFunction.Context
-    ) -> Iterable[Any] | None: ...
+    ) -> Iterable[Any] | None:
+        """Return the results for one broadcast element; None: no result."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """Elements with keyed state and timers, and broadcast elements, which all subtasks get."""
+    """Processes a keyed stream, with state and timers, and a broadcast stream, for all subtasks."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """Of a broadcast element; it has no key."""
+        """Describes a broadcast element. It has no key, and may change the broadcast state."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """Of an element."""
+        """Describes an element of the keyed stream. It may only read the broadcast state."""
 
         @abstractmethod
-        def timer_service(self) -> TimerService: ...
+        def timer_service(self) -> TimerService:
+            """Return the current times and the timers of the key."""
 
         @abstractmethod
-        def get_current_key(self) -> Any: ...
+        def get_current_key(self) -> Any:
+            """Return the element's key."""
 
     class OnTimerContext(ReadOnlyContext):
-        """Of a timer."""
+        """Describes the timer that fires; `timestamp()` is the timer's time."""
 
         @abstractmethod
-        def time_domain(self) -> TimeDomain: ...
+        def time_domain(self) -> TimeDomain:
+            """Return whether the timer is one of event time or of processing time."""
 
     @abstractmethod
     def process_element(
         self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
-    ) -> Iterable[Any] | None: ...
+    ) -> Iterable[Any] | None:
+        """Return the results for one element of the keyed stream; None: no result."""
 
     @abstractmethod
     def process_broadcast_element(
         self, value: Any, ctx: KeyedBroadcastProcessFunction.Context
-    ) -> Iterable[Any] | None: ...
+    ) -> Iterable[Any] | None:
+        """Return the results for one broadcast element; None: no result."""
 
     @neutral
     def on_timer(
         self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext
     ) -> Iterable[Any] | None:
-        """A timer of the current key is due."""
+        """Return the results for a timer of the current key that fires; `timestamp` in epoch ms."""
         return None

@@ -35,7 +35,10 @@ _USER_STATE = "state/"
 
 @dataclass(slots=True)
 class KeyedStateView:
-    """One keyed state. `kind`: Value, Map and so on, with the type it was declared with. `groups`: rows of each key group."""
+    """Describes one keyed state.
+
+    `kind` is Value, Map and so on, with the declared type. `groups` has the rows of each key group.
+    """
 
     name: str
     kind: str
@@ -46,7 +49,7 @@ class KeyedStateView:
 
 @dataclass(slots=True)
 class ListStateView:
-    """One operator state. `mode`: how its elements go to other subtasks."""
+    """Describes one operator state. `mode`: how its elements are redistributed."""
 
     name: str
     mode: str
@@ -56,7 +59,10 @@ class ListStateView:
 
 @dataclass(frozen=True, slots=True)
 class OperatorView:
-    """One operator. `size_bytes`: of all its state. `finished`: subtasks that had nothing left to do."""
+    """Describes one operator.
+
+    `size_bytes` is the size of all its state. `finished` are the subtasks that had finished.
+    """
 
     uid: str
     name: str
@@ -71,13 +77,13 @@ class OperatorView:
 
     @property
     def group_rows(self) -> Counter[int]:
-        """Rows of keyed state by key group, all states together."""
+        """The number of rows of keyed state by key group, for all states together."""
         return sum((state.groups for state in self.keyed), Counter[int]())
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
-    """Keyed state as columns: `keys[i]`, its namespace (a window, or None), its value."""
+    """Keyed state as columns: `keys[i]`, its namespace (a window, or None), and its value."""
 
     keys: list[Any]
     namespaces: list[Any]
@@ -87,7 +93,7 @@ class KeyedRows:
         return len(self.keys)
 
     def columns(self) -> dict[str, list[Any]]:
-        """By name: key, namespace where there is any, and value, or the fields of values that are Rows."""
+        """Return lists by name: key, namespace if any, and value or a Row value's fields."""
         found = {"key": self.keys}
         if any(namespace is not None for namespace in self.namespaces):
             found["namespace"] = self.namespaces
@@ -101,7 +107,7 @@ class KeyedRows:
         return found
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table`. Raises: UserError: a column holds objects that Arrow does not know."""
+        """Return a `pyarrow.Table`. Raises UserError if Arrow does not know a column's objects."""
         import pyarrow as pa
 
         arrays = {}
@@ -115,7 +121,7 @@ class KeyedRows:
         return pa.table(arrays)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`. Raises: ExternalError: pandas is not installed."""
+        """Return a `pandas.DataFrame`. Raises ExternalError if pandas is not installed."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -129,10 +135,15 @@ class KeyedRows:
 
 
 class Savepoint:
-    """A savepoint or checkpoint at `location`: its folder or metadata file, path or URI."""
+    """A savepoint or checkpoint. `location`: path or URI of its folder or metadata file."""
 
     def __init__(self, location: str) -> None:
-        """Raises: ConfigurationError: a file system that is not known. CheckpointDamaged: there is none, or not whole."""
+        """Open the savepoint.
+
+        Raises:
+            ConfigurationError: the file system is not known.
+            CheckpointDamaged: there is no savepoint, or it is not complete.
+        """
         location = location.rstrip("/")
         folder, name = parted(location)
         self._folder = folder if name == METADATA else location
@@ -142,7 +153,11 @@ class Savepoint:
     # ------------------------------------------------------------------ looking
 
     def operators(self) -> list[OperatorView]:
-        """From sources to sinks. Reads all keyed state, and checks it. Raises: CheckpointDamaged."""
+        """Return the operators from sources to sinks; reads and checks all keyed state.
+
+        Raises:
+            CheckpointDamaged: a file is missing or damaged.
+        """
         return [self._view(operator) for operator in self.checkpoint.operators]
 
     @property
@@ -195,9 +210,16 @@ class Savepoint:
     # ------------------------------------------------------------------ reading
 
     def keyed_state(self, uid: str, name: str) -> KeyedRows:
-        """All rows of a keyed state of an operator. `name`: as `operators` shows it: the descriptor's.
+        """Return all rows of a keyed state.
 
-        Raises: ConfigurationError: there is none, or it may hold pickled objects that another user has written. CheckpointDamaged.
+        Args:
+            uid: the operator's uid.
+            name: the name of the state's descriptor, as `operators` shows it.
+
+        Raises:
+            ConfigurationError: there is no such state, or it may hold another user's pickled
+                objects.
+            CheckpointDamaged: a file is missing or damaged.
         """
         for folder in {
             self._folder,
@@ -226,7 +248,7 @@ class Savepoint:
         return part or keyed_part(databases, read, name, groups)
 
     def list_state(self, uid: str, name: str) -> list[Any]:
-        """All elements of an operator state, by subtask. Raises: as `keyed_state`."""
+        """Return all elements of an operator state, by subtask. Raises as `keyed_state` does."""
         refuse_foreign(self._folder)
         operator = self._operator(uid)
         shares = tuple(
@@ -259,10 +281,14 @@ class Savepoint:
     # ------------------------------------------------------------------ removing
 
     def dispose(self) -> None:
-        """Metadata first, then the folder, then the files that it shared with checkpoints beside it, as far as none of those
-        that are left needs them. Its job must not be running.
+        """Delete the savepoint; its job must not be running.
 
-        Raises: CheckpointIoError. ConfigurationError: files of it lie in yet another place.
+        The metadata goes first, then the folder, then the files that it shared with checkpoints
+        beside it and that none of those left needs.
+
+        Raises:
+            CheckpointIoError: a file cannot be deleted.
+            ConfigurationError: some of its files are in another place.
         """
         assert self.checkpoint.location is not None
         folder = parted(self.checkpoint.location)[0]
@@ -280,9 +306,17 @@ class Savepoint:
 
 
 def read_savepoint(location: str) -> Savepoint:
-    """A savepoint, or a checkpoint that was kept, to look into: `read_savepoint(path).keyed_state("uid", "name").to_pandas()`.
+    """Open a savepoint, or a checkpoint that was kept, to read its state.
 
-    `location`: the folder or its metadata file, path or URI. Raises: ConfigurationError, CheckpointDamaged.
+    Example:
+        `read_savepoint(path).keyed_state("uid", "name").to_pandas()`
+
+    Args:
+        location: path or URI of the folder or its metadata file.
+
+    Raises:
+        ConfigurationError: the file system is not known.
+        CheckpointDamaged: there is no savepoint, or it is not complete.
     """
     return Savepoint(location)
 

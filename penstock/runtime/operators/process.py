@@ -32,25 +32,34 @@ from penstock.runtime.records.side_output import separated
 
 
 class TimerService(ABC):
-    """What user functions see of timers. Source: PyFlink TimerService."""
+    """Gives user functions the current times, and sets timers of the current key.
+
+    All times are epoch ms. Source: PyFlink TimerService.
+    """
 
     @abstractmethod
-    def current_processing_time(self) -> int: ...
+    def current_processing_time(self) -> int:
+        """Return the processing time in epoch ms."""
 
     @abstractmethod
-    def current_watermark(self) -> int: ...
+    def current_watermark(self) -> int:
+        """Return the watermark in epoch ms; -2^63 before the first one."""
 
     @abstractmethod
-    def register_processing_time_timer(self, timestamp: int) -> None: ...
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Set a timer that fires when processing time reaches `timestamp`."""
 
     @abstractmethod
-    def register_event_time_timer(self, timestamp: int) -> None: ...
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Set a timer that fires when the watermark reaches `timestamp`."""
 
     @abstractmethod
-    def delete_processing_time_timer(self, timestamp: int) -> None: ...
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Delete the timer; no effect if there is none."""
 
     @abstractmethod
-    def delete_event_time_timer(self, timestamp: int) -> None: ...
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Delete the timer; no effect if there is none."""
 
 
 class KeyedTimerService(TimerService):

@@ -16,7 +16,7 @@ from penstock.runtime.state.timer_queues import HeapTimerQueue, TimerQueue
 
 
 class TimeDomain(Enum):
-    """Which clock a timer follows."""
+    """The clock that a timer follows: event time or processing time."""
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1

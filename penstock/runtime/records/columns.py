@@ -18,7 +18,7 @@ from penstock.runtime.codecs.convert import arrow_schema
 
 
 class Column:
-    """An expression over the columns of a batch. Operators and methods make larger ones."""
+    """An expression over the columns of a batch. Operators and methods make larger expressions."""
 
     __slots__ = ("_name", "args", "operation")
 
@@ -29,16 +29,16 @@ class Column:
 
     @property
     def column_name(self) -> str | None:
-        """The column's name when this is a plain reference, else None."""
+        """The column's name if this is a plain reference, else None."""
         return str(self.args[0]) if self.operation == "col" and self._name is None else None
 
     @property
     def output_name(self) -> str:
-        """How the result is called in `select`: its alias, its column, or its own text."""
+        """The name of the result in `select`: alias, column, or the expression's own text."""
         return self._name or self.column_name or str(self)
 
     def columns_read(self) -> set[str]:
-        """Names of the columns that it needs."""
+        """Return the names of the columns that the expression reads."""
         if self.operation == "col":
             return {self.args[0]}
         found: set[str] = set()
@@ -48,13 +48,14 @@ class Column:
         return found
 
     def alias(self, name: str) -> Column:
-        """The same with a name."""
+        """Return the expression with a name for its result."""
         return Column(self.operation, self.args, name)
 
     def evaluate(self, data: pa.RecordBatch) -> Any:
-        """An Arrow array, or a scalar where no column takes part.
+        """Return an Arrow array; a scalar if the expression reads no column.
 
-        Raises: KeyError for an unknown column; Arrow's errors for types that do not go together.
+        Raises:
+            KeyError: a column does not exist. Types that do not fit raise Arrow's own errors.
         """
         if self.operation == "col":
             name = self.args[0]
@@ -69,7 +70,7 @@ class Column:
         return _OPERATIONS[self.operation](*args)
 
     def array(self, data: pa.RecordBatch) -> pa.Array:
-        """`evaluate` with scalars repeated for every row."""
+        """Return the result as an array; a scalar is repeated for each row."""
         value = self.evaluate(data)
         if isinstance(value, pa.Scalar):
             return pa.repeat(value, data.num_rows)
@@ -155,34 +156,38 @@ class Column:
         )
 
     def is_null(self) -> Column:
+        """Return whether the value is null."""
         return Column("is_null", (self,))
 
     def is_not_null(self) -> Column:
+        """Return whether the value is not null."""
         return Column("is_not_null", (self,))
 
     def is_in(self, values: Sequence[Any]) -> Column:
+        """Return whether the value is one of `values`."""
         return Column("is_in", (self, tuple(values)))
 
     def between(self, low: Any, high: Any) -> Column:
-        """Both ends included."""
+        """Return whether low <= value <= high."""
         return _binary("and", self >= low, self <= high)
 
     def coalesce(self, *others: Any) -> Column:
-        """The first value that is not null."""
+        """Return the first value that is not null."""
         return Column("coalesce", (self, *map(_column, others)))
 
     def if_else(self, then: Any, otherwise: Any) -> Column:
-        """`then` where this is true, else `otherwise`."""
+        """Return `then` where this is true, else `otherwise`."""
         return Column("if_else", (self, _column(then), _column(otherwise)))
 
     def cast(self, to: TypeInformation | pa.DataType) -> Column:
-        """To another type; a value that does not fit fails the job."""
+        """Convert to another type; a value that does not fit fails the job."""
         return Column("cast", (self, to))
 
     def abs(self) -> Column:
         return Column("abs", (self,))
 
     def round(self, digits: int = 0) -> Column:
+        """Round to this number of decimal digits."""
         return Column("round", (self, digits))
 
     def upper(self) -> Column:
@@ -195,7 +200,7 @@ class Column:
         return Column("strip", (self,))
 
     def length(self) -> Column:
-        """Characters, count."""
+        """Return the number of characters."""
         return Column("length", (self,))
 
     def contains(self, text: str) -> Column:
@@ -208,25 +213,27 @@ class Column:
         return Column("ends_with", (self, text))
 
     def matches(self, pattern: str) -> Column:
-        """Whether the regular expression (RE2) is found."""
+        """Return whether the regular expression (RE2) is found in the text."""
         return Column("matches", (self, pattern))
 
     def replace(self, old: str, new: str) -> Column:
+        """Replace each occurrence of `old` by `new`."""
         return Column("replace", (self, old, new))
 
     def substring(self, start: int, length: int | None = None) -> Column:
-        """From position `start` (from 0)."""
+        """Return `length` characters, or all, from position `start` (from 0)."""
         return Column("substring", (self, start, length))
 
     def concat(self, *others: Any) -> Column:
+        """Return this text and the others joined together."""
         return Column("concat", (self, *map(_column, others)))
 
     def to_timestamp(self) -> Column:
-        """Epoch ms to a UTC timestamp."""
+        """Convert epoch ms to a UTC timestamp."""
         return Column("to_timestamp", (self,))
 
     def to_epoch_ms(self) -> Column:
-        """A timestamp to epoch ms."""
+        """Convert a timestamp to epoch ms."""
         return Column("to_epoch_ms", (self,))
 
     def year(self) -> Column:
@@ -256,20 +263,20 @@ class Column:
 
 
 def col(name: str) -> Column:
-    """The column of that name."""
+    """Return the column of that name."""
     if not isinstance(name, str):
         raise TypeError(f"col takes a column's name, got {name!r}")
     return Column("col", (name,))
 
 
 def lit(value: Any) -> Column:
-    """A constant."""
+    """Return a constant."""
     return Column("lit", (value,))
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnAggregate:
-    """An aggregate of a window over columns. `column` None: counts records."""
+    """An aggregate over a column of a window's records. `column` None: counts records."""
 
     kind: str
     column: str | None = None
@@ -277,48 +284,48 @@ class ColumnAggregate:
 
     @property
     def output_name(self) -> str:
-        """The result's column: `count`, `sum_price`, or the alias."""
+        """The name of the result's column: `count`, `sum_price`, or the alias."""
         if self.name is not None:
             return self.name
         return self.kind if self.column is None else f"{self.kind}_{self.column}"
 
     def alias(self, name: str) -> ColumnAggregate:
-        """The same with a name."""
+        """Return the aggregate with a name for its result."""
         return replace(self, name=name)
 
 
 def count() -> ColumnAggregate:
-    """Records, count."""
+    """Return the aggregate that counts records."""
     return ColumnAggregate("count")
 
 
 def sum_(column: str | Column) -> ColumnAggregate:
-    """Sum; nulls count nothing."""
+    """Return the aggregate that sums values; nulls are left out."""
     return ColumnAggregate("sum", _plain_name(column))
 
 
 def min_(column: str | Column) -> ColumnAggregate:
-    """Smallest value."""
+    """Return the aggregate of the smallest value."""
     return ColumnAggregate("min", _plain_name(column))
 
 
 def max_(column: str | Column) -> ColumnAggregate:
-    """Largest value."""
+    """Return the aggregate of the largest value."""
     return ColumnAggregate("max", _plain_name(column))
 
 
 def avg(column: str | Column) -> ColumnAggregate:
-    """Mean, as a float."""
+    """Return the aggregate of the mean, as a float."""
     return ColumnAggregate("avg", _plain_name(column))
 
 
 def first(column: str | Column) -> ColumnAggregate:
-    """The value of the record that came first."""
+    """Return the aggregate of the value of the record that came first."""
     return ColumnAggregate("first", _plain_name(column))
 
 
 def last(column: str | Column) -> ColumnAggregate:
-    """The value of the record that came last."""
+    """Return the aggregate of the value of the record that came last."""
     return ColumnAggregate("last", _plain_name(column))
 
 

@@ -16,7 +16,12 @@ from penstock.runtime.records.emissions import own_copy
 
 
 class OutputTag:
-    """Two tags are equal when their ids are. `type_info` None: pickled; a list: a ROW of those types."""
+    """Names a side output. Two tags are equal if their ids are.
+
+    Args:
+        tag_id: the id.
+        type_info: the type of the records. None: pickled; a list: a ROW of those types.
+    """
 
     __slots__ = ("tag_id", "type_info")
 

@@ -24,53 +24,61 @@ class Boundedness(Enum):
 
 
 class EnumeratorContext(Protocol):
-    """What an enumerator may do. All calls are made on the coordinator's single thread."""
+    """Gives an enumerator its actions. All calls come from the coordinator's single thread."""
 
-    def parallelism(self) -> int: ...
-    def registered_readers(self) -> Sequence[int]: ...
-    def assign_splits(self, subtask: int, splits: Sequence[Any]) -> None: ...
-    def signal_no_more_splits(self, subtask: int) -> None: ...
+    def parallelism(self) -> int:
+        """Return the number of readers."""
+
+    def registered_readers(self) -> Sequence[int]:
+        """Return the subtasks whose readers are registered."""
+
+    def assign_splits(self, subtask: int, splits: Sequence[Any]) -> None:
+        """Send splits to the reader of a subtask."""
+
+    def signal_no_more_splits(self, subtask: int) -> None:
+        """Tell the reader of a subtask that it gets no further splits."""
+
     def call_periodically(self, period_ms: int, call: Callable[[], None]) -> None:
         """Run `call` on the coordinator's thread every `period_ms` until the job ends."""
 
 
 class SplitEnumerator(ABC):
-    """Finds splits and hands them out. Runs on the JobManager; may do blocking I/O."""
+    """Finds splits and assigns them. It runs on the JobManager, and may do blocking I/O."""
 
     def start(self) -> None:
-        """Once, before any reader registers."""
+        """Prepare; called once, before any reader registers."""
 
     @abstractmethod
     def handle_split_request(self, subtask: int, host: str) -> None:
-        """A reader is out of work: assign, signal that there is no more, or remember the request."""
+        """Answer a reader without work: assign splits, say there are no more, or remember it."""
 
     @abstractmethod
     def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
-        """These were assigned to a subtask that starts again: hand them out anew, from their start."""
+        """Take back splits of a subtask that starts again; assign them anew, from their start."""
 
     def add_reader(self, subtask: int) -> None:
-        """A reader registered."""
+        """Note that a reader has registered."""
 
     def handle_source_event(self, subtask: int, event: object) -> None:
-        """What a reader has sent by `send_source_event`; never in a BATCH job."""
+        """Handle what a reader sent with `send_source_event`; never called in a BATCH job."""
 
     def snapshot_state(self) -> Any:
-        """Plain data from which `restore_state` goes on; None: there is nothing to know."""
+        """Return plain data for `restore_state`; None: there is no state."""
         return None
 
     def restore_state(self, state: Any) -> None:
-        """What `snapshot_state` gave, before `start`. Splits that readers have are not in it: they bring them along."""
+        """Take what `snapshot_state` returned, before `start`; it lacks the readers' splits."""
         raise NotImplementedError(
             f"{type(self).__name__} has state in checkpoints (snapshot_state), but cannot go on from it. Define its "
             "restore_state, or restore_enumerator of its source."
         )
 
     def close(self) -> None:
-        """Once, at the job's end."""
+        """Release connections; called once, at the end of the job."""
 
 
 class ReaderStatus(Enum):
-    """What `poll_next` says besides a batch."""
+    """What `poll_next` returns if it has no batch."""
 
     NOTHING_AVAILABLE = "NOTHING_AVAILABLE"
     END_OF_INPUT = "END_OF_INPUT"
@@ -78,8 +86,10 @@ class ReaderStatus(Enum):
 
 @dataclass(slots=True)
 class SplitBatch:
-    """A batch of one split, so that watermarks can be kept per split. `split_id`: any hashable. `behind`: the split as it is
-    when this was read, for readers on a `SourceReaderBase`; None: its `advanced` tells.
+    """A batch of one split, so that watermarks can be kept per split.
+
+    `split_id` is any hashable. `behind` is the split as it is after this batch, for readers on a
+    `SourceReaderBase`; None: its `advanced` returns that.
     """
 
     batch: Batch
@@ -89,32 +99,32 @@ class SplitBatch:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one `fetch` brought: batches in order, then the ids of splits that have no more records."""
+    """What one `fetch` read: batches in order, then the ids of splits that have no more records."""
 
     batches: Sequence[SplitBatch] = ()
     finished: Sequence[Any] = ()
 
 
 class SplitReader(ABC):
-    """Reads splits on a fetcher's thread, where it may block. Made on the task's thread."""
+    """Reads splits on a fetcher's thread, where it may block. It is made on the task's thread."""
 
     @abstractmethod
     def fetch(self) -> Fetched:
-        """Wait for records of the splits at hand; may come back with nothing after `wake_up`."""
+        """Wait for records of the current splits; after `wake_up` it may return without any."""
 
     @abstractmethod
     def add_splits(self, splits: Sequence[Any]) -> None:
-        """Splits to read besides those at hand."""
+        """Add splits to read."""
 
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
-        """As `SourceReader.pause_or_resume_splits`."""
+        """Pause and resume splits, as `SourceReader.pause_or_resume_splits` does."""
         raise NotImplementedError(f"{type(self).__name__} cannot pause single splits")
 
     def wake_up(self) -> None:
-        """Make a `fetch` that waits come back soon. Any thread."""
+        """Make a waiting `fetch` return soon. May be called from any thread."""
 
     def close(self) -> None:
-        """Once, on the fetcher's thread."""
+        """Release connections; called once, on the fetcher's thread."""
 
 
 class SplitFetcher(Protocol):
@@ -132,26 +142,37 @@ class SplitFetcher(Protocol):
 
 
 class ReaderContext(Protocol):
-    """What a reader may do."""
+    """Tells a reader about its subtask, and gives it its actions."""
 
-    def subtask(self) -> int: ...
-    def parallelism(self) -> int: ...
-    def now_ms(self) -> int: ...
-    def monotonic_ms(self) -> int: ...
+    def subtask(self) -> int:
+        """Return the index of the subtask."""
+
+    def parallelism(self) -> int:
+        """Return the number of readers."""
+
+    def now_ms(self) -> int:
+        """Return the time in epoch ms."""
+
+    def monotonic_ms(self) -> int:
+        """Return the time of a clock that never goes back, in ms."""
+
     def takes_checkpoints(self) -> bool:
-        """Whether the job takes checkpoints from time to time: `notify_checkpoint_complete` can be counted on."""
+        """Return whether the job takes checkpoints and calls `notify_checkpoint_complete`."""
 
-    def send_split_request(self) -> None: ...
+    def send_split_request(self) -> None:
+        """Ask the enumerator for a split."""
+
     def send_source_event(self, event: object) -> None:
-        """To the enumerator's `handle_source_event`, in one order with split requests. `event`: plain data (tuples, numbers,
-        texts). In a BATCH job nobody listens: all splits are shared out before the readers start.
+        """Send plain data to the enumerator's `handle_source_event`, in order with split requests.
+
+        A BATCH job has no enumerator at run time: all splits are assigned before the readers start.
         """
 
     def wake_at(self, monotonic_ms: int) -> None:
-        """Poll again at this time at the latest (rate limits)."""
+        """Have `poll_next` called by this time (`monotonic_ms`), as for rate limits."""
 
     def wake(self) -> None:
-        """Poll again soon; may be called from any thread (a reader's own I/O thread)."""
+        """Have `poll_next` called soon. May be called from any thread."""
 
     def start_fetcher(self, split_reader: SplitReader) -> SplitFetcher:
         """Run a blocking reader on a thread of its own, which ends with `SplitFetcher.close`."""
@@ -159,7 +180,7 @@ class ReaderContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SplitFinished:
-    """The split has no more records: its watermark no longer holds the others back."""
+    """Says that a split has no more records; its watermark no longer holds the others back."""
 
     split_id: Any
 
@@ -168,35 +189,41 @@ Polled: TypeAlias = SplitBatch | SplitFinished | ReaderStatus
 
 
 class SourceReader(ABC):
-    """Reads its splits on one subtask. `poll_next` must not block for more than a few milliseconds."""
+    """Reads its splits on one subtask. `poll_next` must not block for more than a few ms."""
 
     def start(self) -> None:
-        """Once; the usual reader asks for its first split here."""
+        """Prepare; called once. Most readers ask for their first split here."""
 
     @abstractmethod
     def poll_next(self) -> Polled:
-        """The next batch, at most about 4,096 rows or 1 MiB; NOTHING_AVAILABLE; or END_OF_INPUT, which may
-        come only after `notify_no_more_splits` and when all splits are read."""
+        """Return the next batch, at most about 4,096 rows or 1 MiB, or a ReaderStatus.
+
+        END_OF_INPUT may come only after `notify_no_more_splits`, when all splits are read.
+        """
 
     @abstractmethod
     def add_splits(self, splits: Sequence[Any]) -> None:
-        """Splits for this reader, in the order in which to read them."""
+        """Add splits to this reader, in the order in which to read them."""
 
     @abstractmethod
     def notify_no_more_splits(self) -> None:
-        """Nothing more will be added."""
+        """Note that no further splits are added."""
 
     def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
-        """Ids of added splits that are read side by side: until its first record each holds the watermark back.
+        """Return the ids of added splits that are read side by side.
 
-        By default none: a reader that takes one split after the other has its watermark from the one in hand.
+        Until its first record, each of them holds the watermark back. By default there are none: a
+        reader that takes one split after the other has the watermark of the current one.
         """
         return ()
 
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
-        """Split ids that run ahead of their alignment group: give none of their records until they are resumed.
+        """Return no records of paused splits, which run ahead of their alignment group.
 
-        Called for readers that have several splits under way. Raises: NotImplementedError if it cannot.
+        Called for readers that read several splits at once.
+
+        Raises:
+            NotImplementedError: the reader cannot pause a split.
         """
         raise NotImplementedError(
             f"{type(self).__name__} cannot pause single splits, but its source takes part in watermark alignment "
@@ -205,50 +232,59 @@ class SourceReader(ABC):
         )
 
     def before_checkpoint(self, checkpoint_id: int) -> None:
-        """The next `snapshot_state` is for this checkpoint."""
+        """Note that the next `snapshot_state` is for this checkpoint."""
 
     def snapshot_state(self) -> Sequence[Any]:
-        """The splits still to be read, each with its position."""
+        """Return the splits still to be read, each with its position."""
         return ()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """What was snapshot for it, and for those before it, is never read again. Some are passed over; must not wait."""
+        """Note that what was in this checkpoint, and in earlier ones, is never read again.
+
+        Some checkpoints are passed over. The call must not block.
+        """
 
     def close(self) -> None:
-        """Always called once; must not wait long."""
+        """Release connections; called once in any case. It must not block for long."""
 
 
 class Source(ABC):
-    """A source of records: picklable, made in the driver, sent to the TaskManagers."""
+    """Describes where records come from.
+
+    It is made in the driver, and pickled to the TaskManagers.
+    """
 
     default_parallelism: int | None = None
     """Of a program that sets none for it; None: the environment's."""
 
     @property
     @abstractmethod
-    def boundedness(self) -> Boundedness: ...
+    def boundedness(self) -> Boundedness:
+        """Whether the source ends by itself."""
 
     @abstractmethod
-    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator: ...
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        """Return the enumerator, which runs on the JobManager."""
 
     @abstractmethod
-    def create_reader(self, context: ReaderContext) -> SourceReader: ...
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        """Return the reader of one subtask."""
 
     def restore_enumerator(self, context: EnumeratorContext, state: Any) -> SplitEnumerator:
-        """A new enumerator that goes on from `SplitEnumerator.snapshot_state`; without state it starts anew."""
+        """Return an enumerator that resumes from `SplitEnumerator.snapshot_state`, if any."""
         enumerator = self.create_enumerator(context)
         if state is not None:
             enumerator.restore_state(state)
         return enumerator
 
     def in_batch(self) -> Source:
-        """What reads the same in a BATCH job."""
+        """Return the source to use in a BATCH job."""
         return self
 
     def validate(self) -> None:
-        """Called at submit: raise `ConfigurationError` for what can be known (a missing file, say)."""
+        """Check at submission what can be checked, such as files. Raises ConfigurationError."""
 
     @property
     def produced_type(self) -> Any:
-        """TypeInformation of the records, or None when pickled."""
+        """The TypeInformation of the records; None: pickled."""
         return None

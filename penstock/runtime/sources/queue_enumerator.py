@@ -10,9 +10,9 @@ from penstock.runtime.sources.contract import EnumeratorContext, SplitEnumerator
 
 
 class QueueEnumerator(SplitEnumerator):
-    """Hands out a known set of splits, one per request, in order; returned ones come first.
+    """Assigns a known set of splits, one per request, in order; returned splits come first.
 
-    `is_final` False: more may be `add`ed; requests wait until then.
+    With `is_final` False, `add` may add splits; requests wait for them.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class QueueEnumerator(SplitEnumerator):
         self._serve_waiting()
 
     def add(self, splits: Iterable[Any]) -> None:
-        """More work, for readers that wait and for later requests."""
+        """Add splits, for readers that wait and for later requests."""
         self._splits.extend(splits)
         self._serve_waiting()
 
@@ -46,7 +46,7 @@ class QueueEnumerator(SplitEnumerator):
         return list(self._splits)
 
     def restore_state(self, state: Any) -> None:
-        """In place of the splits that it was made with."""
+        """Take the splits of a snapshot, instead of those given at the start."""
         self._splits = deque(state)
 
     def _serve_waiting(self) -> None:

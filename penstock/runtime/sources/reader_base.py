@@ -27,7 +27,11 @@ from penstock.runtime.sources.contract import (
 
 
 class SourceReaderBase(SourceReader):
-    """A subclass makes the SplitReader; with positions it also defines `advanced`, or its SplitReader says `SplitBatch.behind`."""
+    """Reads splits with a SplitReader on a thread of its own. A subclass creates the SplitReader.
+
+    For positions in checkpoints it also defines `advanced`, or its SplitReader sets
+    `SplitBatch.behind`.
+    """
 
     def __init__(self, context: ReaderContext) -> None:
         self.context = context
@@ -39,15 +43,15 @@ class SourceReaderBase(SourceReader):
 
     @abstractmethod
     def create_split_reader(self) -> SplitReader:
-        """Called once, with the first split."""
+        """Return a new SplitReader; called once, with the first split."""
 
     def split_id(self, split: Any) -> Hashable:
-        """What the SplitReader calls a split; by default the split itself."""
+        """Return the id that the SplitReader uses for a split; by default the split itself."""
         found: Hashable = split
         return found
 
     def advanced(self, split: Any, batch: Batch) -> Any:
-        """The split with its position behind `batch`; by default it is read again from its start."""
+        """Return the split with its position after `batch`; by default its start."""
         return split
 
     def start(self) -> None:
@@ -68,7 +72,10 @@ class SourceReaderBase(SourceReader):
         return ReaderStatus.END_OF_INPUT if is_over else ReaderStatus.NOTHING_AVAILABLE
 
     def note_read(self, read: SplitBatch) -> None:
-        """It is given out now; if it is empty it is not, and only moves the position."""
+        """Note that this batch is handed out.
+
+        An empty batch is not, and only moves the position.
+        """
         split = self._open.get(read.split_id)
         if split is not None:
             behind = read.behind
@@ -92,8 +99,10 @@ class SourceReaderBase(SourceReader):
         self._has_no_more = True
 
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
-        """What was fetched already still comes. Raises: NotImplementedError: here, where the caller may allow it, and
-        not on the fetcher's thread.
+        """Pause and resume splits; what was fetched already still comes.
+
+        Raises:
+            NotImplementedError: here, where the caller may allow it, not on the fetcher's thread.
         """
         if not self._can_pause:
             super().pause_or_resume_splits(to_pause, to_resume)
@@ -101,12 +110,12 @@ class SourceReaderBase(SourceReader):
             self._fetcher.pause_or_resume_splits(to_pause, to_resume)
 
     def run_on_fetcher(self, order: Callable[[], None]) -> None:
-        """Between two fetches, if there is a SplitReader: what its client must not be asked from this thread."""
+        """Run `order` on the fetcher's thread between two fetches, if there is a SplitReader."""
         if self._fetcher is not None:
             self._fetcher.run(order)
 
     def snapshot_state(self) -> Sequence[Any]:
-        """The open splits behind what `poll_next` gave; what was fetched ahead is fetched again."""
+        """Return the open splits after what `poll_next` returned, not what was fetched ahead."""
         return list(self._open.values())
 
     def close(self) -> None:

@@ -18,31 +18,37 @@ _ROLE: Final = "broadcast/"
 
 
 class ReadOnlyBroadcastState(State):
-    """What the side that is not broadcast may do with it."""
+    """Broadcast state as the other stream's elements see it: a map that they can read."""
 
     def __init__(self, table: dict[Any, Any]) -> None:
         self._table = table
 
     def get(self, key: Any) -> Any:
-        """None when there is no such key."""
+        """Return the value of the key; None if there is none."""
         return self._table.get(key)
 
     def contains(self, key: Any) -> bool:
+        """Return whether the state has the key."""
         return key in self._table
 
     def items(self) -> Iterable[tuple[Any, Any]]:
+        """Return all entries as (key, value)."""
         return list(self._table.items())
 
     def keys(self) -> Iterable[Any]:
+        """Return all keys."""
         return list(self._table)
 
     def values(self) -> Iterable[Any]:
+        """Return all values."""
         return list(self._table.values())
 
     def is_empty(self) -> bool:
+        """Return whether there are no entries."""
         return not self._table
 
     def clear(self) -> None:
+        """Raise UserError: only `process_broadcast_element` may change broadcast state."""
         raise UserError(
             "broadcast state can be changed in process_broadcast_element only: there every subtask sees the "
             "same elements, so that all stay equal."
@@ -59,19 +65,22 @@ class ReadOnlyBroadcastState(State):
 
 
 class BroadcastState(ReadOnlyBroadcastState):
-    """As the broadcast side sees it."""
+    """Broadcast state as broadcast elements see it: a map that they can change."""
 
     def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key."""
         self._table[key] = value
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        """Set the values of all keys of the mapping."""
         self._table.update(dict_value)
 
     def remove(self, key: Any) -> None:
-        """Without effect when there is no such key."""
+        """Delete a key; no effect if there is none."""
         self._table.pop(key, None)
 
     def clear(self) -> None:
+        """Delete all entries."""
         self._table.clear()
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -52,40 +52,43 @@ Snapshot: TypeAlias = "dict[str, KeyedPart]"
 
 
 class State(Parametrised, ABC):
-    """Base of all kinds. Every call is about the current key and namespace."""
+    """The base of all kinds of state. Each call concerns the current key and namespace."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget the value."""
+        """Delete the value."""
 
 
 class ValueState(State):
-    """One value; None when unset."""
+    """Holds one value; None if unset."""
 
     @abstractmethod
-    def value(self) -> Any: ...
+    def value(self) -> Any:
+        """Return the value; None if unset."""
 
     @abstractmethod
     def update(self, value: Any) -> None:
-        """None clears, as in Flink."""
+        """Set the value; None clears it, as in Flink."""
 
 
 class AppendingState(State):
-    """`get` and `add`."""
+    """State to which values are added."""
 
     @abstractmethod
-    def get(self) -> Any: ...
+    def get(self) -> Any:
+        """Return what the added values give."""
 
     @abstractmethod
-    def add(self, value: Any) -> None: ...
+    def add(self, value: Any) -> None:
+        """Add a value."""
 
 
 class MergingState(AppendingState):
-    """Can take over the values of other namespaces (merging windows)."""
+    """State that can take over the values of other namespaces, as merging windows need it."""
 
     @abstractmethod
     def has_value(self) -> bool:
-        """Whether there is a value, whatever it is."""
+        """Return whether there is a value, whatever it is."""
 
     @abstractmethod
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
@@ -93,60 +96,69 @@ class MergingState(AppendingState):
 
 
 class ListState(MergingState):
-    """A list; TTL counts per element."""
+    """Holds a list. Its elements expire one by one if a TTL is set."""
 
     @abstractmethod
     def get(self) -> list[Any]:
-        """A copy of the list; empty when unset."""
+        """Return a copy of the list; empty if unset."""
 
     @abstractmethod
-    def add_all(self, values: list[Any]) -> None: ...
+    def add_all(self, values: list[Any]) -> None:
+        """Append the values."""
 
     @abstractmethod
-    def update(self, values: list[Any]) -> None: ...
+    def update(self, values: list[Any]) -> None:
+        """Replace the list by the values."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.get())
 
 
 class ReducingState(MergingState):
-    """One value, reduced with each added one; `get` gives None when unset."""
+    """Holds one value, which is reduced with each added one; `get` returns None if unset."""
 
 
 class AggregatingState(MergingState):
-    """An accumulator; `get` gives its result, None when unset."""
+    """Holds an accumulator; `get` returns its result, or None if unset."""
 
 
 class MapState(State):
-    """A map; TTL counts per entry."""
+    """Holds a map. Its entries expire one by one if a TTL is set."""
 
     @abstractmethod
     def get(self, key: Any) -> Any:
-        """None when there is no entry."""
+        """Return the entry's value; None if there is no entry."""
 
     @abstractmethod
-    def put(self, key: Any, value: Any) -> None: ...
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of an entry."""
 
     @abstractmethod
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None: ...
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        """Set the values of all entries of the mapping."""
 
     @abstractmethod
     def remove(self, key: Any) -> None:
-        """Does nothing when there is no entry."""
+        """Delete an entry; no effect if there is none."""
 
     @abstractmethod
-    def contains(self, key: Any) -> bool: ...
+    def contains(self, key: Any) -> bool:
+        """Return whether there is an entry for the key."""
 
     @abstractmethod
-    def items(self) -> list[tuple[Any, Any]]: ...
+    def items(self) -> list[tuple[Any, Any]]:
+        """Return all entries as (key, value)."""
 
     def keys(self) -> list[Any]:
+        """Return the keys of all entries."""
         return [key for key, _ in self.items()]  # ruff: ignore[incorrect-dict-iterator] - not a dict's
 
     def values(self) -> list[Any]:
+        """Return the values of all entries."""
         return [value for _, value in self.items()]  # ruff: ignore[incorrect-dict-iterator] - not a dict's
 
     def is_empty(self) -> bool:
+        """Return whether there are no entries."""
         return not self.items()
 
     def __getitem__(self, key: Any) -> Any:

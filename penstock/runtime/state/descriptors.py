@@ -21,18 +21,24 @@ _AGGREGATE_METHODS: Final = ("create_accumulator", "add", "get_result", "merge")
 
 
 class StateTtlConfig:
-    """How long state lives after its last write (or read). Processing time only."""
+    """Sets how long state lives after its last write (or read), in processing time."""
 
     class UpdateType(Enum):
+        """What renews the time to live: nothing (Disabled), writes, or writes and reads."""
+
         Disabled = 0
         OnCreateAndWrite = 1
         OnReadAndWrite = 2
 
     class StateVisibility(Enum):
+        """Whether expired state that is not cleaned up yet can still be read."""
+
         ReturnExpiredIfNotCleanedUp = 0
         NeverReturnExpired = 1
 
     class TtlTimeCharacteristic(Enum):
+        """The time that counts: processing time."""
+
         ProcessingTime = 0
 
     def __init__(
@@ -54,6 +60,7 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: Any) -> StateTtlConfig.Builder:
+        """Start a config. `ttl`: the time to live as Time, Duration or ms."""
         return StateTtlConfig.Builder(ttl)
 
     def get_update_type(self) -> StateTtlConfig.UpdateType:
@@ -63,6 +70,7 @@ class StateTtlConfig:
         return self._state_visibility
 
     def get_ttl(self) -> Time:
+        """Return the time to live."""
         return Time(self.ttl_ms)
 
     def get_ttl_time_characteristic(self) -> StateTtlConfig.TtlTimeCharacteristic:
@@ -79,20 +87,27 @@ class StateTtlConfig:
         return f"StateTtlConfig<update_type={when}, state_visibility={shown}, ttl={self._ttl}>"
 
     class CleanupStrategies:
-        """When expired state is dropped besides on access. The heap backend drops it on access and in snapshots."""
+        """Sets when expired state is deleted, besides on access.
+
+        State in memory is deleted on access and left out of snapshots.
+        """
 
         class Strategies(Enum):
+            """The names of the strategies."""
+
             FULL_STATE_SCAN_SNAPSHOT = 0
             INCREMENTAL_CLEANUP = 1
             ROCKSDB_COMPACTION_FILTER = 2
 
         class CleanupStrategy:
-            pass
+            """The base of all strategies."""
 
         class EmptyCleanupStrategy(CleanupStrategy):
-            pass
+            """A strategy without parameters."""
 
         class IncrementalCleanupStrategy(CleanupStrategy):
+            """Checks some entries at each access."""
+
             def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
                 self._cleanup_size = cleanup_size
                 self._run_cleanup_for_every_record = run_cleanup_for_every_record
@@ -104,6 +119,8 @@ class StateTtlConfig:
                 return self._run_cleanup_for_every_record
 
         class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
+            """Deletes expired entries when the database compacts its files."""
+
             def __init__(
                 self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
             ) -> None:
@@ -135,7 +152,7 @@ class StateTtlConfig:
             return self._strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER, default)
 
     class Builder:
-        """Collects the choices; `build` makes the config."""
+        """Builds a StateTtlConfig; the setters return the builder."""
 
         def __init__(self, ttl: Any) -> None:
             self._ttl = ttl
@@ -146,39 +163,48 @@ class StateTtlConfig:
             self._strategies: dict[Any, Any] = {}
 
         def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:
+            """Set what renews the time to live."""
             self._update_type = update_type
             return self
 
         def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
+            """Let writes renew the time to live (default)."""
             return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
 
         def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
+            """Let writes and reads renew the time to live."""
             return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
 
         def set_state_visibility(
             self, state_visibility: StateTtlConfig.StateVisibility
         ) -> StateTtlConfig.Builder:
+            """Set whether expired state can still be read."""
             self._visibility = state_visibility
             return self
 
         def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
+            """Let expired state be read until it is cleaned up."""
             kinds = StateTtlConfig.StateVisibility
             return self.set_state_visibility(kinds.ReturnExpiredIfNotCleanedUp)
 
         def never_return_expired(self) -> StateTtlConfig.Builder:
+            """Never return expired state (default)."""
             return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
 
         def set_ttl_time_characteristic(
             self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
         ) -> StateTtlConfig.Builder:
+            """Set the time that counts: processing time is the only one."""
             self._characteristic = ttl_time_characteristic
             return self
 
         def use_processing_time(self) -> StateTtlConfig.Builder:
+            """Count processing time (default)."""
             kinds = StateTtlConfig.TtlTimeCharacteristic
             return self.set_ttl_time_characteristic(kinds.ProcessingTime)
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
+            """Leave expired state out of full snapshots."""
             kinds = StateTtlConfig.CleanupStrategies
             self._strategies[kinds.Strategies.FULL_STATE_SCAN_SNAPSHOT] = (
                 kinds.EmptyCleanupStrategy()
@@ -188,6 +214,12 @@ class StateTtlConfig:
         def cleanup_incrementally(
             self, cleanup_size: int, run_cleanup_for_every_record: bool
         ) -> StateTtlConfig.Builder:
+            """Check some entries at each access.
+
+            Args:
+                cleanup_size: the number of entries to check at a time.
+                run_cleanup_for_every_record: also check when a record does not access the state.
+            """
             kinds = StateTtlConfig.CleanupStrategies
             self._strategies[kinds.Strategies.INCREMENTAL_CLEANUP] = (
                 kinds.IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record)
@@ -197,6 +229,13 @@ class StateTtlConfig:
         def cleanup_in_rocksdb_compact_filter(
             self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
         ) -> StateTtlConfig.Builder:
+            """Delete expired entries when the database compacts its files.
+
+            Args:
+                query_time_after_num_entries: the number of entries after which the time is read
+                    again.
+                periodic_compaction_time: the age at which files are compacted in any case.
+            """
             kinds = StateTtlConfig.CleanupStrategies
             self._strategies[kinds.Strategies.ROCKSDB_COMPACTION_FILTER] = (
                 kinds.RocksdbCompactFilterCleanupStrategy(
@@ -206,14 +245,17 @@ class StateTtlConfig:
             return self
 
         def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
+            """Delete expired state on access only, unless another strategy is set."""
             self._is_cleanup_in_background = False
             return self
 
         def set_ttl(self, ttl: Any) -> StateTtlConfig.Builder:
+            """Set the time to live: Time, Duration or ms."""
             self._ttl = ttl
             return self
 
         def build(self) -> StateTtlConfig:
+            """Return the config."""
             return StateTtlConfig(
                 self._update_type,
                 self._visibility,
@@ -224,7 +266,7 @@ class StateTtlConfig:
 
 
 class StateDescriptor:
-    """Name and type of a state. The type is declared for PyFlink's sake: heap state keeps objects."""
+    """Names and types a state. State in memory keeps objects, whatever the type."""
 
     def __init__(self, name: str, type_info: TypeInformation | None = None) -> None:
         if not isinstance(name, str) or not name:
@@ -239,31 +281,32 @@ class StateDescriptor:
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let the state expire by this config."""
         self._ttl_config = ttl_config
 
     @property
     def ttl_config(self) -> StateTtlConfig | None:
-        """The config when it is enabled."""
+        """The config of the time to live; None if it is not enabled."""
         config = self._ttl_config
         return config if config is not None and config.is_enabled() else None
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """One value per key."""
+    """Describes state with one value per key."""
 
     def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, value_type_info)
 
 
 class ListStateDescriptor(StateDescriptor):
-    """A list per key."""
+    """Describes state with a list per key."""
 
     def __init__(self, name: str, elem_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, ListTypeInfo(elem_type_info or PickledBytesTypeInfo()))
 
 
 class MapStateDescriptor(StateDescriptor):
-    """A map per key."""
+    """Describes state with a map per key."""
 
     def __init__(
         self,
@@ -276,7 +319,7 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """One value per key, reduced with each added one."""
+    """Describes state with one value per key, which is reduced with each added one."""
 
     def __init__(
         self, name: str, reduce_function: Any, type_info: TypeInformation | None = None
@@ -290,7 +333,7 @@ class ReducingStateDescriptor(StateDescriptor):
 
     @property
     def reduce(self) -> Callable[[Any, Any], Any]:
-        """The function as a callable."""
+        """The reduce function as a callable."""
         found: Callable[[Any, Any], Any] = getattr(
             self._reduce_function, "reduce", self._reduce_function
         )
@@ -298,7 +341,7 @@ class ReducingStateDescriptor(StateDescriptor):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """One accumulator per key."""
+    """Describes state with one accumulator per key."""
 
     def __init__(
         self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None

@@ -27,11 +27,16 @@ from penstock.runtime.elements import (
 
 
 class TimestampAssigner(ABC):
-    """The user's rule for a record's event time."""
+    """Determines a record's event time."""
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Epoch ms. `record_timestamp`: what the source gave, -2^63 if nothing."""
+        """Return the event time in epoch ms.
+
+        Args:
+            value: the record.
+            record_timestamp: the timestamp that the source assigned; -2^63 if none.
+        """
 
 
 class ColumnTimestamps(TimestampAssigner):
@@ -150,7 +155,10 @@ class AlignmentParams:
 
 
 class WatermarkStrategy:
-    """How a stream's records get timestamps and its watermarks are made. Picklable; `with_` methods copy."""
+    """Sets how records get timestamps and how watermarks are generated.
+
+    A strategy can be pickled. Its `with_` methods return a changed copy.
+    """
 
     def __init__(
         self,
@@ -166,21 +174,25 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
+        """Return a strategy for timestamps that never decrease."""
         return WatermarkStrategy(_Bounded(0))
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
+        """Return a strategy for records that are out of order by at most this Duration."""
         return WatermarkStrategy(_Bounded(millis_of(max_out_of_orderness)))
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
+        """Return a strategy that generates no watermarks."""
         return WatermarkStrategy(NoWatermarks)
 
     def in_batch(self) -> WatermarkStrategy:
-        """Timestamps only: in runtime mode BATCH there is one watermark, at the end."""
+        """Return the strategy for runtime mode BATCH: timestamps, and one watermark at the end."""
         return WatermarkStrategy(NoWatermarks, self.assigner)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
+        """Set how a record's event time is determined."""
         is_class = isinstance(timestamp_assigner, type)
         if is_class or not callable(getattr(timestamp_assigner, "extract_timestamp", None)):
             raise TypeError(
@@ -190,6 +202,7 @@ class WatermarkStrategy:
         return self._with(assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
+        """Treat an input without records for this Duration as idle: no watermark waits for it."""
         timeout_ms = millis_of(idle_timeout)
         if timeout_ms <= 0:
             raise ValueError(f"an idle timeout must be positive, got {idle_timeout!r}")
@@ -201,10 +214,18 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> WatermarkStrategy:
-        """For strategies of sources (`env.from_source`): a source whose watermark is more than the drift ahead of the
-        slowest one of its group waits. `update_interval`: how often they compare, by default 1 s.
+        """Let a source wait if its watermark is too far ahead of the slowest source of its group.
 
-        Example: `strategy.with_watermark_alignment("orders", Duration.of_seconds(20))` on both of two sources.
+        For strategies of sources (`env.from_source`).
+
+        Args:
+            watermark_group: the name of the group.
+            max_allowed_watermark_drift: how far ahead a source may be.
+            update_interval: the time between two comparisons; 1 s by default.
+
+        Example:
+            On each of two sources:
+            `strategy.with_watermark_alignment("orders", Duration.of_seconds(20))`
         """
         drift_ms = millis_of(max_allowed_watermark_drift)
         interval_ms = 1000 if update_interval is None else millis_of(update_interval)

@@ -31,51 +31,54 @@ from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow, Wind
 
 
 class WindowAssigner(Parametrised, ABC):
-    """Which windows a record belongs to."""
+    """Decides to which windows a record belongs."""
 
     class WindowAssignerContext(ABC):
-        """What an assigner may ask."""
+        """Gives an assigner the time and the runtime context."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """Epoch ms."""
+            """Return the processing time in epoch ms."""
 
         @abstractmethod
         def get_runtime_context(self) -> Any:
-            """The operator's RuntimeContext, with the record's key set."""
+            """Return the operator's RuntimeContext, with the record's key set."""
 
     @abstractmethod
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[Any]:
-        """Windows of one record, newest first."""
+        """Return the windows of one record, newest first."""
 
     @abstractmethod
     def get_default_trigger(self, env: Any = None) -> Trigger:
-        """The trigger when the program sets none."""
+        """Return the trigger to use if the program sets none."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether windows follow event time."""
+        """Return whether the windows follow event time."""
 
     def get_window_serializer(self) -> TypeSerializer:
-        """Of time windows, unless a subclass says otherwise. Windows are pickled: nothing here asks for it."""
+        """Return the serializer of the windows: by default that of time windows.
+
+        PyFlink needs it; here windows are pickled.
+        """
         return TimeWindowSerializer()
 
 
 class MergingWindowAssigner(WindowAssigner):
-    """An assigner whose windows may merge (sessions)."""
+    """A window assigner whose windows may merge, as sessions do."""
 
     class MergeCallback(Parametrised, ABC):
-        """Told what merges."""
+        """Is told which windows merge."""
 
         @abstractmethod
         def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
-            """These windows become that one."""
+            """Merge these windows into that one."""
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[Any], callback: Any) -> None:
-        """Call back for each group of windows that merge."""
+        """Call `callback.merge` for each group of windows that merge."""
 
 
 class _TimeGrid(WindowAssigner):
@@ -148,44 +151,48 @@ class _ProcessingTime(_TimeGrid):
 
 
 class TumblingEventTimeWindows(_Tumbling, _EventTime):
-    """Windows of one size that follow each other."""
+    """Assigns windows of one size that follow each other, in event time."""
 
     @staticmethod
     def of(size: Any, offset: Any = None) -> TumblingEventTimeWindows:
+        """Return an assigner. `size` and `offset` (default 0): Time, Duration or ms."""
         return TumblingEventTimeWindows(millis_of(size), _optional_millis(offset))
 
 
 class TumblingProcessingTimeWindows(_Tumbling, _ProcessingTime):
-    """Windows of one size that follow each other, by the clock."""
+    """Assigns windows of one size that follow each other, in processing time."""
 
     @staticmethod
     def of(size: Any, offset: Any = None) -> TumblingProcessingTimeWindows:
+        """Return an assigner. `size` and `offset` (default 0): Time, Duration or ms."""
         return TumblingProcessingTimeWindows(millis_of(size), _optional_millis(offset))
 
 
 class SlidingEventTimeWindows(_EventTime):
-    """Windows of one size, a new one every slide."""
+    """Assigns windows of one size that start every slide, in event time."""
 
     @staticmethod
     def of(size: Any, slide: Any, offset: Any = None) -> SlidingEventTimeWindows:
+        """Return an assigner. `size`, `slide` and `offset` (default 0): Time, Duration or ms."""
         return SlidingEventTimeWindows(millis_of(size), millis_of(slide), _optional_millis(offset))
 
 
 class SlidingProcessingTimeWindows(_ProcessingTime):
-    """Windows of one size, a new one every slide, by the clock."""
+    """Assigns windows of one size that start every slide, in processing time."""
 
     @staticmethod
     def of(size: Any, slide: Any, offset: Any = None) -> SlidingProcessingTimeWindows:
+        """Return an assigner. `size`, `slide` and `offset` (default 0): Time, Duration or ms."""
         millis = millis_of(size), millis_of(slide), _optional_millis(offset)
         return SlidingProcessingTimeWindows(*millis)
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """The user's gap of a record."""
+    """Returns the session gap of a record."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
-        """Gap in ms, above zero."""
+        """Return the gap in ms, more than 0."""
 
 
 class _Sessions(MergingWindowAssigner):
@@ -247,41 +254,45 @@ class _FixedGap:
 
 
 class EventTimeSessionWindows(_Sessions):
-    """Sessions with a fixed gap, in event time."""
+    """Assigns sessions with a fixed gap, in event time."""
 
     def __init__(self, session_gap: int) -> None:
         super().__init__(_FixedGap(session_gap), event_time=True)
 
     @staticmethod
     def with_gap(size: Any) -> EventTimeSessionWindows:
+        """Return an assigner. `size`: the gap as Time, Duration or ms."""
         return EventTimeSessionWindows(millis_of(size))
 
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor,
     ) -> DynamicEventTimeSessionWindows:
+        """Return an assigner whose gap depends on the record."""
         return DynamicEventTimeSessionWindows(extractor)
 
 
 class ProcessingTimeSessionWindows(_Sessions):
-    """Sessions with a fixed gap, by the clock."""
+    """Assigns sessions with a fixed gap, in processing time."""
 
     def __init__(self, session_gap: int) -> None:
         super().__init__(_FixedGap(session_gap), event_time=False)
 
     @staticmethod
     def with_gap(size: Any) -> ProcessingTimeSessionWindows:
+        """Return an assigner. `size`: the gap as Time, Duration or ms."""
         return ProcessingTimeSessionWindows(millis_of(size))
 
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor,
     ) -> DynamicProcessingTimeSessionWindows:
+        """Return an assigner whose gap depends on the record."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
 
 class DynamicEventTimeSessionWindows(_Sessions):
-    """Sessions whose gap depends on the record, in event time."""
+    """Assigns sessions whose gap depends on the record, in event time."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
         super().__init__(_gap_of(session_window_time_gap_extractor), event_time=True)
@@ -290,11 +301,12 @@ class DynamicEventTimeSessionWindows(_Sessions):
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor,
     ) -> DynamicEventTimeSessionWindows:
+        """Return an assigner with this extractor."""
         return DynamicEventTimeSessionWindows(extractor)
 
 
 class DynamicProcessingTimeSessionWindows(_Sessions):
-    """Sessions whose gap depends on the record, by the clock."""
+    """Assigns sessions whose gap depends on the record, in processing time."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
         super().__init__(_gap_of(session_window_time_gap_extractor), event_time=False)
@@ -303,17 +315,19 @@ class DynamicProcessingTimeSessionWindows(_Sessions):
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor,
     ) -> DynamicProcessingTimeSessionWindows:
+        """Return an assigner with this extractor."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
 
 class GlobalWindows(WindowAssigner):
-    """Everything in one window, which fires only by a trigger that the program sets."""
+    """Assigns all records of a key to one window, which fires only by a trigger you set."""
 
     def __repr__(self) -> str:
         return "GlobalWindows()"
 
     @staticmethod
     def create() -> GlobalWindows:
+        """Return an assigner."""
         return GlobalWindows()
 
     def assign_windows(
@@ -368,7 +382,7 @@ class _CountWindows(WindowAssigner):
 
 
 class CountTumblingWindowAssigner(_CountWindows):
-    """Every `window_size` records of a key."""
+    """Assigns every `window_size` records of a key to one window."""
 
     def __init__(self, window_size: int) -> None:
         super().__init__(window_size, window_size)
@@ -378,14 +392,16 @@ class CountTumblingWindowAssigner(_CountWindows):
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:
+        """Return an assigner of windows with `window_size` records."""
         return CountTumblingWindowAssigner(window_size)
 
 
 class CountSlidingWindowAssigner(_CountWindows):
-    """Windows of `window_size` records of a key, a new one every `window_slide`."""
+    """Assigns windows of `window_size` records of a key, one every `window_slide` records."""
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        """Return an assigner. `window_size` and `window_slide` are numbers of records."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
 

@@ -15,18 +15,22 @@ from penstock.runtime.elements import NO_TIMESTAMP
 
 
 class Evictor(ABC):
-    """`do_evict_after`: after the window function instead of before."""
+    """Removes records from a window when it fires.
+
+    Args:
+        do_evict_after: remove after the window function instead of before it.
+    """
 
     def __init__(self, *, do_evict_after: bool = False) -> None:
         self.do_evict_after = do_evict_after
 
     @abstractmethod
     def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
-        """What stays, in order."""
+        """Return the elements, each (value, timestamp in ms), that stay, in order."""
 
 
 class CountEvictor(Evictor):
-    """Keeps the last `count`."""
+    """Keeps the last `count` records."""
 
     def __init__(self, count: int, *, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after=do_evict_after)
@@ -34,6 +38,7 @@ class CountEvictor(Evictor):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+        """Return an evictor that keeps the last `max_count` records."""
         return CountEvictor(max_count, do_evict_after=do_evict_after)
 
     def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
@@ -41,7 +46,7 @@ class CountEvictor(Evictor):
 
 
 class TimeEvictor(Evictor):
-    """Keeps what is less than `size` older than the newest; nothing is dropped without timestamps."""
+    """Keeps records less than `size` older than the newest; without timestamps it removes none."""
 
     def __init__(self, size: Any, *, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after=do_evict_after)
@@ -49,7 +54,7 @@ class TimeEvictor(Evictor):
 
     @staticmethod
     def of(window_size: Any, do_evict_after: bool = False) -> TimeEvictor:
-        """`window_size`: Time, Duration, timedelta or int (ms)."""
+        """Return an evictor. `window_size`: Time, Duration, timedelta or ms."""
         return TimeEvictor(window_size, do_evict_after=do_evict_after)
 
     def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
@@ -60,7 +65,7 @@ class TimeEvictor(Evictor):
 
 
 class DeltaEvictor(Evictor):
-    """Keeps what differs by less than `threshold` from the newest."""
+    """Keeps records that differ from the newest by less than `threshold`."""
 
     def __init__(
         self, threshold: float, delta: Callable[[Any, Any], float], *, do_evict_after: bool = False
@@ -73,7 +78,7 @@ class DeltaEvictor(Evictor):
     def of(
         threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False
     ) -> DeltaEvictor:
-        """`delta_function(element, newest)`."""
+        """Return an evictor. `delta_function(element, newest)` returns the difference."""
         return DeltaEvictor(threshold, delta_function, do_evict_after=do_evict_after)
 
     def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:

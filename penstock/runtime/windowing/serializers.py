@@ -18,17 +18,19 @@ _NOTHING: Final = b"\x00"
 
 
 class TypeSerializer(Parametrised, ABC):
-    """Values of one type, one after the other in a stream of bytes."""
+    """Writes and reads values of one type as bytes."""
 
     @abstractmethod
-    def serialize(self, element: Any, stream: BinaryIO) -> None: ...
+    def serialize(self, element: Any, stream: BinaryIO) -> None:
+        """Append a value to the stream."""
 
     @abstractmethod
-    def deserialize(self, stream: BinaryIO) -> Any: ...
+    def deserialize(self, stream: BinaryIO) -> Any:
+        """Read the next value of the stream."""
 
 
 class TimeWindowSerializer(TypeSerializer):
-    """Start and end, 8 bytes each."""
+    """Writes a window's start and end, 8 bytes each."""
 
     def serialize(self, element: TimeWindow, stream: BinaryIO) -> None:
         stream.write(_TIMES.pack(element.start, element.end))
@@ -38,7 +40,7 @@ class TimeWindowSerializer(TypeSerializer):
 
 
 class CountWindowSerializer(TypeSerializer):
-    """The number of the window in 8 bytes."""
+    """Writes a window's number in 8 bytes."""
 
     def serialize(self, element: CountWindow, stream: BinaryIO) -> None:
         stream.write(_LONG.pack(element.id))
@@ -48,7 +50,7 @@ class CountWindowSerializer(TypeSerializer):
 
 
 class GlobalWindowSerializer(TypeSerializer):
-    """One byte, for there is one window."""
+    """Writes one byte: there is only one window."""
 
     def serialize(self, element: GlobalWindow, stream: BinaryIO) -> None:
         stream.write(_NOTHING)

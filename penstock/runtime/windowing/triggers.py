@@ -21,7 +21,7 @@ from penstock.runtime.state.descriptors import (
 
 
 class TriggerResult(Enum):
-    """(fires, purges)."""
+    """What happens to the window, as (fires, purges)."""
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -29,9 +29,11 @@ class TriggerResult(Enum):
     PURGE = (False, True)
 
     def is_fire(self) -> bool:
+        """Return whether the window fires."""
         return self.value[0]
 
     def is_purge(self) -> bool:
+        """Return whether the window's records are deleted."""
         return self.value[1]
 
 
@@ -48,66 +50,84 @@ _CONTINUE, _FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 
 
 class Trigger(Parametrised, ABC):
-    """Decides for one key and window."""
+    """Decides when a window of a key fires, and when its records are deleted."""
 
     class TriggerContext(ABC):
-        """Timers and state of one key and window."""
+        """Gives times, timers and state of one key and window. All times are epoch ms."""
 
         @abstractmethod
-        def get_current_processing_time(self) -> int: ...
+        def get_current_processing_time(self) -> int:
+            """Return the processing time in epoch ms."""
+
         @abstractmethod
-        def get_metric_group(self) -> Any: ...
+        def get_metric_group(self) -> Any:
+            """Return the operator's metric group."""
+
         @abstractmethod
-        def get_current_watermark(self) -> int: ...
+        def get_current_watermark(self) -> int:
+            """Return the watermark in epoch ms."""
+
         @abstractmethod
-        def register_processing_time_timer(self, time: int) -> None: ...
+        def register_processing_time_timer(self, time: int) -> None:
+            """Set a timer for which `on_processing_time` is called."""
+
         @abstractmethod
-        def register_event_time_timer(self, time: int) -> None: ...
+        def register_event_time_timer(self, time: int) -> None:
+            """Set a timer for which `on_event_time` is called."""
+
         @abstractmethod
-        def delete_processing_time_timer(self, time: int) -> None: ...
+        def delete_processing_time_timer(self, time: int) -> None:
+            """Delete the timer; no effect if there is none."""
+
         @abstractmethod
-        def delete_event_time_timer(self, time: int) -> None: ...
+        def delete_event_time_timer(self, time: int) -> None:
+            """Delete the timer; no effect if there is none."""
+
         @abstractmethod
-        def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any: ...
+        def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
+            """Return the state of this key and window."""
 
     class OnMergeContext(TriggerContext):
-        """Also merges the trigger's state of the merged windows."""
+        """A TriggerContext that can also merge the trigger's state of merged windows."""
 
         @abstractmethod
-        def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None: ...
+        def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+            """Merge the state of the merged windows into that of the resulting window."""
 
     @abstractmethod
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        """A record was added."""
+        """Decide after a record was added."""
 
     @abstractmethod
     def on_processing_time(
         self, time: int, window: Any, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        """A processing timer of the window fired."""
+        """Decide after a processing-time timer of the window fired."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """An event timer of the window fired."""
+        """Decide after an event-time timer of the window fired."""
 
     def can_merge(self) -> bool:
+        """Return whether the trigger works with windows that merge."""
         return False
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        """Windows were merged into this one."""
+        """Merge state and set timers: windows were merged into this one."""
 
     @abstractmethod
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
-        """The window is gone: drop state and timers."""
+        """Delete state and timers: the window is removed."""
 
 
 class EventTimeTrigger(Trigger):
-    """Fires when the watermark passes the window's end, then for each late record."""
+    """Fires when the watermark passes the window's end, and then for each late record."""
 
     @staticmethod
     def create() -> EventTimeTrigger:
+        """Return a trigger."""
         return EventTimeTrigger()
 
     def on_element(
@@ -138,10 +158,11 @@ class EventTimeTrigger(Trigger):
 
 
 class ProcessingTimeTrigger(Trigger):
-    """Fires when the clock passes the window's end."""
+    """Fires when processing time passes the window's end."""
 
     @staticmethod
     def create() -> ProcessingTimeTrigger:
+        """Return a trigger."""
         return ProcessingTimeTrigger()
 
     def on_element(
@@ -198,7 +219,7 @@ def add(first: int, second: int) -> int:
 
 
 class CountTrigger(Trigger):
-    """Fires every `window_size` records; does not purge."""
+    """Fires every `window_size` records; it does not purge."""
 
     def __init__(self, window_size: int) -> None:
         self._window_size = window_size
@@ -206,6 +227,7 @@ class CountTrigger(Trigger):
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
+        """Return a trigger that fires every `window_size` records."""
         return CountTrigger(window_size)
 
     def on_element(
@@ -237,13 +259,14 @@ class CountTrigger(Trigger):
 
 
 class PurgingTrigger(Trigger):
-    """Another trigger whose every fire also purges."""
+    """Wraps another trigger; each time that one fires, the window is purged too."""
 
     def __init__(self, nested_trigger: Trigger) -> None:
         self._nested = nested_trigger
 
     @staticmethod
     def of(nested_trigger: Trigger) -> PurgingTrigger:
+        """Return a trigger that wraps `nested_trigger`."""
         return PurgingTrigger(nested_trigger)
 
     def on_element(
@@ -292,10 +315,11 @@ class _Continuous(Trigger):
 
 
 class ContinuousEventTimeTrigger(_Continuous):
-    """Fires at multiples of the interval in event time, and at the window's end."""
+    """Fires at multiples of an interval in event time, and at the window's end."""
 
     @staticmethod
     def of(interval: Any) -> ContinuousEventTimeTrigger:
+        """Return a trigger. `interval`: Time, Duration or ms."""
         return ContinuousEventTimeTrigger(millis_of(interval))
 
     def on_element(
@@ -349,7 +373,7 @@ class ContinuousEventTimeTrigger(_Continuous):
 
 
 class ContinuousProcessingTimeTrigger(_Continuous):
-    """Fires at multiples of the interval by the clock, and at the end of a window of processing time."""
+    """Fires at multiples of an interval in processing time, and at the window's end in it."""
 
     def _next(self, time: int, window: Any) -> int:
         """An end that lies behind is one of event time: to fire at it again and again would never end."""
@@ -358,6 +382,7 @@ class ContinuousProcessingTimeTrigger(_Continuous):
 
     @staticmethod
     def of(interval: Any) -> ContinuousProcessingTimeTrigger:
+        """Return a trigger. `interval`: Time, Duration or ms."""
         return ContinuousProcessingTimeTrigger(millis_of(interval))
 
     def on_element(
@@ -403,7 +428,7 @@ class ContinuousProcessingTimeTrigger(_Continuous):
 
 
 class DeltaTrigger(Trigger):
-    """Fires when a record differs by more than a threshold from the one at the last fire."""
+    """Fires when a record differs by more than a threshold from the one at the last firing."""
 
     def __init__(self, threshold: float, delta: Callable[[Any, Any], float]) -> None:
         self._threshold = threshold
@@ -412,6 +437,7 @@ class DeltaTrigger(Trigger):
 
     @staticmethod
     def of(threshold: float, delta: Callable[[Any, Any], float]) -> DeltaTrigger:
+        """Return a trigger. `delta(old, new)` returns the difference."""
         return DeltaTrigger(threshold, delta)
 
     def on_element(

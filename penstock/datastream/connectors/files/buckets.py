@@ -18,21 +18,27 @@ FORMAT_LETTERS: Final = {
 
 
 class BucketAssigner(ABC):
-    """The directory, under the base path, that records go to by the time they are written."""
+    """Chooses the directory, under the base path, by the time at which records are written."""
 
     @abstractmethod
-    def bucket_at(self, epoch_s: float) -> str: ...
+    def bucket_at(self, epoch_s: float) -> str:
+        """Return the directory for a time in epoch seconds."""
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """Everything directly under the base path."""
+        """Return an assigner that writes all files directly under the base path."""
         return _BasePath()
 
     @staticmethod
     def date_time_bucket_assigner(
         format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
     ) -> BucketAssigner:
-        """A directory per hour, or whatever the format says."""
+        """Return an assigner with a directory per hour, or as the format says.
+
+        Args:
+            format_str: the directory's name, in the letters of Java's DateTimeFormatter.
+            timezone_id: the time zone; by default that of the task's machine.
+        """
         return _DateTime(_strftime_format(format_str), timezone_id)
 
 

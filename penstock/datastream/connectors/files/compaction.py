@@ -21,7 +21,7 @@ from penstock.model.errors import ConfigurationError, ExternalError
 
 @dataclass(frozen=True, slots=True)
 class FileCompactStrategy:
-    """When the parts of a bucket are put together: at a number of checkpoints, or a size in bytes; None: not for that reason."""
+    """Sets when a bucket's part files are merged: at a number of checkpoints, or of bytes."""
 
     checkpoints: int | None = None
     size_threshold: int | None = None
@@ -29,15 +29,17 @@ class FileCompactStrategy:
 
     @staticmethod
     def builder() -> FileCompactStrategy.Builder:
+        """Return a builder."""
         return FileCompactStrategy.Builder()
 
     class Builder:
-        """At least one of the two conditions is needed."""
+        """Builds a FileCompactStrategy; at least one of the two conditions is required."""
 
         def __init__(self) -> None:
             self._strategy = FileCompactStrategy()
 
         def build(self) -> FileCompactStrategy:
+            """Return the strategy."""
             if self._strategy.checkpoints is None and self._strategy.size_threshold is None:
                 raise ConfigurationError(
                     "FileCompactStrategy: at least one condition is needed: call enable_compaction_on_checkpoint or "
@@ -48,7 +50,7 @@ class FileCompactStrategy:
         def enable_compaction_on_checkpoint(
             self, num_checkpoints_before_compaction: int
         ) -> FileCompactStrategy.Builder:
-            """Compact at every so many checkpoints."""
+            """Compact every `num_checkpoints_before_compaction` checkpoints."""
             checkpoints = _at_least(
                 1, num_checkpoints_before_compaction, "enable_compaction_on_checkpoint"
             )
@@ -56,36 +58,36 @@ class FileCompactStrategy:
             return self
 
         def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
-            """Compact as soon as the parts of a bucket have so many bytes; looked at with each checkpoint."""
+            """Compact when a bucket's parts have this many bytes, as checked at each checkpoint."""
             size = _at_least(0, size_threshold, "set_size_threshold")
             self._strategy = replace(self._strategy, size_threshold=size)
             return self
 
         def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategy.Builder:
-            """Kept for programs that set it: each subtask compacts by itself."""
+            """Accept a number of threads, and ignore it: each subtask compacts its own files."""
             threads = _at_least(1, num_compact_threads, "set_num_compact_threads")
             self._strategy = replace(self._strategy, compact_threads=threads)
             return self
 
 
 class FileCompactor(ABC):
-    """Several files to one. One of your own defines `compact`."""
+    """Merges several files into one. For one of your own define `compact`."""
 
     concatenates = False
     """Whether it puts bytes behind each other, which not every format can stand."""
 
     @abstractmethod
     def compact(self, files: Sequence[str], output: BinaryIO) -> None:
-        """Write what `files` (paths, in the order in which they were written) have to `output`."""
+        """Write the content of `files`, paths in the order of their writing, to `output`."""
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
-        """One after the other, with `file_delimiter` in between."""
+        """Return a compactor that concatenates files, with `file_delimiter` between them."""
         return _Concatenation(file_delimiter or b"")
 
     @staticmethod
     def identical_file_compactor() -> FileCompactor:
-        """A file as it is; for strategies that never have more than one."""
+        """Return a compactor that keeps a file as it is, for strategies with one file at a time."""
         return _Identity()
 
 

@@ -51,7 +51,7 @@ DEFAULT_INTERVAL_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class OutputFileConfig:
-    """Names of finished files: `<prefix>-<unique>-<n><suffix>`."""
+    """Sets the names of finished files: `<prefix>-<unique>-<n><suffix>`."""
 
     part_prefix: str = "part"
     part_suffix: str = ""
@@ -64,10 +64,11 @@ class OutputFileConfig:
 
     @staticmethod
     def builder() -> OutputFileConfig.OutputFileConfigBuilder:
+        """Return a builder."""
         return OutputFileConfig.OutputFileConfigBuilder()
 
     class OutputFileConfigBuilder:
-        """Collects prefix and suffix."""
+        """Builds an OutputFileConfig."""
 
         def __init__(self) -> None:
             self._config = OutputFileConfig()
@@ -86,7 +87,7 @@ class OutputFileConfig:
 
 @dataclass(frozen=True, slots=True)
 class RollingPolicy:
-    """When a part file is closed and another one begun; 0: never for that reason."""
+    """Sets when a part file is closed and another one started; 0: never for that reason."""
 
     part_bytes: int = 0
     rollover_ms: int = 0
@@ -98,7 +99,13 @@ class RollingPolicy:
         rollover_interval: int = DEFAULT_INTERVAL_MS,
         inactivity_interval: int = DEFAULT_INTERVAL_MS,
     ) -> DefaultRollingPolicy:
-        """By size in bytes, age, and time without a record; looked at when records come."""
+        """Return a policy that rolls by size, age and inactivity, checked when records arrive.
+
+        Args:
+            part_size: the largest size of a file in bytes.
+            rollover_interval: the greatest age of a file in ms.
+            inactivity_interval: the longest time without a record in ms.
+        """
         for value in (part_size, rollover_interval, inactivity_interval):
             if value < 1:
                 raise ConfigurationError(
@@ -108,7 +115,7 @@ class RollingPolicy:
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
-        """One file per subtask and bucket until the commit."""
+        """Return a policy with one file per subtask and bucket for each checkpoint."""
         return OnCheckpointRollingPolicy()
 
     def wants_roll(self, size: int, age_ms: float, idle_ms: float) -> bool:
@@ -120,13 +127,13 @@ class RollingPolicy:
 
 
 class DefaultRollingPolicy(RollingPolicy):
-    """Made by `RollingPolicy.default_rolling_policy`."""
+    """Rolls by size, age and inactivity; see `RollingPolicy.default_rolling_policy`."""
 
     __slots__ = ()
 
 
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """Made by `RollingPolicy.on_checkpoint_rolling_policy`."""
+    """Rolls at each checkpoint; see `RollingPolicy.on_checkpoint_rolling_policy`."""
 
     __slots__ = ()
 
@@ -146,7 +153,7 @@ class _SinkSettings:
 
 
 class FileSink(Sink, SupportsPreprocessing):
-    """Made by a builder: `FileSink.for_row_format(path, encoder).build()`."""
+    """Writes files. Build it: `FileSink.for_row_format(path, encoder).build()`."""
 
     def __init__(self, settings: _SinkSettings) -> None:
         self._settings = settings
@@ -154,7 +161,7 @@ class FileSink(Sink, SupportsPreprocessing):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
-        """Values as bytes, one after another."""
+        """Return a builder of a sink that encodes value by value."""
         check_kind("for_row_format", encoder, Encoder, "Encoder.simple_string_encoder()")
         return FileSink.RowFormatBuilder(base_path, encoder, None)
 
@@ -162,13 +169,13 @@ class FileSink(Sink, SupportsPreprocessing):
     def for_bulk_format(
         base_path: str, writer_factory: BulkWriterFactory
     ) -> FileSink.BulkFormatBuilder:
-        """Whole column batches, in Parquet say."""
+        """Return a builder of a sink that writes whole batches, as in Parquet."""
         example = "ParquetBulkWriters.for_row_type(row_type)"
         check_kind("for_bulk_format", writer_factory, BulkWriterFactory, example)
         return FileSink.BulkFormatBuilder(base_path, None, writer_factory)
 
     class BaseBuilder:
-        """Collects the settings."""
+        """Builds a FileSink; the setters return the builder."""
 
         def __init__(
             self, base_path: str, encoder: Encoder | None, bulk: BulkWriterFactory | None
@@ -185,10 +192,11 @@ class FileSink(Sink, SupportsPreprocessing):
             )
 
         def with_bucket_check_interval(self, interval: int) -> FileSink.BaseBuilder:
-            """Accepted: the rolling policy is looked at with every batch."""
+            """Accept an interval, and ignore it: the rolling policy is checked with every batch."""
             return self
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSink.BaseBuilder:
+            """Set what chooses the directory; by default one per hour."""
             example = "BucketAssigner.base_path_bucket_assigner()"
             check_kind("with_bucket_assigner", bucket_assigner, BucketAssigner, example)
             self._settings = replace(self._settings, buckets=bucket_assigner)
@@ -197,12 +205,14 @@ class FileSink(Sink, SupportsPreprocessing):
         def with_output_file_config(
             self, output_file_config: OutputFileConfig
         ) -> FileSink.BaseBuilder:
+            """Set prefix and suffix of the files."""
             example = "OutputFileConfig.builder().build()"
             check_kind("with_output_file_config", output_file_config, OutputFileConfig, example)
             self._settings = replace(self._settings, names=output_file_config)
             return self
 
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSink.BaseBuilder:
+            """Set when a part file is closed and another one started."""
             example = "RollingPolicy.default_rolling_policy()"
             check_kind("with_rolling_policy", rolling_policy, RollingPolicy, example)
             self._settings = replace(self._settings, rolling=rolling_policy)
@@ -211,7 +221,7 @@ class FileSink(Sink, SupportsPreprocessing):
         def enable_compact(
             self, strategy: FileCompactStrategy, compactor: FileCompactor
         ) -> FileSink.BaseBuilder:
-            """Parts of a subtask wait, hidden, until the strategy has them put into one file."""
+            """Merge a subtask's part files as the strategy says; until then they are hidden."""
             bulk = self._settings.bulk
             if bulk is not None and compactor.concatenates and not bulk.can_be_concatenated:
                 raise ConfigurationError(
@@ -222,18 +232,19 @@ class FileSink(Sink, SupportsPreprocessing):
             return self
 
         def disable_compact(self) -> FileSink.BaseBuilder:
-            """What waits in a checkpoint that the job begins with becomes visible as it is."""
+            """Make part files visible that wait, in a restored checkpoint, for compaction."""
             self._settings = replace(self._settings, compaction=None)
             return self
 
         def build(self) -> FileSink:
+            """Return the sink."""
             return FileSink(self._settings)
 
     class RowFormatBuilder(BaseBuilder):
-        """Rolls by the default policy."""
+        """Builds a sink that rolls by the default policy."""
 
     class BulkFormatBuilder(BaseBuilder):
-        """Rolls at the commit."""
+        """Builds a sink that rolls at each checkpoint."""
 
     def validate(self) -> None:
         base = Path(self._settings.base_path)
@@ -248,7 +259,7 @@ class FileSink(Sink, SupportsPreprocessing):
             raise ConfigurationError(f"FileSink: the directory {str(base)!r} is not writable.")
 
     def get_transformer(self) -> StreamTransformer | None:
-        """None: the writers put their parts together themselves."""
+        """Return None: the writers compact their files themselves."""
         return None
 
     def create_writer(self, context: WriterContext) -> SinkWriter:

@@ -47,17 +47,19 @@ class _FileSettings:
 
 
 class FileSource(Source):
-    """Made by a builder: `FileSource.for_record_stream_format(format, *paths).build()`."""
+    """Reads files. Build it: `FileSource.for_record_stream_format(format, *paths).build()`."""
 
     def __init__(self, settings: _FileSettings) -> None:
         self._settings = settings
 
     @staticmethod
     def for_record_stream_format(stream_format: FileFormat, *paths: str) -> FileSourceBuilder:
+        """Return a builder of a source that reads the files of `paths`, record by record."""
         return FileSourceBuilder(stream_format, paths)
 
     @staticmethod
     def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
+        """Return a builder of a source that reads the files of `paths` in batches, as Parquet."""
         return FileSourceBuilder(bulk_format, paths)
 
     @property
@@ -86,7 +88,7 @@ class FileSource(Source):
 
 
 class FileSourceBuilder:
-    """Collects the settings."""
+    """Builds a FileSource; the setters return the builder."""
 
     def __init__(self, file_format: FileFormat, paths: tuple[str, ...]) -> None:
         if not isinstance(file_format, FileFormat):
@@ -103,7 +105,7 @@ class FileSourceBuilder:
         self._is_splittable = True
 
     def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
-        """Never end; look for new files this often."""
+        """Look for new files at this interval, without end."""
         interval_ms = millis_of(discovery_interval)
         if interval_ms < 1:
             raise ConfigurationError("monitor_continuously needs an interval of at least 1 ms.")
@@ -111,33 +113,35 @@ class FileSourceBuilder:
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder:
-        """Read what is there at the start, then end (the default)."""
+        """Read the files that are there at the start, then end (default)."""
         self._interval_ms = None
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
+        """Set whether files may be split."""
         self._is_splittable = file_enumerator.is_splittable
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
-        """Accepted: all machines read the same mounted files, so no split is nearer."""
+        """Accept an assigner, and ignore it: all machines read the same mounted files."""
         return self
 
     def set_split_size(self, size_bytes: int) -> FileSourceBuilder:
-        """Largest piece that one reader gets of a file. Not in PyFlink."""
+        """Set the largest size of a split in bytes. Not in PyFlink."""
         if size_bytes < 1:
             raise ConfigurationError(f"split size must be at least 1 byte, got {size_bytes}.")
         self._split_bytes = size_bytes
         return self
 
     def repeat(self, times: int) -> FileSourceBuilder:
-        """Read the whole set this many times. Not in PyFlink."""
+        """Read all files this many times. Not in PyFlink."""
         if times < 1:
             raise ConfigurationError(f"repeat: times must be at least 1, got {times}.")
         self._times = times
         return self
 
     def build(self) -> FileSource:
+        """Return the source."""
         if self._interval_ms is not None and self._times > 1:
             raise ConfigurationError(
                 "repeat() reads a known set of files; it does not go with monitor_continuously()."
@@ -156,25 +160,28 @@ class FileSourceBuilder:
 
 @dataclass(frozen=True, slots=True)
 class FileEnumeratorProvider:
-    """Whether files may be cut into pieces."""
+    """Sets whether files may be split."""
 
     is_splittable: bool
 
     @staticmethod
     def default_splittable_file_enumerator() -> FileEnumeratorProvider:
+        """Return the setting that files may be split."""
         return FileEnumeratorProvider(is_splittable=True)
 
     @staticmethod
     def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
+        """Return the setting that each file is one split."""
         return FileEnumeratorProvider(is_splittable=False)
 
 
 @dataclass(frozen=True, slots=True)
 class FileSplitAssignerProvider:
-    """Kept for programs that name it."""
+    """Names a way to assign splits, for programs that set it. It has no effect here."""
 
     @staticmethod
     def locality_aware_split_assigner() -> FileSplitAssignerProvider:
+        """Return the setting."""
         return FileSplitAssignerProvider()
 
 

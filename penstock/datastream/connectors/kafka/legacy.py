@@ -39,30 +39,32 @@ _RESETS: Final = {
 
 
 class FlinkKafkaConsumerBase(KafkaSource):
-    """The setters, which change the source that they are called on."""
+    """The base of FlinkKafkaConsumer. Its setters change the source itself."""
 
     def set_commit_offsets_on_checkpoints(
         self, commit_on_checkpoints: bool
     ) -> FlinkKafkaConsumerBase:
-        """True by default, where there is a group.id."""
+        """Set whether checkpoints commit offsets; true by default, if there is a group.id."""
         return self._with_property(COMMIT_ON_CHECKPOINT, str(commit_on_checkpoints).lower())
 
     def set_start_from_earliest(self) -> FlinkKafkaConsumerBase:
+        """Start at the first record of each partition."""
         return self._starting(KafkaOffsetsInitializer.earliest())
 
     def set_start_from_latest(self) -> FlinkKafkaConsumerBase:
+        """Start at the end of each partition."""
         return self._starting(KafkaOffsetsInitializer.latest())
 
     def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumerBase:
-        """Epoch ms."""
+        """Start at the first record at or after this time in epoch ms."""
         return self._starting(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
 
     def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
-        """The default; where nothing is committed, by the property auto.offset.reset (latest)."""
+        """Start at the committed offsets (default); without one, by auto.offset.reset (latest)."""
         return self._starting(_group_offsets(self._settings.properties))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
-        """Kept for programs that call it: restored partitions are always read on."""
+        """Do nothing: restored partitions are always read on."""
         return self
 
     def get_produced_type(self) -> TypeInformation | None:
@@ -79,7 +81,7 @@ class FlinkKafkaConsumerBase(KafkaSource):
 
 
 class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
-    """Reads topics from what the group has committed on, without an end."""
+    """Reads topics, without end, from the offsets that the group has committed."""
 
     def __init__(
         self,
@@ -87,7 +89,11 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
         deserialization_schema: DeserializationSchema,
         properties: Mapping[str, Any],
     ) -> None:
-        """Partitions that come later are looked for only if flink.partition-discovery.interval-millis is set."""
+        """Read `topics`; `properties` are those of Kafka's client.
+
+        Partitions that appear later are read only if flink.partition-discovery.interval-millis is
+        set.
+        """
         names = (topics,) if isinstance(topics, str) else tuple(topics)
         found = checked_properties(properties, "FlinkKafkaConsumer")
         interval = found.get(_DISCOVERY, "-1")
@@ -103,7 +109,7 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
 
 
 class Semantic(Enum):
-    """Of a FlinkKafkaProducer; as DeliveryGuarantee."""
+    """The delivery guarantee of a FlinkKafkaProducer."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -111,20 +117,23 @@ class Semantic(Enum):
 
 
 class FlinkKafkaProducerBase(KafkaSink):
-    """The setters, which change the sink that they are called on."""
+    """The base of FlinkKafkaProducer. Its setters change the sink itself."""
 
     def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
-        """A record that cannot be delivered is shown, and lost. Not with EXACTLY_ONCE, which writes all or nothing."""
+        """Print records that cannot be delivered, and lose them. Not possible with EXACTLY_ONCE."""
         return self._with(only_shows_failures=log_failures_only)
 
     def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> FlinkKafkaProducerBase:
-        """True by default; without it records that are on their way at a checkpoint can be lost."""
+        """Set whether a checkpoint waits until all records are sent (default true).
+
+        Without that, records can be lost.
+        """
         return self._with(flushes_on_checkpoint=flush_on_checkpoint)
 
     def set_write_timestamp_to_kafka(
         self, write_timestamp_to_kafka: bool
     ) -> FlinkKafkaProducerBase:
-        """False by default: records have the time at which they are sent."""
+        """Write the records' timestamps; by default Kafka records have the time of sending."""
         return self._with(writes_timestamps=write_timestamp_to_kafka)
 
     def _with(self, **changes: Any) -> FlinkKafkaProducerBase:
@@ -143,7 +152,10 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         kafka_producer_pool_size: int = 5,
         semantic: Semantic = Semantic.AT_LEAST_ONCE,
     ) -> None:
-        """`kafka_producer_pool_size`: kept for programs that set it; no transaction is open between checkpoints here."""
+        """Write to `topic`; `producer_config` has the properties of Kafka's client.
+
+        `kafka_producer_pool_size` is ignored: no transaction is open between checkpoints here.
+        """
         if not isinstance(semantic, Semantic):
             raise ConfigurationError(f"FlinkKafkaProducer: expected a Semantic, got {semantic!r}.")
         serializer = KafkaRecordSerializationSchema(topic, serialization_schema)
@@ -159,7 +171,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         )
 
     def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
-        """Kept for programs that call it: a commit comes again until it is done, whatever has timed out before."""
+        """Do nothing: a commit is repeated until it succeeds."""
         return self
 
 

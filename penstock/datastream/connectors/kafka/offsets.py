@@ -28,7 +28,7 @@ class Lookup(Protocol):
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """What takes the place of an offset that is not there."""
+    """What replaces an offset that does not exist."""
 
     LATEST = 0
     EARLIEST = 1
@@ -52,7 +52,7 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KafkaOffsetsInitializer:
-    """Made by its static methods."""
+    """Sets where reading starts or stops. Make it with one of the static methods."""
 
     kind: _Kind
     reset: KafkaOffsetResetStrategy
@@ -63,13 +63,13 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """What the group has committed; where it has not, by the strategy. NONE: that is an error."""
+        """Use the offsets that the group committed; without one, the strategy (NONE: an error)."""
         _checked_strategy("committed_offsets", offset_reset_strategy)
         return KafkaOffsetsInitializer(_Kind.COMMITTED, offset_reset_strategy)
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first record at or behind this time, epoch ms; the end where there is none."""
+        """Use the first record at or after this time in epoch ms; without one, the end."""
         if isinstance(timestamp, bool) or not isinstance(timestamp, int) or timestamp < 0:
             raise ConfigurationError(
                 f"KafkaOffsetsInitializer.timestamp: expected epoch milliseconds from 0, got {timestamp!r}."
@@ -80,11 +80,12 @@ class KafkaOffsetsInitializer:
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
+        """Use the first record of each partition."""
         return KafkaOffsetsInitializer(_Kind.EARLIEST, KafkaOffsetResetStrategy.EARLIEST)
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """Behind the last record there is when the job starts."""
+        """Use the end of each partition at the start of the job."""
         return KafkaOffsetsInitializer(_Kind.LATEST, KafkaOffsetResetStrategy.LATEST)
 
     @staticmethod
@@ -92,7 +93,7 @@ class KafkaOffsetsInitializer:
         offsets: Mapping[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """These; where there is none, what the group has committed; else by the strategy."""
+        """Use these offsets; for other partitions the committed offset, else the strategy."""
         _checked_strategy("offsets", offset_reset_strategy)
         for partition, offset in offsets.items():
             is_number = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
@@ -116,7 +117,11 @@ class KafkaOffsetsInitializer:
         return _RESET_PROPERTY[self.reset]
 
     def look_up(self, partitions: Sequence[KafkaTopicPartition], lookup: Lookup) -> Offsets:
-        """Of each of these. Raises: ExternalError: one has none, by the rules, or the cluster does not answer."""
+        """Return the offset of each partition.
+
+        Raises:
+            ExternalError: the rules give a partition no offset, or the cluster does not answer.
+        """
         match self.kind:
             case _Kind.EARLIEST:
                 return lookup.earliest(partitions)

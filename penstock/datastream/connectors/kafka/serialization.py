@@ -16,17 +16,18 @@ from penstock.runtime.elements import Int64s
 
 
 class KafkaTopicSelector(ABC):
-    """Names the topic that a value goes to."""
+    """Chooses the topic of a value."""
 
     @abstractmethod
-    def apply(self, data: Any) -> str: ...
+    def apply(self, data: Any) -> str:
+        """Return the topic's name."""
 
 
 Select: TypeAlias = "Callable[[Any], str]"
 
 
 class KafkaRecordSerializationSchema(SerializationSchema):
-    """Made by `builder()`."""
+    """Turns values into Kafka records. Build it with `builder()`."""
 
     def __init__(
         self,
@@ -40,11 +41,12 @@ class KafkaRecordSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
+        """Return a builder."""
         return KafkaRecordSerializationSchemaBuilder()
 
     @property
     def topic(self) -> str | None:
-        """None: it is chosen by value."""
+        """The topic of all values; None: a selector chooses it."""
         return self._topic if isinstance(self._topic, str) else None
 
     def serialize(self, value: Any) -> bytes:
@@ -65,7 +67,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
 
 
 class KafkaRecordSerializationSchemaBuilder:
-    """A topic or a selector, and the serializer of values are needed."""
+    """Builds the schema; a topic or a selector, and the serializer of values, are required."""
 
     def __init__(self) -> None:
         self._topic: str | Select | None = None
@@ -73,7 +75,7 @@ class KafkaRecordSerializationSchemaBuilder:
         self._key_schema: SerializationSchema | None = None
 
     def build(self) -> KafkaRecordSerializationSchema:
-        """Raises: ConfigurationError."""
+        """Return the schema. Raises ConfigurationError if something required is missing."""
         if self._topic is None:
             raise ConfigurationError(
                 "KafkaRecordSerializationSchema: no topic is set: call set_topic('name') or set_topic_selector(function)."
@@ -86,6 +88,7 @@ class KafkaRecordSerializationSchemaBuilder:
         return KafkaRecordSerializationSchema(self._topic, self._value_schema, self._key_schema)
 
     def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+        """Write all values to one topic."""
         if not isinstance(topic, str) or not topic:
             raise ConfigurationError(f"set_topic: expected the name of a topic, got {topic!r}.")
         return self._set_topic("set_topic", topic)
@@ -93,6 +96,7 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_topic_selector(
         self, topic_selector: Select | KafkaTopicSelector
     ) -> KafkaRecordSerializationSchemaBuilder:
+        """Write each value to the topic that a function or KafkaTopicSelector returns."""
         if isinstance(topic_selector, KafkaTopicSelector):
             return self._set_topic("set_topic_selector", topic_selector.apply)
         if not callable(topic_selector):
@@ -104,7 +108,10 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_key_serialization_schema(
         self, key_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Of the whole value; RowFieldExtractorSchema takes one field."""
+        """Set what serializes a record's key.
+
+        It gets the whole value; RowFieldExtractorSchema one field.
+        """
         self._key_schema = _checked_schema(
             "set_key_serialization_schema", key_serialization_schema, self._key_schema
         )
@@ -113,6 +120,7 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
+        """Set what serializes a record's value."""
         self._value_schema = _checked_schema(
             "set_value_serialization_schema", value_serialization_schema, self._value_schema
         )

@@ -72,24 +72,32 @@ class KafkaSinkSettings:
 
 
 class KafkaSink(StagingSink):
-    """Made by `builder()`."""
+    """Writes records to Kafka. Build it with `KafkaSink.builder()`."""
 
     accepts = Accepts.ROWS
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
-        """Raises: ConfigurationError: something is missing, or goes not together."""
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
         self._settings = _checked(settings)
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
+        """Return a builder."""
         return KafkaSinkBuilder()
 
     def get_transformer(self) -> None:
-        """None: topics are selected in the sink itself."""
+        """Return None: the sink itself selects topics."""
         return
 
     def validate(self) -> None:
-        """Raises: ConfigurationError: confluent-kafka is missing, or refuses the properties."""
+        """Check client and properties.
+
+        Raises:
+            ConfigurationError: confluent-kafka is missing, or refuses the properties.
+        """
         settings, more = self._settings, {}
         if settings.is_exactly_once:
             more["transactional__id"] = settings.transactional_id_prefix
@@ -112,27 +120,33 @@ class KafkaSink(StagingSink):
 
 
 class KafkaSinkBuilder(MessagingBuilder):
-    """Servers and the serializer are needed, and for EXACTLY_ONCE a prefix of transactional ids."""
+    """Builds a KafkaSink.
+
+    Servers and serializer are required; EXACTLY_ONCE needs an id prefix too.
+    """
 
     def __init__(self) -> None:
         super().__init__(KafkaSinkSettings())
 
     def build(self) -> KafkaSink:
-        """Raises: ConfigurationError."""
+        """Return the sink. Raises ConfigurationError if something required is missing."""
         return KafkaSink(self._settings)
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
-        """host:port, several separated by commas."""
+        """Set the servers: `host:port`, separated by commas."""
         return self.set_property(BOOTSTRAP_SERVERS, bootstrap_servers)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
-        """NONE by default, which sends as AT_LEAST_ONCE does."""
+        """Set the guarantee; NONE (default) sends as AT_LEAST_ONCE does."""
         return self._with_a(
             DeliveryGuarantee, "set_delivery_guarantee", guarantee=delivery_guarantee
         )
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
-        """Transactional ids, and the groups of the markers, begin with it: who restricts access allows it for both."""
+        """Set the prefix of transactional ids and of the groups of the sink's markers.
+
+        Access rules of the cluster must allow both.
+        """
         prefix = transactional_id_prefix
         if not isinstance(prefix, str) or not 0 < len(prefix) <= MAX_PREFIX:
             raise ConfigurationError(
@@ -143,10 +157,15 @@ class KafkaSinkBuilder(MessagingBuilder):
     def set_record_serializer(
         self, record_serializer: KafkaRecordSerializationSchema
     ) -> KafkaSinkBuilder:
+        """Set what turns values into records."""
         return self._with(serializer=record_serializer)
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
-        """Of Kafka's client. transaction.timeout.ms (60,000): how long the writing of one checkpoint's records may take."""
+        """Set a property of Kafka's client.
+
+        transaction.timeout.ms (60,000 ms) limits how long the records of one checkpoint are
+        written.
+        """
         key, value = checked_property(key, value, "set_property")
         return self._with(properties={**self._settings.properties, key: value})
 

@@ -62,18 +62,22 @@ class KafkaSourceSettings:
 
 
 class KafkaSource(MessageSource):
-    """Made by `builder()`."""
+    """Reads records from Kafka. Build it with `KafkaSource.builder()`."""
 
     enumerator = KafkaEnumerator
     advertised = "advertised.listeners"
     _settings: KafkaSourceSettings
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
-        """Raises: ConfigurationError: something is missing, or goes not together."""
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
         self._settings = _checked(settings)
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
+        """Return a builder."""
         return KafkaSourceBuilder()
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
@@ -104,33 +108,41 @@ class KafkaSource(MessageSource):
 
 
 class KafkaSourceBuilder(MessageSourceBuilder):
-    """Servers, what to read, and the deserializer are needed; without starting offsets reading begins at the first record."""
+    """Builds a KafkaSource. Servers, topics or partitions, and a deserializer are required.
+
+    Without starting offsets it reads from the first record.
+    """
 
     def __init__(self) -> None:
         super().__init__(KafkaSourceSettings())
 
     def build(self) -> KafkaSource:
-        """Raises: ConfigurationError."""
+        """Return the source. Raises ConfigurationError if something required is missing."""
         return KafkaSource(self._settings)
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
-        """host:port, several separated by commas."""
+        """Set the servers: `host:port`, separated by commas."""
         return self.set_property(BOOTSTRAP_SERVERS, bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
-        """What offsets are committed for when checkpoints complete. Readers do not join the group."""
+        """Set the group for which offsets are committed at checkpoints. Readers do not join it."""
         return self.set_property(GROUP_ID, group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+        """Read these topics."""
         names = tuple(dict.fromkeys(checked_topics(topics)))
         return self._subscribe("set_topics", KafkaSubscription(topics=names), SETTERS)
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
-        """A regular expression for whole names. Topics that come later are found by partition.discovery.interval.ms."""
+        """Read the topics whose whole name matches a regular expression.
+
+        Topics that appear later are found every partition.discovery.interval.ms.
+        """
         wanted = KafkaSubscription(pattern=checked_topic_pattern(topic_pattern))
         return self._subscribe("set_topic_pattern", wanted, SETTERS)
 
     def set_partitions(self, partitions: AbstractSet[KafkaTopicPartition]) -> KafkaSourceBuilder:
+        """Read these partitions."""
         found = frozenset(partitions)
         if not found or not all(isinstance(one, KafkaTopicPartition) for one in found):
             raise ConfigurationError(
@@ -141,39 +153,45 @@ class KafkaSourceBuilder(MessageSourceBuilder):
     def set_starting_offsets(
         self, starting_offsets_initializer: KafkaOffsetsInitializer
     ) -> KafkaSourceBuilder:
+        """Set where reading starts."""
         rule = _checked_rule("set_starting_offsets", starting_offsets_initializer)
         return self._with(starting=rule)
 
     def set_unbounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
     ) -> KafkaSourceBuilder:
-        """Read each partition up to there; the job goes on, for partitions may come."""
+        """Read each partition up to these offsets. The job does not end: partitions may appear."""
         rule = _checked_rule("set_unbounded", stopping_offsets_initializer)
         return self._with(stopping=rule, is_bounded=False)
 
     def set_bounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
     ) -> KafkaSourceBuilder:
-        """Read each partition up to there, then end."""
+        """Read each partition up to these offsets, then end."""
         rule = _checked_rule("set_bounded", stopping_offsets_initializer)
         return self._with(stopping=rule, is_bounded=True)
 
     def set_value_only_deserializer(
         self, deserialization_schema: DeserializationSchema
     ) -> KafkaSourceBuilder:
+        """Set what turns a record's value into a value of the stream."""
         return self._with(schema=deserialization_schema)
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+        """Set the prefix of the clients' ids."""
         return self.set_property(CLIENT_ID_PREFIX, prefix)
 
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
-        """Of Kafka's client, or Flink's: partition.discovery.interval.ms (300,000; below 1: never), commit.offsets.on.checkpoint
-        (true).
+        """Set a property of Kafka's client, or one of Flink's.
+
+        Flink's are partition.discovery.interval.ms (300,000 ms; below 1: never) and
+        commit.offsets.on.checkpoint (true).
         """
         key, value = checked_property(key, value, "set_property")
         return self._with(properties={**self._settings.properties, key: value})
 
     def set_properties(self, props: dict[str, Any]) -> KafkaSourceBuilder:
+        """Set several properties, as `set_property` does."""
         found = checked_properties(props, "set_properties")
         return self._with(properties={**self._settings.properties, **found})
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, order=True)
 class KafkaTopicPartition:
-    """A partition of a topic. Source: pyflink.datastream.connectors.kafka."""
+    """Names a partition of a topic. Source: pyflink.datastream.connectors.kafka."""
 
     topic: str
     partition: int

@@ -19,27 +19,34 @@ _LATEST_LEDGER = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class StartCursor:
-    """Made by its static methods."""
+    """Sets where reading starts. Make it with one of the static methods."""
 
     start: Start
 
     @staticmethod
     def default_start_cursor() -> StartCursor:
-        """The first message there is."""
+        """Start at the first message."""
         return StartCursor.earliest()
 
     @staticmethod
     def earliest() -> StartCursor:
+        """Start at the first message."""
         return StartCursor(Start(StartKind.EARLIEST))
 
     @staticmethod
     def latest() -> StartCursor:
-        """Behind the last message there is when the job starts."""
+        """Start after the last message at the start of the job."""
         return StartCursor(Start(StartKind.LATEST))
 
     @staticmethod
     def from_message_id(message_id: bytes, inclusive: bool = True) -> StartCursor:
-        """`message_id`: what `pulsar.MessageId.serialize` gave. Raises: ConfigurationError."""
+        """Start at a message, or after it if not `inclusive`.
+
+        Args:
+            message_id: the bytes from `pulsar.MessageId.serialize`; others raise
+                ConfigurationError.
+            inclusive: whether the message itself is read.
+        """
         place = _place(message_id, "StartCursor.from_message_id")
         if place[0] < 0:
             return StartCursor.earliest()
@@ -49,70 +56,91 @@ class StartCursor:
 
     @staticmethod
     def from_publish_time(timestamp: int) -> StartCursor:
-        """The first message that was published at this time or later, epoch ms."""
+        """Start at the first message published at or after this time in epoch ms."""
         at_ms = _timestamp(timestamp, "StartCursor.from_publish_time")
         return StartCursor(Start(StartKind.PUBLISH_TIME, timestamp_ms=at_ms))
 
 
 @dataclass(frozen=True, slots=True)
 class StopCursor:
-    """Made by its static methods. `at...`: messages from there on are not read. `after...`: the one just there is the last."""
+    """Sets where reading stops. Make it with one of the static methods.
+
+    `at_...`: the message there is not read. `after_...`: the message there is the last one.
+    """
 
     stop: Stop | None
 
     @staticmethod
     def default_stop_cursor() -> StopCursor:
+        """Never stop."""
         return StopCursor.never()
 
     @staticmethod
     def never() -> StopCursor:
+        """Never stop."""
         return StopCursor(None)
 
     @staticmethod
     def latest() -> StopCursor:
-        """The last message there is when the job starts is the last one."""
+        """Stop after the last message at the start of the job."""
         return StopCursor(Stop(StopKind.LATEST, is_inclusive=True))
 
     @staticmethod
     def at_event_time(timestamp: int) -> StopCursor:
-        """Epoch ms. A message without an event time stops nothing."""
+        """Stop before an event time in epoch ms; messages without event time do not stop."""
         return _stop_at(StopKind.EVENT_TIME, timestamp, "StopCursor.at_event_time")
 
     @staticmethod
     def after_event_time(timestamp: int) -> StopCursor:
+        """Stop after an event time in epoch ms; messages without event time do not stop."""
         return _stop_at(StopKind.EVENT_TIME, timestamp, "StopCursor.after_event_time", after=True)
 
     @staticmethod
     def at_publish_time(timestamp: int) -> StopCursor:
-        """Epoch ms."""
+        """Stop before a publish time in epoch ms."""
         return _stop_at(StopKind.PUBLISH_TIME, timestamp, "StopCursor.at_publish_time")
 
     @staticmethod
     def after_publish_time(timestamp: int) -> StopCursor:
+        """Stop after a publish time in epoch ms."""
         return _stop_at(
             StopKind.PUBLISH_TIME, timestamp, "StopCursor.after_publish_time", after=True
         )
 
     @staticmethod
     def at_message_id(message_id: bytes) -> StopCursor:
-        """`message_id`: what `pulsar.MessageId.serialize` gave. Raises: ConfigurationError."""
+        """Stop before a message.
+
+        Args:
+            message_id: the bytes from `pulsar.MessageId.serialize`; others raise
+                ConfigurationError.
+        """
         return _stop_id(message_id, "StopCursor.at_message_id", after=False)
 
     @staticmethod
     def after_message_id(message_id: bytes) -> StopCursor:
-        """`message_id`: what `pulsar.MessageId.serialize` gave. Raises: ConfigurationError."""
+        """Stop after a message.
+
+        Args:
+            message_id: the bytes from `pulsar.MessageId.serialize`; others raise
+                ConfigurationError.
+        """
         return _stop_id(message_id, "StopCursor.after_message_id", after=True)
 
 
 @dataclass(frozen=True, slots=True)
 class RangeGenerator:
-    """Made by its static methods. `keys` None: all messages; "" is that of messages without one."""
+    """Sets which keys are read. Make it with one of the static methods.
+
+    `keys` None: all messages. The key "" is that of messages without key.
+    """
 
     keys: frozenset[str] | None = None
     ordering_keys: frozenset[str] = frozenset()
 
     @staticmethod
     def full() -> RangeGenerator:
+        """Read all messages."""
         return RangeGenerator()
 
     @staticmethod
@@ -122,7 +150,10 @@ class RangeGenerator:
         key_bytes: bytes | None = None,
         ordering_key_bytes: bytes | None = None,
     ) -> RangeGenerator:
-        """Messages with one of these keys. An ordering key goes before a key; `support_null_key`: those with neither, too."""
+        """Read messages with one of these keys; an ordering key takes precedence over a key.
+
+        With `support_null_key` messages that have neither are read too.
+        """
         found = _texts(keys)
         if key_bytes is not None:
             found.append(base64.b64encode(key_bytes).decode())  # as keys of bytes travel
@@ -136,7 +167,7 @@ class RangeGenerator:
         return RangeGenerator(frozenset(found), frozenset(ordering))
 
     def wants(self, key: str, ordering_key: str) -> bool:
-        """Of one message; "": it has none."""
+        """Return whether a message is read; "": it has no such key."""
         if self.keys is None:
             return True
         return ordering_key in self.ordering_keys if ordering_key else key in self.keys

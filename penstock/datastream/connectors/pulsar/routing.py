@@ -15,7 +15,7 @@ from penstock.model.errors import ConfigurationError
 
 
 class TopicRoutingMode(Enum):
-    """How a partition is chosen. CUSTOM needs a class of Java's, and is not there."""
+    """How a message's partition is chosen. CUSTOM needs a Java class, and is not supported."""
 
     ROUND_ROBIN = 0
     MESSAGE_KEY_HASH = 1
@@ -24,17 +24,24 @@ class TopicRoutingMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessageDelayer:
-    """Made by its static methods. `delay_ms` 0: messages are delivered at once."""
+    """Sets when messages are delivered. Make it with one of the static methods."""
 
     delay_ms: int = 0
 
     @staticmethod
     def never() -> MessageDelayer:
+        """Deliver messages at once."""
         return MessageDelayer()
 
     @staticmethod
     def fixed(duration: Duration) -> MessageDelayer:
-        """Shared subscriptions get messages so long after they were sent; others, and readers, at once. Raises: ConfigurationError."""
+        """Deliver messages to shared subscriptions this long after they are sent.
+
+        Other subscriptions, and readers, get them at once.
+
+        Raises:
+            ConfigurationError: the duration cannot be used.
+        """
         delay_ms = duration.to_millis() if isinstance(duration, Duration) else 0
         if delay_ms <= 0:
             raise ConfigurationError(

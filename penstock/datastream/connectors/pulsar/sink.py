@@ -88,20 +88,28 @@ class PulsarSinkSettings:
 
 
 class PulsarSink(StagingSink):
-    """Made by `builder()`."""
+    """Writes messages to Pulsar. Build it with `PulsarSink.builder()`."""
 
     accepts = Accepts.ROWS
 
     def __init__(self, settings: PulsarSinkSettings) -> None:
-        """Raises: ConfigurationError: something is missing, or goes not together."""
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
         self._settings = _checked(settings)
 
     @staticmethod
     def builder() -> PulsarSinkBuilder:
+        """Return a builder."""
         return PulsarSinkBuilder()
 
     def validate(self) -> None:
-        """Looks at the topics. Raises: ConfigurationError: they are not there, or the client refuses the options."""
+        """Check topics and options.
+
+        Raises:
+            ConfigurationError: a topic does not exist, or the client refuses the options.
+        """
         settings, where = self._settings, f"{NAME} on the driver"
         pulsar = import_pulsar(where)
         producer_arguments(settings.options, pulsar, where)
@@ -128,21 +136,21 @@ class PulsarSink(StagingSink):
 
 
 class PulsarSinkBuilder(PulsarBuilder):
-    """Service URL, topics and the serializer are needed."""
+    """Builds a PulsarSink; service URL, topics and serializer are required."""
 
     def __init__(self) -> None:
         super().__init__(PulsarSinkSettings())
 
     def build(self) -> PulsarSink:
-        """Raises: ConfigurationError."""
+        """Return the sink. Raises ConfigurationError if something required is missing."""
         return PulsarSink(self._settings)
 
     def set_producer_name(self, producer_name: str) -> PulsarSinkBuilder:
-        """What names of producers begin with."""
+        """Set the prefix of the producers' names."""
         return self.set_config(PRODUCER_NAME, producer_name)
 
     def set_topics(self, topics: str | list[str]) -> PulsarSinkBuilder:
-        """With all their partitions, or single partitions (`topic-partition-0`)."""
+        """Set topics, with all their partitions, or single partitions (`topic-partition-0`)."""
         if self._settings.topics:
             raise ConfigurationError(
                 f"set_topics: topics are set already: {', '.join(self._settings.topics)}. Call it once."
@@ -150,12 +158,15 @@ class PulsarSinkBuilder(PulsarBuilder):
         return self._with(topics=checked_topics(topics))
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> PulsarSinkBuilder:
-        """NONE by default, which sends as AT_LEAST_ONCE does."""
+        """Set the guarantee; NONE (default) sends as AT_LEAST_ONCE does."""
         guarantee = checked_kind("set_delivery_guarantee", delivery_guarantee, DeliveryGuarantee)
         return self.set_config(GUARANTEE, guarantee)
 
     def set_topic_routing_mode(self, topic_routing_mode: TopicRoutingMode) -> PulsarSinkBuilder:
-        """ROUND_ROBIN by default. Raises: NotImplementedError: CUSTOM."""
+        """Set how partitions are chosen: ROUND_ROBIN by default.
+
+        CUSTOM raises NotImplementedError.
+        """
         checked_kind("set_topic_routing_mode", topic_routing_mode, TopicRoutingMode)
         if topic_routing_mode is TopicRoutingMode.CUSTOM:
             raise NotImplementedError(
@@ -165,7 +176,7 @@ class PulsarSinkBuilder(PulsarBuilder):
         return self._with(mode=topic_routing_mode)
 
     def set_topic_router(self, topic_router_class_name: str) -> PulsarSinkBuilder:
-        """Raises: NotImplementedError."""
+        """Raise NotImplementedError: a router is a Java class."""
         raise NotImplementedError(
             "pyflink.datastream.connectors.pulsar.PulsarSinkBuilder.set_topic_router has no counterpart in Penstock: it takes a "
             f"class of Java's, got {topic_router_class_name!r}. Split the stream by side outputs or filters, and give each part a "
@@ -175,12 +186,13 @@ class PulsarSinkBuilder(PulsarBuilder):
     def set_serialization_schema(
         self, serialization_schema: SerializationSchema
     ) -> PulsarSinkBuilder:
-        """Of the payload of a message."""
+        """Set what serializes a message's payload."""
         return self._with_a(
             SerializationSchema, "set_serialization_schema", schema=serialization_schema
         )
 
     def delay_sending_message(self, message_delayer: MessageDelayer) -> PulsarSinkBuilder:
+        """Set when messages are delivered."""
         return self._with_a(MessageDelayer, "delay_sending_message", delayer=message_delayer)
 
 

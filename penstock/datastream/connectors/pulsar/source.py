@@ -64,18 +64,22 @@ class PulsarSourceSettings:
 
 
 class PulsarSource(MessageSource):
-    """Made by `builder()`."""
+    """Reads messages from Pulsar. Build it with `PulsarSource.builder()`."""
 
     enumerator = PulsarEnumerator
     advertised = "advertisedAddress"
     _settings: PulsarSourceSettings
 
     def __init__(self, settings: PulsarSourceSettings) -> None:
-        """Raises: ConfigurationError: something is missing, or goes not together."""
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
         self._settings = _checked(settings)
 
     @staticmethod
     def builder() -> PulsarSourceBuilder:
+        """Return a builder."""
         return PulsarSourceBuilder()
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
@@ -100,27 +104,36 @@ class PulsarSource(MessageSource):
 
 
 class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
-    """Service URL, subscription name, what to read, and the deserializer are needed; reading begins at the first message."""
+    """Builds a PulsarSource. By default reading starts at the first message.
+
+    Service URL, subscription name, topics and deserializer are required.
+    """
 
     def __init__(self) -> None:
         super().__init__(PulsarSourceSettings())
 
     def build(self) -> PulsarSource:
-        """Raises: ConfigurationError."""
+        """Return the source. Raises ConfigurationError if something required is missing."""
         return PulsarSource(self._settings)
 
     def set_subscription_name(self, subscription_name: str) -> PulsarSourceBuilder:
-        """What messages are acknowledged for. It is exclusive: another one for each source that runs."""
+        """Set the subscription for which messages are acknowledged.
+
+        It is exclusive: each source that runs needs its own.
+        """
         return self.set_config(SUBSCRIPTION, subscription_name)
 
     def set_topics(self, topics: str | list[str]) -> PulsarSourceBuilder:
-        """With all their partitions, or single partitions (`topic-partition-0`)."""
+        """Set topics, with all their partitions, or single partitions (`topic-partition-0`)."""
         wanted = PulsarSubscription(topics=checked_topics(topics))
         return self._subscribe("set_topics", wanted, SETTERS)
 
     def set_topic_pattern(self, topic_pattern: str) -> PulsarSourceBuilder:
-        """A regular expression for whole names, `persistent://tenant/namespace/...`; the namespace is taken as it is written.
-        Topics that come later are found by pulsar.source.partitionDiscoveryIntervalMs.
+        """Read the topics whose whole name matches a regular expression.
+
+        The form is `persistent://tenant/namespace/<regular expression>`: the namespace is taken
+        literally. Topics that appear later are found every
+        pulsar.source.partitionDiscoveryIntervalMs.
         """
         wanted = PulsarSubscription(pattern=checked_topic_pattern(topic_pattern))
         if topic_pattern.count("://") > 1:
@@ -130,35 +143,37 @@ class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
         return self._subscribe("set_topic_pattern", wanted, SETTERS)
 
     def set_consumer_name(self, consumer_name: str) -> PulsarSourceBuilder:
-        """For whoever looks at the topic's consumers."""
+        """Set the consumer's name, as the topic's statistics show it."""
         return self.set_config(CONSUMER_NAME, consumer_name)
 
     def set_range_generator(self, range_generator: RangeGenerator) -> PulsarSourceBuilder:
-        """Which keys are read; all, if it is not called."""
+        """Set which keys are read; all by default."""
         return self._with_a(RangeGenerator, "set_range_generator", keys=range_generator)
 
     def set_start_cursor(self, start_cursor: StartCursor) -> PulsarSourceBuilder:
+        """Set where reading starts."""
         return self._with_a(StartCursor, "set_start_cursor", start=start_cursor)
 
     def set_unbounded_stop_cursor(self, stop_cursor: StopCursor) -> PulsarSourceBuilder:
-        """Read each partition up to there; the job goes on, for partitions may come."""
+        """Read each partition up to this cursor; the job does not end, as partitions may appear."""
         self._with_a(StopCursor, "set_unbounded_stop_cursor", stop=stop_cursor)
         return self._with(is_bounded=False)
 
     def set_bounded_stop_cursor(self, stop_cursor: StopCursor) -> PulsarSourceBuilder:
-        """Read each partition up to there, then end."""
+        """Read each partition up to this cursor, then end."""
         self._with_a(StopCursor, "set_bounded_stop_cursor", stop=stop_cursor)
         return self._with(is_bounded=True)
 
     def set_deserialization_schema(
         self, deserialization_schema: DeserializationSchema
     ) -> PulsarSourceBuilder:
-        """Of the payload of a message."""
+        """Set what deserializes a message's payload."""
         return self._with_a(
             DeserializationSchema, "set_deserialization_schema", schema=deserialization_schema
         )
 
     def set_config_with_dict(self, config: dict[str, Any]) -> PulsarSourceBuilder:
+        """Set several options of the client or the source."""
         return self._set_all(config, "set_config_with_dict")
 
 

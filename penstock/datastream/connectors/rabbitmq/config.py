@@ -47,10 +47,16 @@ class _Options:
 
 
 class RMQConnectionConfig:
-    """Made by `RMQConnectionConfig.Builder()`. Getters give what was set, None where nothing was."""
+    """Holds a connection to RabbitMQ. Build it with `RMQConnectionConfig.Builder()`.
+
+    Getters return what was set, or None.
+    """
 
     def __init__(self, options: _Options) -> None:
-        """Raises: ConfigurationError: neither a URI nor all of host, port, user name and password."""
+        """Check the options.
+
+        Raises ConfigurationError without URI or host, port, user name and password.
+        """
         self._options = options
         self.address, self._query = _address_of(options)
 
@@ -76,37 +82,37 @@ class RMQConnectionConfig:
         return self._options.uri
 
     def get_network_recovery_interval(self) -> int | None:
-        """Ms between two tries to connect again; 5,000 unless set."""
+        """Return the time between two attempts to reconnect in ms; 5,000 if not set."""
         return self._options.network_recovery_interval
 
     def is_automatic_recovery(self) -> bool | None:
-        """Whether a connection that breaks is opened again; True unless set."""
+        """Return whether a broken connection is opened again; true if not set."""
         return self._options.automatic_recovery
 
     def is_topology_recovery(self) -> bool | None:
-        """Whether a queue that is gone then is made again; True unless set."""
+        """Return whether a queue lost on reconnecting is created again; true if not set."""
         return self._options.topology_recovery
 
     def get_connection_timeout(self) -> int | None:
-        """Ms until there is a connection; 60,000 unless set, 0: no bound."""
+        """Return the longest time to connect in ms; 60,000 if not set, 0: no limit."""
         return self._options.connection_timeout
 
     def get_requested_channel_max(self) -> int | None:
         return self._options.requested_channel_max
 
     def get_requested_frame_max(self) -> int | None:
-        """Bytes; as many as the broker takes, and 131,072 at most, unless set."""
+        """Return the largest frame in bytes; if not set, the broker's limit, at most 131,072."""
         return self._options.requested_frame_max
 
     def get_requested_heartbeat(self) -> int | None:
-        """Seconds; 60 unless set, 0: none."""
+        """Return the time between heartbeats in s; 60 if not set, 0: none."""
         return self._options.requested_heartbeat
 
     # ------------------------------------------------------------------ what holds, for source and sink
 
     @property
     def prefetch_count(self) -> int:
-        """Messages that a reader has at most before they are acknowledged; 0: no bound."""
+        """The largest number of messages that a reader has not acknowledged; 0: no limit."""
         return self._options.prefetch_count or 0
 
     @property
@@ -124,7 +130,7 @@ class RMQConnectionConfig:
 
     @property
     def connection_timeout_s(self) -> float | None:
-        """None: no bound."""
+        """The longest time to connect in s; None: no limit."""
         timeout_ms = self._chosen(
             self._options.connection_timeout, "connection_timeout", CONNECTION_TIMEOUT_MS
         )
@@ -148,7 +154,10 @@ class RMQConnectionConfig:
         return self._query.get(name, default) if value is None else value
 
     class Builder:
-        """A URI is needed, or host, port, user name and password. If there are both, the URI counts."""
+        """Builds an RMQConnectionConfig. Required: a URI, or host, port, user name and password.
+
+        If both are set, the URI counts.
+        """
 
         def __init__(self) -> None:
             self._options = _Options()
@@ -160,7 +169,7 @@ class RMQConnectionConfig:
             return self._set(host=_text("set_host", host))
 
         def set_virtual_host(self, vhost: str) -> RMQConnectionConfig.Builder:
-            """`/` unless set."""
+            """Set the virtual host; `/` by default."""
             return self._set(virtual_host=_text("set_virtual_host", vhost))
 
         def set_user_name(self, user_name: str) -> RMQConnectionConfig.Builder:
@@ -174,7 +183,10 @@ class RMQConnectionConfig:
             return self._set(password=password)
 
         def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
-            """amqp://user:password@host:5672/virtual-host, or amqps:// for TLS. What it leaves out has the usual value."""
+            """Set the URI: amqp://user:password@host:5672/virtual-host, or amqps:// for TLS.
+
+            Missing parts have their usual values.
+            """
             if not isinstance(uri, str):
                 raise ConfigurationError(f"set_uri: expected a text, got {type(uri).__name__}.")
             parsed_uri(uri)
@@ -183,17 +195,17 @@ class RMQConnectionConfig:
         def set_topology_recovery_enabled(
             self, topology_recovery_enabled: bool
         ) -> RMQConnectionConfig.Builder:
-            """True unless set: a queue that is gone when a connection is opened again is made again."""
+            """Set whether a queue lost on reconnecting is created again (default true)."""
             found = _flag("set_topology_recovery_enabled", topology_recovery_enabled)
             return self._set(topology_recovery=found)
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> RMQConnectionConfig.Builder:
-            """Seconds; 60 unless set, 0: none."""
+            """Set the time between heartbeats in s (default 60); 0: none."""
             found = _number("set_requested_heartbeat", requested_heartbeat, 0, MAX_SHORT)
             return self._set(requested_heartbeat=found)
 
         def set_requested_frame_max(self, requested_frame_max: int) -> RMQConnectionConfig.Builder:
-            """Bytes, 4,096 at least; 0, and what is more than 131,072, is 131,072."""
+            """Set the largest frame in bytes: 4,096 to 131,072; 0 and more mean 131,072."""
             least = MIN_FRAME_BYTES if requested_frame_max else 0
             found = _number("set_requested_frame_max", requested_frame_max, least)
             return self._set(requested_frame_max=found)
@@ -201,37 +213,38 @@ class RMQConnectionConfig:
         def set_requested_channel_max(
             self, requested_channel_max: int
         ) -> RMQConnectionConfig.Builder:
-            """Of which one is used. 2,047 unless set, 0: no bound."""
+            """Set the largest number of channels (default 2,047); 0: no limit. One is used."""
             found = _number("set_requested_channel_max", requested_channel_max, 0, MAX_SHORT)
             return self._set(requested_channel_max=found)
 
         def set_network_recovery_interval(
             self, network_recovery_interval: int
         ) -> RMQConnectionConfig.Builder:
-            """Ms between two tries to connect again; 5,000 unless set."""
+            """Set the time between two attempts to reconnect in ms (default 5,000)."""
             found = _number("set_network_recovery_interval", network_recovery_interval, 0)
             return self._set(network_recovery_interval=found)
 
         def set_connection_timeout(self, connection_timeout: int) -> RMQConnectionConfig.Builder:
-            """Ms until there is a connection; 60,000 unless set, 0: no bound."""
+            """Set the longest time to connect in ms (default 60,000); 0: no limit."""
             found = _number("set_connection_timeout", connection_timeout, 0)
             return self._set(connection_timeout=found)
 
         def set_automatic_recovery(self, automatic_recovery: bool) -> RMQConnectionConfig.Builder:
-            """True unless set: a connection that breaks is opened again. False: its task fails."""
+            """Set whether a broken connection is reopened (default true), or its task fails."""
             return self._set(automatic_recovery=_flag("set_automatic_recovery", automatic_recovery))
 
         def set_prefetch_count(self, prefetch_count: int) -> RMQConnectionConfig.Builder:
-            """Messages that each subtask of a source has at most before they are acknowledged; 0, as usual: no bound.
+            """Set how many unacknowledged messages a subtask may have; 0 (default): no limit.
 
-            They are when a checkpoint is complete, so that no more than these come between two checkpoints. Without checkpoints
-            nothing is bounded: messages count as acknowledged when they are sent.
+            Messages are acknowledged when a checkpoint is complete, so at most this many arrive
+            between two checkpoints. Without checkpoints there is no limit: messages are
+            acknowledged as they are sent.
             """
             found = _number("set_prefetch_count", prefetch_count, 0, MAX_SHORT)
             return self._set(prefetch_count=found)
 
         def build(self) -> RMQConnectionConfig:
-            """Raises: ConfigurationError."""
+            """Return the config. Raises ConfigurationError if something required is missing."""
             return RMQConnectionConfig(self._options)
 
         def _set(self, **changes: Any) -> RMQConnectionConfig.Builder:

@@ -22,7 +22,10 @@ from penstock.runtime.elements import Batch, RowBatch
 
 
 class RMQSink(Sink):
-    """Writes to a queue by the default exchange; where there is no such queue it is made durable."""
+    """Writes to a queue through the default exchange.
+
+    A missing queue is created, as a durable one.
+    """
 
     accepts = Accepts.ROWS
 
@@ -32,13 +35,19 @@ class RMQSink(Sink):
         queue_name: str,
         serialization_schema: SerializationSchema,
     ) -> None:
-        """Raises: ConfigurationError; TypeError."""
+        """Check the arguments. Raises ConfigurationError or TypeError.
+
+        Args:
+            connection_config: the connection.
+            queue_name: the queue.
+            serialization_schema: turns a value into a message's body.
+        """
         self._config = checked_config("RMQSink", connection_config)
         self._queue = checked_queue("RMQSink", queue_name)
         self._schema = checked_schema("RMQSink", serialization_schema, SerializationSchema)
 
     def validate(self) -> None:
-        """Raises: ConfigurationError: pika is missing."""
+        """Check the client. Raises ConfigurationError if pika is missing."""
         import_pika("RMQSink on the driver")
 
     def create_writer(self, context: WriterContext) -> SinkWriter:

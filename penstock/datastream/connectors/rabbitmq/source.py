@@ -28,11 +28,11 @@ from penstock.model.errors import ConfigurationError
 
 
 class RMQSource(Source):
-    """Reads a queue, which is made durable where there is none. Takes part with one subtask unless its parallelism is set.
+    """Reads a queue. A missing queue is created, as a durable one. The default parallelism is 1.
 
-    With checkpoints a message is acknowledged when the checkpoint behind it is complete: each is read at least once, and with
-    correlation ids and one subtask exactly once. Without checkpoints it counts as acknowledged when it is sent: what is under way
-    at a failure is lost.
+    With checkpoints, messages are acknowledged when the next checkpoint is complete. Each is then
+    read at least once; with correlation ids and one subtask, exactly once. Without checkpoints,
+    messages are acknowledged as they are sent, so a failure loses those under way.
     """
 
     default_parallelism = 1
@@ -44,8 +44,14 @@ class RMQSource(Source):
         use_correlation_id: bool,
         deserialization_schema: DeserializationSchema,
     ) -> None:
-        """`use_correlation_id`: each message has an id of its own in its property correlation_id, by which one that comes again
-        is known; looked at with checkpoints only. Raises: ConfigurationError; TypeError.
+        """Check the arguments. Raises ConfigurationError or TypeError.
+
+        Args:
+            connection_config: the connection.
+            queue_name: the queue.
+            use_correlation_id: each message has a unique correlation_id, by which a message that
+                comes again is recognised; with checkpoints only.
+            deserialization_schema: turns a message's body into a value.
         """
         if not isinstance(use_correlation_id, bool):
             raise ConfigurationError(
@@ -67,7 +73,10 @@ class RMQSource(Source):
         return self._settings.schema.produced_type
 
     def validate(self) -> None:
-        """Raises: ConfigurationError: pika is missing. The broker is asked by the subtasks, which alone must reach it."""
+        """Check the client. Raises ConfigurationError if pika is missing.
+
+        The driver does not ask the broker: only the subtasks must reach it.
+        """
         import_pika("RMQSource on the driver")
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:

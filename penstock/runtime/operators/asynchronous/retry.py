@@ -17,31 +17,35 @@ ExceptionPredicate: TypeAlias = Callable[[BaseException], bool]
 
 
 class AsyncRetryPredicate(Parametrised, ABC):
-    """Which results and which errors ask for another attempt."""
+    """Decides which results and which errors lead to another attempt."""
 
     @abstractmethod
     def result_predicate(self) -> ResultPredicate | None:
-        """`(results) -> whether to try again`; None: never because of results."""
+        """Return `(results) -> whether to try again`; None: results never cause a retry."""
 
     @abstractmethod
     def exception_predicate(self) -> ExceptionPredicate | None:
-        """`(error) -> whether to try again`; None: never because of errors."""
+        """Return `(error) -> whether to try again`; None: errors never cause a retry."""
 
 
 class AsyncRetryStrategy(Parametrised, ABC):
-    """How often and after what time. Attempts count from 1."""
+    """Decides how often and after what delay an attempt is repeated. Attempts count from 1."""
 
     @abstractmethod
-    def can_retry(self, current_attempts: int) -> bool: ...
+    def can_retry(self, current_attempts: int) -> bool:
+        """Return whether another attempt may follow this many."""
 
     @abstractmethod
-    def get_backoff_time_millis(self, current_attempts: int) -> int: ...
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        """Return the delay before the next attempt in ms."""
 
     @abstractmethod
-    def get_retry_predicate(self) -> AsyncRetryPredicate: ...
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        """Return what decides whether an attempt is repeated."""
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy:
+        """Return a strategy of one attempt."""
         return NoRetryStrategy()
 
     @staticmethod
@@ -51,7 +55,7 @@ class AsyncRetryStrategy(Parametrised, ABC):
         result_predicate: ResultPredicate | None = None,
         exception_predicate: ExceptionPredicate | None = None,
     ) -> AsyncRetryStrategy:
-        """At most `max_attempts` more attempts, `backoff_time_millis` apart."""
+        """Return a strategy of up to `max_attempts` retries, `backoff_time_millis` ms apart."""
         return FixedDelayRetryStrategy(
             max_attempts, backoff_time_millis, result_predicate, exception_predicate
         )
@@ -65,7 +69,11 @@ class AsyncRetryStrategy(Parametrised, ABC):
         result_predicate: ResultPredicate | None = None,
         exception_predicate: ExceptionPredicate | None = None,
     ) -> AsyncRetryStrategy:
-        """At most `max_attempts` more attempts; delays (ms) grow by `multiplier` up to `max_retry_delay`."""
+        """Return a strategy of at most `max_attempts` more attempts with growing delays.
+
+        Delays (ms) start at `initial_delay` and grow by the factor `multiplier` up to
+        `max_retry_delay`.
+        """
         return ExponentialBackoffDelayRetryStrategy(
             max_attempts,
             initial_delay,
@@ -77,7 +85,7 @@ class AsyncRetryStrategy(Parametrised, ABC):
 
 
 class RetryPredicate(AsyncRetryPredicate):
-    """Two functions, or None."""
+    """Holds the two predicates, each a function or None."""
 
     def __init__(
         self,
@@ -95,7 +103,7 @@ class RetryPredicate(AsyncRetryPredicate):
 
 
 class NoRetryStrategy(AsyncRetryStrategy):
-    """One attempt."""
+    """Allows one attempt."""
 
     def can_retry(self, current_attempts: int) -> bool:
         return False
@@ -108,7 +116,7 @@ class NoRetryStrategy(AsyncRetryStrategy):
 
 
 class FixedDelayRetryStrategy(AsyncRetryStrategy):
-    """Attempts a fixed time apart."""
+    """Repeats an attempt after a fixed delay."""
 
     def __init__(
         self,
@@ -133,7 +141,7 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy):
 
 
 class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
-    """Attempts that come further and further apart."""
+    """Repeats an attempt after delays that grow."""
 
     def __init__(
         self,
