@@ -45,7 +45,8 @@ def check_sizes(job_graph: JobGraph) -> None:
 def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int = 0) -> None:
     """Tell of a host that is too small at once, and never wait for it.
 
-    `beside`: task slots for what Spark computes meanwhile. Raises: NoResourceAvailable with what is asked, what is there, and what to change.
+    `beside`: task slots for what Spark computes meanwhile. Raises: NoResourceAvailable with what is
+    asked, what is there, and what to change.
     """
     slots = provider.slots_per_taskmanager
     usual = -(-needed.get(UNSIZED, 0) // slots)
@@ -59,6 +60,6 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int =
     parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
     raise NoResourceAvailable(
         f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, "
-        f"but only {limit} can be started: {provider.describe()}. Give Spark more cores (for instance master "
-        f"local[{wanted + 1}]), lower the parallelism, or raise taskmanager.numberOfTaskSlots."
+        f"but only {limit} can be started: {provider.describe()}. Give Spark more cores "
+        f"(for instance master local[{wanted + 1}]), lower the parallelism, or raise taskmanager.numberOfTaskSlots."
     )
