@@ -61,5 +61,6 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int =
     raise NoResourceAvailable(
         f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, "
         f"but only {limit} can be started: {provider.describe()}. Give Spark more cores "
-        f"(for instance master local[{wanted + 1}]), lower the parallelism, or raise taskmanager.numberOfTaskSlots."
+        f"(for instance master local[{wanted + 1}]), lower the parallelism, or raise "
+        "taskmanager.numberOfTaskSlots."
     )
