@@ -22,6 +22,7 @@ from penstock.machines.execution.execution_graph import (
     ExecutionJobVertex,
     ExecutionVertex,
 )
+from penstock.machines.story import Story
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.topology import sort_job_vertices
 from penstock.model.ids import AttemptId, ExecutionVertexId, VertexId
@@ -54,6 +55,7 @@ class BatchMaster:
         self.graph = ExecutionGraph(job_graph)
         self.status = JobStatus.CREATED
         self.failure: FailureInfo | None = None
+        self.story = Story(f"BatchMaster of {job_graph.job_id}")
         self.bytes_by_partition: dict[VertexId, tuple[int, ...]] = {}
         self._now_ms = now_ms
         self._parallelism = BatchParallelism(job_graph, places)
@@ -61,47 +63,52 @@ class BatchMaster:
         self._running: set[VertexId] = set()
         self._unsettled: set[VertexId] = set()
         self._is_committing = False
+        self._event = ""
         self._effects: list[BatchEffect] = []
 
     def start(self, now_ms: int) -> list[BatchEffect]:
-        self._now_ms = now_ms
-        self._move(JobStatusEvent.START)
-        self._run_next()
+        self._now_ms, self._event = now_ms, "start"
+        with self.story.in_errors():
+            self._move(JobStatusEvent.START)
+            self._run_next()
         return self._take()
 
     def handle(self, event: BatchEvent, now_ms: int) -> list[BatchEffect]:
         """News of a job that has ended changes nothing."""
-        self._now_ms = now_ms
+        self._now_ms, self._event = now_ms, type(event).__name__
         if self.status.is_terminal:
             return []
-        if isinstance(event, AttemptSeen):
-            self._on_attempt(event)
-        elif isinstance(event, StageFinished):
-            self._on_finished(event)
-        else:
-            self._on_failed(event)
+        with self.story.in_errors():
+            if isinstance(event, AttemptSeen):
+                self._on_attempt(event)
+            elif isinstance(event, StageFinished):
+                self._on_finished(event)
+            else:
+                self._on_failed(event)
         return self._take()
 
     def cancel(self, now_ms: int) -> list[BatchEffect]:
         """What runs is told to end; `handle` of its end makes the job CANCELED. Results that are being committed are not taken
         back: then it changes nothing.
         """
-        self._now_ms = now_ms
+        self._now_ms, self._event = now_ms, "cancel"
         if not self.status.is_terminal and not self._is_committing:
-            self._move(JobStatusEvent.CANCEL)
-            self._end_all()
+            with self.story.in_errors():
+                self._move(JobStatusEvent.CANCEL)
+                self._end_all()
         return self._take()
 
     def committed(self, now_ms: int, failure: FailureInfo | None = None) -> list[BatchEffect]:
         """The answer to `CommitResults`."""
-        self._now_ms = now_ms
+        self._now_ms, self._event = now_ms, "committed"
         self._is_committing = False
-        if self.status is JobStatus.RUNNING and failure is None:
-            self._move(JobStatusEvent.FINALIZED)
-        elif not self.status.is_terminal:
-            self.failure = self.failure or failure
-            self._move(JobStatusEvent.FAIL)
-            self._end_all()
+        with self.story.in_errors():
+            if self.status is JobStatus.RUNNING and failure is None:
+                self._move(JobStatusEvent.FINALIZED)
+            elif not self.status.is_terminal:
+                self.failure = self.failure or failure
+                self._move(JobStatusEvent.FAIL)
+                self._end_all()
         return self._take()
 
     # ------------------------------------------------------------------ stages
@@ -123,7 +130,7 @@ class BatchMaster:
             for vertex in self._vertices_of(model.vertex_id):
                 self._apply(vertex, vertex.execution, _E.SCHEDULE)
             ranges = self._parallelism.ranges(model, self.bytes_by_partition)
-            self._effects.append(RunStage(model.vertex_id, ranges))
+            self._do(RunStage(model.vertex_id, ranges))
 
     def _is_complete(self, vertex_id: VertexId) -> bool:
         return vertex_id not in self._waiting and vertex_id not in self._running
@@ -139,7 +146,7 @@ class BatchMaster:
         self._run_next()
         if not self._running and not self._waiting:
             self._is_committing = True
-            self._effects.append(CommitResults())
+            self._do(CommitResults())
 
     def _on_failed(self, event: StageFailed) -> None:
         self._running.discard(event.vertex_id)
@@ -156,7 +163,7 @@ class BatchMaster:
 
     def _end_all(self) -> None:
         for vertex_id in self._running:
-            self._effects.append(CancelStage(vertex_id))
+            self._do(CancelStage(vertex_id))
         for vertex in self.graph.vertices:
             if not vertex.state.is_terminal:
                 self._apply(vertex, vertex.execution, _E.CANCEL)
@@ -255,7 +262,7 @@ class BatchMaster:
         if execution.state is not old:
             attempt_id = AttemptId(vertex.vertex_id, execution.attempt_id.attempt)
             changed = ExecutionStateChanged(attempt_id, old, execution.state, self._now_ms, cause)
-            self._effects.append(changed)
+            self._do(changed)
 
     # ------------------------------------------------------------------ the job
 
@@ -263,13 +270,19 @@ class BatchMaster:
         following = job_machine.step(self.status, event)
         if following is not self.status:
             self.status = following
-            self._effects.append(JobStatusChanged(following, self._now_ms, self.failure))
+            self._do(JobStatusChanged(following, self._now_ms, self.failure))
 
     def _vertices_of(self, vertex_id: VertexId) -> list[ExecutionVertex]:
         return self._job_vertex(vertex_id).vertices
 
     def _job_vertex(self, vertex_id: VertexId) -> ExecutionJobVertex:
         return next(v for v in self.graph.job_vertices if v.job_vertex.vertex_id == vertex_id)
+
+    def _do(self, effect: BatchEffect) -> None:
+        self._effects.append(effect)
+        # A stage's ranges are as many as its subtasks: too long for a line.
+        did = f"RunStage {effect.vertex_id}" if isinstance(effect, RunStage) else effect
+        self.story.add(self._event, did)
 
     def _take(self) -> list[BatchEffect]:
         effects, self._effects = self._effects, []

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.machines.batch.master import BatchMaster
 from penstock.machines.batch.parallelism import Subpartitions
+from penstock.model.errors import EngineBug
 from penstock.model.graph.auto_parallelism import UNDECIDED, AutoParallelism
 from penstock.model.graph.job_graph import JobType
 from penstock.model.graph.partitioning import ShipStrategy
@@ -266,3 +267,25 @@ def test_a_job_that_fails_before_all_is_decided_ends():
     master.handle(StageFinished("A", (300,)), 2)
     master.handle(StageFailed("B", WRONG), 3)
     assert master.status is JobStatus.FAILED
+
+
+def test_its_story_has_every_effect_with_its_cause():
+    master, effects = started()
+    ran = [line for line in master.story if "RunStage" in str(line)]
+    assert len(master.story) == len(effects)
+    assert {line.event for line in master.story} == {"start"}
+    assert len(ran) == 2
+    master.handle(StageFailed("A", WRONG), 2)
+    (failing,) = [line for line in master.story if "FAILING" in str(line) and "job" in str(line)]
+    assert failing.event == "StageFailed"
+    assert "cause=ValueError" in str(failing)
+
+
+def test_a_step_that_is_not_allowed_tells_the_story_before_it():
+    master, _ = started()
+    with pytest.raises(EngineBug) as caught:
+        master.start(2)
+    assert f"The last of the story of the BatchMaster of {master.job_graph.job_id}" in str(
+        caught.value
+    )
+    assert "RunStage" in str(caught.value)
