@@ -95,7 +95,7 @@ def close_own() -> Interruption | None:
         return None
     try:
         own.close()
-    except BaseException:
+    except BaseException:  # the interrupt itself, which arrives in `close`: user code handles it, open
         own.open()
         raise
     return own
