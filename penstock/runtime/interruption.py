@@ -95,7 +95,8 @@ def close_own() -> Interruption | None:
         return None
     try:
         own.close()
-    except BaseException:  # the interrupt itself, which arrives in `close`: user code handles it, open
+    except BaseException:
+        # The interrupt itself, which arrives in `close`: user code handles it, open.
         own.open()
         raise
     return own

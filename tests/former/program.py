@@ -227,7 +227,8 @@ def _main(what: str, backend: str = "hashmap") -> None:
         Path("expected.txt").write_text("\n".join(written(Path("out"))) + "\n")
         return
     client = env.execute_async("former")
-    time.sleep(1.6)  # any moment in the middle will do: a person looks at the fixture that comes of it
+    # Any moment in the middle will do: a person looks at the fixture that comes of it.
+    time.sleep(1.6)
     if what == "savepoint":
         print(client.stop_with_savepoint(False, "savepoint").result())
     os._exit(0)  # as a driver that is killed
