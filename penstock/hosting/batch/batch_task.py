@@ -1,7 +1,9 @@
-"""One subtask of a BATCH job inside a Spark task: records of the shuffle in, records of the shuffle out.
+"""One subtask of a BATCH job inside a Spark task: it reads records of the shuffle and yields
+records for the shuffle.
 
-The StreamTask is that of streaming jobs; only its input and its outputs differ. Watermarks do not leave a task: there is one,
-the last, at the end of every input. Source: Flink's StreamTask in BATCH execution.
+The StreamTask is the one of streaming jobs; only its input and its outputs differ. Watermarks do
+not leave a task: each input has a single watermark, the last one, at its end. Source: Flink's
+StreamTask in BATCH execution.
 """
 
 from __future__ import annotations
@@ -55,9 +57,11 @@ _LONGEST_WAIT_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What all subtasks of a stage are told. `chain`: a ChainSpec, by `pickling.serialize`. `outputs`: by data set. `wholes`:
-    gates that are broadcast, and how many subtasks write each. `memory`: bytes of input that a keyed subtask may hold
-    encoded (`execution.sorted-inputs.memory`).
+    """What all subtasks of a stage are told.
+
+    `chain`: a ChainSpec, made by `pickling.serialize`. `outputs`: exchanges by data set. `wholes`:
+    the broadcast gates, and how many subtasks write each of them. `memory`: bytes of encoded input
+    that a keyed subtask may hold (`execution.sorted-inputs.memory`).
     """
 
     chain: bytes
@@ -75,7 +79,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a subtask that has finished tells. `committables`: (node, payload) of its sinks."""
+    """What a subtask reports when it has finished. `committables`: (node, payload) of its sinks."""
 
     subtask: int
     records_in: int
@@ -88,7 +92,7 @@ class Report:
 
 @dataclass(slots=True)
 class _Mails:
-    """Actions of other threads for the task's own."""
+    """Actions that other threads hand to the task's own thread."""
 
     waiting: queue.SimpleQueue[Callable[[], None]] = field(default_factory=queue.SimpleQueue)
     is_there: threading.Event = field(default_factory=threading.Event)
@@ -104,7 +108,7 @@ class _Mails:
 
 
 class _Host:
-    """`source_input.SourceHost`."""
+    """`source_input.SourceHost` of a BATCH source, which has all of its splits from the start."""
 
     def __init__(
         self, operator_id: str, subtask: int, parallelism: int, wake: Callable[[], None]
@@ -119,17 +123,17 @@ class _Host:
         return 0
 
     def request_split(self) -> None:
-        """That there are no more is told with the splits."""
+        """Does nothing: the reader hears that there are no more splits when it gets its splits."""
 
     def send_source_event(self, event: object) -> None:
-        """Its enumerator is gone: it has shared everything out."""
+        """Does nothing: the enumerator has assigned everything and is closed."""
 
     def report_watermark(self, watermark_ms: int) -> None:
-        """Sources of a batch job wait for nobody."""
+        """Does nothing: sources of a BATCH job are not aligned with each other."""
 
 
 class _WholeSource(SourceInput):
-    """It has all of its splits when it starts."""
+    """The input of a source that has all of its splits when it starts."""
 
     def __init__(
         self,
@@ -148,12 +152,12 @@ class _WholeSource(SourceInput):
 
 
 class BatchTask:
-    """Runs to its end in `run`, on the thread that iterates."""
+    """Runs to its end in `run`, on the thread that iterates over it."""
 
     def __init__(
         self, orders: Orders, subtask: int, attempt: int, records: Iterator[bytes]
     ) -> None:
-        """`records`: of the shuffle; of a source one, its pickled splits."""
+        """`records`: from the shuffle; for a source, one record with its pickled splits."""
         self._orders = orders
         self._subtask = subtask
         self._attempt = attempt
@@ -168,7 +172,10 @@ class BatchTask:
         self._task = StreamTask(self._chain, self._input, outputs, timing)
 
     def run(self) -> Iterator[tuple[int, bytes]]:
-        """(reduce partition, record) of everything, the report last, for the driver. Raises: UserCodeError; what is ours."""
+        """Yield (reduce partition, record) pairs; the last one is the report for the driver.
+
+        Raises: UserCodeError; any error of Penstock itself.
+        """
         try:
             self._chain.open(self._context_of)
             if isinstance(self._input, SourceInput):
@@ -188,7 +195,7 @@ class BatchTask:
         yield self._orders.driver_partition, pickle.dumps(self._report())
 
     def _wait(self) -> None:
-        """For a mail, or a timer."""
+        """Wait for a mail or for the next timer."""
         wait_s = _LONGEST_WAIT_S
         due_ms = self._task.next_timer_ms()
         if due_ms is not None:
@@ -290,4 +297,4 @@ class BatchTask:
 
 
 def _nothing() -> None:
-    """A mail that only wakes."""
+    """A mail that only wakes the task."""

@@ -1,6 +1,8 @@
-"""Runs one BATCH job: feeds its master and carries out what that says. `model.program.JobControl`.
+"""Runs one BATCH job: feeds events to its master and carries out the master's effects.
+`model.program.JobControl`.
 
-One thread for the master; each stage that runs has one more, which waits for its host, and so has the commit at the end.
+The master has one thread. Each running stage has a further thread, which waits for the host, and
+the commit at the end has one too.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class BatchJob:
-    """Starts with `start`; may be asked from any thread."""
+    """A BATCH job; begins with `start`. Its public methods may be called from any thread."""
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class BatchJob:
 
     @property
     def master(self) -> BatchMaster:
-        """For whoever looks at it: its graph, states and attempts."""
+        """The job's master, to look at its graph, states and attempts."""
         return self._master
 
     def status(self) -> JobStatus:
@@ -119,15 +121,16 @@ class BatchJob:
         self, kind: CheckpointType, directory: str | None
     ) -> Callable[[float | None], str]:
         raise ConfigurationError(
-            "a job in runtime mode BATCH takes no savepoints: its stages' results are what a failure goes back to. Run it "
-            "with RuntimeExecutionMode.STREAMING to take some."
+            "a job in runtime mode BATCH takes no savepoints: after a failure it continues "
+            "from the results of its stages. Run it with RuntimeExecutionMode.STREAMING to "
+            "take savepoints."
         )
 
     def checkpoints(self) -> CheckpointStatistics:
         return CheckpointStatistics()
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
-        """Of subtasks that have finished."""
+        """Counters of the subtasks that have finished."""
         names = {vertex_id: vertex.name for vertex_id, vertex in self._job.graph.vertices.items()}
         return [
             (
@@ -145,7 +148,9 @@ class BatchJob:
         ]
 
     def collect(self, stream: str) -> Iterator[list[Any]]:
-        """When the job has ended: a result counts when all of it is there."""
+        """Return the collected rows once the job has ended: a result counts only when it is
+        complete.
+        """
         outcome = self.wait()
         if outcome.status is not JobStatus.FINISHED:
             raise JobExecutionError(outcome.failure or f"the job is {outcome.status}")
@@ -166,7 +171,7 @@ class BatchJob:
             self._end(self._master.status, self._master.failure)
 
     def _broke(self, error: BaseException) -> None:
-        """A bug of ours: the job ends, and says so."""
+        """End the job and report the error: the master itself failed."""
         self._observer.engine_failed(error)
         text = "".join(traceback.format_exception(error))
         self._end(JobStatus.FAILED, FailureInfo(type(error).__name__, text))
@@ -204,13 +209,14 @@ class BatchJob:
         self._feed(lambda: self._master.handle(event, monotonic_ms()))
 
     def _commit(self) -> None:
-        """On a thread of its own: file systems and databases may take their time."""
+        """Runs on its own thread: file systems and databases may take their time."""
         failure = None
         try:
             committers = committers_of(self._job.coordinated)
             commit_all(committers, self._committables, job_prefix_of(self.job_id))
             self._print()
-        except Exception as error:  # of a file system or a database: the job fails with it
+        # Errors of a file system or a database: the job fails with them.
+        except Exception as error:
             failure = failure_of(error)
         self._feed(lambda: self._master.committed(monotonic_ms(), failure))
 
@@ -220,7 +226,7 @@ class BatchJob:
             write_text(sys.stdout, "\n".join(lines) + "\n")
 
     def _note(self, vertex_id: VertexId, told: Sequence[Any]) -> Sequence[BatchEffect]:
-        """What a stage that has finished has for the driver."""
+        """Take the records that a finished stage has for the driver."""
         for one in told:
             if isinstance(one, Report):
                 self._reports[vertex_id, one.subtask] = one
@@ -231,11 +237,11 @@ class BatchJob:
         return ()
 
     def _drop_leftovers(self) -> None:
-        """What its attempts have written is of no use."""
+        """Remove what attempts have written: a job that did not finish commits nothing."""
         for committer in committers_of(self._job.coordinated).values():
             try:
                 committer.abort(job_prefix_of(self.job_id))
-            except Exception:  # the job's outcome stands
+            except Exception:  # The job's outcome does not change.
                 _LOG.exception("job=%s leftovers=KEPT", self.job_id)
 
     # ------------------------------------------------------------------ a stage's thread
@@ -249,13 +255,15 @@ class BatchJob:
             event = StageFinished(stage.vertex_id, result.bytes_by_partition)
         except StageError as error:
             event = StageFailed(stage.vertex_id, error.failure)
-        except Exception as error:  # of any kind: the master waits for this stage's end
+        # Any error must be told: the master waits for the end of this stage.
+        except Exception as error:
             event = StageFailed(stage.vertex_id, failure_of(error))
         self._tell(event)
 
     def order_of(self, stage: Stage, ranges: Sequence[SubpartitionRange] = ()) -> StageOrder:
-        """What a host needs to run the stage. `ranges`: see `Stage.reads`. Raises: what a
-        source's enumerator raises.
+        """Return what a host needs to run the stage. `ranges`: see `Stage.reads`.
+
+        Raises: what a source's enumerator raises.
         """
         orders = self._orders(stage)
         reads = stage.reads(ranges) if stage.inputs else ()

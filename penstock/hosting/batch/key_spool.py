@@ -1,9 +1,12 @@
-"""The input of a keyed subtask, put together by keys and time before it is read: in memory, or on disk where it is larger.
+"""The input of a keyed subtask, grouped by key and ordered by time before it is read. It is held in
+memory, or on disk if it is larger.
 
-What does not fit is spread over buckets by a hash of the key. A bucket is read key after key, each in the order of time, or in the order of
-time only, for operators that work on many keys at once: what is larger than memory is sorted in runs, which are merged. Inputs without
-keys (broadcasts) come first. The memory is that of everything held here, decoded or not; the keys of one bucket and what the operator
-keeps come to it. Source: Flink's sorted inputs of BATCH execution (`execution.sorted-inputs.memory`).
+Input that exceeds the memory is spread over buckets by a hash of the key. A bucket is read key by
+key, each key in the order of time. For operators that work on many keys at once it is read in the
+order of time only. A bucket that exceeds the memory is sorted in runs, which are merged. Inputs
+without keys (broadcasts) are read first. The memory limit covers everything held here, encoded or
+decoded. The keys of one bucket and what the operator keeps are not counted. Source: Flink's sorted
+inputs of BATCH execution (`execution.sorted-inputs.memory`).
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ from penstock.runtime.records.sizes import sorting_size
 
 BUCKETS: Final = 256
 _SPREAD: Final = 32_749
-"""A prime, so that the bucket of a key says nothing of its key group, which all keys of a subtask have of few."""
+"""A prime. It keeps a key's bucket independent of its key group: a subtask owns only a few key
+groups.
+"""
 _HELD_SHARE: Final = 2
 _SPREAD_SHARE: Final = 8
 _RUN_SHARE: Final = 4
@@ -46,7 +51,9 @@ _MOST_ROWS: Final = 512
 
 
 class KeySpool:
-    """First all is added, then what is for all keys is read, then the buckets. `close` removes what lies on disk."""
+    """Used in three phases: add all records, read the input without keys, read the buckets. `close`
+    removes the files.
+    """
 
     def __init__(
         self,
@@ -56,7 +63,9 @@ class KeySpool:
         *,
         is_by_key: bool,
     ) -> None:
-        """`inputs`, `keys`: of each gate. `memory`: bytes. `is_by_key`: one key after the other."""
+        """`inputs`, `keys`: logical input and key of each gate. `memory`: bytes. `is_by_key`: read
+        one key after the other.
+        """
         self._inputs = inputs
         self._keys = keys
         self._by_input = {at: key for at, key in zip(inputs, keys, strict=True) if key is not None}
@@ -78,13 +87,13 @@ class KeySpool:
         self._records.append(record)
         self._size += len(record)
         self._sorting_size += sorting_size_of(record)
-        # What has to be sorted is in memory decoded, as a whole.
+        # Input that must be sorted is decoded in memory as a whole.
         held = self._size + (self._sorting_size if self._is_sorting else 0)
         if held > self._memory // _HELD_SHARE:
             self._spill()
 
     def for_all(self) -> Iterator[Piece]:
-        """What has no key."""
+        """Return the input that has no key."""
         if self._folder is None:
             yield from self._pieces(
                 one for one in self._records if self._keys[gate_of(one)] is None
@@ -95,7 +104,7 @@ class KeySpool:
                 yield from self._pieces(spread.file.read(0))
 
     def buckets(self) -> Iterator[Iterator[Piece]]:
-        """Those that have records; each has to be read to its end before the next."""
+        """Return the buckets that have records. Each must be read to its end before the next."""
         if self._folder is None:
             records = (one for one in self._records if self._keys[gate_of(one)] is not None)
             yield in_order(self._pieces(records), self._numbers())
@@ -127,7 +136,7 @@ class KeySpool:
         return KeyNumbers(self._by_input) if self._is_by_key else None
 
     def _ordered(self, records: Iterable[bytes]) -> Iterator[Piece]:
-        """A bucket from disk."""
+        """Read one bucket from disk, in order."""
         if not self._is_sorting:
             yield from self._pieces(records)
             return
@@ -141,7 +150,8 @@ class KeySpool:
             if size > self._memory // _RUN_SHARE:
                 runs.append(self._run(in_order(self._pieces(waiting), numbers)))
                 waiting, size = [], 0
-        while len(runs) > _FAN_IN:  # neighbours, so that equal times keep their order
+        # Neighbouring runs are merged, so that records of equal time keep their order.
+        while len(runs) > _FAN_IN:
             groups = [runs[at : at + _FAN_IN] for at in range(0, len(runs), _FAN_IN)]
             runs = [self._run(self._merged(group, (), numbers)) for group in groups]
         last = in_order(self._pieces(waiting), numbers)
@@ -157,7 +167,9 @@ class KeySpool:
                 run.close()
 
     def _run(self, pieces: Iterable[Piece]) -> RecordFile:
-        """Sorted pieces, on disk, in records of which one from each run fits into memory."""
+        """Write sorted pieces to disk. Records are small enough that one of each run fits into
+        memory.
+        """
         assert self._folder is not None
         number, path = tempfile.mkstemp(prefix="run-", dir=self._folder.name)
         os.close(number)
@@ -170,7 +182,7 @@ class KeySpool:
                 record = RecordBuilder(gates[input_index], 1, 1).add(
                     batch.slice(start, min(start + rows, len(batch)))
                 )
-                assert record is not None, "any row makes such a record full"
+                assert record is not None, "any row fills a record of this size"
                 run.write(record)
         run.finish()
         return run
@@ -194,10 +206,12 @@ class KeySpool:
 
 
 class _Spread:
-    """What came in at one gate, by bucket; without keys all in the first one. `file`: to read when it is finished."""
+    """The input of one gate, by bucket. Without keys, all of it is in bucket 0. `file`: may be read
+    after `finish`.
+    """
 
     def __init__(self, gate: int, keys: KeySelection | None, path: str, memory: int) -> None:
-        """`memory`: bytes, a part of which waits here for more of its bucket."""
+        """`memory`: bytes. A part of it holds pieces until there are more for the same bucket."""
         self.keys = keys
         self.file = IndexedFile(path)
         self._split = None if keys is None else _split_of(keys, memory)
@@ -220,7 +234,7 @@ class _Spread:
             self._write(bucket, builder.add(piece))
 
     def finish(self) -> None:
-        """Everything is on disk, and nothing in memory."""
+        """Write what is still in memory to disk."""
         for bucket, builder in self._builders.items():
             self._write(bucket, builder.finish())
         self._builders.clear()

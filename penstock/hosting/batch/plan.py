@@ -1,13 +1,16 @@
-"""What runs as which stage, and where in the shuffle its inputs and outputs lie.
+"""Which vertex runs as which stage, and which reduce partitions of the shuffle its inputs and
+outputs use.
 
-One job vertex is one stage: its exchanges are all blocking. All shuffles of a job have the same number of reduce partitions:
-each consumer has some of them, its own in every shuffle that it reads, so that Spark unites several without another
-shuffle. A vertex whose parallelism is open has as many as it may get subtasks; when that is decided each of them reads some
-that follow each other. What is broadcast lies in one, which all subtasks read. The last partition of all is the driver's: rows
-that are collected there, and what sinks want committed.
+One job vertex is one stage, because all exchanges of a BATCH job are blocking. All shuffles of a
+job have the same number of reduce partitions. Each consumer owns some of them, the same ones in
+every shuffle that it reads, so that Spark can unite several shuffles without shuffling again. A
+vertex of open parallelism owns as many as it may get subtasks; when its parallelism is decided,
+each subtask reads some adjacent ones. A broadcast has one partition, which all subtasks read. The
+last partition of all is for the driver: rows that are collected there, and what sinks want
+committed.
 
-Source: Flink's BATCH execution, whose result partitions are here Spark's map outputs; its dynamic graphs write for the largest
-parallelism too.
+Source: Flink's BATCH execution; its result partitions are Spark's map outputs here. Flink's dynamic
+graphs also write for the largest parallelism.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from penstock.runtime.sink import Sink
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one subtask writes of an exchange: to `count` reduce partitions from `first` on, for the consumers' `gate`."""
+    """Where one subtask writes its part of an exchange: `count` reduce partitions from `first` on,
+    read by the consumers' `gate`.
+    """
 
     gate: int
     first: int
@@ -37,8 +42,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One edge. `gate`: its place among the consumer's inputs. `lies`: in all of its producer's shuffle. `max_parallelism`: the
-    consumer's.
+    """One edge.
+
+    `gate`: its place among the consumer's inputs. `lies`: the reduce partitions of all of it in its
+    producer's shuffle. `max_parallelism`: that of the consumer.
     """
 
     data_set_id: DataSetId
@@ -49,7 +56,9 @@ class Exchange:
     max_parallelism: int
 
     def written_by(self, subtask: int, parallelism: int) -> Place:
-        """Point-wise exchanges have a part for each producer, or for some of them together."""
+        """Return where this subtask writes. Of a point-wise exchange each producer, or group of
+        producers, writes a part of its own.
+        """
         first, count = self.lies.first, self.lies.count
         if self.strategy is ShipStrategy.FORWARD:
             return Place(self.gate, first + subtask, 1)
@@ -63,8 +72,10 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Areas:
-    """The reduce partitions that a vertex reads. `broadcast`: read by all subtasks. `forward`: one for each subtask that an open vertex
-    may get. `own`: all others, in the order of subtasks.
+    """The reduce partitions that a vertex reads.
+
+    `broadcast`: read by all subtasks. `forward`: one for each subtask that an open vertex may get.
+    `own`: all others, in the order of subtasks.
     """
 
     broadcast: Subpartitions | None = None
@@ -78,13 +89,17 @@ class Areas:
             area = self.forward
         else:
             area = self.own
-        assert area is not None, "areas are made of the edges"
+        assert area is not None, "each edge has its area"
         return area
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`inputs`, `outputs`: exchanges in the order of the vertex's. `speaks_to_driver`: rows or commits of it go there."""
+    """One job vertex as a stage of Spark.
+
+    `inputs`, `outputs`: exchanges in the vertex's order. `speaks_to_driver`: it has rows or commits
+    for the driver.
+    """
 
     vertex: JobVertex
     areas: Areas
@@ -99,11 +114,13 @@ class Stage:
 
     @property
     def producers(self) -> tuple[VertexId, ...]:
-        """Each once."""
+        """The vertices that it reads, each once."""
         return tuple(dict.fromkeys(edge.source for edge in self.vertex.inputs))
 
     def wholes(self, graph: JobGraph) -> dict[int, int]:
-        """How many tasks have made what each subtask reads as a whole, by gate: of broadcast inputs."""
+        """The broadcast inputs: by gate, the number of tasks that write what each subtask reads as
+        a whole.
+        """
         return {
             one.gate: graph.vertices[one.producer].parallelism
             for one in self.inputs
@@ -111,9 +128,11 @@ class Stage:
         }
 
     def reads(self, ranges: Sequence[SubpartitionRange]) -> tuple[tuple[int, ...], ...]:
-        """Reduce partitions of each subtask, rising; what is broadcast comes first.
+        """Return the reduce partitions of each subtask in ascending order; the broadcast partition
+        comes first.
 
-        Args: ranges: of its own area, by subtask (`RunStage.ranges`); none: one for each, as where the parallelism was set.
+        Args: ranges: ranges of the vertex's own area, by subtask (`RunStage.ranges`). Empty: one partition for each
+            subtask, as for a parallelism that was set.
         """
         ranges = ranges or [(subtask, subtask + 1) for subtask in range(self.vertex.parallelism)]
         areas, found = self.areas, []
@@ -132,7 +151,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`stages`: in an order in which producers come first. `partitions`: of every shuffle, the driver's included."""
+    """`stages`: producers come first. `partitions`: of every shuffle, including the driver's."""
 
     stages: tuple[Stage, ...]
     partitions: int
@@ -153,7 +172,7 @@ class Plan:
 
 
 def speakers_of(job_graph: JobGraph, nodes: Mapping[int, StreamNode]) -> set[VertexId]:
-    """Vertices with an operator that has rows or commits for the driver."""
+    """Return the vertices with an operator that has rows or commits for the driver."""
 
     def speaks(node: StreamNode) -> bool:
         return node.driver_stream is not None or isinstance(node.coordinator, Sink)
@@ -166,7 +185,7 @@ def speakers_of(job_graph: JobGraph, nodes: Mapping[int, StreamNode]) -> set[Ver
 
 
 def plan_of(job_graph: JobGraph, speakers: Collection[VertexId]) -> Plan:
-    """`speakers`: see `speakers_of`. Raises: GraphError: the graph has a circle."""
+    """Plan the stages. `speakers`: see `speakers_of`. Raises: GraphError: the graph has a cycle."""
     ordered = sort_job_vertices(job_graph)
     areas: dict[VertexId, Areas] = {}
     partitions = 0
@@ -190,7 +209,7 @@ def plan_of(job_graph: JobGraph, speakers: Collection[VertexId]) -> Plan:
 
 
 def _areas_of(vertex: JobVertex, first: int) -> tuple[Areas, int]:
-    """From reduce partition `first` on, and the one behind them."""
+    """Return the vertex's areas from reduce partition `first` on, and the next free partition."""
     strategies = {edge.ship_strategy for edge in vertex.inputs}
     is_open = vertex.parallelism == UNDECIDED
     subtasks = vertex.max_parallelism if is_open else vertex.parallelism

@@ -1,4 +1,6 @@
-"""Records of the shuffle on disk, and those that a task holds back. Knows nothing of what is in them."""
+"""Files for records of the shuffle, and for records that a task holds back. Does not know what a
+record contains.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ _SIZE: Final = struct.Struct("!I")
 
 
 class RecordFile:
-    """Written once, then read from its start as often as one likes."""
+    """A file of records that is written once and may then be read several times."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._file: BinaryIO | None = open(path, "wb")  # ruff: ignore[open-file-with-context-handler] - closed in read
 
     def write(self, record: bytes) -> None:
-        assert self._file is not None, "a file that is read is complete"
+        assert self._file is not None, "a file that has been read cannot be written again"
         self._file.write(_SIZE.pack(len(record)))
         self._file.write(record)
 
@@ -41,7 +43,7 @@ class RecordFile:
 
 
 class IndexedFile:
-    """Records by number, mixed as they come; written first, then read. One file, however many numbers there are."""
+    """One file with numbered streams of records in any mixture. It is written first and then read."""
 
     def __init__(self, path: str) -> None:
         self._file: BinaryIO = open(path, "w+b")  # ruff: ignore[open-file-with-context-handler] - see close
@@ -67,7 +69,7 @@ class IndexedFile:
 
 
 class HeldRecords:
-    """Records whose turn has not come, in order: in memory, and beyond `memory` bytes on disk."""
+    """Records that must wait, in order. They are held in memory, and on disk beyond `memory` bytes."""
 
     def __init__(self, memory: int) -> None:
         self._memory = memory
@@ -88,7 +90,7 @@ class HeldRecords:
             self._file.write(record)
 
     def take(self) -> Iterator[bytes]:
-        """All of them; nothing is left then."""
+        """Return all held records and forget them."""
         while self._held:
             yield self._held.popleft()
         if self._file is not None:

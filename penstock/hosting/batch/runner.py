@@ -1,4 +1,4 @@
-"""Where stages run: the port, and the one in this process, for tests and debugging."""
+"""The port through which stages run, and a runner in this process for tests and debugging."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.model.states import ExecutionState
 
 
 class StageError(Exception):
-    """A stage that its host has given up."""
+    """The host has given up a stage."""
 
     def __init__(self, failure: FailureInfo) -> None:
         super().__init__(failure.text)
@@ -28,7 +28,9 @@ class StageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """`bytes_by_partition`: of the stage's shuffle. `for_driver`: records of the driver's partition."""
+    """`bytes_by_partition`: sizes in the stage's shuffle. `for_driver`: records of the driver's
+    partition.
+    """
 
     bytes_by_partition: tuple[int, ...]
     for_driver: Iterable[bytes]
@@ -36,8 +38,11 @@ class StageResult:
 
 @dataclass(frozen=True, slots=True)
 class StageOrder:
-    """`reads`: reduce partitions of each subtask, of a source none. `splits`: of a source, by subtask; else empty. `told`: takes what
-    is seen of its attempts, from any thread. `frame`: the DataFrame that the stage reads, None: none.
+    """What a runner needs to run one stage.
+
+    `reads`: reduce partitions of each subtask; empty for a source. `splits`: splits of a source by
+    subtask, else empty. `told`: called from any thread with each change of an attempt. `frame`: the
+    DataFrame that the stage reads, or None.
     """
 
     stage: Stage
@@ -49,21 +54,23 @@ class StageOrder:
 
 
 class StageRunner(Protocol):
-    """One for each job. `run` may be called from several threads at once, for stages that do not wait for each other."""
+    """Runs the stages of one job. `run` may be called from several threads at once, for stages that
+    do not wait for each other.
+    """
 
     def run(self, order: StageOrder) -> StageResult:
-        """Returns when all subtasks have finished. Raises: StageError."""
+        """Return when all subtasks have finished. Raises: StageError."""
 
     def cancel(self, vertex_id: VertexId) -> None:
-        """Its `run` raises soon. Any thread."""
+        """Make the stage's `run` raise soon. Any thread."""
 
     def close(self) -> None:
-        """What was shuffled is not needed any more."""
+        """Release the shuffled data."""
 
 
 @dataclass(slots=True)
 class ThreadRunner:
-    """Subtask after subtask on the calling thread; what is shuffled lies in memory."""
+    """Runs one subtask after the other on the calling thread; shuffled data stays in memory."""
 
     plan: Plan
     _shuffled: dict[VertexId, list[list[bytes]]] = field(default_factory=dict)
@@ -103,7 +110,7 @@ class ThreadRunner:
                 made[partition].append(record)
                 if stage.vertex_id in self._canceled:
                     break
-        except Exception as error:  # as on Spark: an error of a subtask is its stage's
+        except Exception as error:  # As on Spark, an error of a subtask fails the stage.
             raise StageError(failure_of(error)) from error
         if stage.vertex_id in self._canceled:
             raise StageError(FailureInfo("JobCancelled", "the stage was cancelled"))
@@ -116,7 +123,7 @@ class ThreadRunner:
 
 
 def failure_of(error: Exception) -> FailureInfo:
-    """A user's error as it was told; another one with its traceback."""
+    """Return a user's error as it was reported; any other error with its traceback."""
     if isinstance(error, UserCodeError):
         return FailureInfo("UserCodeError", str(error), is_user_code=True)
     text = "".join(traceback.format_exception(error)).rstrip()

@@ -1,4 +1,4 @@
-"""What a subtask reads of the shuffle, as the input of a StreamTask. Spark starts the task when all of it is there."""
+"""The shuffle as the input of a StreamTask. Spark starts the task when all of its input is there."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from penstock.runtime.elements import (
 _END: Final = (Watermark(MAX_WATERMARK), EndOfData(drain=True))
 
 _Read: TypeAlias = "tuple[int, Sequence[Element]]"
-"""A logical input and what came in there."""
+"""A logical input and the elements read from it."""
 
 
 class _Input(ABC):
-    """`runtime.task.stream_task.TaskInput`. Every logical input ends behind the last record of all."""
+    """`runtime.task.stream_task.TaskInput`. All logical inputs end after the last record."""
 
     is_source = False
     has_read_all = False
@@ -50,24 +50,26 @@ class _Input(ABC):
 
     @abstractmethod
     def _read(self) -> Iterator[_Read]:
-        """All records, counted."""
+        """Return all records and count them."""
 
     def poll(self) -> _Read | None:
         return next(self._elements, None)
 
     def poll_priority(self) -> None:
-        """There are no barriers."""
+        """Does nothing: a BATCH job has no barriers."""
 
     @property
     def is_finished(self) -> bool:
         return not self._open
 
     def close(self) -> None:
-        """What lies on disk is removed."""
+        """Remove files."""
 
 
 class ShuffleInput(_Input):
-    """As the shuffle gives it, one record at a time; but what is broadcast comes first, all of it."""
+    """Reads one record at a time, as the shuffle gives them. Broadcast inputs are read completely
+    before all others.
+    """
 
     def __init__(
         self,
@@ -76,8 +78,10 @@ class ShuffleInput(_Input):
         wholes: Mapping[int, int],
         memory: int,
     ) -> None:
-        """`wholes`: gates that are broadcast, and how many subtasks write each. `memory`: bytes of others that may wait for them in
-        memory; Spark gives them in any order, but as a rule the right one.
+        """`wholes`: the broadcast gates, and how many subtasks write each.
+
+        `memory`: bytes of other records that may wait in memory. Spark may give records in any
+        order, but usually gives broadcasts first.
         """
         super().__init__(records, inputs)
         self._wholes = wholes
@@ -95,10 +99,15 @@ class ShuffleInput(_Input):
                 for held in self._held.take() if not unfinished else ():
                     yield from self._elements_of(held)
         if unfinished:
-            raise BrokenInvariant(f"{unfinished} producers of a broadcast have not said its end")
+            raise BrokenInvariant(
+                f"the input ended, but {unfinished} producers of a broadcast have not written "
+                "their last record"
+            )
 
     def _elements_of(self, record: bytes) -> Iterator[_Read]:
-        """Nothing of one that only says the end: a task that is given nothing waits."""
+        """Return nothing for a record that only marks the end: a task that gets an empty result
+        waits.
+        """
         elements = list(elements_of(record))
         if not elements:
             return
@@ -111,12 +120,12 @@ class ShuffleInput(_Input):
 
 
 class KeyedInput(_Input):
-    """Of a task whose inputs are keyed: it is read when all has come, by keys and time."""
+    """Input of a task with keyed inputs. It is read by key and time after all records have come."""
 
     def __init__(
         self, records: Iterator[bytes], inputs: Sequence[int], spool: KeySpool, *, is_by_key: bool
     ) -> None:
-        """`is_by_key`: the operator sees by itself where a key ends."""
+        """`is_by_key`: the operator itself notices where a key ends."""
         super().__init__(records, inputs)
         self._spool = spool
         self._is_by_key = is_by_key

@@ -1,4 +1,4 @@
-"""What leaves a subtask: records for the shuffle, and rows for the driver."""
+"""Outputs of a subtask: records for the shuffle, and rows for the driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAST_JOINED: Final = 512
 
 
 class Outbox:
-    """Records that are made and not yet Spark's."""
+    """Records that are complete and not yet handed to Spark."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, bytes]] = []
@@ -40,7 +40,9 @@ class Outbox:
 
 
 class _Output(ABC):
-    """Batches only: a consumer's watermark is the last one, which it knows by itself."""
+    """Writes batches only. Watermarks are dropped: a consumer needs only the last one, and makes it
+    itself.
+    """
 
     def __init__(self, element_type: Any, producer: ChainedOperator) -> None:
         self._type = element_type
@@ -55,7 +57,7 @@ class _Output(ABC):
         self._guarded(self._put, element)
 
     def flush(self) -> None:
-        """Records are full, or it is the end."""
+        """Does nothing: records go out when they are full, and at the end."""
 
     def finish(self) -> None:
         self._guarded(self._finish)
@@ -65,7 +67,8 @@ class _Output(ABC):
             call(*arguments)
         except PASSED_ON:
             raise
-        except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
+        # sys.exit() in user code counts as a failure of that code.
+        except (Exception, SystemExit) as error:
             raise user_code_error(self._producer, None, error) from error
 
     @abstractmethod
@@ -73,11 +76,15 @@ class _Output(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """Everything that was put is in the outbox afterwards."""
+        """Move everything that was put into the outbox."""
 
 
 class ShuffleOutput(_Output):
-    """One exchange. Typed rows leave as columns, as between TaskManagers. Of a broadcast the end is said: its readers wait for it."""
+    """One exchange.
+
+    Typed rows leave as columns, as between TaskManagers. The end of a broadcast is marked, because
+    its readers wait for it.
+    """
 
     def __init__(
         self,
@@ -93,7 +100,8 @@ class ShuffleOutput(_Output):
         self._split = partitioner.split
         self._says_last = partitioner.is_broadcast
         self._outbox = outbox
-        # Each partition has a record in the making, and many of them must not need more memory than few.
+        # Each partition has a record that is being filled. Many partitions must not need more
+        # memory than few.
         record_bytes = min(RECORD_BYTES, max(_LEAST_RECORD, _ALL_RECORDS // place.count))
         rows = min(JOINED_ROWS, max(_LEAST_JOINED, _ALL_JOINED // place.count))
         self._builders = [RecordBuilder(place.gate, record_bytes, rows) for _ in range(place.count)]
@@ -114,7 +122,7 @@ class ShuffleOutput(_Output):
 
 
 class DriverOutput(_Output):
-    """A driver stream (print, collect): (stream, pickled rows) in the driver's partition."""
+    """A driver stream (print, collect): writes (stream, pickled rows) to the driver's partition."""
 
     def __init__(
         self,
@@ -147,7 +155,7 @@ class DriverOutput(_Output):
 
 
 class FrameOutput(_Output):
-    """Columns as Arrow messages without their schema, for Spark to go on with."""
+    """Writes columns as Arrow messages without their schema, which Spark continues with."""
 
     def __init__(self, producer: ChainedOperator, outbox: Outbox) -> None:
         super().__init__(None, producer)
@@ -170,5 +178,5 @@ class FrameOutput(_Output):
 
 
 def driver_records(records: Iterable[bytes]) -> Iterator[Any]:
-    """What is in the driver's partition: (stream, pickled rows), or a Report."""
+    """Read the records of the driver's partition: (stream, pickled rows), or a Report."""
     return map(pickle.loads, records)

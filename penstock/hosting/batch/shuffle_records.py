@@ -1,6 +1,9 @@
-"""What Spark shuffles: (reduce partition, bytes), few and large. Each can be read alone, whatever came before it.
+"""The records that Spark shuffles: (reduce partition, bytes), few and large. Each can be read
+without the others.
 
-The bytes: the consumer's gate, whether records have timestamps, whether it is the last one of its writer, what it takes decoded, then frames as `runtime.codecs.codec` makes them. A row batch is pickled, a column batch is Arrow.
+The bytes are: the consumer's gate, two flags (the record has timestamps; it is the last one of its
+writer), its decoded size, then frames made by `runtime.codecs.codec`. A row batch is pickled; a
+column batch is Arrow.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from penstock.runtime.elements import Batch, Element
 from penstock.runtime.records.sizes import sorting_size
 
 RECORD_BYTES: Final = 512 << 10
-"""A record is closed when it has as much: Spark moves few, and a task holds one for each subpartition that it writes."""
+"""A record of this size is closed. It is large because Spark should move few records, and bounded
+because a task fills one for each subpartition that it writes.
+"""
 JOINED_ROWS: Final = 8192
 _FRAME_BYTES: Final = 256 << 10
 _HEAD: Final = struct.Struct("!HBI")
@@ -26,12 +31,14 @@ _FRAME: Final = struct.Struct("!BI")
 
 
 class RecordBuilder:
-    """Gathers what goes to one subtask of one consumer: pieces are joined to larger batches, these make a record."""
+    """Collects what goes to one subtask of one consumer: pieces are joined to larger batches,
+    batches to records.
+    """
 
     def __init__(
         self, gate: int, record_bytes: int = RECORD_BYTES, joined_rows: int = JOINED_ROWS
     ) -> None:
-        """`joined_rows`: pieces are encoded when they have as many together; may be changed."""
+        """`joined_rows`: pieces are encoded when together they have this many rows; may be changed."""
         self._gate = gate
         self._record_bytes = record_bytes
         self.joined_rows = joined_rows
@@ -47,7 +54,9 @@ class RecordBuilder:
         self._size = 0
 
     def add(self, batch: Batch) -> bytes | None:
-        """A record that is full, if one is now. Raises: what pickling a user's object raises."""
+        """Add a piece. Returns: a record if one is full now. Raises: what pickling a user's object
+        raises.
+        """
         if self._waiting and not can_join(self._waiting[0], batch):
             self._encode()
         self._waiting.append(batch)
@@ -57,7 +66,9 @@ class RecordBuilder:
         return self._take() if self._size >= self._record_bytes else None
 
     def finish(self, *, is_last: bool = False) -> bytes | None:
-        """What is left, if anything is. `is_last`: a record in any case, which says so."""
+        """Return the rest, if there is any. `is_last`: always return a record, and mark it as the
+        last one.
+        """
         if self._waiting:
             self._encode()
         return self._take(_LAST if is_last else 0) if self._size or is_last else None
@@ -86,12 +97,12 @@ def gate_of(record: bytes) -> int:
 
 
 def has_time(record: bytes) -> bool:
-    """Whether some of its records have timestamps."""
+    """Whether any of its batches has timestamps."""
     return bool(_HEAD.unpack_from(record)[1] & _TIMED)
 
 
 def is_last(record: bytes) -> bool:
-    """Whether its writer has written all that is for this gate and partition."""
+    """Whether it is the last record of its writer for this gate and partition."""
     return bool(_HEAD.unpack_from(record)[1] & _LAST)
 
 
@@ -101,7 +112,7 @@ def sorting_size_of(record: bytes) -> int:
 
 
 def elements_of(record: bytes) -> Iterator[Element]:
-    """What a record holds, in order."""
+    """Return the elements of a record, in order."""
     decoder = ChannelDecoder(loads_records)
     whole, at = memoryview(record), _HEAD.size
     while at < len(record):

@@ -1,7 +1,9 @@
-"""What Spark knows of the attempts of a job's tasks, as events of ours. Asked now and then, by the threads that wait.
+"""Reads the attempts of a job's tasks from Spark and reports them as events. Polled by the threads
+that wait.
 
-A vertex has one stage while it is run for the first time, and further ones, in jobs of those who read it, when Spark has lost
-what it made: they are known by the RDD that all of them compute. Source: Spark AppStatusStore, StageData, TaskData.
+A vertex has one stage on its first run. When Spark has lost its output, it gets further stages in
+the jobs of its readers. All of them are recognised by the RDD that they compute. Source: Spark
+AppStatusStore, StageData, TaskData.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _Subtask: TypeAlias = "tuple[VertexId, int]"
 
 
 class SparkAttempts:
-    """Of all stages of one job. Tells each change of each attempt once. May be asked from several threads."""
+    """The attempts of all stages of one job. Reports each change of each attempt once. May be
+    called from several threads.
+    """
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -44,29 +48,37 @@ class SparkAttempts:
         self._told: dict[int, ExecutionState] = {}
 
     def expect(self, vertex_id: VertexId, rdd: int) -> None:
-        """The stages of that vertex are those that compute this RDD."""
+        """Stages that compute this RDD belong to the vertex."""
         with self._lock:
             self._vertices[rdd] = vertex_id
 
     def look(self, group: str, tell: Callable[[AttemptSeen], None]) -> None:
-        """At all that runs for the Spark jobs of a group. Never raises: what Spark does not know yet, or any more, is not told."""
+        """Report what has changed in the Spark jobs of a group.
+
+        Never raises. Stages that Spark does not know yet, or has forgotten, are left out.
+        """
         seen: list[AttemptSeen] = []
         with self._lock:
-            with contextlib.suppress(Exception):  # Py4J: the context was stopped
+            with contextlib.suppress(Exception):  # Py4J: the context was stopped.
                 for stage_id, vertex_id in self._stages_of(group):
-                    with contextlib.suppress(Exception):  # it is not there yet, or forgotten
+                    # Spark does not know the stage yet, or has forgotten it.
+                    with contextlib.suppress(Exception):
                         seen.extend(self._seen_in(stage_id, vertex_id))
             for one in sorted(seen, key=lambda one: (one.vertex_id, one.subtask, one.attempt)):
                 tell(one)
 
     def look_at_last(self, group: str, tell: Callable[[AttemptSeen], None]) -> None:
-        """When no more of the group runs. Spark hears of its own tasks through a queue, which may be behind: it is waited for."""
-        with contextlib.suppress(Exception):  # Py4J: still not empty, or the context was stopped
+        """As `look`, when nothing of the group runs any more.
+
+        Spark learns of its own tasks through a queue; this waits until the queue is empty.
+        """
+        # Py4J: the queue is still not empty, or the context was stopped.
+        with contextlib.suppress(Exception):
             self._context._jsc.sc().listenerBus().waitUntilEmpty(_BUS_S * 1000)
         self.look(group, tell)
 
     def _stages_of(self, group: str) -> Iterator[tuple[int, VertexId]]:
-        """Ours, in the order in which Spark made them."""
+        """Return the stages of our vertices, in the order in which Spark made them."""
         tracker = self._context.statusTracker()
         found: set[int] = set()
         for job_id in tracker.getJobIdsForGroup(group):
@@ -74,14 +86,14 @@ class SparkAttempts:
             found.update(job.stageIds if job is not None else ())
         for stage_id in sorted(found):
             if stage_id not in self._stages:
-                with contextlib.suppress(Exception):  # Py4J: it is not there yet
+                with contextlib.suppress(Exception):  # Py4J: Spark does not know the stage yet.
                     self._stages[stage_id] = self._vertex_of(stage_id)
             vertex_id = self._stages.get(stage_id)
             if vertex_id is not None:
                 yield stage_id, vertex_id
 
     def _vertex_of(self, stage_id: int) -> VertexId | None:
-        """None: it is not a subtask of ours that it runs."""
+        """Return the vertex of a stage; None: the stage runs none of our subtasks."""
         rdds = self._store().lastStageAttempt(stage_id).rddIds()
         ids = [int(rdds.apply(place)) for place in range(rdds.size())]
         return next((self._vertices[rdd] for rdd in ids if rdd in self._vertices), None)
@@ -104,7 +116,9 @@ class SparkAttempts:
         return found
 
     def _seen(self, vertex_id: VertexId, task_id: int, data: Any) -> AttemptSeen | None:
-        """A subtask's attempts are numbered in the order in which they began, which is that of Spark's numbers of tasks."""
+        """Return the attempt's state. A subtask's attempts are numbered by their start, which is
+        the order of Spark's task ids.
+        """
         state = _STATES.get(data.status())
         if state is None:
             return None
@@ -125,5 +139,5 @@ def _first(pair: tuple[int, Any]) -> int:
 
 def _failure(data: Any) -> FailureInfo:
     message = data.errorMessage()
-    text = message.get() if message.isDefined() else "Spark does not say why"
+    text = message.get() if message.isDefined() else "Spark does not say why the task failed"
     return failure_in(text) or FailureInfo("SparkTaskFailed", text)

@@ -19,7 +19,9 @@ _END: Final = "---- Penstock: end of failure"
 
 
 class SubtaskFailed(Exception):
-    """Its text is all that Spark takes to the driver: `failure_in` finds the failure there."""
+    """Carries a failure to the driver. Spark passes on only the text of an exception; `failure_in`
+    finds the failure in it.
+    """
 
     def __init__(self, failure: FailureInfo) -> None:
         told = json.dumps({"kind": failure.kind, "is_user_code": failure.is_user_code})
@@ -33,8 +35,10 @@ def run(
     records: Iterator[bytes],
     tell_aside: Callable[[bytes], None] | None,
 ) -> Iterator[bytes]:
-    """See `spark_task.run_subtask`. `orders`: pickled, from the driver, whom Spark vouches for. `tell_aside`: takes what is for
-    the driver; None: that is one of the records.
+    """See `spark_task.run_subtask`.
+
+    `orders`: pickled by the driver, and authenticated by Spark. `tell_aside`: takes the record for
+    the driver; None: it is yielded with the others.
     """
     told: Orders = pickle.loads(orders)
     for partition, record in _records(told, subtask, attempt, records):
@@ -46,7 +50,7 @@ def run(
 
 
 def frames(orders: bytes, subtask: int, attempt: int, records: Iterator[bytes]) -> Iterator[bytes]:
-    """Of the stage that a DataFrame goes on from: its Arrow messages only. Arguments: see `run`."""
+    """Yield the Arrow messages of the stage whose result becomes a DataFrame. Arguments: see `run`."""
     for partition, record in _records(pickle.loads(orders), subtask, attempt, records):
         if partition == FRAME_PARTITION:
             yield record
@@ -57,7 +61,7 @@ def _records(
 ) -> Iterator[tuple[int, bytes]]:
     try:
         yield from BatchTask(told, subtask, attempt, records).run()
-    except Exception as error:  # whatever it was, Spark is told in our words
+    except Exception as error:  # Any error: Spark must pass on our own text.
         failure = failure_of(error)
         where = f"  in task:     {told.vertex_name} ({subtask + 1}/{told.parallelism}), attempt {attempt}"
         placed = FailureInfo(failure.kind, f"{failure.text}\n{where}", failure.is_user_code)
@@ -65,7 +69,7 @@ def _records(
 
 
 def failure_in(text: str) -> FailureInfo | None:
-    """What a subtask has told, in the text of Spark's error; None: it was not a subtask that failed."""
+    """Find a subtask's failure in the text of Spark's error; None: no subtask failed."""
     begin = text.find(_BEGIN)
     end = text.find(_END, begin)
     if begin < 0 or end < 0:

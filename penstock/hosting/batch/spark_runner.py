@@ -1,4 +1,5 @@
-"""Stages on Spark: each a map stage whose output is the shuffle's; the last ones, which nobody reads, are Spark jobs.
+"""Runs stages on Spark. A stage is a map stage that writes a shuffle; a stage without readers is a
+Spark job.
 
 Source: Spark's DAGScheduler.submitMapStage, PartitionerAwareUnionRDD, PartitionPruningRDD.
 """
@@ -32,17 +33,19 @@ from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo
 
 _WATCH_S: Final = 0.2
-_TRIES: Final = 4  # as often as Spark itself tries a stage
+_TRIES: Final = 4  # Spark itself tries a stage as often.
 _CANNOT_GO_ON: Final = ("cannot rollback the", "Task with indeterminate results from old attempt")
 _PARTITIONER: Final = 0x50E57
-"""Names the partitioner of our shuffles to Spark: those with one name and size have one partitioning."""
+"""Identifies the partitioner of our shuffles: Spark treats two partitioners of equal value and size
+as the same partitioning.
+"""
 
 
 class SparkRunner:
-    """`runner.StageRunner`."""
+    """`runner.StageRunner` on a Spark session."""
 
     def __init__(self, spark: SparkSession, plan: Plan, job: SubmittedJob) -> None:
-        """Raises: ConfigurationError: what the program brings for its functions cannot be brought."""
+        """Raises: ConfigurationError: the program's archives or requirements cannot be shipped."""
         cloudpickle.register_pickle_by_value(spark_task)
         self._context: SparkContext = spark.sparkContext
         self._plan = plan
@@ -68,7 +71,9 @@ class SparkRunner:
             return self._try(order)
 
     def _try(self, order: StageOrder) -> StageResult:
-        """Raises: StageError; _CannotGoOn: what the stage has read was lost, and is not the same when it is made again."""
+        """Raises: StageError. _CannotGoOn: input of the stage was lost, and would differ when it is
+        made again.
+        """
         stage = order.stage
         try:
             aside = None if stage.speaks_to_driver else self._accumulator()
@@ -78,26 +83,28 @@ class SparkRunner:
             )
         except StageError:
             raise
-        except Exception as error:  # py4j's and Spark's, of any kind: Spark has given the stage up
+        except Exception as error:  # Any error of Py4J or Spark: Spark has given up the stage.
             raise self._failed(stage, str(error)) from error
 
     def cancel(self, vertex_id: VertexId) -> None:
         self._canceled.add(vertex_id)
-        with contextlib.suppress(Exception):  # a stopped context has no jobs left
+        with contextlib.suppress(Exception):  # A stopped context has no jobs left.
             self._context.cancelJobGroup(f"{self._group}-{vertex_id}")
 
     def close(self) -> None:
-        """Spark removes what was shuffled when nothing refers to it."""
+        """Drop all references to shuffles, so that Spark removes them."""
         self._shuffles.clear()
         for one in self._shipped:
-            with contextlib.suppress(Exception):  # the session may be stopped already
+            with contextlib.suppress(Exception):  # The session may be stopped already.
                 one.destroy()
 
     # ------------------------------------------------------------------ a job as the lineage of a DataFrame
 
     def lineage(self, orders: Iterable[StageOrder]) -> RDD[bytes]:
-        """What the last of these stages, which come in the plan's order, gives for Spark to go on with, as Arrow messages. Nothing
-        runs before somebody asks for them; then Spark runs the stages, and again those whose results it has lost.
+        """Return the result of the last stage as Arrow messages that Spark can continue with.
+
+        `orders`: in the plan's order. Nothing runs until somebody asks for the messages. Then Spark
+        runs the stages, and runs again those whose results it has lost.
         """
         *stages, last = orders
         for order in stages:
@@ -108,7 +115,7 @@ class SparkRunner:
     # ------------------------------------------------------------------ the two kinds of stages
 
     def _run_last(self, stage: Stage, body: RDD[bytes]) -> StageResult:
-        """Nobody reads its records but the driver."""
+        """Run a stage whose records only the driver reads."""
         self._attempts.expect(stage.vertex_id, body._jrdd.rdd().id())
         found = body.collect()
         return StageResult((), [bytes(one) for one in found[1::2]])
@@ -126,7 +133,7 @@ class SparkRunner:
         outcome = future.value().get()
         if outcome.isFailure():
             raise self._failed(stage, _text_of(outcome.failed().get()))
-        # As one text: each number would be a call to the JVM of its own.
+        # Fetched as one text, because reading each number would be a separate call to the JVM.
         told_sizes = jvm.java.util.Arrays.toString(outcome.get().bytesByPartitionId())
         sizes = tuple(json.loads(told_sizes))
         self._shuffles[stage.vertex_id] = shuffled
@@ -136,7 +143,9 @@ class SparkRunner:
         return StageResult(sizes, [bytes(one) for one in told])
 
     def _shuffled(self, body: RDD[bytes]) -> JavaObject:
-        """The stage's shuffle, which Spark runs when it is told to, or when somebody needs it."""
+        """Return the stage's shuffle. Spark runs it when it is submitted, or when a reader needs
+        it.
+        """
         body._bypass_serializer = True
         jvm = self._context._jvm
         assert jvm is not None
@@ -145,7 +154,9 @@ class SparkRunner:
 
     @contextlib.contextmanager
     def _watching(self, order: StageOrder, group: str) -> Generator[None, None, None]:
-        """Tell of attempts meanwhile; a cancel that came before Spark knew of the stage is said again."""
+        """Report attempts while the stage runs. Repeat a cancel that came before Spark knew the
+        stage.
+        """
         is_over = threading.Event()
 
         def watch() -> None:
@@ -166,7 +177,9 @@ class SparkRunner:
     # ------------------------------------------------------------------ what a stage reads and runs
 
     def _accumulator(self) -> Accumulator[list[bytes]]:
-        """For reports of tasks: Spark may run one twice, whose last report then counts."""
+        """Return an accumulator for the reports of tasks. If Spark runs a task twice, its last
+        report counts.
+        """
         return self._context.accumulator([], Appended())
 
     def _body(self, order: StageOrder, aside: Accumulator[list[bytes]] | None) -> RDD[bytes]:
@@ -187,13 +200,15 @@ class SparkRunner:
             return self._context.parallelize(splits, len(splits))
         shuffles = tuple(self._shuffles[producer] for producer in stage.producers)
         read = self._read(shuffles, order.reads)
-        # Blocks of several tasks come in any order, and what a subtask makes of them depends on it: made again it is not the
+        # Spark gives the blocks of several tasks in any order, and the result of a subtask depends
+        # on that order. A # repeated subtask gives a different result, and a reader must not mix
+        # the two. The `sample` of all records tells # Spark so; Spark then repeats the whole stage.
         # same, of which a reader must not see a part. A sample of all records tells Spark so, and it makes all of it again.
         makers = sum(_makers_of(shuffle) for shuffle in shuffles)
         return read if makers == 1 else self._rdd(read._jrdd.sample(False, 1.0, 0))
 
     def _read(self, shuffles: Sequence[JavaObject], reads: Sequence[Sequence[int]]) -> RDD[bytes]:
-        """Of all these shuffles as if they were one, the reduce partitions of each subtask."""
+        """Read these shuffles as if they were one: for each subtask its reduce partitions."""
         jvm = self._context._jvm
         assert jvm is not None
         whole = self._united(shuffles)
@@ -210,7 +225,7 @@ class SparkRunner:
         return self._rdd(jvm.PythonRDD.valueOfPair(self._united(parts)))
 
     def _united(self, rdds: Sequence[JavaObject]) -> JavaObject:
-        """Those with our partitioner partition by partition, others one behind the other."""
+        """RDDs with our partitioner are united partition by partition; others are concatenated."""
         if len(rdds) == 1:
             return rdds[0]
         sc = self._context
@@ -246,11 +261,13 @@ class SparkRunner:
 
 
 class _CannotGoOn(StageError):
-    """Spark cannot take back what the stage has done already; we can, for it counts when all of it is there."""
+    """Spark cannot undo the stage's output. Penstock can try the stage again, because a result
+    counts only when it is complete.
+    """
 
 
 def _makers_of(shuffle: JavaObject) -> int:
-    """How many tasks write it."""
+    """Return how many tasks write the shuffle."""
     return int(shuffle.rdd().dependencies().head().rdd().getNumPartitions())
 
 
@@ -260,7 +277,7 @@ def _task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:
     def run(index: int, records: Any) -> Any:
         return run_subtask(shipped, aside, index, records)
 
-    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
     return run
 
 
@@ -270,13 +287,16 @@ def _frame_task_of(shipped: Any) -> Callable[[int, Any], Iterator[bytes]]:
     def run(index: int, records: Any) -> Any:
         return run_frame_subtask(shipped, index, records)
 
-    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
     return run
 
 
 def segments(reads: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], bool]]:
-    """Partitions that one RDD can give, and whether they are all of one subtask. Subtasks that have one partition each, rising, go
-    together: partitions of a pruned RDD are in their order.
+    """Split the reads into lists of partitions that one RDD can give; the flag: they are all of one
+    subtask.
+
+    Subtasks with one partition each share a list while the partitions ascend, because a pruned RDD
+    keeps the order of its partitions.
     """
     run: list[int] = []
     for partitions in reads:
@@ -293,7 +313,7 @@ def segments(reads: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], bool]]
 
 
 def without_gaps(partitions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Rising numbers as ranges: the first, and the one behind the last."""
+    """Yield ascending numbers as half-open ranges (first, stop)."""
     first = stop = partitions[0]
     for partition in partitions:
         if partition != stop:
@@ -304,7 +324,7 @@ def without_gaps(partitions: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _text_of(throwable: JavaObject) -> str:
-    """All causes."""
+    """Join the texts of a throwable and all its causes."""
     texts: list[str] = []
     while throwable is not None:
         texts.append(str(throwable.toString()))

@@ -1,6 +1,7 @@
-"""What Spark's Python worker gets from a BATCH job: one function, shipped by value, which hands over to `batch_task`.
+"""The function of a BATCH job that runs in Spark's Python worker. It is shipped by value and calls
+`batch_task`.
 
-See `worker_imports` for how Penstock comes there.
+`worker_imports` describes how the worker gets Penstock.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from penstock.hosting.shipping.worker_imports import Archives, at_work, import_s
 
 
 class Shipped(NamedTuple):
-    """`orders`: broadcast, pickled Orders."""
+    """What the function is shipped with. `orders`: a broadcast of pickled Orders."""
 
     archives: Archives
     orders: Any
@@ -21,9 +22,10 @@ class Shipped(NamedTuple):
 def run_subtask(
     shipped: Shipped, aside: Any, subtask: int, records: Iterable[bytes]
 ) -> Iterator[bytes]:
-    """Body of a Spark task. `aside`: accumulator for what the task tells the driver, or None.
+    """Body of a Spark task. `aside`: accumulator for the report to the driver, or None.
 
-    Yields key and record in turns, as Spark's PairwiseRDD takes them: the reduce partition in 8 bytes, then the bytes.
+    Yields key and record in turn, as Spark's PairwiseRDD expects: the reduce partition in 8 bytes,
+    then the record.
     """
     body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
     tell = None if aside is None else lambda record: aside.add([record])
@@ -34,7 +36,7 @@ def run_subtask(
 
 
 def run_frame_subtask(shipped: Shipped, subtask: int, records: Iterable[bytes]) -> Iterator[bytes]:
-    """The same of the stage that a DataFrame goes on from. Yields Arrow messages."""
+    """As `run_subtask`, for the stage whose result becomes a DataFrame. Yields Arrow messages."""
     body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
     unread = iter(records)
     with at_work():
@@ -43,7 +45,9 @@ def run_frame_subtask(shipped: Shipped, subtask: int, records: Iterable[bytes]) 
 
 
 def decoded(schema: Any, batches: Iterable[Any]) -> Iterator[Any]:
-    """Body of mapInArrow: record batches whose one column has Arrow messages, to what these hold. `schema`: of that."""
+    """Body of mapInArrow: decode record batches whose only column holds Arrow messages. `schema`:
+    of the messages.
+    """
     import pyarrow as pa
 
     for batch in batches:
@@ -52,7 +56,9 @@ def decoded(schema: Any, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _read_to_end(unread: Iterator[bytes]) -> None:
-    """A worker that has not read all of its input, the end included, is not used again by Spark."""
+    """Read the input to its end. Spark reuses a worker only if it has read all of its input,
+    including the end mark.
+    """
     for _ in unread:
         pass
 

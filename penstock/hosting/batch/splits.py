@@ -1,7 +1,7 @@
-"""All splits of a bounded source, shared out before its stage starts. User code on the driver.
+"""Assigns all splits of a bounded source before its stage starts. Runs user code on the driver.
 
-Each reader asks in turn until it is told that there is no more, so that an enumerator shares out as it does in a streaming
-job with readers of one pace.
+Each reader asks in turn until it is told that there are no more splits. So an enumerator assigns
+them as in a streaming job whose readers are equally fast.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ class _Readers:
 
     def call_periodically(self, period_ms: int, call: Callable[[], None]) -> None:
         raise GraphError(
-            f"the source '{self._name}' looks for new splits every {period_ms} ms, so that it has no end, but "
-            "execution.runtime-mode is BATCH. Bound it, or set the runtime mode to STREAMING."
+            f"the source '{self._name}' looks for new splits every {period_ms} ms and so "
+            "never ends, but execution.runtime-mode is BATCH. Make the source bounded, or "
+            "set the runtime mode to STREAMING."
         )
 
 
 def splits_of(source: Source, name: str, parallelism: int) -> list[list[Any]]:
-    """By subtask. Raises: GraphError: the source has no end; what the enumerator raises."""
+    """Return the splits of each subtask. Raises: GraphError: the source never ends; what the
+    enumerator raises.
+    """
     readers = _Readers(name, parallelism)
     enumerator = source.in_batch().create_enumerator(readers)
     try:
@@ -55,9 +58,10 @@ def splits_of(source: Source, name: str, parallelism: int) -> list[list[Any]]:
                     enumerator.handle_split_request(subtask, "")
             if sum(map(len, readers.splits)) + len(readers.ended) == before:
                 raise GraphError(
-                    f"the enumerator of '{name}' neither assigns splits nor signals that there are no more "
-                    f"(subtasks that wait: {sorted(set(range(parallelism)) - readers.ended)}). A bounded source has to, "
-                    "at the latest when its readers ask."
+                    f"the enumerator of '{name}' neither assigns splits nor signals that "
+                    "there are no more (waiting subtasks: "
+                    f"{sorted(set(range(parallelism)) - readers.ended)}). The enumerator of a "
+                    "bounded source must do one of the two whenever a reader asks."
                 )
     finally:
         enumerator.close()
