@@ -1,7 +1,7 @@
 """AsyncDataStream: async functions on streams, ordered or not, with timeout, capacity and retries.
 
 Source: pyflink.datastream.async_data_stream; differs: plain functions run on a pool of threads, `timeout` may be a
-Time, Duration, timedelta or int (ms), and 0 is no timeout.
+Time, Duration, timedelta or int (ms), and 0 means no timeout.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AsyncDataStream:
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Emit results as soon as they are ready, but within the watermarks of their records.
+        """Emit results as soon as they are ready; their order may change between two watermarks, never across one.
 
         Args:
             data_stream: the stream.
@@ -61,7 +61,7 @@ class AsyncDataStream:
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Do the same as `unordered_wait`, and repeat calls by the strategy.
+        """Do the same as `unordered_wait`, and repeat failed calls as the retry strategy says.
 
         `timeout` is for all attempts of a record together.
         """
@@ -89,7 +89,7 @@ class AsyncDataStream:
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Do the same as `ordered_wait`, and repeat calls by the strategy.
+        """Do the same as `ordered_wait`, and repeat failed calls as the retry strategy says.
 
         `timeout` is for all attempts of a record together.
         """
@@ -111,7 +111,8 @@ def _add(
             f"async_retry_strategy must be an AsyncRetryStrategy, got {type(retry).__name__}."
         )
     operator = ops.AsyncWaitOperator(_function(async_function), settings, retry)
-    # Only the head of a chain can refuse input, which is how a full queue holds its stream back.
+    # Only the head of a chain can refuse input. Refusing input is how a full queue holds its stream
+    # back.
     behind = data_stream.plumbing.add_operator(
         "async wait operator", operator, output_type, chaining_strategy=ChainingStrategy.HEAD
     )

@@ -1,6 +1,6 @@
-"""CheckpointConfig: what a program wants of checkpoints; remembered as configuration keys.
+"""CheckpointConfig: what a program sets about checkpoints, stored as configuration keys.
 
-Source: pyflink.datastream.checkpoint_config; differs: a view of one Configuration. Intervals are milliseconds.
+Source: pyflink.datastream.checkpoint_config; differs: it is a view of one Configuration. Intervals are milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CheckpointConfig:
     DEFAULT_TIMEOUT: Final = 600_000
     DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS: Final = 0
     DEFAULT_MAX_CONCURRENT_CHECKPOINTS: Final = 1
-    if not TYPE_CHECKING:  # a type checker would take any name then
+    if not TYPE_CHECKING:  # with it a type checker would accept any name
         __getattr__ = gone(OF_CHECKPOINT_CONFIG)
 
     def __init__(self, configuration: Configuration) -> None:
@@ -146,7 +146,7 @@ class CheckpointConfig:
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
         """Set the time after which a checkpoint becomes unaligned, if unaligned ones are enabled.
 
-        0: it is unaligned from the start.
+        0: checkpoints are unaligned from the start.
         """
         return self._set("aligned-checkpoint-timeout", f"{millis_of(alignment_timeout)} ms")
 

@@ -1,6 +1,4 @@
-"""Expressions over columns: `col("price") * 2`, `count().alias("n")`. The engine stands in the
-runtime.
-"""
+"""Expressions over columns, such as `col("price") * 2` or `count().alias("n")`. The runtime evaluates them."""
 
 from penstock.runtime.records.columns import (
     Column,

@@ -1,7 +1,7 @@
-"""User callables and Function objects as the engine's UserFunction and KeySelection.
+"""Adapters that turn user callables and Function objects into the engine's UserFunction and KeySelection.
 
-The one place that knows both faces. Source: pyflink's FunctionWrapper classes; differs: nothing is
-wrapped, the method itself is called.
+This is the one module that knows both the API's functions and the engine's. Source: pyflink's FunctionWrapper classes;
+differs: functions are not wrapped, the engine calls the method itself.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _GIVE_ONE_RESULT: Final = frozenset({"map", "filter", "reduce"})
 def declared_type(
     output_type: TypeInformation | list[TypeInformation] | None, where: str
 ) -> TypeInformation | None:
-    """An `output_type` as the graph has it: a list is a ROW of those types, and undeclared is None."""
+    """An `output_type` as the graph stores it: a list becomes a ROW of its types, and an undeclared type is None."""
     given = checked_type(output_type, where)
     return None if is_pickled(given) else given
 
@@ -62,7 +62,10 @@ def declared_type(
 def checked_type(
     given: TypeInformation | list[TypeInformation] | None, where: str, argument: str = "output_type"
 ) -> TypeInformation | None:
-    """What a program says of a type; a list is a ROW of those types. Raises: TypeError: it is something else."""
+    """The type that a program declares; a list becomes a ROW of its types.
+
+    Raises: TypeError: `given` is neither a type, nor a list, nor None.
+    """
     if isinstance(given, list):
         return RowTypeInfo(given)
     if given is not None and not isinstance(given, TypeInformation):
@@ -82,7 +85,10 @@ def map_function(
 def projection(
     type_info: TypeInformation, indexes: tuple[int, ...]
 ) -> tuple[UserFunction, TypeInformation]:
-    """These positions of a tuple, and their type. Raises: GraphError: it is no tuple, or has no such position."""
+    """A function that picks these positions of a tuple, and the type of its results.
+
+    Raises: GraphError: the stream's type is no tuple, or the tuple has no such position.
+    """
     if not isinstance(type_info, TupleTypeInfo):
         raise GraphError(
             f"Only tuple types can be projected, got {type_info}. Use map(), or declare "
@@ -112,7 +118,7 @@ def reduce_function(
 
 
 def has_open(func: object) -> bool:
-    """A Function with an `open` of its own, where it may ask for state."""
+    """Whether this is a Function with an `open` of its own, in which it may ask for state."""
     return isinstance(func, Function) and type(func).open is not Function.open
 
 
@@ -125,7 +131,7 @@ def co_group_function(func: Callable[..., Any] | Function, kind: type[Function])
 
 
 def method_of(func: object, kind: type[Function], method: str, operator: str) -> UserFunction:
-    """`method` of a Function object of this kind; a plain callable does not do. `operator`: its name, for errors."""
+    """The `method` of a Function object of this `kind`; a plain callable is refused. `operator`: its name, for errors."""
     check_is_object(func, kind, operator)
     if not isinstance(func, kind):
         instead = f"Make a class that extends {kind.__name__} and defines {method}()"
@@ -144,7 +150,10 @@ def method_of(func: object, kind: type[Function], method: str, operator: str) ->
 
 
 def keyed_co_process_function(func: object, operator: str) -> UserFunction:
-    """Of two keyed streams. A CoProcessFunction has keys, state and timers there too, and `on_timer` if it defines one."""
+    """The function of a `process` on two connected keyed streams.
+
+    A CoProcessFunction has keys, state and timers there too, and also `on_timer` if it defines that method.
+    """
     if not isinstance(func, CoProcessFunction):
         return method_of(func, KeyedCoProcessFunction, "process_element1", operator)
     if hasattr(func, "on_timer"):
@@ -158,7 +167,7 @@ def keys_of(
     more_columns: tuple[object, ...],
     input_type: TypeInformation | None,
 ) -> KeySelection:
-    """Keys by a function of the value, or by columns."""
+    """The keys of a stream: by a function of the value, or by columns."""
     if isinstance(key_selector, Column):
         columns = (key_selector, *(c for c in (key_type, *more_columns) if c is not None))
         names = _column_names(columns)
@@ -191,20 +200,21 @@ def keys_of(
 def selections(
     columns: tuple[object, ...], named: dict[str, Column], input_type: TypeInformation | None
 ) -> tuple[Column, ...]:
-    """Names and expressions of `select`, each as an expression that has a name."""
+    """The arguments of `select`: each becomes an expression with a name."""
     chosen = [col(column) if isinstance(column, str) else column for column in columns]
     for column in (*chosen, *named.values()):
         if not isinstance(column, Column):
             raise TypeError(
-                f"select takes column names and expressions such as col('x') * 2, got {column!r}."
+                f"{built('Select')}: select takes column names and expressions such as col('x') * "
+                f"2, got {column!r}."
             )
     expressions = [column for column in chosen if isinstance(column, Column)]
     expressions.extend(column.alias(name) for name, column in named.items())
     names = [column.output_name for column in expressions]
     if not names or len(set(names)) < len(names):
         raise GraphError(
-            f"select: got the result columns {names}; expected at least one, and each name once. "
-            "Rename with .alias('name')."
+            f"{built('Select')}: got the result columns {names}; expected at least one, and each "
+            "name once. Rename with .alias('name')."
         )
     for column in expressions:
         check_columns(column.columns_read(), input_type, "Select")
@@ -227,12 +237,12 @@ def partitioner_function(
         return partitioner
     raise TypeError(
         "Parameter partitioner should be a type of Partitioner or a callable function, got "
-        f"{type(partitioner).__name__}."
+        f"{type(partitioner).__name__}. {built('partition_custom')}."
     )
 
 
 def without_key(function: UserFunction) -> UserFunction:
-    """A window function of a whole stream as one of a keyed stream: the key is left out."""
+    """Adapts a window function of a whole stream to the engine's keyed interface, by leaving the key out."""
     if function.method("process") is not None:
         processing = _WholeStreamProcess(function.owner)
         return UserFunction(processing.process, processing)
@@ -245,9 +255,9 @@ def _opened(function: Function, method: Callable[..., Any]) -> Callable[..., Any
 
 
 class _OpenedFirst:
-    """A KeySelector or Partitioner that has an `open`: called before the first record, in each task that asks it.
+    """Calls the `open` of a KeySelector or Partitioner before its first record, in each task that uses it.
 
-    It has no `close`: what takes keys outside of operators has no end that is told to it.
+    It never calls `close`: code that computes keys outside of an operator is not told when the task ends.
     """
 
     def __init__(self, function: Function, method: Callable[..., Any]) -> None:
@@ -263,17 +273,17 @@ class _OpenedFirst:
 
 
 class _NoRuntimeContext:
-    """What key selectors and partitioners are opened with."""
+    """The context that the `open` of a key selector or partitioner gets. Every access raises an error."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(
-            f"{name} is not known to a key selector or partitioner, which runs outside of operators too. Ask for it in a map "
-            "before, and put what the key needs into the record."
+            f"{name} is not known to a key selector or partitioner, because it also runs outside "
+            "of operators. Ask for it in a map before, and put what the key needs into the record."
         )
 
 
 class _WholeStream:
-    """Opens and closes the user's function."""
+    """Opens and closes the user's window function."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -315,21 +325,22 @@ def _user_function(func: Any, kind: type[Function], method: str, operator: str) 
 
 
 def _column_names(columns: tuple[object, ...]) -> tuple[str, ...]:
-    """Plain column references only: an expression must be a column before it can be a key."""
+    """The names of the columns. Only plain column references can be keys: an expression has to be made a column first."""
     names = []
     for column in columns:
         name = getattr(column, "column_name", None)
         if not isinstance(column, Column) or name is None:
             raise TypeError(
-                f"key_by got {column!r}: keys of a column stream are plain columns. Write "
-                "key_by(col('name'), ...), and make computed keys a column with select(...) first."
+                f"{built('key_by')}: got {column!r}, but the keys of a column stream are plain "
+                "columns. Write key_by(col('name'), ...), and make computed keys a column with "
+                "select(...) first."
             )
         names.append(name)
     return tuple(names)
 
 
 class Renaming:
-    """Rows with other field names."""
+    """Gives the fields of rows other names."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
@@ -339,7 +350,7 @@ class Renaming:
 
 
 class Projection:
-    """Positions of a tuple, as a tuple."""
+    """Picks positions of a tuple, and returns them as a tuple."""
 
     def __init__(self, indexes: tuple[int, ...]) -> None:
         self._indexes = indexes

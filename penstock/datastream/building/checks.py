@@ -1,8 +1,10 @@
-"""What can be known to be wrong while a program is built: functions with another number of arguments than they are called with,
-columns and fields that a declared type does not have. Knows no operator.
+"""Checks of user functions and column names while a program is built.
 
-Source: Flink's validation of field expressions (FieldAccessor) and of functions (TypeExtractor); differs: Python functions are
-looked at too, which PyFlink does when the job runs.
+They find functions that take another number of arguments than the engine gives them, and columns and fields that a
+declared type does not have. Does not know any operator.
+
+Source: Flink's validation of field expressions (FieldAccessor) and of functions (TypeExtractor); differs: Python
+functions are checked too, which PyFlink does only when the job runs.
 """
 
 from __future__ import annotations
@@ -21,12 +23,15 @@ from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 
 def built(operator: str) -> str:
-    """`Map, built at my_job.py:12`, for error texts: the operator and the program's line."""
+    """For error texts: the operator and the program's line, as in `Map, built at my_job.py:12`."""
     return f"{operator}, built at {caller_location()}"
 
 
 def check_call(func: Callable[..., Any], arguments: int, operator: str) -> None:
-    """Raises: TypeError: `func` cannot be called with that many arguments. What has no signature (C functions) passes."""
+    """Checks that `func` can be called with this number of arguments. A function without a signature (in C) passes.
+
+    Raises: TypeError: it cannot.
+    """
     try:
         signature = inspect.signature(func)
     except (TypeError, ValueError):
@@ -36,13 +41,14 @@ def check_call(func: Callable[..., Any], arguments: int, operator: str) -> None:
     except TypeError as error:
         name = getattr(func, "__qualname__", type(func).__qualname__)
         raise TypeError(
-            f"{built(operator)}: {name}{signature} is called with {counted(arguments, 'argument')}, and takes "
-            f"another number: {error}."
+            f"{built(operator)}: {name}{signature} is called with "
+            f"{counted(arguments, 'argument')}, but cannot take them: {error}. Change its "
+            "parameters."
         ) from error
 
 
 def check_methods(func: Function, kind: type[Function], operator: str) -> None:
-    """Every method that `kind` declares takes what the engine gives it. Raises: TypeError."""
+    """Checks that every method that `kind` declares takes the arguments that the engine gives it. Raises: TypeError."""
     for name, declared in inspect.getmembers(kind, inspect.isfunction):
         if not name.startswith("_"):
             check_call(
@@ -51,29 +57,30 @@ def check_methods(func: Function, kind: type[Function], operator: str) -> None:
 
 
 def check_gives_result(func: Callable[..., Any], operator: str) -> None:
-    """Raises: TypeError: a call of `func` would give a generator or a coroutine in place of its one result."""
+    """Checks that a call of `func` returns its one result. Raises: TypeError: it would give a generator or a coroutine."""
     name = getattr(func, "__qualname__", type(func).__qualname__)
     if not inspect.isroutine(func) and not isinstance(func, partial):
         func = type(func).__call__
     if inspect.isgeneratorfunction(func):
         raise TypeError(
-            f"{built(operator)}: {name} yields, and each call must return one result. Write return, or take flat_map "
-            "for any number of results."
+            f"{built(operator)}: {name} yields, but each call must return one result. Write "
+            "return, or use flat_map for any number of results."
         )
     if inspect.iscoroutinefunction(func):
         raise TypeError(
-            f"{built(operator)}: {name} is async, and each call must return one result. Make it the async_invoke() of "
-            "an AsyncFunction, and take AsyncDataStream.unordered_wait or ordered_wait."
+            f"{built(operator)}: {name} is async, but each call must return one result. Make it "
+            "the async_invoke() of an AsyncFunction, and use AsyncDataStream.unordered_wait or "
+            "ordered_wait."
         )
 
 
 def arguments_of(kind: type[Function], method: str) -> int:
-    """How many it is called with."""
+    """The number of arguments that the engine gives this method."""
     return len(inspect.signature(getattr(kind, method)).parameters) - 1
 
 
 def check_is_object(func: object, kind: type, operator: str) -> None:
-    """Raises: TypeError: the class was given, not an object of it."""
+    """Raises: TypeError: the program passed the class instead of an object of it."""
     if isinstance(func, type) and issubclass(func, Function):
         raise TypeError(
             f"The input must be a {kind.__name__}, got the class {func.__name__} itself: write {func.__name__}(...). "
@@ -84,20 +91,20 @@ def check_is_object(func: object, kind: type, operator: str) -> None:
 def check_columns(
     names: Iterable[str | None], element_type: TypeInformation | None, operator: str
 ) -> None:
-    """Raises: GraphError: a column that the declared type does not have. An undeclared one has whatever comes."""
+    """Checks that the declared type has these columns. An undeclared type is not checked. Raises: GraphError."""
     if element_type is None or not is_columnar(element_type):
         return
     there = arrow_schema(element_type).names
     for name in names:
         if name is not None and name not in there:
             raise GraphError(
-                f"{built(operator)}: column {name!r} is not in this stream; its type {element_type} has the columns "
-                f"{', '.join(there)}."
+                f"{built(operator)}: column {name!r} is not in this stream. Its type "
+                f"{element_type} has the columns {', '.join(there)}."
             )
 
 
 def check_field(field: int | str, element_type: TypeInformation | None, operator: str) -> None:
-    """Raises: GraphError, TypeError: the declared type has no such position or name."""
+    """Checks that the declared type has this position or name. Raises: GraphError, TypeError: it has not."""
     if isinstance(element_type, BasicTypeInfo) and field != 0:
         raise TypeError(
             f"{built(operator)}: the {field!r} field selected on a basic type. A field expression on a basic type can only "
@@ -112,6 +119,6 @@ def check_field(field: int | str, element_type: TypeInformation | None, operator
     count = len(element_type.get_field_types())
     if field not in names and not (isinstance(field, int) and field < count):
         raise GraphError(
-            f"{built(operator)}: {element_type} has no field {field!r}. Take a position in [0, {count - 1}]"
-            f"{' or one of ' + ', '.join(names) if names else ''}."
+            f"{built(operator)}: {element_type} has no field {field!r}. Use a position in [0, "
+            f"{count - 1}]{' or one of ' + ', '.join(names) if names else ''}."
         )

@@ -1,6 +1,7 @@
-"""What an environment has behind PyFlink's methods: the program under construction, its settings, and what runs it.
+"""The state of an environment behind PyFlink's methods: the program under construction, its settings, and its executor.
 
-Knows no stream, and executors by their port only. Source: Flink StreamExecutionEnvironment.getStreamGraph and executeAsync.
+Does not know any stream, and knows executors only by their port.
+Source: Flink StreamExecutionEnvironment.getStreamGraph and executeAsync.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class EnvironmentPlumbing:
 
     @property
     def executor(self) -> JobExecutor:
-        """Spark, unless the program has named another one."""
+        """Spark, unless the program has set another one."""
         if self._executor is None:
             from penstock.hosting.spark.host import default_executor
 
@@ -56,7 +57,7 @@ class EnvironmentPlumbing:
 
     @property
     def settings(self) -> ProgramSettings:
-        """What goes along with the graph."""
+        """The settings that are submitted together with the graph."""
         interval = self.checkpoint_config.get_checkpoint_interval()
         return ProgramSettings(
             configuration=self.configuration.to_dict(),
@@ -74,13 +75,13 @@ class EnvironmentPlumbing:
 
     @property
     def buffer_timeout_ms(self) -> int:
-        """-1: no record waits for a bounded time only."""
+        """The longest time in ms that a record waits in a buffer; -1: there is no such limit."""
         if not self.configuration.get_boolean(BUFFER_TIMEOUT_ENABLED_KEY, default_value=True):
             return NO_BUFFER_TIMEOUT
         return self.configuration.get_duration_ms(BUFFER_TIMEOUT_KEY, 100)
 
     def check_runtime_mode(self) -> RuntimeExecutionMode:
-        """Raises: ConfigurationError: there is no such mode."""
+        """The runtime mode that is set. Raises: ConfigurationError: there is no such mode."""
         mode = self.configuration.get_string(RUNTIME_MODE_KEY, "STREAMING").upper()
         if mode not in RuntimeExecutionMode.__members__:
             raise ConfigurationError(
@@ -92,7 +93,7 @@ class EnvironmentPlumbing:
     def stream_graph(
         self, job_name: str | None = None, program: Program | None = None
     ) -> StreamGraph:
-        """What `execute` would run now, or a part of it."""
+        """The graph that `execute` would run now, or the graph of `program`, a part of it."""
         graph = (program or self.program).graph()
         graph.job_name = job_name or self.configuration.get_string(
             PipelineOptions.NAME.key, DEFAULT_JOB_NAME
@@ -108,8 +109,10 @@ class EnvironmentPlumbing:
         return graph
 
     def submit(self, job_name: str | None = None) -> JobControl:
-        """Check, start, and forget what was added, also when it is refused: it would be again, with every later run, where
-        Flink keeps what is no graph.
+        """Checks the graph, starts the job, and forgets the pending operators.
+
+        A refused program is forgotten as well. Otherwise every later run would be refused too. Flink keeps operators
+        that it could not make a graph of.
         """
         try:
             opened = self._open_caches()
@@ -125,7 +128,7 @@ class EnvironmentPlumbing:
             self.program.clear()
 
     def run_on(self, call: Callable[[JobExecutor, StreamGraph], Any], graph: StreamGraph) -> Any:
-        """Check, and hand the graph (of a part of the program) over to whoever runs it."""
+        """Checks the graph of the program, or of a part of it, and hands it to the executor."""
         self.program.validate(graph)
         executor = self.executor
         try:
@@ -139,7 +142,7 @@ class EnvironmentPlumbing:
             raise refusal from error
 
     def close(self) -> None:
-        """Forget what was added and not run, and what cached streams have kept."""
+        """Forgets the operators that were not run, and the records of cached streams."""
         self.program.clear()
         for cache in self.program.caches.values():
             cache.invalidate()
@@ -151,7 +154,7 @@ class EnvironmentPlumbing:
         return mode is RuntimeExecutionMode.BATCH
 
     def _open_caches(self) -> list[Cache]:
-        """Those whose records the job that is to be submitted computes. Raises: GraphError: it has no end."""
+        """The caches whose records the next job computes. Raises: GraphError: such a job is unbounded."""
         caches = self.program.caches
         if not caches:
             return []
@@ -164,10 +167,11 @@ class EnvironmentPlumbing:
         endless = [node.name for node in nodes.values() if node.is_source and not node.is_bounded]
         if wanted and endless:
             raise GraphError(
-                f"cache() keeps the records of bounded streams, and {endless[0]!r} has no end. Bound it, or leave cache() out."
+                f"cache() keeps the records of bounded streams, but the source {endless[0]!r} has "
+                "no end. Make it bounded, or leave cache() out."
             )
         host = self.executor
-        if not isinstance(host, FrameExecutor):  # it only shows plans
+        if not isinstance(host, FrameExecutor):  # such an executor only shows plans
             return []
         for cache in wanted:
             cache.open(host.results_folder(self.settings))

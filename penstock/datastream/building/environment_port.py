@@ -1,4 +1,4 @@
-"""What streams ask of the environment that they were built in, so that none of them knows its class."""
+"""The part of the environment that streams use, as a Protocol, so that they do not depend on its class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.datastream.slot_sharing_group import SlotSharingGroup
 
 
 class EnvironmentPort(Protocol):
-    """`StreamExecutionEnvironment` is one."""
+    """The environment as streams see it; `StreamExecutionEnvironment` implements it."""
 
     @property
     def plumbing(self) -> EnvironmentPlumbing:

@@ -1,18 +1,21 @@
-"""What PyFlink 1 had and PyFlink 2 has not, or has elsewhere: programs of that time are all over the web. Knows no class.
+"""Names of PyFlink 1 that PyFlink 2 has removed or moved, with what to use instead.
 
-Source: pyflink.datastream of Flink 1.x.
+Many programs and examples on the web still use them. Does not know any class. Source: pyflink.datastream of Flink 1.x.
 """
 
 from typing import Final
 
-_TIME: Final = "Event time is always on: give a source its WatermarkStrategy, and take windows and timers of the time that you want."
+_TIME: Final = (
+    "Event time is always on: give a source its WatermarkStrategy, and use windows and timers of "
+    "the time that you want."
+)
 _BACKEND: Final = "Set state.backend.type to hashmap or rocksdb in the configuration."
-_KRYO: Final = "Nothing here needs serializers of Java: leave the call out."
+_KRYO: Final = "Nothing here needs Java serializers: leave the call out."
 _RETENTION: Final = "ExternalizedCheckpointRetention and set_externalized_checkpoint_retention."
 _STORAGE: Final = "Set execution.checkpointing.dir in the configuration."
 
 OF_THE_PACKAGE: Final = {
-    "TimeCharacteristic": f"PyFlink 2 has none either. {_TIME}",
+    "TimeCharacteristic": f"PyFlink 2 does not have it either. {_TIME}",
     "ExternalizedCheckpointCleanup": f"As in PyFlink 2, use {_RETENTION}",
 }
 OF_THE_ENVIRONMENT: Final = {
@@ -32,8 +35,9 @@ OF_THE_ENVIRONMENT: Final = {
 OF_A_STREAM: Final = {
     **dict.fromkeys(
         ("window", "count_window"),
-        "Call key_by just before, or window_all for a window over all records. Only key_by makes a KeyedStream: what map, "
-        "filter or assign_timestamps_and_watermarks make of one has no keys.",
+        "Call key_by just before, or window_all for a window over all records. Only key_by makes "
+        "a KeyedStream; map, filter and assign_timestamps_and_watermarks return a stream without "
+        "keys.",
     ),
     **dict.fromkeys(
         ("sum", "min", "max", "min_by", "max_by", "reduce"), "Call key_by just before."
@@ -87,4 +91,4 @@ OF_CONNECTORS: Final = {
     for module, names in _CONNECTORS.items()
     for name in names
 }
-"""Names that PyFlink's package has too, with their modules, which are imported when one is asked for."""
+"""Names that PyFlink's package has too, with their modules. A module is imported when its name is asked for."""

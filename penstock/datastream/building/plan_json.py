@@ -2,8 +2,9 @@
 
 Source: Flink JSONGenerator, with PyFlink's merging of operators.
 
-Python operators that run in one chain are shown as one node, their names joined by `, `. What PyFlink does to a record in operators of
-their own, taking its key and letting go of it again, is shown as those operators, though it is part of their neighbours here.
+Python operators that run in one chain are shown as one node, with their names joined by `, `. PyFlink has operators of
+its own that take the key of a record and remove it again. The plan shows these operators, although in Penstock their
+work is part of the neighbouring operators.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LETS_GO: Final = "_keyed_stream_values_operator"
 
 
 def plan_json(graph: StreamGraph, is_sink: Callable[[int], bool], default_parallelism: int) -> str:
-    """`default_parallelism` stands for operators that have none."""
+    """The plan. `default_parallelism` is shown for operators that set none."""
     graph = with_key_operators(graph)
     shapes = _Shapes(graph, is_sink, default_parallelism)
     heads = {node_id: shapes.head_of(node_id) for node_id in graph.nodes}
@@ -43,8 +44,10 @@ def plan_json(graph: StreamGraph, is_sink: Callable[[int], bool], default_parall
 
 
 def with_key_operators(graph: StreamGraph) -> StreamGraph:
-    """The graph with an operator that takes the key (or channel) in front of each partitioning by a function, one for all that read
-    it; and one that lets go of it again in front of operators that are not keyed.
+    """The graph with the operators that PyFlink adds around keys and channels.
+
+    In front of each partitioning by a function stands an operator that takes the key (or channel); all readers share
+    it. In front of operators that are not keyed stands an operator that removes the key again.
     """
     shown = replace(graph, nodes={}, edges=[])
     made: dict[Any, int] = {}
@@ -77,7 +80,7 @@ def with_key_operators(graph: StreamGraph) -> StreamGraph:
 
 
 def _name_of_step(edge: StreamEdge) -> str | None:
-    """What PyFlink calls the operator that finds out where a record goes; None: there is none."""
+    """PyFlink's name for the operator that finds out where a record goes; None: there is no such operator."""
     partitioning = edge.partitioning
     if partitioning is None or not isinstance(partitioning.key_selector, KeySelection):
         return None
@@ -91,7 +94,7 @@ def _is_keyed(node: StreamNode) -> bool:
 
 
 def _is_java(node: StreamNode) -> bool:
-    """Whether PyFlink leaves it to the JVM, so that it is never merged with a Python operator."""
+    """Whether PyFlink leaves the operator to the JVM, so that it is never merged with a Python operator."""
     operator = node.operator
     return isinstance(operator, MapOperator) and isinstance(operator.function.call, Projection)
 
@@ -107,7 +110,7 @@ class _Shapes:
         self._default_parallelism = default_parallelism
 
     def head_of(self, node_id: int) -> int:
-        """First operator of the run of Python operators that this one is merged into."""
+        """The first operator of the run of Python operators that this one is merged into."""
         while (before := self._merged_into(node_id)) is not None:
             node_id = before
         return node_id

@@ -1,8 +1,8 @@
 """The program under construction: nodes and edges as the API's methods add them.
 
-Knows no host, and no operators but those of cached streams. Source: Flink StreamExecutionEnvironment.transformations and
-StreamGraphGenerator. As there, a node stays usable after `execute`: a run takes what was added
-since the last run, and all that leads to it.
+Does not know any host, and no operators except those of cached streams. Source: Flink
+StreamExecutionEnvironment.transformations and StreamGraphGenerator. As there, a node stays usable after `execute`: a
+run takes the nodes added since the last run, and all nodes that lead to them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from penstock.runtime.watermarks.strategy import WatermarkStrategy
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What a stream stands for: an operator's main output or side output `tag`, and how it is
-    split. `input_index`: which logical input of its reader it goes to. `exchange_mode`: whether that reader
-    works beside it.
+    """The input of an operator: the main output of another operator, or its side output `tag`, and how it is split.
+
+    `input_index`: which logical input of the reader it is. `exchange_mode`: whether the reader runs at the same time.
     """
 
     node_id: int
@@ -47,28 +47,28 @@ class ProgramEndpoint(Protocol):
 
 
 class Cache(Protocol):
-    """What becomes of a cached stream's records. `sink_id`: of the node that keeps them."""
+    """The records of a cached stream. `sink_id`: the node that keeps them."""
 
     sink_id: int
 
     def open(self, folder: str) -> None:
-        """The next job keeps its records there."""
+        """Prepares the place where the next job keeps its records."""
 
     def computed_by(self, job: JobControl) -> None:
-        """They count when this job has finished."""
+        """Makes the kept records count as soon as this job has finished."""
 
     def source(self) -> Source | None:
-        """Gives the records that an earlier job has kept; None: there are none."""
+        """A source of the records that an earlier job has kept; None: there are none."""
 
     def sink(self) -> Sink | None:
-        """Keeps those of the job that is being built; None: nobody does."""
+        """A sink that keeps the records of the job that is being built; None: they are not kept."""
 
     def invalidate(self) -> None:
-        """Forget them."""
+        """Forgets the kept records."""
 
 
 class Program:
-    """All nodes ever added, and which of them no run has taken yet."""
+    """All nodes ever added, and those of them that no run has taken yet (the pending ones)."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, StreamNode] = {}
@@ -77,7 +77,7 @@ class Program:
         self._sinks: set[int] = set()
         self.endpoints: dict[int, ProgramEndpoint] = {}
         self.readers: list[Callable[[JobControl], None]] = []
-        """Called with the job when it is submitted: they take what comes to the driver."""
+        """Called with the job when it is submitted; they read the results that the job sends to the driver."""
         self.caches: dict[int, Cache] = {}
         self._takes_tuples: set[int] = set()
         self._collect_streams = 0
@@ -91,8 +91,9 @@ class Program:
         takes_tuples: bool = False,
         **fields: Any,
     ) -> StreamNode:
-        """A source alone is nothing to run: it comes along with what reads it. `takes_tuples`: functions behind it may return
-        tuples where a ROW is due.
+        """Adds a source. A source alone is not run: it becomes part of a run with the operators that read it.
+
+        `takes_tuples`: functions behind it may return tuples where a ROW is declared.
         """
         node = self._add(name, operator, is_source=True, **fields)
         if takes_tuples:
@@ -103,7 +104,7 @@ class Program:
     def add_operator(
         self, name: str, operator: object, inputs: Sequence[Upstream], **fields: Any
     ) -> StreamNode:
-        """Several upstreams with one `input_index` are a union."""
+        """Adds an operator. Several upstreams with the same `input_index` are a union."""
         node = self._add(name, operator, **fields)
         if any(upstream.node_id in self._takes_tuples for upstream in inputs):
             self._takes_tuples.add(node.node_id)
@@ -136,7 +137,10 @@ class Program:
         output_type: Any,
         make: Callable[[int], Cache],
     ) -> StreamNode:
-        """`operator`: hands records on. In a job that has to compute them a sink stands beside it; in later ones it is a source."""
+        """Adds a cache; `operator` passes the records on.
+
+        In a job that computes the records, a sink stands beside it. In later jobs it is a source.
+        """
         node = self.add_operator("Cache", operator, inputs, output_type=output_type)
         sink = self.add_sink("Cached Data", None, (Upstream(node.node_id),))
         self._pending.remove(sink.node_id)
@@ -144,7 +148,7 @@ class Program:
         return node
 
     def declared(self, node: StreamNode, type_info: Any) -> Any:
-        """The type as the operator's functions have to keep it."""
+        """The declared type, as functions of the node have to keep it."""
         if type_info is None or node.node_id not in self._takes_tuples:
             return type_info
         return taking_tuples(type_info)
@@ -158,14 +162,14 @@ class Program:
         return bool(self._pending)
 
     def taken(self, node_ids: Collection[int]) -> Program:
-        """These nodes, with what leads to them, as a program of their own; they are pending no more."""
+        """A program of these nodes and all nodes that lead to them. They are no longer pending here."""
         self._pending = [one for one in self._pending if one not in node_ids]
         part = copy.copy(self)
         part._pending = list(node_ids)  # ruff: ignore[private-member-access] - it is a Program, too
         return part
 
     def graph(self) -> StreamGraph:
-        """The pending nodes and what leads to them, in the order in which they were made."""
+        """The graph of the pending nodes and all nodes that lead to them, in the order in which they were made."""
         if not self._pending:
             raise GraphError(
                 "No operators defined in streaming topology. Cannot execute. Add an operator or a "
@@ -191,13 +195,13 @@ class Program:
         return graph
 
     def validate(self, graph: StreamGraph) -> None:
-        """Ask the sources and sinks of `graph` whether they can work."""
+        """Asks the sources and sinks of `graph` to check their settings."""
         for node_id, endpoint in self.endpoints.items():
             if node_id in graph.nodes:
                 endpoint.validate()
 
     def clear(self) -> None:
-        """Everything so far has been taken by a run."""
+        """Marks everything as taken by a run."""
         self._pending.clear()
         self.readers.clear()
 
@@ -205,7 +209,7 @@ class Program:
         return node_id in self._sinks
 
     def _closure(self, ends: Collection[int]) -> set[int]:
-        """What is pending and what leads to it, up to `ends`."""
+        """The pending nodes and those that lead to them, not going beyond `ends`."""
         sources: dict[int, list[int]] = {}
         for edge in self._edges:
             sources.setdefault(edge.target, []).append(edge.source)
@@ -234,7 +238,7 @@ class Program:
 
 
 def _source_fields(source: Source) -> dict[str, Any]:
-    """What makes a node read this."""
+    """The fields that turn a node into a reader of this source."""
     operator = SourceOperator(source, WatermarkStrategy.no_watermarks())
     return {"operator": operator, "coordinator": source, "is_source": True, "is_bounded": True}
 

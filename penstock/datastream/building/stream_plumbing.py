@@ -1,6 +1,7 @@
-"""What a stream stands for in the program under construction, and how an operator or a sink is added behind it. Knows no stream class.
+"""The part of the program that a stream stands for, and how operators and sinks are added behind it.
 
-Source: Flink DataStream.transform and the partition transformations; differs: a partitioning is part of an edge, not a node.
+Does not know any stream class. Source: Flink DataStream.transform and the partition transformations; differs: a
+partitioning is part of an edge, not a node.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from penstock.runtime.operator import Operator
 
 @dataclass(eq=False, slots=True)
 class StreamPlumbing:
-    """For Penstock's own classes and tests; programs use the methods of the streams. `element_type` None: it is not declared."""
+    """The state of a stream, for Penstock's own classes and tests; programs use the methods of the streams.
+
+    `element_type` None: the type is not declared.
+    """
 
     environment: EnvironmentPort
     upstreams: tuple[Upstream, ...]
@@ -38,14 +42,14 @@ class StreamPlumbing:
     def type_info(self) -> TypeInformation:
         return self.element_type or Types.PICKLED_BYTE_ARRAY()
 
-    # ---------------------------------------------------------- the stream, seen otherwise
+    # ---------------------------------------------------------- other views of the stream
 
     def without_key(self) -> StreamPlumbing:
-        """The stream that was keyed, as it was before."""
+        """The stream before key_by."""
         return self
 
     def in_partitions(self) -> StreamPlumbing:
-        """The stream as its readers get it, without its key: each subtask has all records of some keys."""
+        """The partitioned stream without its key: each subtask gets all records of some keys."""
         return self
 
     def for_client(self) -> StreamPlumbing:
@@ -59,12 +63,12 @@ class StreamPlumbing:
         return self._of(replace(one, exchange_mode=mode) for one in self.upstreams)
 
     def together_with(self, others: Iterable[StreamPlumbing]) -> StreamPlumbing:
-        """A union, of this stream's type."""
+        """The union with these streams, with this stream's type."""
         streams = (self, *others)
         return self._of(one for stream in streams for one in stream.upstreams)
 
     def with_names_of(self, row_type: RowTypeInfo) -> StreamPlumbing:
-        """The stream with the names of that ROW type, if its own differs in nothing else."""
+        """The stream with the field names of that ROW type, if the types differ only in their names."""
         own = self.element_type
         if own == row_type or not isinstance(own, RowTypeInfo):
             return self
@@ -74,12 +78,12 @@ class StreamPlumbing:
         return self.add_beside("Map", ops.MapOperator(renaming), row_type)
 
     def passed_on(self) -> StreamPlumbing:
-        """The same stream behind an operator that passes everything on."""
+        """The same stream behind an operator that passes every record on."""
         return self.add_operator(
             "Map", ops.MapOperator(adapt.map_function(_same)), self.element_type
         )
 
-    # ---------------------------------------------------------- what is added behind it
+    # ---------------------------------------------------------- adding operators and sinks
 
     def add_operator(
         self,
@@ -89,7 +93,7 @@ class StreamPlumbing:
         second: StreamPlumbing | None = None,
         **fields: Any,
     ) -> StreamPlumbing:
-        """`second`: the operator's other input."""
+        """Adds an operator behind this stream. `second`: the stream at the operator's second input."""
         declared = adapt.declared_type(output_type, name)
         others = () if second is None else second.upstreams
         inputs = (*self.upstreams, *(replace(other, input_index=1) for other in others))
@@ -99,7 +103,7 @@ class StreamPlumbing:
     def add_beside(
         self, name: str, operator: Operator, output_type: TypeInformation | None
     ) -> StreamPlumbing:
-        """`add_operator` with as many subtasks as what is before it has, so that the order of records stays."""
+        """Adds an operator with the parallelism of the operator before it, so that the order of records stays."""
         return self.add_operator(name, operator, output_type, parallelism=self.parallelism)
 
     def add_sink(
@@ -111,7 +115,7 @@ class StreamPlumbing:
         return node
 
     def collect_into(self, stream: str) -> StreamNode:
-        """The driver takes the values under this name."""
+        """Adds a sink that sends the values to the driver, under this name."""
         collected = self.for_client()
         return collected.add_sink(
             "Data stream collect sink",
@@ -121,17 +125,18 @@ class StreamPlumbing:
             parallelism=collected.parallelism,
         )
 
-    # ---------------------------------------------------------- the operator before it
+    # ---------------------------------------------------------- the operator before this stream
 
     def node(self, method: str) -> StreamNode:
-        """The operator that this stream is the main output of. Raises: GraphError: there is none, or more than one.
+        """The operator whose main output this stream is. Raises: GraphError: there is none, or more than one.
 
-        In PyFlink a side output and what partition_custom gives end with a map; here it is made when somebody sets something on it.
+        In PyFlink side outputs and the results of partition_custom end with a map. Here that map is added only when a
+        program sets something on it.
         """
         if len(self.upstreams) != 1:
             raise GraphError(
-                f"{method}() on a union: it is no operator. Call {method}() on the streams before "
-                "union(...), or on the operator after it."
+                f"{method}() on a union: a union is no operator. Call {method}() on the streams "
+                "before union(...), or on the operator after it."
             )
         upstream = self.upstreams[0]
         partitioning = upstream.partitioning
@@ -140,14 +145,14 @@ class StreamPlumbing:
             self.upstreams = self.passed_on().upstreams
         elif partitioning is not None:
             raise GraphError(
-                f"{method}() on a partitioning: it is no operator. Call {method}() on the operator before "
-                "or after it."
+                f"{method}() on a partitioning: a partitioning is no operator. Call {method}() on "
+                "the operator before or after it."
             )
         return self.program.nodes[self.upstreams[0].node_id]
 
     @property
     def parallelism(self) -> int:
-        """Of the operator whose output this is; -1: not set, or there is no single one."""
+        """The parallelism of the operator before this stream; -1: not set, or there is no single operator."""
         if len(self.upstreams) != 1 or self.upstreams[0].partitioning is not None:
             return -1
         return self.program.nodes[self.upstreams[0].node_id].parallelism
@@ -158,7 +163,7 @@ class StreamPlumbing:
 
 @dataclass(eq=False, slots=True)
 class KeyedPlumbing(StreamPlumbing):
-    """`unkeyed`: the stream before. `keys`: how records get their key."""
+    """The state of a keyed stream. `unkeyed`: the stream before key_by. `keys`: how records get their key."""
 
     unkeyed: StreamPlumbing
     keys: KeySelection
@@ -180,7 +185,7 @@ class KeyedPlumbing(StreamPlumbing):
 
 
 def keyed(hashed: StreamPlumbing, unkeyed: StreamPlumbing, keys: KeySelection) -> KeyedPlumbing:
-    """`hashed`: the stream in partitions by key. `unkeyed`: before that."""
+    """A keyed stream. `hashed`: the stream partitioned by key. `unkeyed`: the stream before that."""
     return KeyedPlumbing(hashed.environment, hashed.upstreams, hashed.element_type, unkeyed, keys)
 
 
@@ -189,7 +194,7 @@ def _same(value: Any) -> Any:
 
 
 class _KeyedRow:
-    """A record with its key."""
+    """Puts a record and its key into a row."""
 
     def __init__(self, keys: KeySelection) -> None:
         self._keys = keys

@@ -1,7 +1,7 @@
-"""What connectors share: the contracts, and readers and enumerators for the usual case.
+"""What connectors share: the contracts of sources and sinks, with readers and enumerators for the usual case.
 
-Source: pyflink.datastream.connectors.base; differs: Source and Sink are contracts for Python
-classes (`penstock.runtime.sources.contract`, `penstock.runtime.sink`), open to users.
+Source: pyflink.datastream.connectors.base; differs: Source and Sink are contracts for Python classes
+(`penstock.runtime.sources.contract`, `penstock.runtime.sink`), and users may implement them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 
 
 class DeliveryGuarantee(Enum):
-    """What a sink guarantees when a job is restored."""
+    """What a sink guarantees about records when a job is restored."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -68,7 +68,7 @@ class DeliveryGuarantee(Enum):
 
 
 class EndableStream(Protocol):
-    """What `sink_to` needs of a DataStream, so that no connector knows that class."""
+    """The part of a DataStream that `sink_to` needs, so that connectors do not depend on that class."""
 
     def sink_to(self, sink: Sink) -> Any: ...
 
@@ -91,18 +91,18 @@ class SupportsPreprocessing(ABC):
 
 @dataclass(frozen=True, slots=True)
 class SplitInHand:
-    """In checkpoints: a split of which the first `rows` rows were read."""
+    """A split in a checkpoint whose first `rows` rows were read."""
 
     split: Any
     rows: int
 
 
 class PolledSplitReader(SourceReader):
-    """Reads one split after the other: a subclass opens a split as an iterator of batches.
+    """Reads one split after the other; a subclass opens a split as an iterator of batches.
 
-    It asks for the next split when the current one is finished: otherwise the first reader would
-    take a second split before the last reader has its first. Checkpoints hold a split with the
-    number of rows read, so a split must give the same rows in the same order each time.
+    It asks for the next split only when the current one is finished. Otherwise the first reader would take a second
+    split before the last reader has its first. Checkpoints hold a split with the number of rows read, so a split must
+    give the same rows in the same order each time.
     """
 
     def __init__(self, context: ReaderContext) -> None:
@@ -118,7 +118,7 @@ class PolledSplitReader(SourceReader):
         """Yield the batches of one split, each of at most about 4,096 rows or 1 MiB."""
 
     def read_from(self, split: Any, rows: int) -> Iterator[Batch]:
-        """Yield one split's batches without its first rows; by default it reads and drops them."""
+        """Yield one split's batches without its first rows; by default it reads these rows and drops them."""
         left = rows
         for batch in self.read(split):
             if left >= len(batch):

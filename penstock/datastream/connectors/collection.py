@@ -1,6 +1,6 @@
-"""A source of values that the program holds. Knows no file. Source: Flink fromCollection.
+"""A source of values that the program holds in memory. Source: Flink fromCollection.
 
-The values travel with the operator's code, once per TaskManager, and are read in one split.
+The values travel with the operator's code, once per TaskManager, and are read in one split. Does not know files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REFUSALS: Final = (TypeError, ValueError, AssertionError, OverflowError)
 
 
 class CollectionSource(Source):
-    """Use `env.from_collection`."""
+    """The source of `env.from_collection`, which programs call."""
 
     def __init__(self, values: list[Any], type_info: TypeInformation | None) -> None:
         self._values = values
@@ -34,7 +34,7 @@ class CollectionSource(Source):
 
     @classmethod
     def of(cls, values: Iterable[Any], type_info: TypeInformation | None) -> CollectionSource:
-        """Values brought to the declared type: tuples become Rows, numbers wrap to its width."""
+        """The values converted to the declared type: tuples become Rows, numbers wrap to its width."""
         if not isinstance(values, Iterable):
             raise TypeError(f"from_collection takes a list of values, got {values!r:.200}.")
         copied = list(values)

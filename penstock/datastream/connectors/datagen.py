@@ -1,9 +1,9 @@
-"""Sources that compute their records: from an index, or a batch of indexes. With a rate limit.
+"""Sources that compute their records from an index or from a batch of indexes, with a rate limit if wanted.
 
-Knows no file and no clock of its own (the reader's context has one). Source: Flink
-DataGeneratorSource and RateLimiterStrategy; differs: whole Arrow batches can be generated too.
+Does not know files and has no clock of its own (the reader's context has one). Source: Flink DataGeneratorSource and
+RateLimiterStrategy; differs: whole Arrow batches can be generated too.
 
-The rate is the source's: each subtask gets its share, and releases records in step with the clock.
+The rate is for the whole source: each subtask gets its share, and releases records in step with the clock.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from penstock.runtime.sources.contract import Polled
 
 ROWS_PER_BATCH: Final = 4096
 COLUMN_ROWS_PER_BATCH: Final = 65_536
-# A limited source wakes this often: batches are small at a low rate, and the rate is even.
+# A source with a rate limit wakes this often: batches are small at a low rate, and the rate is
+# even.
 TICK_MS: Final = 5
 ENDLESS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
-    """Indexes `first + k * stride` for k in [0, count): what one split generates.
+    """The indexes `first + k * stride` for k in [0, count), which one split generates.
 
-    Where an index stands for a block of rows, `skip` rows of the first one are done already.
+    If an index stands for a block of rows, the first `skip` rows of the first block are already done.
     """
 
     first: int
@@ -54,7 +55,7 @@ class IndexRange:
 
 
 class RateLimiter:
-    """How many records may be released by now, from a start on the monotonic clock."""
+    """Tells how many records may be released by now, counted from a start on the monotonic clock."""
 
     __slots__ = ("_per_second", "_released", "_started_ms")
 
@@ -64,7 +65,7 @@ class RateLimiter:
         self._released = 0
 
     def allowance(self, now_ms: int, wanted: int) -> int:
-        """At most `wanted`; what is given counts as released."""
+        """How many records may be released now, at most `wanted`; they count as released."""
         if self._started_ms is None:
             self._started_ms = now_ms
         due = int((now_ms - self._started_ms) * self._per_second / 1000.0) + 1
@@ -73,14 +74,14 @@ class RateLimiter:
         return given
 
     def next_ms(self, now_ms: int) -> int:
-        """When to ask again."""
+        """The time at which to ask again."""
         assert self._started_ms is not None
         at = self._started_ms + int(self._released * 1000.0 / self._per_second)
         return max(at, now_ms + TICK_MS)
 
 
 class _GeneratedSource(Source):
-    """Args: count None: without end. rate_per_second None: as fast as it goes."""
+    """Args: count: None is without end. rate_per_second: None is as fast as possible."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class _GeneratedSource(Source):
         return _GeneratorReader(context, self._generate, self._batch_size, limiter)
 
     def _splits(self, parts: int) -> list[IndexRange]:
-        """Endless or at a rate: subtasks take turns. Else: one range each."""
+        """Without end or with a rate limit, subtasks take turns at the indexes. Otherwise each gets one range."""
         if self._count is None:
             return [IndexRange(part, parts, ENDLESS) for part in range(parts)]
         if self._rate_per_second is not None:
@@ -202,7 +203,7 @@ class BatchGeneratorSource(_GeneratedSource):
         self._timestamps = timestamps
 
     def _splits(self, parts: int) -> list[IndexRange]:
-        """Blocks of consecutive indexes, so that event time goes on in all subtasks at once."""
+        """Blocks of consecutive indexes, so that event time advances in all subtasks at once."""
         blocks = -(-(ENDLESS if self._count is None else self._count) // self._batch_size)
         return [
             IndexRange(part, parts, -(-(blocks - part) // parts))
@@ -217,10 +218,10 @@ class BatchGeneratorSource(_GeneratedSource):
         return _BlockReader(context, self._block, limiter)
 
     def _block(self, block: int, offset: int, rows: int | None) -> tuple[Batch, int, bool]:
-        """A block's batch from index `offset`, of at most `rows` indexes; their number; the last
-        one?
+        """A block's batch from index `offset` on, of at most `rows` indexes; how many indexes; whether it is the last
+        batch.
 
-        `make_batch` may leave indexes out, so that the batch is shorter than that.
+        `make_batch` may leave indexes out, so that the batch may be shorter.
         """
         start = block * self._batch_size
         stop = start + self._batch_size
@@ -237,7 +238,7 @@ class BatchGeneratorSource(_GeneratedSource):
 
 
 class _LimitedReader(SourceReader):
-    """Splits, position and rate; a subclass makes the batches."""
+    """Keeps splits, position and rate; a subclass makes the batches."""
 
     def __init__(self, context: ReaderContext, limiter: RateLimiter | None) -> None:
         self._context = context
@@ -268,7 +269,7 @@ class _LimitedReader(SourceReader):
         return self._next(split)
 
     def snapshot_state(self) -> Sequence[Any]:
-        """The splits still to be generated, the first one from its position."""
+        """The splits that are not yet generated, the first one from its position on."""
         rest = list(self._splits)
         if rest:
             at, done = rest[0], self._position
@@ -283,7 +284,7 @@ class _LimitedReader(SourceReader):
         return 0
 
     def _allowance(self, wanted: int) -> int:
-        """0: wait, the context will poll again."""
+        """How many records may be made now. 0: wait, the context will poll again."""
         if self._limiter is None:
             return wanted
         now_ms = self._context.monotonic_ms()
@@ -343,5 +344,5 @@ class _BlockReader(_LimitedReader):
 
     def _skipped(self) -> int:
         if self._position == 0 and self._offset == 0:
-            return self._splits[0].skip  # nothing has been read of it since it was restored
+            return self._splits[0].skip  # nothing of it was read since it was restored
         return self._offset

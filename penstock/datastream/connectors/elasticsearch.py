@@ -1,8 +1,8 @@
-"""ElasticsearchSink: a document for each record, at least once; once where the emitter names a key field.
+"""ElasticsearchSink: writes a document for each record, at least once; once if the emitter names a key field.
 
-Records are dicts, or Rows with named fields. Documents wait for a full request and are sent before each barrier.
-Source: pyflink.datastream.connectors.elasticsearch, Flink's ElasticsearchWriter and MapElasticsearchEmitter; differs: HTTP of
-the standard library, so that no version of a client has to fit the server's.
+Records are dicts, or Rows with named fields. Documents wait until a request is full, and are sent before each barrier.
+Source: pyflink.datastream.connectors.elasticsearch, Flink's ElasticsearchWriter and MapElasticsearchEmitter; differs:
+it uses HTTP of the standard library, so that the version of a client library never has to match the server's.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ class ElasticsearchEmitter:
         return ElasticsearchEmitter(None, index_field, key_field, doc_type)
 
     def action(self, document: dict[str, Any], record: Any, *, has_types: bool) -> Action:
-        """Raises: KeyError: a field that the emitter names is not there. TypeError: JSON has no form for a value."""
+        """The action for a record. Raises: KeyError: the record lacks a field that the emitter names.
+
+        TypeError: JSON cannot represent a value.
+        """
         index = self.index if self.index_field is None else str(document[self.index_field])
         place = {"_index": index}
         if has_types:
@@ -97,7 +100,7 @@ class ElasticsearchEmitter:
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What the builder collected; -1: no such bound."""
+    """The settings that the builder collected; -1: no such limit."""
 
     emitter: ElasticsearchEmitter | None = None
     connection: Connection = field(default_factory=Connection)
@@ -131,7 +134,8 @@ class ElasticsearchSinkBuilderBase:
 
     def get_http_host_class(self) -> Any:
         raise NotImplementedError(
-            "get_http_host_class names a class of Java; set_hosts takes texts such as 'localhost:9200'."
+            "get_http_host_class returns a Java class, which Penstock does not have. Call "
+            "set_hosts with texts such as 'localhost:9200'."
         )
 
     def set_emitter(self, emitter: ElasticsearchEmitter) -> Self:
@@ -153,8 +157,9 @@ class ElasticsearchSinkBuilderBase:
         """Set AT_LEAST_ONCE or NONE; both write at least once."""
         if delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             raise ConfigurationError(
-                "Elasticsearch sink does not support the EXACTLY_ONCE guarantee. Take AT_LEAST_ONCE and a key_field, under "
-                "which a document that is sent again is the same one."
+                "Elasticsearch sink does not support the EXACTLY_ONCE guarantee. Use "
+                "AT_LEAST_ONCE and a key_field: a document that is sent again then replaces "
+                "itself."
             )
         return self
 
@@ -173,7 +178,7 @@ class ElasticsearchSinkBuilderBase:
     def set_bulk_flush_backoff_strategy(
         self, flush_backoff_type: FlushBackoffType, max_retries: int, delay_millis: int
     ) -> Self:
-        """Set how requests that the server was too busy for, or did not answer, are retried.
+        """Set how a request is retried when the server was too busy or did not answer.
 
         Args:
             flush_backoff_type: how the delay grows.
@@ -186,7 +191,8 @@ class ElasticsearchSinkBuilderBase:
         delay = _bound("set_bulk_flush_backoff_strategy: delay_millis", delay_millis, 1)
         if UNSET in {retries, delay}:
             raise ConfigurationError(
-                f"set_bulk_flush_backoff_strategy: {flush_backoff_type.name} needs max_retries and delay_millis of 1 or more."
+                f"set_bulk_flush_backoff_strategy: {flush_backoff_type.name} needs max_retries and "
+                f"delay_millis of 1 or more, got {max_retries} and {delay_millis}."
             )
         return self._set(backoff=BulkBackoff(flush_backoff_type, retries, delay))
 
@@ -280,7 +286,7 @@ class _DocumentWriter:
         self._actions.clear()
 
     def _flush(self) -> None:
-        """What cannot be sent fails the job, which goes on from a checkpoint before it."""
+        """Sends the documents. If one cannot be sent, the job fails and restarts from the checkpoint before it."""
         actions, self._actions, self._bytes = self._actions, [], 0
         self.client.send(actions)
         self._sent_s = monotonic()
@@ -293,11 +299,13 @@ class _DocumentWriter:
             return emitter.action(document, record, has_types=self._settings.has_types)
         except KeyError as error:
             raise UserCodeError(
-                f"{self._where}: the emitter names the field {error}, which a record does not have: {record!r:.300}"
+                f"{self._where}: the emitter names the field {error}, but a record does not have "
+                f"it. Record: {record!r:.300}"
             ) from error
         except (TypeError, ValueError) as error:
             raise UserCodeError(
-                f"{self._where}: a record is no document: {error}. Expected a dict, or a Row with names. Record: {record!r:.300}"
+                f"{self._where}: a record cannot become a document: {error}. Expected a dict, or a "
+                f"Row with field names. Record: {record!r:.300}"
             ) from error
 
 
@@ -307,7 +315,7 @@ def _document(record: Any, names: Sequence[str] | None) -> dict[str, Any]:
     if isinstance(record, Row) and record._fields is not None:
         names = record._fields
     if names is None or not isinstance(record, Row | tuple):
-        raise TypeError(f"got {type(record).__name__} without names of fields")
+        raise TypeError(f"got {type(record).__name__} without field names")
     return dict(zip(names, record, strict=True))
 
 
@@ -316,7 +324,9 @@ def _json(value: Any) -> str:
 
 
 def _json_form(value: Any) -> Any:
-    """Numbers with a point go as texts, which the server reads as numbers where its mapping says so."""
+    """A value in a form that JSON has. A Decimal becomes text, which the server reads as a number where its mapping
+    says so.
+    """
     if isinstance(value, dt.datetime | dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -325,13 +335,13 @@ def _json_form(value: Any) -> Any:
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, Row) and value._fields is not None:
         return dict(zip(value._fields, value, strict=True))
-    raise TypeError(f"JSON has no form for {type(value).__name__}: {value!r:.100}")
+    raise TypeError(f"JSON cannot represent {type(value).__name__}: {value!r:.100}")
 
 
 def _bound(setter: str, value: int, least: int) -> int:
     if value != UNSET and value < least:
         raise ConfigurationError(
-            f"{setter}: expected {least} or more, or -1 for none, got {value}."
+            f"{setter}: expected {least} or more, or -1 for no limit, got {value}."
         )
     return value
 

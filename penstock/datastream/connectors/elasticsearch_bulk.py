@@ -1,8 +1,8 @@
-"""Documents to Elasticsearch's bulk API, over HTTP as the standard library has it. Knows no stream.
+"""A client of Elasticsearch's bulk API, over HTTP of the standard library. Does not know any stream.
 
-An action that the server is too busy for (429, 503) is sent again, alone with others of its kind, as the back-off says; so is
-a whole request that no host has answered, or one that failed there (5xx). What the server refuses otherwise is an error that
-names the document. Source: Elasticsearch's bulk API and BulkProcessor.
+If the server is too busy for some actions (429, 503), these actions alone are sent again, with the delays of the
+back-off. A whole request is sent again if no host has answered or a host failed (5xx). Any other refusal is an error
+that names the document. Source: Elasticsearch's bulk API and BulkProcessor.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class FlushBackoffType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BulkBackoff:
-    """`delay_ms`: before the first of `max_retries`."""
+    """The retries of a request. `delay_ms`: the delay before the first of `max_retries` retries."""
 
     kind: FlushBackoffType = FlushBackoffType.NONE
     max_retries: int = 0
     delay_ms: int = 0
 
     def delays_ms(self) -> Iterator[int]:
-        """One for each retry."""
+        """The delay before each retry."""
         if self.kind is FlushBackoffType.NONE:
             return
         grows = self.kind is FlushBackoffType.EXPONENTIAL
@@ -52,7 +52,7 @@ class BulkBackoff:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where the server is and how to get there; timeouts in ms, None: as the operating system has them."""
+    """The address of the server and how to reach it; timeouts in ms, None: the operating system's default."""
 
     hosts: tuple[str, ...] = ()
     username: str | None = None
@@ -76,14 +76,14 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One document, as lines of a bulk request. `shown`: of the record, for errors."""
+    """One document, as lines of a bulk request. `shown`: the record as error texts show it."""
 
     lines: bytes
     shown: str
 
 
 class BulkClient:
-    """Sends actions, and comes back when all are done. `sleep_s`: waits."""
+    """Sends actions, and returns when all are written. `sleep_s`: the function that waits."""
 
     def __init__(
         self,
@@ -119,15 +119,19 @@ class BulkClient:
             self._sleep_s(delay_ms / 1000)
 
     def _refused(self, actions: Sequence[Action]) -> tuple[list[Action], str]:
-        """Those to send again, and why. Raises: _Unanswered: none is known to be written. ExternalError: not to be tried again."""
+        """The actions to send again, and why.
+
+        Raises: _Unanswered: no action is known to be written. ExternalError: the server refuses for good.
+        """
         status, body = self._post(b"".join(action.lines for action in actions))
         if status != 200:
             text = f"status {status}: {body[:TEXT_SHOWN].decode('utf-8', 'replace')}"
             if status in BUSY or status >= 500:
                 raise _Unanswered(text)
             raise ExternalError(
-                f"{self._where}: the server refuses the request with {text}. Check user, password, path prefix, and what it "
-                f"allows (set_bulk_flush_max_size_mb bounds a request). The first document: {actions[0].shown}"
+                f"{self._where}: the server refuses the request with {text}. Check user, password, "
+                "path prefix, and what it allows (set_bulk_flush_max_size_mb limits a request). "
+                f"The first document: {actions[0].shown}"
             )
         again: list[Action] = []
         why = ""
@@ -147,17 +151,17 @@ class BulkClient:
             items = json.loads(body)["items"]
         except (ValueError, KeyError, TypeError) as error:
             raise ExternalError(
-                f"{self._where}: the answer is none of Elasticsearch's bulk API ({error!r}): {body[:TEXT_SHOWN]!r}. Is that "
-                "the host, and the path prefix?"
+                f"{self._where}: the answer is not one of Elasticsearch's bulk API ({error!r}): "
+                f"{body[:TEXT_SHOWN]!r}. Check the host and the path prefix."
             ) from error
         if len(items) != expected:
             raise ExternalError(
-                f"{self._where}: {expected} actions were sent, {len(items)} are answered."
+                f"{self._where}: {expected} actions were sent, but {len(items)} are answered."
             )
         return list(items)
 
     def _post(self, body: bytes) -> tuple[int, bytes]:
-        """Of the first host that answers, beginning with the one that did last."""
+        """The answer of the first host that answers, beginning with the host that answered last."""
         hosts = self._connection.hosts
         errors = []
         for _ in hosts:
@@ -187,19 +191,20 @@ class BulkClient:
 
 
 class _Unanswered(Exception):
-    """Nobody has said that the actions were written, or cannot be."""
+    """It is not known whether the actions were written."""
 
 
 def parsed_host(host: str) -> SplitResult:
-    """`host:port` or a URL. Raises: ConfigurationError."""
+    """The connection to `host:port` or a URL. Raises: ConfigurationError."""
     try:
         parts = urlsplit(host if "://" in host else f"http://{host}")
         if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             return parts
-    except ValueError:  # told below
+    except ValueError:  # reported below
         pass
     raise ConfigurationError(
-        f"Elasticsearch: {host!r} is no host: expected such as 'localhost:9200' or 'https://search:9200'."
+        f"Elasticsearch: {host!r} is not a host. Expected a text such as 'localhost:9200' or "
+        "'https://search:9200'."
     )
 
 

@@ -251,7 +251,7 @@ def test_records_that_are_no_documents_are_named(search):
         ({"n": 1}, "names the field 'word'"),
         (5, "got int without names"),
         (("a", 1), "got tuple without names"),
-        ({"word": "a", "x": object()}, "JSON has no form for object"),
+        ({"word": "a", "x": object()}, "JSON cannot represent object"),
     ):
         with pytest.raises(UserCodeError, match=what):
             write(builder(search).build(), value)
