@@ -1,6 +1,8 @@
-"""Opens the databases of an incremental checkpoint to look into them: their files are copied into a temporary directory.
+"""Opens the databases of an incremental checkpoint to read them. Their files are first copied into
+a temporary directory.
 
-Needs `rocksdict` here. Source: Flink's State Processor API, which restores a RocksDB backend to read one.
+Needs `rocksdict` in this process. Source: Flink's State Processor API, which restores a RocksDB
+backend to read one.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ _MEMORY: Final = 64 << 20
 def opened(
     databases: Iterable[DatabaseHandle], read: Read
 ) -> Iterator[tuple[DatabaseHandle, RocksSnapshot]]:
-    """One after the other; each is gone when the next is asked for.
+    """Yield the opened databases one after the other; each is removed when the next is asked for.
 
-    Raises: ExternalError: the package is missing here. What `read` raises.
+    Raises: ExternalError: the package rocksdict is missing here. What `read` raises.
     """
     memory: SlotMemory | None = None
     for handle in databases:
@@ -42,7 +44,7 @@ def opened(
 def keyed_part(
     databases: Iterable[DatabaseHandle], read: Read, name: str, max_parallelism: int
 ) -> KeyedPart | None:
-    """All rows of a state, by its name with its role; None: none has it. Raises: as `opened`."""
+    """Return all rows of a state by its name, with its role; None: no database has it. Raises: as `opened`."""
     whole: KeyedPart | None = None
     for handle, database in opened(databases, read):
         own_name = name.removeprefix(handle.role)
@@ -77,6 +79,7 @@ def _memory() -> SlotMemory:
         return slot_memory(_MEMORY)
     except UserError as error:
         raise ExternalError(
-            "this is an incremental checkpoint, whose keyed state lies in the files of RocksDB, and the package 'rocksdict' "
-            "cannot be imported here. Install it (pip install 'penstock[rocksdb]'), or look into a savepoint."
+            "this is an incremental checkpoint, whose keyed state is stored in RocksDB "
+            "files, and the package 'rocksdict' cannot be imported here. Install it (pip "
+            "install 'penstock[rocksdb]'), or read a savepoint instead."
         ) from error

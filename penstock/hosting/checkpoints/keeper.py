@@ -1,8 +1,10 @@
-"""Keeps the checkpoints of one job: writes and discards them on threads of its own, asks the operators' coordinators.
+"""Keeps the checkpoints of one job: writes and discards them on its own threads, and asks the
+operators' coordinators for state.
 
-Source: Flink DefaultCompletedCheckpointStore, CheckpointsCleaner, the I/O executor of CheckpointCoordinator. One thread
-writes, one discards, so that a slow removal never holds up a checkpoint. A checkpoint that recovery may begin with is
-complete when its place is in the pointers that a driver taking over reads.
+Source: Flink DefaultCompletedCheckpointStore, CheckpointsCleaner, the I/O executor of
+CheckpointCoordinator. One thread writes and another one discards, so that a slow removal never
+delays a checkpoint. A checkpoint that recovery may use is complete only when its location is in the
+pointers, which a driver that takes over reads.
 """
 
 from __future__ import annotations
@@ -42,29 +44,34 @@ CLOSE_TIMEOUT_S: Final = 10.0
 _SETTLE_POLL_S: Final = 0.005
 
 Pointers: TypeAlias = tuple[tuple[int, str], ...]
-"""(checkpoint id, location) of what a restart of the job may begin with, oldest first."""
+"""(checkpoint id, location) of the checkpoints that a restart of the job may begin with, oldest first."""
 
 Answer: TypeAlias = CheckpointStored | CheckpointNotStored | CoordinatorsSnapshotted
 Feed: TypeAlias = Callable[[Callable[[int], Answer]], None]
-"""Feeds the JobMaster, from any thread, the event that is made of the time when it takes it."""
+"""Gives the JobMaster an event, from any thread. The function makes the event from the time at
+which it is processed.
+"""
 
 
 class SavepointFailed(ExternalError):
-    """There is no savepoint, or the job was not stopped with one; the text says why."""
+    """No savepoint was taken, or the job was not stopped with one. The text says why."""
 
 
 class PointerStore(Protocol):
-    """What tells another driver which checkpoints there are."""
+    """Records where checkpoints are, for a driver that takes over."""
 
     def record_checkpoints(self, pointers: Pointers) -> None:
-        """Durable when this returns. Raises, and then nobody else may act by it."""
+        """Record them durably before returning. If it raises, no other driver may use the new list."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobStorage:
-    """Where a job's checkpoints lie. `savepoints`: for savepoints without a directory. `is_temporary`: its directory goes
-    with the job. `first_id`: of the checkpoints that this driver takes. `completed`: what the job begins with, oldest first.
-    `is_taken_over`: from another driver, who may have left others behind it.
+    """Where a job's checkpoints are stored.
+
+    `savepoints`: for savepoints without a directory. `is_temporary`: the directory is removed with
+    the job. `first_id`: first checkpoint id of this driver. `completed`: checkpoints that the job
+    begins with, oldest first. `is_taken_over`: the job was another driver's, which may have left
+    further checkpoints behind.
     """
 
     storage: CheckpointStorage
@@ -75,13 +82,15 @@ class JobStorage:
     is_taken_over: bool = False
 
     def drop_unused(self) -> None:
-        """The job was not started."""
+        """Release the storage of a job that was not started."""
         if self.is_temporary:
             self.storage.remove_directory()
 
 
 class CheckpointKeeper:
-    """`hosting.checkpoints.port.CheckpointPort` over a storage. Its methods are the loop's, but for those that say otherwise."""
+    """`hosting.checkpoints.port.CheckpointPort` over a storage. Methods are for the JobManager's
+    loop unless they say otherwise.
+    """
 
     def __init__(
         self,
@@ -153,21 +162,26 @@ class CheckpointKeeper:
         if answered.location is not None:
             future.set_result(parted(answered.location)[0])
         else:
-            text = "no cause was told" if answered.failure is None else answered.failure.text
+            text = (
+                "the JobMaster gave no cause" if answered.failure is None else answered.failure.text
+            )
             future.set_exception(SavepointFailed(f"no savepoint was taken: {text}"))
 
     # ------------------------------------------------------------------ for users' threads
 
     def savepoint_folder(self, directory: str | None) -> str | None:
-        """Any thread. Of a new savepoint, below `directory` or the configured one; None: there is neither.
+        """Return the folder of a new savepoint, below `directory` or the configured directory;
+        None: neither is set. Any thread.
 
-        Raises: ConfigurationError.
+        Raises: ConfigurationError: the file system is not known.
         """
         wanted = directory or self._place.savepoints
         return None if wanted is None else self._storage.new_savepoint(wanted)
 
     def expect_savepoint(self, request_id: str) -> Future[str]:
-        """Any thread. Its folder, or SavepointFailed, once the request is answered or the job has ended."""
+        """Return a future of the savepoint's folder. It fails with SavepointFailed if there is none
+        when the job ends. Any thread.
+        """
         future: Future[str] = Future()
         with self._lock:
             if self._is_closed:
@@ -180,18 +194,21 @@ class CheckpointKeeper:
 
     @property
     def is_settled(self) -> bool:
-        """All that was to be written is answered."""
+        """Whether every write that was asked for has been answered."""
         with self._lock:
             return self._unanswered == 0
 
     @property
     def keeps_own(self) -> bool:
-        """Whether checkpoints or savepoints of this job stay: somebody may go on from them."""
+        """Whether checkpoints or savepoints of this job stay after its end, so that a later run may begin with them."""
         with self._lock:
             return bool(self._savepoints) or any(c.job_id == self._job_id for c in self._kept)
 
     def close(self, *, is_over: bool) -> None:
-        """`is_over` False: the job is SUSPENDED, and everything stays. Waits a bounded time; what is not done then is left."""
+        """Stop after a bounded time; what is not done by then is left.
+
+        `is_over` False: the job is SUSPENDED, and all checkpoints stay.
+        """
         with self._lock:
             self._is_closed = True
             waiting, self._waiting = self._waiting, {}
@@ -210,7 +227,8 @@ class CheckpointKeeper:
         checkpoint_id = checkpoint.checkpoint_id
         try:
             location = self._write(checkpoint)
-        except Exception as error:  # whatever it is: who waits for it must hear of it
+        # Any error must be reported: the JobMaster waits for the answer.
+        except Exception as error:
             text = f"{type(error).__name__}: {error}"
             self._feed(lambda now: CheckpointNotStored(checkpoint_id, text, now))
         else:
@@ -252,14 +270,14 @@ class CheckpointKeeper:
             self._storage.discard_shared([*kept, *self._of_earlier_runs()], newest)
 
     def _of_earlier_runs(self) -> Sequence[CompletedCheckpoint]:
-        """They lie in the same folder, and their files stay. On the cleaner's thread."""
+        """Return checkpoints of earlier runs in the same folder; their files stay. On the cleaner's thread."""
         if self._earlier is None:
             begun_with = [one.checkpoint_id for one in self._place.completed]
             self._earlier = self._storage.earlier(self._place.first_id, begun_with)
         return self._earlier
 
     def _clean_up(self, kept: Sequence[int]) -> None:
-        """Nothing stays of a job that is over but what is kept on purpose."""
+        """Remove everything of a job that is over, except what is kept on purpose."""
         if self._place.is_temporary and not kept:
             self._storage.remove_directory()
         else:
@@ -277,18 +295,18 @@ def keeper_of(
     pointers: PointerStore,
     feed: Feed,
 ) -> CheckpointKeeper | None:
-    """None: there is no place for checkpoints."""
+    """Return the job's keeper; None: it has no storage for checkpoints."""
     if place is None:
         return None
     return CheckpointKeeper(job_id, place, coordinators, pointers, feed)
 
 
 async def settled(keeper: CheckpointKeeper | None, is_broken: Callable[[], bool]) -> None:
-    """A checkpoint that is being written as the job ends is dealt with first. On the loop, for a bounded time."""
+    """Wait a bounded time, on the loop, until the checkpoint that is being written as the job ends has its answer."""
     deadline = time.monotonic() + CLOSE_TIMEOUT_S
     while keeper is not None and not is_broken() and time.monotonic() < deadline:
         if keeper.is_settled:
-            await asyncio.sleep(0)  # its answer has been put before us
+            await asyncio.sleep(0)  # Its answer was put into the queue before this call.
             return
         await asyncio.sleep(_SETTLE_POLL_S)
 
@@ -298,4 +316,4 @@ def _pointers_of(kept: Sequence[CompletedCheckpoint]) -> Pointers:
 
 
 def _left_behind(_error: BaseException) -> None:
-    """A removal that fails leaves an orphan, which the next clean-up finds."""
+    """Log a removal that failed. It leaves an orphan, which the next clean-up finds."""

@@ -1,11 +1,11 @@
-"""The metadata file of a checkpoint: which state there is and where. No pickle.
+"""The metadata file of a checkpoint: which state there is and where. It contains no pickle.
 
-    magic, version, length of the structure, CRC-32 of all that follows
-    the structure as JSON; state that lies inline is named by its place in the last part
+    magic, version, length of the structure, CRC-32 of everything that follows
+    the structure as JSON; inline state is named by its place in the last part
     inline state, one after the other
 
-A file beside the metadata is named without its folder, so that the folder as a whole can be copied or moved.
-Knows no file system. Source: Flink MetadataV4Serializer; differs: JSON for the structure.
+A file beside the metadata is named without its folder, so that the folder as a whole can be copied
+or moved. Knows no file system. Source: Flink MetadataV4Serializer; differs: JSON for the structure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _HEAD: Final = struct.Struct("!HQI")
 
 
 def encode_metadata(checkpoint: CompletedCheckpoint, folder: str = "") -> bytes:
-    """All of it but `location`, which is where it is found. `folder`: where that will be."""
+    """Encode everything except `location`, which is known from where the file is found. `folder`:
+    the checkpoint's folder.
+    """
     blobs = _Blobs(folder)
     structure = {
         "checkpoint_id": checkpoint.checkpoint_id,
@@ -54,21 +56,24 @@ def encode_metadata(checkpoint: CompletedCheckpoint, folder: str = "") -> bytes:
 
 
 def decode_metadata(data: bytes, location: str) -> CompletedCheckpoint:
-    """Raises: CheckpointDamaged, naming `location`: it is none, of another version, or not whole."""
+    """Raises: CheckpointDamaged, naming `location`: not a metadata file, of another version, or incomplete."""
     if not data.startswith(MAGIC):
         raise CheckpointDamaged(
-            f"{location} is no metadata of a checkpoint, or its beginning is lost"
+            f"{location} is not the metadata of a checkpoint, or its beginning is lost"
         )
     if len(data) < len(MAGIC) + _HEAD.size:
-        raise CheckpointDamaged(f"{location} is torn: it ends in its head")
+        raise CheckpointDamaged(f"{location} is incomplete: it ends within its header")
     version, body_size, checksum = _HEAD.unpack_from(data, len(MAGIC))
     if version != VERSION:
-        raise CheckpointDamaged(f"{location} has version {version}; this Penstock reads {VERSION}")
+        raise CheckpointDamaged(
+            f"{location} has version {version}, but this Penstock reads version {VERSION}"
+        )
     rest = memoryview(data)[len(MAGIC) + _HEAD.size :]
     found = zlib.crc32(rest)
     if found != checksum:
         raise CheckpointDamaged(
-            f"{location} is torn or altered: its checksum is {found:#010x}, written was {checksum:#010x}"
+            f"{location} is incomplete or altered: its checksum is {found:#010x}, expected "
+            f"{checksum:#010x}"
         )
     structure = json.loads(bytes(rest[:body_size]))
     blobs = _Found(rest[body_size:], parted(location)[0])
@@ -83,7 +88,7 @@ def decode_metadata(data: bytes, location: str) -> CompletedCheckpoint:
 
 
 class _Blobs:
-    """Inline state, in the order in which it was met. `folder`: of the metadata."""
+    """Collects inline state in the order in which it is met. `folder`: of the metadata."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -99,7 +104,7 @@ class _Blobs:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Inline state as it is read. `folder`: of the metadata."""
+    """Resolves inline state while the structure is read. `folder`: of the metadata."""
 
     inline: memoryview
     folder: str

@@ -1,7 +1,8 @@
-"""What the driver's shell asks of those that keep checkpoints, and what it has when nobody does.
+"""The port through which the driver's shell stores checkpoints, and its implementation for jobs
+without checkpoints.
 
-Knows no storage. Source: Flink CheckpointStorageCoordinatorView, OperatorCoordinatorCheckpointContext, as far as the
-checkpoint coordinator uses them.
+Knows no storage. Source: Flink CheckpointStorageCoordinatorView,
+OperatorCoordinatorCheckpointContext, as far as the checkpoint coordinator uses them.
 """
 
 from __future__ import annotations
@@ -23,26 +24,28 @@ Coordination: TypeAlias = SnapshotCoordinators | CoordinatorsCheckpointEnded | R
 
 
 class CheckpointPort(Protocol):
-    """All of it returns at once; answers are fed to the JobMaster as events, each exactly once."""
+    """All methods return at once. Answers go to the JobMaster as events, each exactly once."""
 
     def keep(self, effect: Keeping) -> None:
-        """Write a checkpoint, or discard what nobody needs. A StoreCheckpoint is always answered."""
+        """Write a checkpoint, or discard files. A StoreCheckpoint is always answered."""
 
     def coordinate(self, effect: Coordination) -> None:
-        """For the coordinators of operators. A SnapshotCoordinators is always answered."""
+        """Pass an effect to the operators' coordinators. A SnapshotCoordinators is always answered."""
 
     def answer(self, answered: SavepointAnswered) -> None:
-        """To whoever asked for a savepoint."""
+        """Answer the user who asked for a savepoint."""
 
 
 class NoCheckpoints:
-    """Of a driver that keeps none: its JobMaster triggers none, so that there is only a question to answer."""
+    """For a driver without checkpoint storage. Its JobMaster triggers no checkpoints, so most calls
+    have nothing to do.
+    """
 
     def keep(self, effect: Keeping) -> None:
-        """Nothing was ever written."""
+        """Does nothing: nothing was ever written."""
 
     def coordinate(self, effect: Coordination) -> None:
-        """No coordinator has state from a checkpoint."""
+        """Does nothing: no coordinator has state from a checkpoint."""
 
     def answer(self, answered: SavepointAnswered) -> None:
-        """Nobody waits."""
+        """Does nothing: no user waits for a savepoint."""

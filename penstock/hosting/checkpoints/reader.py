@@ -1,7 +1,8 @@
-"""Looks into a savepoint or checkpoint: operators, states, sizes, key groups; keyed state as a table. Without a job.
+"""Reads a savepoint or checkpoint without a job: its operators, states, sizes and key groups, and
+keyed state as a table.
 
-`Savepoint` reads no pickled object unless it is asked for state that holds some. Source: Flink's State Processor API
-(SavepointReader), as far as reading goes.
+`Savepoint` reads no pickled object unless it is asked for state that contains pickled objects.
+Source: Flink's State Processor API (SavepointReader), reading only.
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ class KeyedRows:
                 arrays[name] = pa.array(values)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise UserError(
-                    f"column '{name}' of the state cannot be an Arrow column: {error}. Take to_pandas(), which keeps any object."
+                    f"column '{name}' of the state cannot be an Arrow column: {error}. Use "
+                    "to_pandas(), which keeps any object."
                 ) from error
         return pa.table(arrays)
 
@@ -126,7 +128,8 @@ class KeyedRows:
             import pandas as pd
         except ImportError as error:
             raise ExternalError(
-                "pandas is not installed here, so there are no data frames. Install it, or take to_arrow()."
+                "pandas is not installed here, so there are no data frames. Install it, or "
+                "use to_arrow()."
             ) from error
         return pd.DataFrame({
             name: pd.Series(values, dtype=None if _is_plain(values) else object)
@@ -241,7 +244,7 @@ class Savepoint:
         return _rows(part)
 
     def _part_on_disk(self, operator: OperatorCheckpoint, name: str) -> KeyedPart | None:
-        """Of an incremental checkpoint."""
+        """Read a keyed state of an incremental checkpoint."""
         databases = [one for state in operator.subtasks if state for one in state.databases]
         read, groups = self._storage.read, operator.max_parallelism
         part = keyed_part(databases, read, _USER_STATE + name, groups)
@@ -298,8 +301,9 @@ class Savepoint:
         }
         if others:
             raise ConfigurationError(
-                f"{self._folder} refers to files that are not its own ({min(others)}), and who else needs them cannot be seen "
-                "from here. Begin the job with it once more (penstock run -s), take a savepoint, and remove both folders."
+                f"{self._folder} refers to files outside of it ({min(others)}), and this "
+                "process cannot tell who else needs them. Begin the job with it once more "
+                "(penstock run -s), take a savepoint, and remove both folders."
             )
         self._storage.discard(self.checkpoint)
         self._storage.discard_claimed(self.checkpoint)
@@ -353,7 +357,7 @@ def _rows(part: KeyedPart) -> KeyedRows:
 
 
 def _without_times(kind: str, raw: Any) -> Any:
-    """A value of a state with time to live without its times of last access."""
+    """Strip the time of last access from a value of a state with time to live."""
     if kind == "List":
         return [value for value, _ in raw]
     if kind == "Map":
@@ -362,7 +366,7 @@ def _without_times(kind: str, raw: Any) -> Any:
 
 
 def _shared_fields(values: list[Any]) -> tuple[str, ...]:
-    """Names of the fields of Rows that all have the same; else nothing."""
+    """Return the field names if all values are Rows with the same names; else nothing."""
     if not all(isinstance(value, Row) for value in values):
         return ()
     found = {value._fields for value in values}

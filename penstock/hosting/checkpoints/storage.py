@@ -1,13 +1,14 @@
-"""Where a job's checkpoints lie: files of state beside their metadata, which is written last and at once.
+"""Files of a job's checkpoints: files of state, and their metadata, which is written last and in
+one step.
 
     <directory>/<job id>/chk-7/<files of state>
     <directory>/<job id>/chk-7/_metadata
     <directory>/<job id>/shared/7-<random>       files of databases, to which later checkpoints refer too
     <savepoint directory>/savepoint-<job>-<random>/<files of state, _metadata>
 
-A folder without metadata is no checkpoint, and nobody reads it. What is read is checked first: length and CRC-32 of each
-part. Used by the driver and, on other threads than the mailbox's, by tasks.
-Source: Flink FsCheckpointStorageLocation, FsCheckpointStreamFactory.
+A folder without metadata is not a checkpoint and is never read. Everything read is checked first:
+length and CRC-32 of each part. Used by the driver, and by tasks on threads other than the
+mailbox's. Source: Flink FsCheckpointStorageLocation, FsCheckpointStreamFactory.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _SAFE: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 class CheckpointStorage:
-    """Of one job. `root`: its own folder."""
+    """The checkpoint storage of one job. `root`: the job's own folder."""
 
     def __init__(self, directory: str, job_id: JobId) -> None:
         if not _SAFE.fullmatch(job_id) or set(job_id) == {"."}:
@@ -63,26 +64,29 @@ class CheckpointStorage:
 
     @property
     def uri(self) -> str:
-        """Of `root`, for people."""
+        """URI of `root`, for people."""
         return self._files.uri(self.root)
 
     def folder_of(self, checkpoint_id: int) -> str:
         return f"{self.root}/chk-{checkpoint_id}"
 
     def check(self) -> None:
-        """Whether it can be written to from here. Raises: CheckpointIoError."""
+        """Write and remove a file, to check that this process can. Raises: CheckpointIoError."""
         path = f"{self.root}/.writable-{secrets.token_hex(4)}"
         self._files.create(path).close()
         self._files.remove(path)
 
     def next_id(self) -> int:
-        """Above all that lies here: whatever a former driver may still write, it is not in the folder of a new one."""
+        """Return an id above all that are here, so that a former driver that still writes never
+        uses a new driver's folder.
+        """
         return max(self._ids(), default=0) + 1
 
     def new_savepoint(self, target: str) -> str:
-        """A folder for a savepoint, below what the user named: a path, or in another file system a URI. It is not made yet.
+        """Return a new savepoint folder below the user's path, or URI in another file system. It is
+        not made yet.
 
-        Raises: ConfigurationError: a file system that is not known.
+        Raises: ConfigurationError: the file system is not known.
         """
         job = self.root.rpartition("/")[2][:6]
         return joined(self.find(target), f"savepoint-{job}-{secrets.token_hex(6)}")
@@ -90,7 +94,7 @@ class CheckpointStorage:
     def writer(
         self, folder: str, inline_bytes: int = INLINE_BYTES, checkpoint_id: int = 0
     ) -> StateWriter:
-        """For the state of one subtask. `folder`: as `folder_of` or `new_savepoint` give it."""
+        """Return a writer for the state of one subtask. `folder`: from `folder_of` or `new_savepoint`."""
         shared = f"{self._shared}/{checkpoint_id}"
         return StateWriter(self._place, folder, inline_bytes, shared, self._drop_empty)
 
@@ -103,9 +107,10 @@ class CheckpointStorage:
         return isinstance(handle, FileHandle) and handle.path.startswith(f"{self._shared}/")
 
     def complete(self, checkpoint: CompletedCheckpoint, folder: str) -> CompletedCheckpoint:
-        """Write the metadata: from now on this is a checkpoint. Returns it with its location.
+        """Write the metadata, which makes this a checkpoint. Returns it with its location.
 
-        Raises: CheckpointIoError: also where there is one already, another driver's say.
+        Raises: CheckpointIoError: writing failed, or there is metadata already, for example another
+        driver's.
         """
         files, at = self._place(folder)
         unfinished = f"{at}/.{METADATA}-{secrets.token_hex(4)}"
@@ -117,7 +122,7 @@ class CheckpointStorage:
                 stream.close()
             files.publish(unfinished, f"{at}/{METADATA}")
         except CheckpointIoError:
-            with contextlib.suppress(CheckpointIoError):  # the first error counts
+            with contextlib.suppress(CheckpointIoError):  # The first error is the one to report.
                 files.remove(unfinished)
                 self._drop_empty([folder])
             raise
@@ -127,14 +132,17 @@ class CheckpointStorage:
     # ------------------------------------------------------------------ reading
 
     def load(self, location: str) -> CompletedCheckpoint:
-        """Of a metadata file, or the folder of one. Raises: CheckpointDamaged, CheckpointIoError, ConfigurationError."""
+        """Load a metadata file, given by itself or by its folder.
+
+        Raises: CheckpointDamaged, CheckpointIoError, ConfigurationError.
+        """
         if parted(location)[1] != METADATA:
             location = joined(location, METADATA)
         files, path = self._place(location)
         return decode_metadata(files.read(path), location)
 
     def load_given(self, given: str) -> CompletedCheckpoint:
-        """What a user named. Raises: as `load`; the text says what to name where there is none."""
+        """Load what a user named. Raises: as `load`. If there is no checkpoint, the text says what to name instead."""
         if parted(given)[1] == METADATA:
             given = parted(given)[0]
         folder = self.find(given)
@@ -145,24 +153,24 @@ class CheckpointStorage:
         below = [joined(given, name) for name in sorted(names) if _WHOLE.match(name)]
         what = "a folder without the file _metadata" if names else "not there, or empty"
         raise CheckpointDamaged(
-            f"there is no savepoint or checkpoint at {given!r}: it is {what}. Name the folder of one that was completed, which "
-            "is called savepoint-... or chk-... and has that file in it"
+            f"there is no savepoint or checkpoint at {given!r}: it is {what}. Name the folder "
+            "of a completed one: it is called savepoint-... or chk-... and contains that file"
             + (
                 f", such as {' or '.join(below[-3:])}."
                 if below
-                else "; see where the job has put it."
+                else "; the job that took it has logged its path."
             )
         )
 
     def find(self, given: str) -> str:
-        """Where a user's path or URI is, as seen from here."""
+        """Return a user's path or URI in the form that this storage uses."""
         files, path = open_files(given)
         if files.uri("") == self._files.uri(""):
             return path
         return f"file://{path}" if isinstance(files, LocalFiles) else given
 
     def _place(self, path: str) -> tuple[Files, str]:
-        """Of a path in this file system, or the URI of one in another."""
+        """Return the file system and path of a path here, or of a URI in another file system."""
         if not is_uri(path):
             return self._files, path
         for files in self._others:
@@ -173,7 +181,7 @@ class CheckpointStorage:
         return files, found
 
     def read(self, handle: StateHandle) -> bytes:
-        """The bytes of a handle, checked. Raises: CheckpointDamaged, naming the file; CheckpointIoError."""
+        """Return the checked bytes of a handle. Raises: CheckpointDamaged, naming the file; CheckpointIoError."""
         if isinstance(handle, InlineHandle):
             _check(handle.data, handle.checksum, "state in the metadata")
             return handle.data
@@ -184,7 +192,7 @@ class CheckpointStorage:
         return data
 
     def newest(self) -> tuple[CompletedCheckpoint | None, list[str]]:
-        """The newest checkpoint that is whole, and why newer ones are not used."""
+        """Return the newest complete checkpoint, and why newer ones are not used."""
         damaged: list[str] = []
         for checkpoint_id in sorted(self._ids(), reverse=True):
             folder = self.folder_of(checkpoint_id)
@@ -200,7 +208,9 @@ class CheckpointStorage:
         return None, damaged
 
     def probe(self, checkpoint: CompletedCheckpoint) -> None:
-        """Whether all files are there and long enough, without reading them. Raises: CheckpointDamaged: the first that is not."""
+        """Check that all files exist and are long enough, without reading them. Raises:
+        CheckpointDamaged for the first bad file.
+        """
         ends: dict[str, int] = {}
         for operator in checkpoint.operators:
             for state in operator.subtasks:
@@ -213,7 +223,7 @@ class CheckpointStorage:
             files.read(path, end - 1, 1)
 
     def verify(self, checkpoint: CompletedCheckpoint) -> None:
-        """Read everything. Raises: CheckpointDamaged: what is wrong first."""
+        """Read and check everything. Raises: CheckpointDamaged for the first bad part."""
         for operator in checkpoint.operators:
             for state in operator.subtasks:
                 for handle in () if state is None else state.handles:
@@ -222,14 +232,14 @@ class CheckpointStorage:
     # ------------------------------------------------------------------ removing
 
     def discard(self, checkpoint: CompletedCheckpoint) -> None:
-        """Its metadata first, so that no reader takes it for whole; then all that lies beside it."""
+        """Remove the metadata first, so that no reader takes the checkpoint for complete; then its folder."""
         if checkpoint.location is not None:
             files, path = self._place(checkpoint.location)
             files.remove(path)
             files.remove(parted(path)[0])
 
     def discard_states(self, states: Iterable[SubtaskState]) -> None:
-        """Files that only an unfinished checkpoint has."""
+        """Remove files that only an unfinished checkpoint has."""
         paths = {
             handle.path
             for state in states
@@ -243,15 +253,17 @@ class CheckpointStorage:
         self._drop_empty({parted(path)[0] for path in paths})
 
     def _drop_empty(self, folders: Iterable[str]) -> None:
-        """Of savepoints that did not come to be: nobody else sweeps where they lie."""
+        """Remove empty folders of savepoints that failed. No clean-up pass looks outside the job's own folder."""
         for folder in folders:
             files, at = self._place(folder)
             if not folder.startswith(f"{self.root}/") and not any(files.list(at)):
                 files.remove(at)
 
     def discard_shared(self, kept: Iterable[CompletedCheckpoint], newest: int | None) -> None:
-        """Files that no checkpoint refers to of those that are kept. `newest`: id of the last one that was completed: what was
-        written for a later one may be wanted yet; None: nobody writes any more.
+        """Remove shared files to which no kept checkpoint refers.
+
+        `newest`: id of the last completed checkpoint. Files written for later ones stay, because
+        they may still be needed. None: nothing is being written any more.
         """
         wanted = _paths_of(kept)
         found = [name for name, _ in self._files.list(self._shared)]
@@ -267,11 +279,13 @@ class CheckpointStorage:
             self._files.remove(self._shared)
 
     def discard_claimed(self, checkpoint: CompletedCheckpoint) -> None:
-        """What a discarded checkpoint of another job, which had become ours, shared with none that lies beside it."""
+        """Remove the shared files of a discarded checkpoint that was claimed from another job,
+        unless one beside it needs them.
+        """
         root = parted(parted(checkpoint.location or "")[0])[0]
         files, path = self._place(root)
         if path.rpartition("/")[2] != checkpoint.job_id:
-            return  # a savepoint: the folder around it is its owner's
+            return  # A savepoint: the folder around it belongs to the user.
         names = [name for name, is_folder in files.list(path) if is_folder]
         wanted = _paths_of(
             self._whole(joined(root, one) for one in names if _CHECKPOINT.match(one))
@@ -285,15 +299,17 @@ class CheckpointStorage:
                 files.remove(folder)
 
     def earlier(self, first_id: int, known: Iterable[int]) -> list[CompletedCheckpoint]:
-        """What earlier runs of a job with the same id left here on purpose: below `first_id`, and not `known`.
+        """Return checkpoints that earlier runs with the same job id left on purpose: below
+        `first_id` and not `known`.
 
-        Raises: CheckpointIoError: one cannot be read just now. Damaged ones are left out: nobody can go on from them.
+        Raises: CheckpointIoError: one cannot be read just now. Damaged ones are left out, because
+        no job can begin with them.
         """
         left = [one for one in self._ids() if one < first_id and one not in set(known)]
         return list(self._whole(map(self.folder_of, sorted(left))))
 
     def _whole(self, folders: Iterable[str]) -> Iterator[CompletedCheckpoint]:
-        """Those of them that are checkpoints. Raises: CheckpointIoError."""
+        """Yield the folders that are complete checkpoints. Raises: CheckpointIoError."""
         for folder in folders:
             files, path = self._place(folder)
             if any(name == METADATA for name, _ in files.list(path)):
@@ -301,23 +317,26 @@ class CheckpointStorage:
                     yield self.load(folder)
 
     def withdraw(self, checkpoint: CompletedCheckpoint) -> None:
-        """It was written, and is not to be found after all: what lies beside it is not touched."""
+        """Remove the metadata of a checkpoint that must not be found after all. Its files stay."""
         if checkpoint.location is not None:
             files, path = self._place(checkpoint.location)
             files.remove(path)
 
     def remove_directory(self) -> None:
-        """Of all jobs: it was made for this one."""
+        """Remove the directory of all jobs, when it was made for this job only."""
         self._files.remove(self.root.rpartition("/")[0])
 
     def remove_if_empty(self) -> None:
-        """The job's own folder."""
+        """Remove the job's own folder if it is empty."""
         if not any(True for _ in self._files.list(self.root)):
             self._files.remove(self.root)
 
     def sweep(self, keep: Iterable[int], least: int = 1) -> list[str]:
-        """Remove folders of checkpoints that are not kept: unfinished ones, and of the others those from the id `least` on: older
-        ones may be kept from an earlier run of a job with the same id. Returns: what was removed.
+        """Remove folders of checkpoints that are not in `keep`: all unfinished ones, and finished
+        ones from the id `least` on.
+
+        Finished ones with lower ids may be kept from an earlier run with the same job id. Returns:
+        the removed folders.
         """
         kept = set(keep)
         found = [one for one in sorted(self._ids()) if one not in kept]
@@ -343,7 +362,9 @@ class CheckpointStorage:
 
 
 class StateWriter:
-    """Parts of one subtask's state, in one file if they are large. `close` before its handles are told to anybody."""
+    """Writes the parts of one subtask's state, in one file if they are large. Call `close` before
+    passing on its handles.
+    """
 
     def __init__(
         self,
@@ -353,8 +374,10 @@ class StateWriter:
         shared: str,
         drop_empty: Callable[[Sequence[str]], None],
     ) -> None:
-        """`place`: the file system of a path or URI, and the path in it. `shared`: what the paths of shared files begin with.
-        `drop_empty`: told of folders in which nothing may be left.
+        """`place`: returns the file system of a path or URI, and the path in it. `shared`: prefix
+        of paths of shared files.
+
+        `drop_empty`: is told of folders that may be empty now.
         """
         self._drop_empty = drop_empty
         self._place = place
@@ -379,7 +402,7 @@ class StateWriter:
         return FileHandle(self._path, offset, len(data), checksum)
 
     def share(self, data: bytes) -> FileHandle:
-        """A file of its own, durable at once, to which other checkpoints may refer. Raises: CheckpointIoError."""
+        """Write a separate file to which other checkpoints may refer; durable on return. Raises: CheckpointIoError."""
         path = f"{self._shared}-{secrets.token_hex(16)}"
         self._shared_paths.append(path)
         stream = self._created(path)
@@ -390,13 +413,13 @@ class StateWriter:
         return FileHandle(path, 0, len(data), zlib.crc32(data))
 
     def close(self) -> None:
-        """Everything is durable. Raises: CheckpointIoError."""
+        """Make everything durable. Raises: CheckpointIoError."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
 
     def abandon(self) -> None:
-        """Nobody wants it: remove the file."""
+        """Remove the file: its state is not needed."""
         stream, self._stream = self._stream, None
         try:
             if stream is not None:
@@ -413,7 +436,7 @@ class StateWriter:
 
 
 def _paths_of(checkpoints: Iterable[CompletedCheckpoint]) -> set[str]:
-    """Of all files that they refer to."""
+    """Return the paths of all files that these checkpoints refer to."""
     return {
         handle.path
         for checkpoint in checkpoints
@@ -428,5 +451,5 @@ def _check(data: bytes, checksum: int, place: str) -> None:
     found = zlib.crc32(data)
     if found != checksum:
         raise CheckpointDamaged(
-            f"{place} has been altered: its checksum is {found:#010x}, written was {checksum:#010x}"
+            f"{place} has been altered: its checksum is {found:#010x}, expected {checksum:#010x}"
         )

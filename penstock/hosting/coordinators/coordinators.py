@@ -1,8 +1,10 @@
-"""Source enumerators and sink committers of a job: user code on the driver, on one thread of its own.
+"""Source enumerators and sink committers of a job: user code on the driver, on one thread of its
+own.
 
-Source: Flink SourceCoordinator's executor, OperatorCoordinatorHolder. The JobManager's loop calls in and is called back
-through `Callbacks`; it never waits for this thread. What is told to tasks goes through the loop in the order in which it was
-said, so that a split that was assigned after a snapshot reaches its reader behind the order to take the same snapshot.
+Source: Flink SourceCoordinator's executor, OperatorCoordinatorHolder. The JobManager's loop calls
+in, and is called back through `Callbacks`; it never waits for this thread. Messages to tasks pass
+through the loop in the order of the calls. So a split that was assigned after a snapshot reaches
+its reader after the order to take that snapshot.
 """
 
 from __future__ import annotations
@@ -37,11 +39,11 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 _LOG: Final = logging.getLogger(__name__)
 
 Answer: TypeAlias = "Callable[[tuple[tuple[str, bytes], ...], str | None], None]"
-"""Takes (uid, state) of the coordinators that have one, and why it failed, None: it did not."""
+"""Called with (uid, state) of the coordinators that have state, and why the snapshot failed; None: it succeeded."""
 
 
 class Callbacks(Protocol):
-    """What coordinators tell the JobManager; thread-safe. Carried out in the order of the calls."""
+    """Calls of coordinators to the JobManager; thread-safe. They are carried out in order."""
 
     def send_to_task(self, attempt_id: AttemptId, message: object) -> None: ...
     def fail_job(self, failure: FailureInfo) -> None: ...
@@ -49,7 +51,7 @@ class Callbacks(Protocol):
 
 
 class Coordinators:
-    """All coordinators of one job. Calls return at once; work is done in order on one thread."""
+    """All coordinators of one job. Calls return at once; their work is done in order on one thread."""
 
     def __init__(
         self, job_id: JobId, places: Sequence[CoordinatedVertex], callbacks: Callbacks
@@ -70,12 +72,12 @@ class Coordinators:
     # ------------------------------------------------------------------ called by the loop
 
     def start(self) -> None:
-        """Those that have not been restored begin from nothing."""
+        """Start the coordinators that have not been restored."""
         for source in self._sources.values():
             self._submit(source.place.name, source.start)
 
     def from_reader(self, message: SplitRequest | SourceEvent | ReportedWatermark) -> None:
-        """What a source's reader asks or tells."""
+        """Pass on a message of a source's reader."""
         source = self._sources[message.node_id]
         if isinstance(message, SplitRequest):
             self._submit(source.place.name, lambda: source.handle_request(message))
@@ -87,7 +89,9 @@ class Coordinators:
     def reset(
         self, vertices: Sequence[ExecutionVertexId], checkpoint_id: int | None = None
     ) -> None:
-        """These subtasks start again, from a checkpoint if one is named: splits that it does not have go back."""
+        """These subtasks start again, from the checkpoint or from nothing. Splits assigned after it
+        go back to the enumerator.
+        """
         for source in self._sources.values():
             subtasks = [v.subtask for v in vertices if v.vertex_id == source.place.vertex_id]
             if subtasks:
@@ -95,7 +99,7 @@ class Coordinators:
                 self._submit(source.place.name, give_back)
 
     def finalize(self, committables: Sequence[Committable]) -> None:
-        """Commit, then tell the JobManager."""
+        """Commit the results, then tell the JobManager."""
 
         def commit() -> None:
             commit_all(self._committers, committables, self._job_prefix)
@@ -104,27 +108,27 @@ class Coordinators:
         self._submit("commit of the job's results", commit)
 
     def snapshot(self, checkpoint_id: int, answer: Answer) -> None:
-        """Take the state of all. `answer` is called once, on their thread, or on this one when they are closed."""
+        """Take the state of all. `answer` is called once: on their thread, or on this one when they are closed."""
         if self._is_closed:
             answer((), "the job is ending")
         else:
             self._worker.put(lambda: self._snapshot(checkpoint_id, answer))
 
     def checkpoint_ended(self, checkpoint_id: int, *, is_completed: bool) -> None:
-        """One that was aborted leaves its assignments with those before the next."""
+        """Tell the sources of a completed checkpoint. Splits of an aborted one belong to the next checkpoint."""
         if is_completed:
             for source in self._sources.values():
                 self._submit(source.place.name, functools.partial(source.complete, checkpoint_id))
 
     def restore(self, states: Sequence[tuple[str, bytes]]) -> None:
-        """All begin again, with these states, by uid; without one from the beginning."""
+        """All begin again with their state, found by uid. Those without state begin from nothing."""
         found = dict(states)
         for source in self._sources.values():
             state = found.get(source.place.uid)
             self._submit(source.place.name, functools.partial(source.restore, state))
 
     def close(self, *, is_committed: bool) -> None:
-        """End everything; without a commit, drop what attempts left behind. Waits a bounded time."""
+        """End all coordinators within a bounded time. Without a commit, remove what attempts left behind."""
         self._is_closed = True
         for timer in list(self._timers):
             timer.cancel()
@@ -141,12 +145,14 @@ class Coordinators:
                 states.append((source.place.uid, source.snapshot(checkpoint_id)))
             except Exception as error:
                 text = "".join(traceback.format_exception(error)).rstrip()
-                failure = f"the enumerator of '{source.place.name}' has no snapshot: {text}"
+                failure = (
+                    f"the enumerator of '{source.place.name}' could not take its snapshot: {text}"
+                )
                 break
         answer(tuple(states), failure)
 
     def _close_all(self, *, is_committed: bool) -> None:
-        """Each whatever the others do: the job's outcome stands."""
+        """Close each one, even if others fail: the outcome of the job does not change."""
         for source in self._sources.values():
             source.close()
         if is_committed:
@@ -198,12 +204,12 @@ class Coordinators:
 
 
 def job_prefix_of(job_id: JobId) -> str:
-    """What the names of all hidden files of a job start with."""
+    """Return the prefix of the names of all hidden files of a job."""
     return job_id[:16]
 
 
 def committers_of(places: Sequence[CoordinatedVertex]) -> dict[int, Committer]:
-    """By node, of the sinks that have one."""
+    """Return the committers of sinks that have one, by node."""
     made = {
         place.node_id: place.coordinator.create_committer()
         for place in places
@@ -218,9 +224,10 @@ def commit_all(
     job_prefix: str,
     wait_s: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Make these visible and drop what else the job's attempts left behind. May be done again.
+    """Make committables visible, and drop what else the job's attempts left behind. May be
+    repeated.
 
-    Waits where a committer puts something off; it is the committer's to give up.
+    Waits while a committer postpones committables; the committer decides when to give up.
     """
     by_node: dict[int, list[bytes]] = {}
     for committable in committables:
@@ -236,7 +243,7 @@ def commit_all(
 def coordinated_vertices(
     vertices: Mapping[VertexId, Any], nodes: Mapping[int, Any]
 ) -> list[CoordinatedVertex]:
-    """Where the live coordinators of a program ended up in the JobGraph."""
+    """Return the coordinators of a program with their places in the JobGraph."""
     return [
         CoordinatedVertex(
             vertex.vertex_id, info.node_id, info.name, vertex.parallelism,
@@ -249,7 +256,7 @@ def coordinated_vertices(
 
 
 def alignment_of(operator: object) -> AlignmentParams | None:
-    """Of a source operator whose watermark strategy has one."""
+    """Return the watermark alignment of a source operator, if it has one."""
     if not isinstance(operator, SourceOperator):
         return None
     return operator.watermark_strategy.alignment

@@ -1,4 +1,5 @@
-"""One source on the driver: its enumerator, its readers, who was given which splits. On the coordinators' thread only.
+"""One source on the driver: its enumerator, its readers, and which splits each reader was given. On
+the coordinators' thread only.
 
 Knows no thread and no wire. Source: Flink SourceCoordinator, SourceCoordinatorContext
 (docs/spec/sources-and-sinks.md#sources).
@@ -32,7 +33,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CoordinatedVertex:
-    """A job vertex with the live object that its operator `node_id` brings along. `uid`: of that operator."""
+    """A job vertex, and the coordinator that the program gave its operator `node_id`. `uid`: of that operator."""
 
     vertex_id: VertexId
     node_id: int
@@ -44,14 +45,14 @@ class CoordinatedVertex:
 
 
 class Surroundings(Protocol):
-    """What a source coordinator needs of the others and of the driver."""
+    """What a source coordinator needs from the other coordinators and from the driver."""
 
     def send_to_task(self, attempt_id: AttemptId, message: object) -> None: ...
     def group_of(self, alignment: AlignmentParams) -> WatermarkAlignment: ...
     def call_periodically(
         self, name: str, period_ms: int, call: Callable[[], None], is_wanted: Callable[[], bool]
     ) -> None:
-        """On the coordinators' thread, as long as `is_wanted` says so."""
+        """Call on the coordinators' thread while `is_wanted` returns true."""
 
 
 class SourceCoordinator:
@@ -71,12 +72,12 @@ class SourceCoordinator:
     # ------------------------------------------------------------------ life
 
     def start(self) -> None:
-        """Unless it was restored already."""
+        """Start the enumerator, unless it was restored already."""
         if self.enumerator is None:
             self._begin(self._source.create_enumerator)
 
     def restore(self, state: bytes | None) -> None:
-        """A new enumerator, from its part of a checkpoint; None: from the beginning. The old one is closed."""
+        """Replace the enumerator by one restored from its state; None: by a new one. Closes the old one."""
         self.close()
         self._assigned = SplitAssignmentTracker()
         if state is None:
@@ -86,7 +87,7 @@ class SourceCoordinator:
             self._begin(lambda context: self._source.restore_enumerator(context, found))
 
     def close(self) -> None:
-        """Never raises: what the enumerator raises is shown."""
+        """Close the enumerator. Never raises; its errors are logged."""
         enumerator, self.enumerator = self.enumerator, None
         if self._context is not None:
             self._context.is_current = False
@@ -122,7 +123,7 @@ class SourceCoordinator:
             self.enumerator.handle_source_event(told.attempt_id.subtask, told.event)
 
     def note_watermark(self, report: ReportedWatermark) -> None:
-        """A reader that was restored with splits may report before it asks for any."""
+        """Note a reader's watermark. A reader that was restored with splits may report before it asks for any."""
         alignment = self.place.alignment
         is_past = report.attempt_id.attempt <= self._past.get(report.attempt_id.subtask, -1)
         if self.enumerator is not None and alignment is not None and not is_past:
@@ -137,7 +138,9 @@ class SourceCoordinator:
             self.enumerator.add_reader(attempt_id.subtask)
 
     def give_back(self, subtasks: Sequence[int], checkpoint_id: int | None) -> None:
-        """These begin again with the checkpoint, which has the splits that they were given before it."""
+        """These subtasks begin again with the checkpoint. It contains the splits that they were
+        given before it; later ones go back.
+        """
         if self.enumerator is None:
             return
         for subtask in subtasks:
@@ -169,9 +172,11 @@ class SourceCoordinator:
     # ------------------------------------------------------------------ checkpoints
 
     def snapshot(self, checkpoint_id: int) -> bytes:
-        """What is not assigned yet, and where to look for more. What is assigned later is not in this checkpoint.
+        """Return the enumerator's state. Splits that it assigns later are not part of this
+        checkpoint.
 
-        Raises: ExternalError: there is no enumerator. What the enumerator raises, or pickling its state.
+        Raises: ExternalError: there is no enumerator. What the enumerator raises, or what pickling
+        its state raises.
         """
         if self.enumerator is None:
             raise ExternalError(f"the enumerator of '{self.place.name}' is not running")
@@ -180,7 +185,7 @@ class SourceCoordinator:
         return state
 
     def complete(self, checkpoint_id: int) -> None:
-        """What was assigned before it never comes back."""
+        """The checkpoint is complete: splits that were assigned before it never come back."""
         self._assigned.complete(checkpoint_id)
 
     # ------------------------------------------------------------------ what the enumerator asks for
@@ -205,7 +210,7 @@ class SourceCoordinator:
 
 
 class _EnumeratorContext:
-    """`runtime.sources.contract.EnumeratorContext` of one enumerator; one that was replaced is not listened to any more."""
+    """`runtime.sources.contract.EnumeratorContext` of one enumerator. Calls of a replaced enumerator are ignored."""
 
     def __init__(self, coordinator: SourceCoordinator) -> None:
         self.is_current = True

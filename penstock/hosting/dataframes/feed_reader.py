@@ -1,7 +1,9 @@
-"""A partition as it comes from the Spark task that computes it, on the fetcher's thread of a source subtask.
+"""Reads a partition directly from the Spark task that computes it, on the fetcher's thread of a
+source subtask.
 
-The reader listens, tells the driver where, and takes the newest feeder that dials: Spark runs a task again whose executor it
-lost, and that one goes on where the former was. Reading slowly fills the socket, which stops the feeder.
+The reader listens, tells the driver its address, and accepts the newest feeder that dials. If Spark
+loses the executor, it runs the task again, and the new feeder continues where the former one
+stopped. A slow reader fills the socket, which stops the feeder.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from penstock.model.errors import AuthenticationError, ExternalError
 
 @dataclass(frozen=True, slots=True)
 class FeedPlace:
-    """Where the driver takes orders for feeds. `readers`: where they are to listen."""
+    """Where the driver accepts orders for feeds. `readers`: where readers are to listen."""
 
     host: str
     port: int
@@ -44,7 +46,7 @@ class FeedPlace:
 
 @dataclass(frozen=True, slots=True)
 class FeedHosts:
-    """Where the driver and the readers of a DataFrame listen, each at ports of its own beside those of the job."""
+    """Where the driver and the readers of a DataFrame listen. Each has a port beside the job's own ports."""
 
     driver: Endpoint
     readers: Addresses
@@ -55,12 +57,12 @@ class FeedFailed(ExternalError):
 
 
 class FeedStream:
-    """One partition from a position on. Blocks in `next` until `wake` says otherwise."""
+    """One partition from a position on. `next` blocks until a message arrives or `wake` is readable."""
 
     def __init__(
         self, place: FeedPlace, partition: int, begin: Position, wake: socket.socket
     ) -> None:
-        """`wake`: becomes readable when `next` is to come back. Raises: OSError, ExternalError."""
+        """`wake`: becomes readable when `next` is to return. Raises: OSError, ExternalError."""
         self._credentials = place.credentials
         self._partition = partition
         self.position = begin
@@ -81,10 +83,7 @@ class FeedStream:
         self._driver.send(OPEN, json.dumps(told).encode())
 
     def next(self) -> bytearray | None:
-        """The next message; None: there are no more (`is_over`), or it was woken up.
-
-        Raises: FeedFailed, FeedDiffers.
-        """
+        """Return the next message. None: the partition has ended (`is_over`), or `wake` is readable."""
         while not self.is_over:
             if self._feeder is not None:
                 with contextlib.suppress(BlockingIOError):
@@ -108,14 +107,14 @@ class FeedStream:
     # ------------------------------------------------------------------ whoever speaks
 
     def _ready(self) -> None:
-        """The feeder's frames are taken where `next` looks for them."""
+        """Does nothing: `next` itself receives the feeder's frames."""
 
     def _receive(self, feeder: FeedSocket) -> bytearray | None:
         try:
             kind, payload = feeder.receive()
         except BlockingIOError:
             raise
-        except OSError:  # Spark runs its task again, or tells the driver that it gives up
+        except OSError:  # Either Spark runs its task again, or the driver reports that it gives up.
             self._drop_feeder()
             return None
         if kind == BATCH:
@@ -127,14 +126,16 @@ class FeedStream:
         assert kind in {END, DIFFERS}
         told = Position.unpacked(payload)
         raise FeedDiffers(
-            f"partition {self._partition} of the DataFrame is not what it was when it was read first: behind "
-            f"{self.position.batches} batches the checksum was {self.position.checksum:08x}, now {told.checksum:08x} behind "
-            f"{told.batches}. Its rows come in another order each time, or its files have changed. Write it with "
-            "df.write.parquet(...) and read that, or set execution.checkpointing.dir, where partitions are kept then."
+            f"partition {self._partition} of the DataFrame has changed since it was first "
+            f"read: after {self.position.batches} batches the checksum was "
+            f"{self.position.checksum:08x}, now it is {told.checksum:08x} after "
+            f"{told.batches} batches. Its rows come in another order each time, or its files "
+            "have changed. Write it with df.write.parquet(...) and read that, or set "
+            "execution.checkpointing.dir, so that partitions are kept there."
         )
 
     def _finish(self, feeder: FeedSocket) -> None:
-        """It has told all that it had; whether that is all, Spark says."""
+        """The feeder has sent its end. Only the driver can tell that the whole partition was sent."""
         self._has_end = True
         with contextlib.suppress(OSError):
             feeder.sock.setblocking(True)
@@ -142,12 +143,12 @@ class FeedStream:
         self._drop_feeder()
 
     def _accept(self) -> None:
-        """The newest counts: the one before it may be on a machine that is gone."""
+        """Accept a feeder. The newest one counts, because an older one may be on a machine that is lost."""
         sock, _ = self._listener.accept()
         try:
             feeder = greet(sock, self._credentials)
             feeder.send(RESUME, self.position.packed())
-        except (OSError, AuthenticationError):  # a stranger, or one that Spark has ended
+        except (OSError, AuthenticationError):  # A stranger, or a task that Spark has ended.
             sock.close()
             return
         feeder.sock.setblocking(False)
@@ -164,18 +165,19 @@ class FeedStream:
             self._feeder = None
 
     def _hear_driver(self) -> None:
-        """It speaks when Spark's job is over."""
+        """Handle the driver's message, which comes when Spark's job is over."""
         try:
             kind, payload = self._driver.receive()
         except OSError as error:
             raise FeedFailed(
-                f"the driver does not answer any more for partition {self._partition} of the DataFrame: {error}"
+                f"the driver no longer answers for partition {self._partition} of the "
+                f"DataFrame: {error}"
             ) from error
         if kind == FAILED:
             raise FeedFailed(payload.decode())
         if not self._has_end:
             raise FeedFailed(
-                f"the connection to the Spark task that fed partition {self._partition} of the DataFrame broke before its end "
-                "had come"
+                f"the connection to the Spark task that fed partition {self._partition} of "
+                "the DataFrame broke before the partition's end had come"
             )
         self.is_over = True

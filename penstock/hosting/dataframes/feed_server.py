@@ -1,6 +1,8 @@
-"""The driver's end of feeds: takes a reader's order and has Spark compute that partition, in a Spark job of one task.
+"""The driver's end of feeds: accepts a reader's order and has Spark compute that partition in a
+Spark job of one task.
 
-The job ends with the reader's interest: who closes the connection does not want the partition any more.
+The Spark job is cancelled when the reader closes its connection, because the partition is then no
+longer needed.
 """
 
 from __future__ import annotations
@@ -31,12 +33,14 @@ _END_S: Final = 5.0
 
 
 class FeedServer:
-    """Of one DataFrame in one job."""
+    """The feeds of one DataFrame in one job."""
 
     def __init__(
         self, messages: RDD[bytes], archives: Archives, hosts: FeedHosts, name: str
     ) -> None:
-        """`messages`: its Arrow messages. `name`: for Spark's user interface. Raises: ExternalError: no port is free."""
+        """`messages`: its Arrow messages. `name`: for Spark's user interface. Raises:
+        ExternalError: no port is free.
+        """
         cloudpickle.register_pickle_by_value(feed_task)
         self._messages = messages
         self._context: SparkContext = messages.ctx
@@ -55,7 +59,7 @@ class FeedServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends what runs."""
+        """Cancel all Spark jobs that still run."""
         self._is_closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -77,11 +81,11 @@ class FeedServer:
             ).start()
 
     def _serve(self, sock: socket.socket) -> None:
-        """One reader, until it has its partition or has gone."""
+        """Serve one reader until it has its partition or is gone."""
         try:
             link = greet(sock, self._credentials)
             kind, payload = link.receive()
-        except (OSError, AuthenticationError):  # a stranger, or a reader that has gone already
+        except (OSError, AuthenticationError):  # A stranger, or a reader that is gone already.
             sock.close()
             return
         with contextlib.closing(link), contextlib.suppress(OSError):
@@ -99,7 +103,7 @@ class FeedServer:
         def run() -> None:
             try:
                 self._run(group, told)
-            except Exception as error:  # whatever Spark says is told to the reader
+            except Exception as error:  # Any error of Spark is reported to the reader.
                 outcome.append(error)
             finally:
                 waker.close()
@@ -134,7 +138,7 @@ class FeedServer:
         self._context.runJob(body, list, [partition])
 
     def _cancel_until(self, thread: threading.Thread, group: str) -> None:
-        """Again and again: it may be about to submit its Spark job, which no cancel finds yet."""
+        """Cancel repeatedly: a Spark job that is only about to be submitted is not found by the first cancel."""
         deadline = time.monotonic() + _END_S
         while thread.is_alive() and time.monotonic() < deadline:
             self._cancel(group)
@@ -143,12 +147,12 @@ class FeedServer:
     def _cancel(self, group: str) -> None:
         with contextlib.suppress(
             Py4JError, OSError, AttributeError
-        ):  # a stopped context has no jobs left
+        ):  # A stopped context has no jobs left.
             self._context.cancelJobGroup(group)
 
 
 def _outlasts(link: FeedSocket, ended: socket.socket) -> bool:
-    """Waits until Spark's job or the reader's interest ends. True: the job has."""
+    """Wait until Spark's job ends or the reader is gone. True: the job has ended."""
     with selectors.DefaultSelector() as selector:
         selector.register(link.sock, selectors.EVENT_READ)
         selector.register(ended, selectors.EVENT_READ)
@@ -162,5 +166,5 @@ def _body(archives: Archives, order: tuple[Any, ...]) -> Callable[[Any], Any]:
     def run(messages: Any) -> Any:
         return feed_partition(archives, order, messages)
 
-    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
     return run

@@ -1,6 +1,7 @@
-"""What Spark's Python worker gets of a streaming job's DataFrame: bodies of Spark tasks, shipped by value.
+"""Bodies of Spark tasks that compute a DataFrame for a streaming job. They run in Spark's Python
+worker and are shipped by value.
 
-See `worker_imports` for how Penstock comes there.
+`worker_imports` describes how the worker gets Penstock.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ def feed_partition(
 def spool_partition(
     archives: Archives, told: tuple[str, int, Any], messages: Iterable[bytes]
 ) -> Iterator[None]:
-    """Write a partition to a file. `told`: folder, partition, accumulator of (partition, name, bytes), where Spark counts each
-    task that has finished once.
+    """Write a partition to a file.
+
+    `told`: folder, partition, accumulator of (partition, name, bytes). Spark counts each finished
+    task once in the accumulator.
     """
     folder, partition, written = told
     spool = import_shipped(archives, "penstock.hosting.dataframes.spool")

@@ -1,16 +1,16 @@
-"""What goes over the connections of a feed: frames of a kind and a payload, behind the handshake.
+"""Wire format of feeds: frames of a kind and a payload, after the handshake.
 
-reader -> server   OPEN     as JSON: partition, host, port: where the reader takes the feed
-server -> reader   COUNTED  Spark has counted the task that has fed it: its end was the partition's
-                   FAILED   Spark has given up; why
-reader -> feeder   RESUME   batches and checksum: behind them the feed goes on
-feeder -> reader   BATCH    one Arrow message
-                   END      batches and checksum of the whole partition
-                   DIFFERS  what was replayed is not what it was
-reader -> feeder   DONE
+    reader -> server   OPEN     as JSON: partition, host, port: where the reader accepts the feed
+    server -> reader   COUNTED  Spark has counted the task that fed the reader: its end was the partition's
+                       FAILED   Spark has given up; the payload says why
+    reader -> feeder   RESUME   batches and checksum after which the feed continues
+    feeder -> reader   BATCH    one Arrow message
+                       END      batches and checksum of the whole partition
+                       DIFFERS  the recomputed part is not equal to the first one
+    reader -> feeder   DONE
 
-A feeder whose executor is killed may take that for the end of its input, and send END too early: so only an end that Spark has
-counted is one.
+A feeder whose executor is killed may take that for the end of its input and send END too early. So
+an END counts only when the driver has confirmed it with COUNTED.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DIAL_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Behind so many batches of a partition. `checksum`: CRC-32 of their messages, one after the other."""
+    """A position after so many batches of a partition. `checksum`: CRC-32 of their messages, one after the other."""
 
     batches: int = 0
     checksum: int = 0
@@ -50,7 +50,7 @@ class Position:
 
 
 class FeedSocket:
-    """A connection whose ends have proved themselves. Sends block; `receive` blocks or not, as the socket is set."""
+    """A mutually authenticated connection. Sends block; `receive` blocks or not, as the socket is set."""
 
     def __init__(self, sock: socket.socket, received: bytes) -> None:
         self.sock = sock
@@ -66,7 +66,7 @@ class FeedSocket:
             self.sock.sendall(payload)
 
     def receive(self) -> tuple[int, bytearray]:
-        """The next frame. Raises: BlockingIOError: it has not come whole; ConnectionError: the peer is gone."""
+        """Return the next frame. Raises: BlockingIOError: it is not complete yet. ConnectionError: the peer is gone."""
         if self._body is None:
             self._fill(self._head)
             self._kind, size = _HEAD.unpack(self._head)
@@ -101,9 +101,9 @@ def dial(host: str, port: int, credentials: Credentials) -> FeedSocket:
 
 
 def greet(sock: socket.socket, credentials: Credentials) -> FeedSocket:
-    """The accepting side. Raises: OSError, AuthenticationError; the socket is closed then."""
+    """Authenticate the dialling side. Raises: OSError, AuthenticationError; the socket is closed then."""
     return FeedSocket(sock, dialling.greet(sock, credentials, ROLE_FEED))
 
 
 class FeedDiffers(ExternalError):
-    """A partition that was computed again is not what it was, so that its position means nothing any more."""
+    """A recomputed partition differs from the first one, so that a position in it is meaningless."""

@@ -1,4 +1,6 @@
-"""The Penstock side of a Spark task that feeds a source subtask: computes a partition and sends it, from a position on."""
+"""The Penstock side of a Spark task that feeds a source subtask: computes a partition and sends it
+from a position on.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from penstock.hosting.wire.handshake import Credentials
 
 @dataclass(frozen=True, slots=True)
 class FeedOrder:
-    """Who wants the partition: its reader listens there."""
+    """Which partition is wanted, and where its reader listens."""
 
     host: str
     port: int
@@ -34,7 +36,8 @@ class FeedOrder:
 
 
 def feed(order: FeedOrder, messages: Iterable[bytes]) -> None:
-    """Returns when the reader has all. A reader that reads slowly slows Spark down: nothing is kept here.
+    """Return when the reader has everything. Nothing is buffered here, so a slow reader slows Spark
+    down.
 
     Raises: OSError: the reader is gone, or cannot be reached.
     """
@@ -50,7 +53,7 @@ def feed(order: FeedOrder, messages: Iterable[bytes]) -> None:
 
 
 def _send(link: FeedSocket, begin: Position, messages: Iterable[bytes]) -> bool:
-    """Whether it could go on from there."""
+    """Send the partition. Returns: whether it could continue from the reader's position."""
     at = Position()
     for message in messages:
         if at.batches == begin.batches and at.checksum != begin.checksum:

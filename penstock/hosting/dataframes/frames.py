@@ -1,8 +1,8 @@
-"""DataFrames on the driver: what a program reads with `env.from_spark`, and how a job gets it.
+"""DataFrames on the driver: what a program reads with `env.from_spark`, and how a job reads it.
 
-A DataFrame whose partitions Spark computes alike each time is fed to its readers as they are computed. Behind a shuffle rows
-come in another order each time, so that a position in a partition would mean nothing: such a partition is written to a file
-first, once.
+If Spark computes the partitions of a DataFrame alike each time, they are fed to readers as they are
+computed. After a shuffle, rows come in another order each time, so a position in a partition has no
+meaning. Such a partition is first written to a file, once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TIMES: Final = (Types.LONG(), Types.TIMESTAMP_LTZ(), Types.SQL_TIMESTAMP(), Typ
 
 
 class DriverFrame:
-    """`source.Frame`: one DataFrame."""
+    """`source.Frame` of one DataFrame."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
@@ -51,7 +51,7 @@ class DriverFrame:
 
     @cached_property
     def _java_messages(self) -> Any:
-        """The partitions' Arrow messages. With adaptive execution Spark runs the shuffles below it now."""
+        """The partitions' Arrow messages. With adaptive execution, Spark runs the shuffles below the DataFrame now."""
         return self._frame._jdf.toArrowBatchRdd()
 
     @property
@@ -68,7 +68,7 @@ class DriverFrame:
         return RDD(self._java_messages.toJavaRDD(), self.spark.sparkContext, NoOpSerializer())
 
     def messages_of(self, subtasks: int) -> RDD[bytes]:
-        """The same in so many partitions: several become one, or there are empty ones."""
+        """Return the messages in `subtasks` partitions: surplus partitions are merged, missing ones are added empty."""
         context = self.spark.sparkContext
         java = self._java_messages.toJavaRDD()
         there = java.getNumPartitions()
@@ -87,16 +87,20 @@ class DriverFrame:
 
 
 def frame_source(frame: object, timestamp_column: str | None) -> FrameSource:
-    """Raises: TypeError: it is no DataFrame; GraphError: it has a column that no stream can have, or no such time."""
+    """Raises: TypeError: not a DataFrame. GraphError: a column has no counterpart, or the timestamp
+    column is unusable.
+    """
     if not isinstance(frame, DataFrame) or not hasattr(frame, "_jdf"):
         raise TypeError(
-            f"from_spark takes a DataFrame of a SparkSession in this process, got {type(frame).__module__}."
-            f"{type(frame).__qualname__}. With Spark Connect, write it as Parquet and read that with FileSource."
+            "from_spark takes a DataFrame of a SparkSession in this process, got "
+            f"{type(frame).__module__}.{type(frame).__qualname__}. With Spark Connect, write "
+            "it as Parquet and read that with FileSource."
         )
     if frame.isStreaming:
         raise GraphError(
-            "from_spark takes a bounded DataFrame, and this one is of readStream. Read its source with spark.read, or write "
-            "a Source of your own (penstock.datastream.connectors.Source)."
+            "from_spark takes a bounded DataFrame, got one of spark.readStream. Read its "
+            "source with spark.read, or write a Source of your own "
+            "(penstock.datastream.connectors.Source)."
         )
     type_info = type_of(frame.schema)
     if timestamp_column is not None:
@@ -108,20 +112,24 @@ def frame_source(frame: object, timestamp_column: str | None) -> FrameSource:
 def _check_time(type_info: RowTypeInfo, name: str) -> None:
     if name not in type_info.get_field_names():
         raise GraphError(
-            f"from_spark: timestamp_column is {name!r}, but the DataFrame's columns are {type_info.get_field_names()}."
+            f"from_spark: timestamp_column is {name!r}, but the DataFrame's columns are "
+            f"{type_info.get_field_names()}. Name one of them."
         )
     kind = type_info.get_field_types()[type_info.get_field_index(name)]
     if kind not in _TIMES:
         raise GraphError(
-            f"from_spark: the timestamp column {name!r} is of type {kind}, but a time is a TIMESTAMP, a TIMESTAMP_NTZ (taken as "
-            "UTC), a DATE or a BIGINT of epoch milliseconds. Cast it."
+            f"from_spark: the timestamp column {name!r} is of type {kind}, but must be a "
+            "TIMESTAMP, a TIMESTAMP_NTZ (taken as UTC), a DATE or a BIGINT of epoch "
+            "milliseconds. Cast it."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSurroundings:
-    """What a streaming job has for its DataFrames. `hosts`: who listens where.
-    `spool`: directory or URI that driver and executors share, None: there is none.
+    """What a streaming job has for its DataFrames.
+
+    `hosts`: where the driver and readers listen. `spool`: directory or URI that driver and
+    executors share; None: there is none.
     """
 
     hosts: FeedHosts
@@ -129,7 +137,7 @@ class FrameSurroundings:
 
 
 class JobFrame:
-    """`source.FrameRun`: a DataFrame in one streaming job. `close` when the job is over."""
+    """`source.FrameRun`: a DataFrame in one streaming job. Call `close` when the job is over."""
 
     def __init__(self, frame: DriverFrame, name: str, around: FrameSurroundings) -> None:
         self._frame = frame
@@ -174,12 +182,12 @@ class JobFrame:
             self._server.close()
         if self._spool is not None:
             self._spool.close(keeps_files=keeps_files)
-        with contextlib.suppress(Exception):  # the session may be stopped already
+        with contextlib.suppress(Exception):  # The session may be stopped already.
             self._archives.contents.destroy()
 
 
 class _Spool:
-    """All partitions in one Spark job, so that Spark itself sees to it that they are of one computation."""
+    """Writes all partitions in one Spark job, so that Spark ensures that they belong to one computation."""
 
     def __init__(self, messages: RDD[bytes], archives: Archives, folder: str, name: str) -> None:
         cloudpickle.register_pickle_by_value(feed_task)
@@ -190,7 +198,7 @@ class _Spool:
         self._name = name
         self._group = f"penstock-spool-{id(self):x}"
         path = local_path(folder)
-        if path is not None:  # nobody else may look into it
+        if path is not None:  # No other user may read it.
             os.makedirs(path, mode=0o700, exist_ok=True)
         self._written: Accumulator[list[Any]] = self._context.accumulator([], Appended())
         self._failure: Exception | None = None
@@ -202,11 +210,15 @@ class _Spool:
         return self._failure is not None
 
     def check_may_mix(self, frame: DriverFrame) -> None:
-        """Before the rest is computed anew. Raises: FeedFailed: its partitions would be of another computation."""
+        """Check before the missing partitions are computed again.
+
+        Raises: FeedFailed: they would belong to another computation than those that are written.
+        """
         if self._written.value and frame.level == "INDETERMINATE":
             raise FeedFailed(
-                f"Spark has given up {self._name}, and some of its partitions were read already: computed again they would hold "
-                "other rows. Write the DataFrame with df.write.parquet(...), and read that."
+                f"Spark has given up {self._name} after some of its partitions were read. "
+                "Computed again, the partitions would hold other rows. Write the DataFrame "
+                "with df.write.parquet(...), and read that."
             ) from self._failure
 
     def start(self, partitions: Sequence[int]) -> None:
@@ -223,12 +235,12 @@ class _Spool:
     def close(self, *, keeps_files: bool) -> None:
         self._is_closed = True
         if self._thread is not None and self._thread.is_alive():
-            with contextlib.suppress(Exception):  # a stopped context has no jobs left
+            with contextlib.suppress(Exception):  # A stopped context has no jobs left.
                 self._context.cancelJobGroup(self._group)
             self._thread.join(5.0)
         if keeps_files:
             return
-        with contextlib.suppress(Exception):  # what stays is told by the directory's name
+        with contextlib.suppress(Exception):  # The directory's name tells what a leftover is.
             files, path = open_files(self._folder)
             files.remove(path)
 
@@ -241,7 +253,7 @@ class _Spool:
                 _spooling(self._archives, self._folder, self._written), preservesPartitioning=True
             )
             self._context.runJob(body, list, partitions)
-        except Exception as error:  # whatever Spark says is told to the job
+        except Exception as error:  # Any error of Spark is reported to the job.
             if not self._is_closed:
                 self._failure = error
 
@@ -252,12 +264,14 @@ def _spooling(archives: Archives, folder: str, written: Accumulator[list[Any]]) 
     def run(partition: int, messages: Any) -> Any:
         return spool_partition(archives, (folder, partition, written), messages)
 
-    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
     return run
 
 
 def spool_folder(configured: str | None, job_id: str, *, shares_files: bool) -> str | None:
-    """Where partitions are kept of a job: below the checkpoint directory, or in a temporary directory of one machine."""
+    """Return where a job's partitions are kept: below the checkpoint directory, or in a temporary
+    directory of this machine.
+    """
     if configured is not None:
         return joined(joined(configured, job_id), "dataframes")
     if not shares_files:

@@ -1,4 +1,4 @@
-"""The DataFrames of one streaming job: made ready before it starts, let go when it is over."""
+"""The DataFrames of one streaming job: made ready before it starts, released when it is over."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ from penstock.model.states import JobStatus
 def with_frames(
     job: SubmittedJob, settings: Settings, provider: TaskManagerProvider, observer: JobObserver
 ) -> tuple[SubmittedJob, JobObserver]:
-    """The job with DataFrames of its own, since a program may submit a stream more than once, and an observer that lets go of them.
+    """Return the job with its own DataFrames, and an observer that releases them.
 
-    Raises: ConfigurationError.
+    A program may submit one stream several times, so each job gets its own. Raises:
+    ConfigurationError.
     """
     opened: list[JobFrame] = []
 
@@ -66,14 +67,15 @@ def _hosts(settings: Settings, provider: TaskManagerProvider) -> FeedHosts:
     ):
         if mapped is not None:
             raise ConfigurationError(
-                f"{option} maps one port, and a source that reads a DataFrame in a streaming job listens at a port of its own "
-                f"beside it. Give {option.replace('bind-', '')} a range of ports that are the same on both sides instead."
+                f"{option} maps one port, but a source that reads a DataFrame in a streaming "
+                f"job listens at a further port. Set {option.replace('bind-', '')} to a range "
+                "of ports that are the same on both sides instead."
             )
     return FeedHosts(driver, readers)
 
 
 class _ClosingFrames:
-    """Passes everything on to another observer, and lets go of the frames when the job has ended."""
+    """Passes all calls on to another observer, and releases the DataFrames when the job has ended."""
 
     def __init__(self, inner: JobObserver, frames: list[JobFrame]) -> None:
         self._inner = inner
@@ -83,8 +85,9 @@ class _ClosingFrames:
         return getattr(self._inner, name)
 
     def job_ended(self, status: JobStatus, job_master: JobMaster) -> None:
-        """On a thread of its own, since files are removed and Spark is asked. What a suspended job has in files, the driver that
-        takes it over reads.
+        """Release the DataFrames on a separate thread, because that removes files and asks Spark.
+
+        Files of a suspended job stay for the driver that takes it over.
         """
         keeps_files = status is JobStatus.SUSPENDED
         threading.Thread(

@@ -1,4 +1,5 @@
-"""What Spark gives of a DataFrame's partition: Arrow messages, one record batch each, without their schema.
+"""The format in which Spark gives a DataFrame's partition: Arrow messages without schema, one
+record batch each.
 
 Source: Spark ArrowConverters.toBatchIterator.
 """
@@ -22,8 +23,8 @@ _MS_PER_DAY: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class FrameFormat:
-    """`has_large_types`: Spark writes strings and bytes with 64 bit offsets. `timestamp_column`: tells the records' time, None:
-    they have none.
+    """`has_large_types`: Spark writes strings and bytes with 64 bit offsets. `timestamp_column`:
+    the column with the records' time; None: they have no time.
     """
 
     type_info: RowTypeInfo
@@ -32,7 +33,7 @@ class FrameFormat:
 
 
 class MessageDecoder:
-    """Messages of one DataFrame to batches."""
+    """Decodes messages of one DataFrame to batches."""
 
     def __init__(self, form: FrameFormat) -> None:
         self._wanted = arrow_schema(form.type_info)
@@ -54,8 +55,8 @@ def _epoch_ms(data: pa.RecordBatch, name: str) -> Int64s:
         row = pc.index(column.is_null(), value=True).as_py()
         record = data.slice(row, 1).to_pylist()[0]
         raise ValueError(
-            f"the timestamp column {name!r} is NULL in {record}, but every record needs its time. Filter such rows, or "
-            "give them one with coalesce."
+            f"the timestamp column {name!r} is NULL in {record}, but every record needs a "
+            "time. Filter out such rows, or give them a time with coalesce."
         )
     kind = column.type
     if pa.types.is_timestamp(kind):

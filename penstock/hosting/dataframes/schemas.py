@@ -1,6 +1,7 @@
-"""Spark's schemas as types of streams, and back.
+"""Conversion of Spark's schemas to types of streams, and back.
 
-What has no counterpart is refused with the path of its column, before anything runs. docs/guides/dataframes.md has the table.
+A column without a counterpart is refused with its path, before anything runs.
+docs/guides/dataframes.md has the table.
 """
 
 from __future__ import annotations
@@ -42,19 +43,23 @@ _OF_BASIC: Final = {
 
 
 def type_of(schema: s.StructType) -> t.RowTypeInfo:
-    """The ROW that a DataFrame of this schema has. Raises: GraphError: a column has no counterpart, or two have one name."""
+    """Return the ROW type of a DataFrame's schema. Raises: GraphError: a column has no counterpart,
+    or two have the same name.
+    """
     return _row_of(schema, "")
 
 
 def schema_of(type_info: t.TypeInformation | None) -> s.StructType:
-    """Schema of the DataFrame that a stream of this type becomes: the fields of a ROW, f0, f1 ... of a TUPLE, else `value`.
+    """Return the schema of the DataFrame that a stream of this type becomes.
 
-    Raises: GraphError: the type is not declared, or a part of it has no counterpart.
+    Its columns are the fields of a ROW, f0, f1 ... of a TUPLE, else `value`. Raises: GraphError:
+    the type is not declared, or a part of it has no counterpart.
     """
     if type_info is None or t.is_pickled(type_info):
         raise GraphError(
-            "a stream becomes a DataFrame by its declared type, and this one has none. Give it one where it is made, as in "
-            "map(f, output_type=Types.ROW_NAMED([...], [...])), or here: to_spark(output_type=...)."
+            "a stream needs a declared type to become a DataFrame, and this one has none. "
+            "Declare it where the stream is made, as in map(f, "
+            "output_type=Types.ROW_NAMED([...], [...])), or here: to_spark(output_type=...)."
         )
     found = _spark_of(type_info, "")
     return (
@@ -68,12 +73,13 @@ def _row_of(schema: s.StructType, path: str) -> t.RowTypeInfo:
     if twice:
         where = f"the struct {path}" if path else "the DataFrame"
         raise GraphError(
-            f"{where} has several columns named {', '.join(twice)}, but fields of a Row differ in their names. "
-            "Rename them, for instance with df.toDF(...)."
+            f"{where} has several columns named {', '.join(twice)}, but the fields of a Row "
+            "must have different names. Rename them, for instance with df.toDF(...)."
         )
     if not names:
         raise GraphError(
-            f"{path or 'the DataFrame'} has no columns, so that it has no rows to read."
+            f"{path or 'the DataFrame'} has no columns, so there is nothing to read. Select "
+            "at least one column."
         )
     inside = path + "." if path else ""
     return t.RowTypeInfo([_type_of(f.dataType, inside + f.name) for f in schema], names)
@@ -94,8 +100,9 @@ def _type_of(kind: s.DataType, path: str) -> t.TypeInformation:
         if isinstance(kind, spark_type):
             return type_info
     raise GraphError(
-        f"column {path} is of Spark's type {kind.simpleString()}, which has no counterpart here. Cast it, for instance to "
-        "STRING or BIGINT, or leave it out with df.drop(...)."
+        f"column {path} is of Spark's type {kind.simpleString()}, which has no counterpart in "
+        "Penstock. Cast it, for instance to STRING or BIGINT, or leave it out with "
+        "df.drop(...)."
     )
 
 
@@ -136,7 +143,7 @@ def _struct(types: Sequence[t.TypeInformation], names: Sequence[str], path: str)
     ]
     if not fields:
         raise GraphError(
-            f"{path or 'the stream'} is a record without fields: a DataFrame needs columns."
+            f"{path or 'the stream'} is a record without fields, but a DataFrame needs columns."
         )
     return s.StructType(fields)
 
@@ -150,5 +157,6 @@ def _refuse(type_info: t.TypeInformation, path: str) -> NoReturn:
     elif is_columnar(type_info):
         advice = "make it a string or a number"
     raise GraphError(
-        f"{'column ' + path if path else 'the stream'} is of type {type_info}, which Spark has no type for: {advice}."
+        f"{'column ' + path if path else 'the stream'} is of type {type_info}, which has no "
+        f"counterpart in Spark: {advice}."
     )

@@ -1,7 +1,9 @@
-"""A DataFrame as a source: what tasks know of it. Knows nothing of Spark, so that a TaskManager need not load it.
+"""A DataFrame as a source, as tasks see it. Knows nothing of Spark, so that a TaskManager need not
+load it.
 
-In a streaming job a split is a partition with the position that was reached in it: so many batches, and a checksum of them. In a
-BATCH job the stage itself reads the partitions, and a subtask has one split, the messages of its Spark task.
+In a streaming job, a split is a partition and the position reached in it: a count of batches and
+their checksum. In a BATCH job, the stage itself reads the partitions, and a subtask has one split:
+the messages of its Spark task.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _LOOK_MS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class FrameSplit:
-    """`file`: where the partition is kept, None: Spark computes it for its reader."""
+    """`file`: where the partition is kept. None: Spark computes it directly for its reader."""
 
     partition: int
     position: Position = field(default_factory=Position)
@@ -52,32 +54,32 @@ class FrameRun(Protocol):
     def place(self) -> FeedPlace: ...
 
     def partitions(self) -> int:
-        """Count; may take as long as Spark takes for the shuffles below it."""
+        """Return the number of partitions; may take as long as Spark takes for the shuffles below the DataFrame."""
 
     @property
     def is_spooled(self) -> bool: ...
 
     def spool(self, partitions: Sequence[int]) -> None:
-        """Have Spark compute these, unless it does already."""
+        """Have Spark write these partitions to files, unless it does already."""
 
     def spooled(self) -> dict[int, SpoolFile]:
-        """Those that are there by now. Raises: ExternalError: Spark has given up."""
+        """Return the partitions that are written by now. Raises: ExternalError: Spark has given up."""
 
 
 class Frame(Protocol):
-    """A DataFrame on the driver. `run`: in the job that is being started, None: there is none, or none that streams."""
+    """A DataFrame on the driver. `run`: its run in the streaming job that is being started, or None."""
 
     run: FrameRun | None
 
     def messages_of(self, subtasks: int) -> Any:
-        """For a stage of so many: an RDD of Arrow messages, a partition for each."""
+        """Return an RDD of Arrow messages with a partition for each of `subtasks`."""
 
     def collected(self, subtasks: int, subtask: int) -> list[bytes]:
-        """Those of one subtask, in this process."""
+        """Return the messages of one subtask, in this process."""
 
 
 class FrameSource(Source):
-    """Made by `env.from_spark`. Pickled without its DataFrame, which stays on the driver."""
+    """The source that `env.from_spark` makes. It is pickled without its DataFrame, which stays on the driver."""
 
     def __init__(self, frame: Frame, form: FrameFormat) -> None:
         self.frame: Frame | None = frame
@@ -101,8 +103,9 @@ class FrameSource(Source):
         run = None if self.frame is None else self.frame.run
         if run is None:
             raise ConfigurationError(
-                "a job that reads a DataFrame goes on only with the program that makes the DataFrame: run that program again "
-                "with the same high-availability.cluster-id, instead of `penstock recover`."
+                "a job that reads a DataFrame needs the program that makes the DataFrame to "
+                "continue: run that program again with the same "
+                "high-availability.cluster-id, instead of `penstock recover`."
             )
         return FrameEnumerator(context, run)
 
@@ -111,7 +114,7 @@ class FrameSource(Source):
 
 
 class StageFrameSource(FrameSource):
-    """In a BATCH job."""
+    """The source in a BATCH job."""
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         return StageReader(self.form)
@@ -121,7 +124,7 @@ class StageFrameSource(FrameSource):
 
 
 class FrameEnumerator(QueueEnumerator):
-    """Gives a partition for each request, when Spark has it. A reader that registers is told first where feeds are had."""
+    """Gives out one partition per request, once Spark has it. It first tells a new reader where to get feeds."""
 
     def __init__(self, context: EnumeratorContext, run: FrameRun) -> None:
         super().__init__(context, (), is_final=False)
@@ -139,7 +142,9 @@ class FrameEnumerator(QueueEnumerator):
         self._is_final = not self._missing
 
     def add_reader(self, subtask: int) -> None:
-        """Files are begun with the first reader: before, they would take the cores that TaskManagers wait for."""
+        """Register a reader. Files are written only from the first reader on: before, Spark's cores
+        are for the TaskManagers.
+        """
         self._context.assign_splits(subtask, [self._run.place])
         if self._missing and not self._is_spooling:
             self._is_spooling = True
@@ -173,7 +178,7 @@ class FrameEnumerator(QueueEnumerator):
 
 
 class FrameReader(SourceReaderBase):
-    """One partition after the other."""
+    """Reads one partition after the other."""
 
     def __init__(self, context: ReaderContext, form: FrameFormat) -> None:
         super().__init__(context)
@@ -186,7 +191,7 @@ class FrameReader(SourceReaderBase):
         return FrameSplitReader(self._form, self._place)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        """Splits that were restored wait until the driver has said where feeds are had."""
+        """Take splits. Restored splits wait until the driver has said where to get feeds."""
         for one in splits:
             if isinstance(one, FeedPlace):
                 self._place = one
@@ -198,7 +203,7 @@ class FrameReader(SourceReaderBase):
             super().add_splits(waiting)
 
     def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
-        """One is read after the other."""
+        """Return nothing: splits are read one after the other."""
         return ()
 
     def split_id(self, split: Any) -> Hashable:
@@ -206,7 +211,7 @@ class FrameReader(SourceReaderBase):
 
 
 class FrameSplitReader(SplitReader):
-    """On the fetcher's thread."""
+    """Reads splits on the fetcher's thread."""
 
     def __init__(self, form: FrameFormat, place: FeedPlace) -> None:
         self._decoder = MessageDecoder(form)
@@ -240,7 +245,7 @@ class FrameSplitReader(SplitReader):
     def wake_up(self) -> None:
         try:
             self._waker.send(b"x")
-        except OSError:  # full, which wakes as well, or closed
+        except OSError:  # Either the socket is full, and so wakes as well, or it is closed.
             return
 
     def close(self) -> None:
@@ -264,7 +269,7 @@ class FrameSplitReader(SplitReader):
         try:
             while self._woken.recv(64):
                 pass
-        except OSError:  # no more
+        except OSError:  # No more wakes are waiting.
             return
 
 
@@ -272,7 +277,7 @@ class FrameSplitReader(SplitReader):
 
 
 class StageReader(SourceReader):
-    """Reads what the Spark task has: it blocks as long as Spark takes for the next message."""
+    """Reads the messages of its Spark task. It blocks while Spark computes the next message."""
 
     def __init__(self, form: FrameFormat) -> None:
         self._decoder = MessageDecoder(form)
@@ -282,7 +287,7 @@ class StageReader(SourceReader):
         (self._messages,) = splits
 
     def notify_no_more_splits(self) -> None:
-        """There is one."""
+        """Does nothing: there is exactly one split."""
 
     def poll_next(self) -> Polled:
         if self._messages is None:

@@ -1,7 +1,8 @@
-"""A partition in a file, for DataFrames whose rows come in another order each time they are computed.
+"""A partition in a file, for DataFrames whose rows come in another order each time they are
+computed.
 
-Spark computes it once; readers read it as often as they have to. A file is messages, each behind its length, and at the end
-a length of 0 with the position that is reached there.
+Spark computes it once; readers may read it repeatedly. A file contains messages, each preceded by
+its length, and at the end a length of 0 with the position that is reached there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _BLOCK: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class SpoolFile:
-    """`bytes`: its length, count."""
+    """`bytes`: length of the file."""
 
     folder: str
     name: str
@@ -29,7 +30,7 @@ class SpoolFile:
 
 
 def write_partition(folder: str, partition: int, messages: Iterable[bytes]) -> SpoolFile:
-    """A file whose name no other attempt gives. Raises: CheckpointIoError."""
+    """Write the file, under a name that no other attempt uses. Raises: CheckpointIoError."""
     name = f"partition-{partition:06d}-{secrets.token_hex(6)}"
     files, path = open_files(joined(folder, name))
     sink = files.create(path)
@@ -48,10 +49,10 @@ def write_partition(folder: str, partition: int, messages: Iterable[bytes]) -> S
 
 
 class SpoolStream:
-    """One partition from a position on, as `feed_reader.FeedStream`."""
+    """Reads one partition from a position on, as `feed_reader.FeedStream` does."""
 
     def __init__(self, file: SpoolFile, begin: Position) -> None:
-        """Raises: CheckpointDamaged: the file is not there, or not what it was."""
+        """Raises: CheckpointDamaged: the file is missing or has changed."""
         self._files, self._path = open_files(joined(file.folder, file.name))
         self._file = file
         self._block = memoryview(b"")
@@ -65,7 +66,7 @@ class SpoolStream:
             self._damaged(begin)
 
     def next(self) -> bytes | None:
-        """The next message; None: there are no more. Raises: CheckpointDamaged."""
+        """Return the next message; None: there are no more. Raises: CheckpointDamaged."""
         if self.is_over:
             return None
         (size,) = _LENGTH.unpack(self._take(_LENGTH.size))
@@ -89,7 +90,7 @@ class SpoolStream:
         return bytes(self._block[begin : self._at])
 
     def _read(self, least: int) -> None:
-        """The next block, of so many bytes at least, behind what is left of the one before."""
+        """Read the next block of at least so many bytes, and append it to the rest of the one before."""
         rest = bytes(self._block[self._at :])
         wanted = min(max(_BLOCK, least - len(rest)), self._file.bytes - self._offset)
         read = self._files.read(self._path, self._offset, wanted)
@@ -100,7 +101,8 @@ class SpoolStream:
 
     def _damaged(self, expected: Position) -> None:
         raise CheckpointDamaged(
-            f"the file {self._file.name} with a partition of the DataFrame is not what was written: expected checksum "
-            f"{expected.checksum:08x} behind {expected.batches} batches, found {self.position.checksum:08x} behind "
+            f"the file {self._file.name} with a partition of the DataFrame has changed since "
+            f"it was written: expected checksum {expected.checksum:08x} after "
+            f"{expected.batches} batches, found {self.position.checksum:08x} after "
             f"{self.position.batches}"
         )
