@@ -1,6 +1,6 @@
 """Which stream edges disappear inside one task.
 
-Knows no operator's code. Source: Flink StreamingJobGraphGenerator.isChainable
+Does not look into operators' code. Source: Flink StreamingJobGraphGenerator.isChainable
 (docs/spec/job-graph.md#chaining). Differs: a source is never chained into an operator of several
 inputs.
 """
@@ -16,7 +16,7 @@ from penstock.model.graph.stream_graph import ChainingStrategy
 
 @dataclass(frozen=True, slots=True)
 class ChainCandidate:
-    """A stream edge and all that decides whether its two ends run in one task."""
+    """A stream edge, with everything that decides whether its two ends run in one task."""
 
     upstream_strategy: ChainingStrategy
     downstream_strategy: ChainingStrategy
@@ -32,7 +32,7 @@ class ChainCandidate:
 
 
 def is_chainable(edge: ChainCandidate) -> bool:
-    """All conditions at once; one input edge also rules out unions."""
+    """Whether all conditions for chaining hold. The condition of exactly one input edge also excludes unions."""
     return (
         edge.is_chaining_enabled
         and edge.in_edges_of_downstream == 1

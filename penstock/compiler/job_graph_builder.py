@@ -1,6 +1,6 @@
 """StreamGraph to JobGraph: chains, data sets, gates, ids, and the blobs that TaskManagers open.
 
-Knows no operator's code: it goes through `serialize` as it is. Source: Flink
+Does not look into operators' code: `serialize` gets each operator as it is. Source: Flink
 StreamingJobGraphGenerator (docs/spec/job-graph.md#vertices-and-their-order, #chaining); differs:
 one data set per stream edge that leaves a chain, and records for the driver (print, collect) leave
 a chain as outputs of their own.
@@ -52,9 +52,9 @@ from penstock.model.key_groups import default_max_parallelism
 def build_job_graph(
     stream_graph: StreamGraph, job_id: JobId, serialize: Callable[[object], bytes]
 ) -> JobGraph:
-    """The job graph of a program; the same program gives the same ids.
+    """The job graph of a program. The same program always gives the same ids.
 
-    Args: serialize: makes bytes of a `ChainSpec`; what it raises passes through.
+    Args: serialize: turns a `ChainSpec` into bytes; its exceptions pass through.
     Raises: GraphError: the program cannot run; the text names operators and their source lines.
     """
     graph = resolve(stream_graph)
@@ -88,7 +88,7 @@ def build_job_graph(
 
 @dataclass(slots=True)
 class _Chain:
-    """One future job vertex. `nodes`: head first, in topological order."""
+    """One future job vertex. `nodes`: the head first, then in topological order."""
 
     head: int
     vertex_id: VertexId
@@ -98,14 +98,14 @@ class _Chain:
     inner_edges: list[ResolvedEdge] = field(default_factory=list)
 
     def sort_edges(self) -> None:
-        """Those that leave it by the place of their operator in it, those that come by their input."""
+        """Sort outgoing edges by the position of their operator in the chain, incoming edges by their input index."""
         place = {node: index for index, node in enumerate(self.nodes)}
         self.out_edges.sort(key=lambda edge: place[edge.source])
         self.in_edges.sort(key=lambda edge: edge.input_index)
 
 
 def _chains_of(graph: ResolvedGraph) -> list[_Chain]:
-    """Chains in the order of their heads; a chained node has one in-edge, so chains are trees."""
+    """Chains in the order of their heads. A chained node has exactly one input edge, so chains are trees."""
     inner = [edge for edge in graph.edges if _is_inner(graph, edge)]
     upstream_of = {edge.target: edge.source for edge in inner}
     chains: dict[int, _Chain] = {}
@@ -208,7 +208,7 @@ def _driver_output(graph: ResolvedGraph, node: StreamNode, place: int) -> ChainO
 
 
 def _element_type(graph: ResolvedGraph, edge: ResolvedEdge) -> object | None:
-    """The declared type of a main output or of a side output; None: pickled."""
+    """The declared type of a main output or of a side output; None if it has none, so that records are pickled."""
     node = graph.nodes[edge.source].node
     return node.output_type if edge.tag is None else node.side_output_types.get(edge.tag)
 
@@ -303,7 +303,10 @@ def _result_type(mode: StreamExchangeMode) -> ResultPartitionType:
 
 
 def _data_set_id(graph: ResolvedGraph, edge: ResolvedEdge) -> DataSetId:
-    """Of the edge's ends and kind, not of its chains: by it data in flight is found again at another parallelism."""
+    """An id that depends on the two ends of the edge and on its kind, but not on its chains.
+
+    A restore at another parallelism finds the data in flight by this id.
+    """
     return DataSetId(
         _digest(
             "data set",

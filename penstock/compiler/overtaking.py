@@ -1,9 +1,9 @@
-"""Which tasks take a barrier ahead of the data before it, and which wait until they have it from everybody.
+"""Which tasks let a barrier overtake the data before it, and which align: wait until every channel has delivered it.
 
-Source: Flink StreamGraphGenerator (shouldDisableUnalignedCheckpointing). Differs: a task between two that align does so too,
-because both kinds together can stand still for ever. Say M takes a barrier early and A, which aligns in front of it, has not
-got so far. B behind M takes nothing more of M until it has A's barrier on another way; M, whose output is full, takes
-nothing more of A; and A never comes to its barrier.
+Source: Flink StreamGraphGenerator (shouldDisableUnalignedCheckpointing). Differs: a task that lies between two aligning tasks
+aligns too, because mixing both kinds there can deadlock. Example: task M lets barriers overtake, task A in front of it
+aligns and has not reached its barrier yet. Task B behind M aligns too. B reads nothing more from M until A's barrier has
+reached B on another path. M's output is therefore full, so M reads nothing more from A. So A never reaches its barrier.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.model.graph.partitioning import ShipStrategy, may_be_overtaken
 
 
 class Exchange(NamedTuple):
-    """An edge between chains, by the heads of both."""
+    """An edge between two chains. `source`, `target`: the node ids of their heads."""
 
     source: int
     target: int
@@ -23,7 +23,7 @@ class Exchange(NamedTuple):
 
 
 def overtaking_readers(exchanges: Sequence[Exchange]) -> frozenset[int]:
-    """Targets that take barriers early. All edges into one target are alike in this."""
+    """The targets at which barriers overtake data. All edges into one target are treated alike."""
     into: dict[int, list[Exchange]] = {}
     for one in exchanges:
         into.setdefault(one.target, []).append(one)
@@ -39,7 +39,7 @@ def overtaking_readers(exchanges: Sequence[Exchange]) -> frozenset[int]:
 
 
 def _has_one_channel(mine: Sequence[Exchange]) -> bool:
-    """It has its only barrier at once, and blocks nobody."""
+    """A task with one channel has the only barrier at once, so it blocks nothing."""
     return len(mine) == 1 and mine[0].strategy is ShipStrategy.FORWARD
 
 
@@ -51,7 +51,7 @@ def _neighbours(pairs: Iterable[tuple[int, int]]) -> Mapping[int, list[int]]:
 
 
 def _reached(starts: Iterable[int], neighbours: Mapping[int, list[int]]) -> set[int]:
-    """Without the starts themselves, unless one leads to another."""
+    """Nodes that can be reached from `starts`. A start itself is included only if a path leads to it."""
     found: set[int] = set()
     ahead = list(starts)
     while ahead:

@@ -1,7 +1,6 @@
-"""What a program leaves open, decided: parallelism, slot sharing groups, partitionings. And its
-checks.
+"""Decides what a program leaves open (parallelism, slot sharing groups, partitionings), and checks the program.
 
-Knows no chains. Source: Flink StreamGraphGenerator (determineSlotSharingGroup, addEdge). Every
+Does not know chains. Source: Flink StreamGraphGenerator (determineSlotSharingGroup, addEdge). Every
 error names the operators with the line of the user's program that made them.
 """
 
@@ -28,8 +27,8 @@ UNSET = -1
 
 @dataclass(frozen=True, slots=True)
 class ResolvedNode:
-    """A node with nothing left open but its max parallelism, which is its chain's business, and in a batch its parallelism
-    (`auto_parallelism.UNDECIDED`).
+    """A node on which everything is decided, with two exceptions: its max parallelism, which is decided per chain, and
+    in a BATCH job its parallelism, which may still be `auto_parallelism.UNDECIDED`.
     """
 
     node: StreamNode
@@ -43,7 +42,7 @@ class ResolvedNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolvedEdge:
-    """A stream edge with its partitioning. `twin`: number among the edges that lead the same way to the same input."""
+    """A stream edge with its partitioning. `twin`: tells apart the edges between the same two nodes and the same input."""
 
     source: int
     target: int
@@ -67,7 +66,7 @@ class ResolvedGraph:
     uids: dict[int, str] = field(default_factory=dict)
 
     def uid_of(self, node_id: int) -> str:
-        """The user's uid, or one made of the node's place in the program."""
+        """The user's uid, or a generated one that depends on the node's position in the program."""
         return self.uids[node_id]
 
     def buffer_timeout_of(self, node_id: int) -> int:
@@ -81,7 +80,7 @@ def describe(node: StreamNode) -> str:
 
 
 def resolve(graph: StreamGraph) -> ResolvedGraph:
-    """Decide what is open and refuse what cannot run. Raises GraphError."""
+    """Decide what is open and refuse what cannot run. Raises: GraphError."""
     _check_shape(graph)
     inputs: dict[int, list[StreamEdge]] = {node: [] for node in graph.nodes}
     outputs: dict[int, list[StreamEdge]] = {node: [] for node in graph.nodes}
@@ -158,7 +157,7 @@ def _check_shape(graph: StreamGraph) -> None:
 
 
 def _cycle_error(graph: StreamGraph, inputs: dict[int, list[StreamEdge]]) -> GraphError:
-    """Walk inputs among the nodes that can never start until one of them comes again."""
+    """The error for a cycle: follow the inputs of nodes that can never start until a node comes up again."""
     waiting = set(graph.nodes)
     while ready := [n for n in waiting if all(e.source not in waiting for e in inputs[n])]:
         waiting.difference_update(ready)
@@ -198,8 +197,8 @@ def _resolve_nodes(
 def _settle_forward_groups(
     graph: StreamGraph, nodes: dict[int, ResolvedNode], partitionings: Sequence[Partitioning]
 ) -> None:
-    """Operators joined by forward edges have one parallelism: that which one of them sets; else, if a source is among them, that of
-    sources. What is still open is decided when the inputs are there.
+    """Give operators that are joined by forward edges one parallelism: the one that any of them sets. If none sets one and
+    a source is among them, they get the parallelism of sources. Any other parallelism is decided once the inputs exist.
     """
     if graph.auto_parallelism is None:
         return
@@ -223,7 +222,7 @@ def _settle_forward_groups(
 
 
 def _connected(neighbours: dict[int, list[int]]) -> list[list[int]]:
-    """Groups of nodes that lead to each other, in the order of their first ones."""
+    """Groups of nodes that are connected with each other, in the order of their first nodes."""
     groups: list[list[int]] = []
     seen: set[int] = set()
     for first in neighbours:
@@ -310,7 +309,7 @@ def _check_forward(
 def _check_exchange_modes(
     graph: StreamGraph, order: list[int], inputs: dict[int, list[StreamEdge]]
 ) -> None:
-    """A reader that waits for the end of what has none would wait for ever."""
+    """Refuse an input that is read only when it is complete, if its source never ends: the reader would wait for ever."""
     endless: dict[int, StreamNode] = {}
     for node_id in order:
         node = graph.nodes[node_id]

@@ -1,7 +1,7 @@
-"""Finds the operator that cannot be shipped, after a whole chain refused to pickle.
+"""Finds the operator that cannot be pickled, after pickling a whole chain has failed.
 
-Knows neither pickle nor cloudpickle: the serializer is given. Source: Flink ClosureCleaner's
-ensureSerializable; differs: run only when serializing has failed, so that the happy path pays nothing.
+Does not know pickle or cloudpickle: the serializer is passed in. Source: Flink ClosureCleaner's
+ensureSerializable; differs: it runs only after serializing has failed, so a program without such an error pays nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.model.graph.stream_graph import StreamGraph
 def find_unserialisable(
     graph: StreamGraph, serialize: Callable[[object], bytes]
 ) -> GraphError | None:
-    """The error that names the first operator or partitioner that `serialize` refuses, or None."""
+    """The error that names the first operator or partitioner that `serialize` refuses. None if it refuses none."""
     for node in graph.nodes.values():
         cause = _refusal(serialize, node.operator)
         if cause is not None:
@@ -33,14 +33,14 @@ def find_unserialisable(
 def _refusal(serialize: Callable[[object], bytes], value: object) -> Exception | None:
     try:
         serialize(value)
-    except Exception as error:  # pickling runs user code: it may raise anything
+    except Exception as error:  # Pickling runs user code, which may raise anything.
         return error
     return None
 
 
 def _error(what: str, defined_at: str, cause: Exception) -> GraphError:
     error = GraphError(
-        f"{what}, built at {defined_at or 'an unknown place'}, cannot be sent to the workers: "
+        f"{what}, built at {defined_at or 'an unknown place'}, cannot be sent to the TaskManagers: "
         f"{type(cause).__name__}: {cause}. A function, and all that it refers to, must be "
         "picklable: open files, locks, sockets and sessions belong into open(), not into the "
         "constructor or a closure."

@@ -49,7 +49,7 @@ _PLAN_JOB_ID = JobId("0" * 32)
 
 
 class PlanShown(BaseException):
-    """The plan is printed; the program must not go on. Not an Exception: programs must not catch it."""
+    """Raised after the plan is printed, to end the program. A BaseException, so that programs do not catch it."""
 
 
 class PlanExecutor:
@@ -62,7 +62,7 @@ class PlanExecutor:
         lost: Sequence[str],
         command_line: Mapping[str, str],
     ) -> None:
-        """`lost`: TaskManagers or hosts whose loss is shown too."""
+        """`lost`: TaskManagers or hosts; the plan also shows what happens when they are lost."""
         self._shape = shape
         self._parallelism = parallelism
         self._lost = lost
@@ -128,7 +128,7 @@ def parser() -> argparse.ArgumentParser:
     runs = commands.add_parser("run", help="run a program")
     takes_over = _add_recovery(commands)
     examines = commands.add_parser(
-        "doctor", help="say what is wrong with a Spark for jobs, and which setting to change"
+        "doctor", help="check whether jobs can run on a Spark cluster, and which settings to change"
     )
     _add_savepoints(commands, runs)
     for command in (runs, takes_over, examines):
@@ -136,7 +136,7 @@ def parser() -> argparse.ArgumentParser:
             "--master", help="Spark's master, if the program starts no session itself"
         )
         command.add_argument(
-            "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark for that session"
+            "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Spark setting for that session"
         )  # fmt: skip
     for command in (shows, runs):
         command.add_argument("script", help="the program")
@@ -218,7 +218,7 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
 
 
 def store_settings(options: argparse.Namespace) -> dict[str, str]:
-    """Where the jobs to recover are."""
+    """Options that say where the jobs to recover are stored."""
     found = {
         HighAvailabilityOptions.TYPE.key: "FILE",
         HighAvailabilityOptions.CLUSTER_ID.key: options.cluster_id,
@@ -231,7 +231,7 @@ def store_settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _command_line(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
-    """Settings of ours, and Spark's own."""
+    """Penstock's settings, and Spark's own."""
     found = _cluster_size(options) | _settings(getattr(options, "define", ())) | _recovery(options)
     master = getattr(options, "master", None)
     if master is not None:
@@ -240,7 +240,9 @@ def _command_line(options: argparse.Namespace) -> tuple[dict[str, str], dict[str
 
 
 def _cluster_size(options: argparse.Namespace) -> dict[str, str]:
-    """As many TaskManagers come as a job has need of: all slots are used where the program says nothing else."""
+    """Settings for the parallelism and the slots. A job gets as many TaskManagers as it needs: the parallelism of a program that
+    sets none is the number of all slots.
+    """
     if options.command != "run":
         return {}
     slots = {} if options.slots is None else {TaskManagerOptions.SLOTS.key: str(options.slots)}
@@ -252,7 +254,7 @@ def _cluster_size(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _recover(options: argparse.Namespace) -> int:
-    """Waits for the end of all of them; 0 when there were jobs and all have FINISHED."""
+    """Wait until all recovered jobs have ended. Returns 0 if there was a job and all have FINISHED, else 1."""
     jobs = ClusterExecutor(spark_host.SparkHost()).recover(store_settings(options))
     if not jobs:
         place = options.zookeeper or options.storage_dir
@@ -270,7 +272,7 @@ def _recover(options: argparse.Namespace) -> int:
 
 
 def _recovery(options: argparse.Namespace) -> dict[str, str]:
-    """What `run` is told of the savepoint to begin with."""
+    """Settings for the savepoint that `run` starts from."""
     if getattr(options, "from_savepoint", None) is None:
         return {}
     found = {RecoveryOptions.PATH.key: options.from_savepoint}

@@ -1,4 +1,4 @@
-"""`penstock doctor`: what was found out of a Spark application, as text."""
+"""`penstock doctor`: prints what the examination of a Spark application has found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from penstock.model.config import Settings
 
 
 def doctor() -> int:
-    """0: jobs of both kinds can run. Raises: ConfigurationError: Spark does not start, or a setting is wrong."""
+    """Print the diagnosis. Returns 0 if BATCH and STREAMING jobs can run. Raises: ConfigurationError: Spark does not
+    start, or a setting is wrong.
+    """
     host = spark_host.SparkHost()
     spark = spark_host.spark_session(
         Settings(command_line=host.command_line()), os.cpu_count() or 1
@@ -24,7 +26,7 @@ def doctor() -> int:
 
 
 def rendered(diagnosis: Diagnosis) -> Iterator[str]:
-    """Lines: what there is, what is wrong, which jobs can run."""
+    """The diagnosis as lines: what was found, what is wrong, which kinds of jobs can run."""
     yield from diagnosis.facts
     for finding in diagnosis.findings:
         yield ""

@@ -1,6 +1,6 @@
-"""Write docs/reference/configuration.md from the options: `python -m penstock.ui.option_pages`.
+"""Writes docs/reference/configuration.md from the options: `python -m penstock.ui.option_pages`.
 
-Knows no reader of an option. A test holds the page current.
+Does not know the code that reads an option. A test fails if the page is out of date.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Programs for Flink set these options. Penstock checks their values and then igno
 
 
 def page() -> str:
-    """The whole text."""
+    """The whole text of the page."""
     parts = [_INTRODUCTION]
     for group in GROUPS:
         used = [option for option in group.options() if option.is_used]
@@ -76,7 +76,7 @@ def _lines(options: Iterable[Option[Any]]) -> Iterator[str]:
 
 
 def _default(option: Option[Any]) -> str:
-    """Flink's, with Penstock's before it where that is another."""
+    """The default in Flink; if Penstock's default differs, it comes first."""
     flinks = "none" if option.default is None else f"`{option.default}`"
     own = HOST_DEFAULTS.get(option.key)
     if own is None:

@@ -1,4 +1,4 @@
-"""A savepoint as text: operators, their states, sizes, and how evenly keys are spread. Pure."""
+"""A savepoint as text: its operators, their states and sizes, and how evenly the keys are spread. Does no I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def render_savepoint(savepoint: Savepoint) -> str:
 
 
 def render_rows(rows: KeyedRows, limit: int) -> str:
-    """The first of them, a line each."""
+    """The first `limit` rows, one per line."""
     columns = rows.columns()
     lines = ["\t".join(columns)]
     lines += [
@@ -38,7 +38,7 @@ def render_rows(rows: KeyedRows, limit: int) -> str:
 
 
 def shown_bytes(size: float) -> str:
-    """1536 as 1.5 KiB."""
+    """A size in bytes as text: 1536 gives 1.5 KiB."""
     for unit in _UNITS[:-1]:
         if size < _STEP:
             return f"{size:,.0f} B" if unit == "B" else f"{size:,.1f} {unit}"
@@ -71,7 +71,7 @@ def _operator(operator: OperatorView) -> str:
 
 
 def _skew(groups: Counter[int], key_groups: int) -> str:
-    """How much more than the average the fullest key groups have."""
+    """How many times as many rows as the average the fullest key groups hold."""
     total = groups.total()
     if not total:
         return ""

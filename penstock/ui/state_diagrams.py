@@ -1,7 +1,8 @@
-"""Draw the state machines from their tables: `python -m penstock.ui.state_diagrams` writes docs/internals/state-machines.md and its pictures.
+"""Draws the state machines from their tables: `python -m penstock.ui.state_diagrams` writes
+docs/internals/state-machines.md and its pictures.
 
-The places of the states are chosen here by hand; which arrows there are is said by the tables. Arrows to SUSPENDED are left out of
-the picture, because they come from every state that is not terminal.
+The positions of the states are chosen here by hand; the tables say which arrows there are. The picture leaves out arrows to
+SUSPENDED, because every state that is not terminal has one.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def job_arrows() -> Arrows:
 
 
 def execution_arrows() -> Arrows:
-    """A consequence stands behind its event; reports that surprise change no state and are left out."""
+    """The arrows, with the consequence after each event. Events that keep the state are left out: they are reports
+    that come as a surprise.
+    """
     arrows: Arrows = {}
     for (state, event), (following, consequence) in execution.TABLE.items():
         if following is state:
@@ -83,7 +86,7 @@ def execution_arrows() -> Arrows:
 
 
 def slot_arrows() -> Arrows:
-    """As `execution_arrows`; a square that keeps its state is drawn where something follows from it."""
+    """As `execution_arrows`, but an event that keeps the state has an arrow too, if it has a consequence."""
     arrows: Arrows = {}
     for (state, event), (following, consequence) in task_slots.TABLE.items():
         said = "" if consequence is SlotConsequence.NONE else f" / {consequence.lower()}"
@@ -115,7 +118,9 @@ def picture(
 
 
 def _curve(start: Place, end: Place) -> str:
-    """From border to border, bent to the right of its way, so that there and back lie side by side."""
+    """A curve from border to border, bent to the right of its direction, so that the two directions between two states
+    lie side by side.
+    """
     if start == end:
         x, y = start[0] - BOX[0] / 2, start[1]
         return f"M{x:g} {y - 8:g} C{x - 40:g} {y - 24:g} {x - 40:g} {y + 24:g} {x:g} {y + 8:g}"
@@ -128,7 +133,7 @@ def _curve(start: Place, end: Place) -> str:
 
 
 def _border(box: Place, towards: Place) -> Place:
-    """Where the line from the middle of a box leaves it."""
+    """The point where the line from the middle of a box leaves the box."""
     across, down = towards[0] - box[0], towards[1] - box[1]
     ratios = [
         half / abs(way)
@@ -149,7 +154,7 @@ def moves(arrows: Arrows) -> str:
 
 
 def table(rows: Iterable[tuple[State, str]]) -> str:
-    """What changes nothing, state by state."""
+    """The events that change nothing, by state."""
     by_state: dict[State, list[str]] = {}
     for state, event in rows:
         by_state.setdefault(state, []).append(event.lower())

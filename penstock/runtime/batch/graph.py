@@ -1,6 +1,8 @@
-"""A program as it runs in BATCH: operators that give final results only, and in front of exchanges those that combine.
+"""The graph of a program as it runs in BATCH mode: operators give only final results, and partial ones combine before exchanges.
 
-Knows no host. Source: Flink StreamGraphGenerator with RuntimeExecutionMode.BATCH; combining before the shuffle is Spark's.
+Does not know where the graph runs. Source: Flink StreamGraphGenerator with RuntimeExecutionMode.BATCH; combining
+before the shuffle
+is taken from Spark.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from penstock.runtime.operator import Combining, Operator
 
 
 def in_batch(graph: StreamGraph, *, is_combining: bool = True) -> StreamGraph:
-    """What runs for it; the program's own graph stays as it is. `is_combining`: False leaves out what combines."""
+    """The graph that runs in BATCH mode; `graph` itself is not changed. `is_combining` False: add no operators that combine."""
     nodes = {
         node_id: replace(node, operator=node.operator.in_batch())
         if isinstance(node.operator, Operator)
@@ -21,7 +23,8 @@ def in_batch(graph: StreamGraph, *, is_combining: bool = True) -> StreamGraph:
         for node_id, node in graph.nodes.items()
     }
     found = replace(graph, nodes=nodes, edges=list(graph.edges))
-    # Without chaining it would be a stage of its own, whose input is shuffled too.
+    # Without chaining a combining operator would be a stage of its own, and its input would be
+    # shuffled too.
     if is_combining and graph.is_chaining_enabled:
         for node_id in graph.nodes:
             _combine_before(found, node_id)
@@ -29,7 +32,7 @@ def in_batch(graph: StreamGraph, *, is_combining: bool = True) -> StreamGraph:
 
 
 def _combine_before(graph: StreamGraph, node_id: int) -> None:
-    """A node at the near end of each edge into this one, chained to what is there."""
+    """Insert a combining node at the near end of each edge into this node. It is chained to the edge's source."""
     node, edges = graph.nodes[node_id], graph.inputs_of(node_id)
     combining = node.operator.before_exchange() if isinstance(node.operator, Operator) else None
     if combining is None or not all(_may_combine(graph, edge) for edge in edges):
@@ -37,11 +40,13 @@ def _combine_before(graph: StreamGraph, node_id: int) -> None:
     graph.nodes[node_id] = replace(node, operator=combining.final)
     for edge in edges:
         partial = _partial_node(graph, edge, combining)
-        graph.nodes[partial.node_id] = partial  # behind all others, whose ids by place stay
+        # Its id is above all others, because ids that depend on the position of a node must not
+        # change.
+        graph.nodes[partial.node_id] = partial
         to_it = StreamEdge(
             edge.source, partial.node_id, Partitioning(ShipStrategy.FORWARD), tag=edge.tag
         )
-        assert edge.partitioning is not None, "it is by key"
+        assert edge.partitioning is not None, "a combined edge is partitioned by key"
         by_key = replace(edge.partitioning, key_selector=combining.keys, columns=None)
         from_it = replace(edge, source=partial.node_id, tag=None, partitioning=by_key)
         place = graph.edges.index(edge)

@@ -1,7 +1,7 @@
-"""Batches of several inputs in the order of their records' timestamps, or key after key in that order. Stable: equal ones keep their order.
+"""Sorts batches of several inputs by the timestamps of their records, or by key and then by timestamp. The sort is stable.
 
-Keys are told by numbers, given as they come: which of two keys is first says nothing. Source: Flink MultiInputSortingDataInput; differs:
-sorts batches, not serialized records, and does not compare keys.
+Each new key gets the next number, and records are sorted by that number: the order among keys has no meaning. Source: Flink
+MultiInputSortingDataInput; differs: sorts batches, not serialized records, and does not compare keys.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, Int64s, 
 from penstock.runtime.keys import KeySelection, state_keys
 
 Piece: TypeAlias = "tuple[int, Batch]"
-"""Logical input, and records of it."""
+"""Index of the logical input, and its records."""
 
 
 class KeyNumbers:
-    """A number for each key, the same whenever it comes."""
+    """Numbers keys: equal keys get the same number."""
 
     def __init__(self, keys: Mapping[int, KeySelection]) -> None:
-        """`keys`: of each logical input."""
+        """`keys`: how to take the key, for each logical input."""
         self._keys = keys
         self._numbers = _Numbers()
 
     def of(self, piece: Piece) -> Int64s:
-        """Of each record. Raises: what the key selector raises."""
+        """The number of each record's key. Raises: what the key selector raises."""
         input_index, batch = piece
         keys, places = self._keys[input_index].distinct_keys_of(batch)
         found = np.fromiter(map(self._numbers.__getitem__, state_keys(keys)), np.int64, len(keys))
@@ -46,7 +46,7 @@ class _Numbers(dict[Any, int]):
 
 @dataclass(slots=True)
 class _Marked:
-    """A piece with what it is sorted by. `numbers`: of its keys, None: they do not count."""
+    """A piece with its sort keys. `numbers`: of the records' keys; None: sort by timestamp only."""
 
     input_index: int
     batch: Batch
@@ -63,7 +63,7 @@ class _Marked:
         return 0 if self.numbers is None else int(self.numbers[-1]), int(self.stamps[-1])
 
     def until(self, bound: tuple[int, int]) -> int:
-        """How many records are not behind the bound; it is sorted."""
+        """How many records of this sorted piece do not come after the bound."""
         number, stamp = bound
         if self.numbers is None:
             return int(np.searchsorted(self.stamps, stamp, side="right"))
@@ -72,7 +72,7 @@ class _Marked:
 
 
 def in_order(pieces: Iterable[Piece], numbers: KeyNumbers | None) -> Iterator[Piece]:
-    """The same records by time, with `numbers` by key and time; as they are where there is nothing to sort by."""
+    """The records sorted by timestamp, or, with `numbers`, by key and then by timestamp. Without either they keep their order."""
     pieces = [piece for piece in pieces if len(piece[1])]
     if numbers is None and all(batch.timestamps is None for _, batch in pieces):
         yield from pieces
@@ -81,7 +81,7 @@ def in_order(pieces: Iterable[Piece], numbers: KeyNumbers | None) -> Iterator[Pi
 
 
 def merged(runs: Sequence[Iterable[Piece]], numbers: KeyNumbers | None) -> Iterator[Piece]:
-    """Runs that are each in order, as one; holds a few pieces of each run."""
+    """Merge runs, each of which is sorted. Holds only a few pieces of each run in memory."""
     heads = [_Run(run, numbers) for run in runs]
     while heads := [head for head in heads if head.fill()]:
         bound = min(head.last for head in heads)
@@ -99,14 +99,15 @@ def _marked(piece: Piece, numbers: KeyNumbers | None) -> _Marked:
 
 
 def _sorted(pieces: Sequence[_Marked]) -> Iterator[Piece]:
-    """One batch for each change of the input or of the kind of batch."""
+    """One sorted batch for each stretch of records of one input and one kind of batch."""
     groups, group_of = _grouped(pieces)
     order = _order_of(pieces)
     if len(groups) == 1:
         ((input_index, batches),) = groups
         yield input_index, _taken(concat(batches), order)
         return
-    within = np.empty(len(group_of), np.int64)  # the place of each record in its group
+    # The position of each record in its group.
+    within = np.empty(len(group_of), np.int64)
     for number in range(len(groups)):
         is_of_it = group_of == number
         within[is_of_it] = np.arange(np.count_nonzero(is_of_it))
@@ -126,7 +127,9 @@ def _sorted(pieces: Sequence[_Marked]) -> Iterator[Piece]:
 
 
 def _grouped(pieces: Sequence[_Marked]) -> tuple[list[tuple[int, list[Batch]]], Int64s]:
-    """Pieces that can be one batch, together, each with its input; and of each record which group has it."""
+    """Group the pieces that can be joined to one batch. Returns the groups, each with its input, and for each record
+    the number of its group.
+    """
     groups: list[tuple[int, list[Batch]]] = []
     numbers: list[int] = []
     for piece in pieces:
@@ -144,14 +147,14 @@ def _grouped(pieces: Sequence[_Marked]) -> tuple[list[tuple[int, list[Batch]]], 
 
 
 def _order_of(pieces: Sequence[_Marked]) -> Int64s:
-    """Places of the records in the order that is asked for."""
+    """The positions of the records in the wanted order."""
     order = np.argsort(np.concatenate([piece.stamps for piece in pieces]), kind="stable")
     numbers = [piece.numbers for piece in pieces if piece.numbers is not None]
     if not numbers:
         return order
     by_key = np.concatenate(numbers)[order]
     if int(by_key.max()) < 1 << 16:
-        by_key = by_key.astype(np.uint16)  # sorted by radix
+        by_key = by_key.astype(np.uint16)  # numpy sorts 16-bit integers by radix
     return order[np.argsort(by_key, kind="stable")]
 
 
@@ -164,7 +167,7 @@ def _taken(batch: Batch, rows: Int64s) -> Batch:
 
 
 class _Run:
-    """A run with the pieces at its head; `last`: where the last record of those stands."""
+    """A sorted run, with the pieces read from its start. `last`: sort key of the last record among those pieces."""
 
     def __init__(self, pieces: Iterable[Piece], numbers: KeyNumbers | None) -> None:
         self._pieces = iter(pieces)
@@ -172,7 +175,7 @@ class _Run:
         self._head: deque[_Marked] = deque()
 
     def fill(self) -> bool:
-        """False: the run is over."""
+        """Read the next piece if there is none. False: the run has ended."""
         while not self._head:
             piece = next(self._pieces, None)
             if piece is None:
@@ -186,7 +189,7 @@ class _Run:
         return self._head[-1].last
 
     def until(self, bound: tuple[int, int]) -> Iterator[_Marked]:
-        """Remove and give what is not behind it."""
+        """Remove and return the records that do not come after the bound."""
         piece = self._head.popleft()
         count = piece.until(bound)
         if count:

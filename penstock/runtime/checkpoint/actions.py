@@ -1,4 +1,4 @@
-"""What a barrier handler decides; the task carries it out, in order. Plain data.
+"""The actions that a barrier handler decides on. The task carries them out in order. Plain data.
 
 Source: Flink CheckpointBarrierHandler and its listeners (docs/spec/checkpoints.md#barriers).
 """
@@ -13,14 +13,14 @@ from penstock.model.messages import CheckpointFailureReason
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Nothing of this channel is read until it is resumed; its producer's side sees to that."""
+    """Read nothing from this channel until it is resumed; its producer stops sending."""
 
     channel: int
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """These channels go on."""
+    """Go on reading these channels."""
 
     channels: tuple[int, ...]
 
@@ -35,7 +35,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """The checkpoint will not be: forget it and tell those downstream."""
+    """Give this checkpoint up, and tell the tasks downstream."""
 
     checkpoint_id: int
     reason: CheckpointFailureReason
@@ -43,28 +43,28 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class InitInputSnapshot:
-    """In-flight data of the inputs is going to be persisted."""
+    """In-flight data of the inputs is about to be persisted."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class PersistStart:
-    """Persist what lies in the channels, and what comes before their barriers."""
+    """Persist the data in the channels, and the data that comes before their barriers."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class PersistStop:
-    """All barriers are there, or nobody wants the checkpoint any more."""
+    """Stop persisting: all barriers have come, or the checkpoint is given up."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Prioritize:
-    """Barriers that were announced overtake the data before them: (channel, sequence number)."""
+    """Let announced barriers overtake the data before them. `announced`: (channel, sequence number) of each."""
 
     announced: tuple[tuple[int, int], ...]
 

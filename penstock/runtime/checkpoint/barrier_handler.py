@@ -1,9 +1,9 @@
-"""When a task with several channels takes its snapshot: aligned, unaligned, or aligned until a time is over.
+"""Decides when a task with several channels takes its snapshot: aligned, unaligned, or aligned until a timeout.
 
-Barrier in, actions out; knows no channel but by number, no clock and no data. Source: Flink
+Barriers go in, actions come out. Knows channels only by their numbers, and neither a clock nor data. Source: Flink
 SingleCheckpointBarrierHandler and its BarrierHandlerStates (docs/spec/checkpoints.md#barriers).
-Differs: a marker ends a checkpoint that has only been announced too, for its barriers will never be
-complete.
+Differs: a cancellation marker also ends a checkpoint whose barriers have only been announced,
+because they will never all come.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NONE = -1
 
 
 class Alignment(StrEnum):
-    """ALTERNATING: aligned, and unaligned from the moment that the alignment takes too long."""
+    """ALTERNATING: a checkpoint begins aligned, and becomes unaligned when the alignment takes too long."""
 
     ALIGNED = "ALIGNED"
     UNALIGNED = "UNALIGNED"
@@ -37,9 +37,9 @@ class Alignment(StrEnum):
 
 
 class SingleBarrierHandler:
-    """At most one checkpoint at a time; a newer one ends the one before.
+    """Handles one checkpoint at a time; a barrier of a newer checkpoint ends the current one.
 
-    `timer_ms`: when `on_timer` has to be called, None while no alignment can time out.
+    `timer_ms`: when `on_timer` has to be called; None while no alignment can time out.
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class SingleBarrierHandler:
         self._checkpoints_after_finish = checkpoints_after_finish
         self._open_channels = channels
         self._current = NONE
-        self._settled = NONE  # the last one that was completed or given up
+        # The newest checkpoint that was completed or given up.
+        self._settled = NONE
         self._barrier: CheckpointBarrier | None = None
         self._aligned: set[int] = set()
         self._target = 0
@@ -62,7 +63,7 @@ class SingleBarrierHandler:
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, now_ms: int, *, is_blocking: bool = True
     ) -> list[Action]:
-        """`is_blocking`: it came through the channel; False: by a trigger from outside, which blocks nothing."""
+        """`is_blocking` False: the barrier did not come through the channel but from a trigger outside, so it blocks nothing."""
         self._actions = []
         if self._is_obsolete(barrier.checkpoint_id):
             if not barrier.is_unaligned:
@@ -77,7 +78,7 @@ class SingleBarrierHandler:
     def on_announcement(
         self, barrier: CheckpointBarrier, channel: int, sequence: int
     ) -> list[Action]:
-        """A barrier stands in the queue of this channel, behind data."""
+        """A barrier waits in the queue of this channel, behind data."""
         self._actions = []
         self._check_new(barrier)
         if not self._is_obsolete(barrier.checkpoint_id) and channel not in self._aligned:
@@ -88,7 +89,7 @@ class SingleBarrierHandler:
         return self._actions
 
     def on_cancel(self, checkpoint_id: int, channel: int = 0) -> list[Action]:
-        """A marker instead of a barrier: somebody upstream gave it up."""
+        """A marker came in place of a barrier: a task upstream gave the checkpoint up."""
         del channel
         self._actions = []
         is_current = checkpoint_id == self._current and self._is_pending
@@ -97,7 +98,7 @@ class SingleBarrierHandler:
         return self._actions
 
     def on_end_of_partition(self, channel: int, now_ms: int) -> list[Action]:
-        """A channel that has ended counts as one whose barrier is there, and not at all for later ones."""
+        """A channel that has ended counts as having delivered its barrier. Later checkpoints do not count the channel at all."""
         self._actions = []
         self._open_channels -= 1
         if not self._is_pending:
@@ -111,7 +112,7 @@ class SingleBarrierHandler:
         return self._actions
 
     def on_timer(self, now_ms: int) -> list[Action]:
-        """The alignment has taken as long as it may, if `timer_ms` says so."""
+        """Make the alignment unaligned if the time in `timer_ms` has come."""
         self._actions = []
         if self.timer_ms is not None and now_ms >= self.timer_ms:
             self.timer_ms = None
@@ -121,7 +122,7 @@ class SingleBarrierHandler:
 
     @property
     def is_overtaking(self) -> bool:
-        """A checkpoint is pending, and no longer aligned."""
+        """Whether a checkpoint is pending and no longer aligned."""
         return self._is_pending and self._is_unaligned
 
     # ------------------------------------------------------------------ which checkpoint
@@ -221,16 +222,16 @@ class SingleBarrierHandler:
         return late_from_ms is not None and now_ms > late_from_ms
 
     def _late_from_ms(self, barrier: CheckpointBarrier) -> int | None:
-        """None: it is never late."""
+        """When the alignment times out; None: never."""
         if self._alignment is not Alignment.ALTERNATING or not barrier.is_timeoutable:
             return None
         return barrier.timestamp_ms + (barrier.aligned_timeout_ms or 0)
 
     def _time_out(self) -> None:
-        """From aligned to unaligned. With a barrier there already the snapshot is taken at once."""
+        """Go from aligned to unaligned. If a barrier has come already, take the snapshot at once."""
         if self._alignment is not Alignment.ALTERNATING:
             raise EngineBug(
-                f"an unaligned barrier of checkpoint {self._current} came to a task that aligns only"
+                f"an unaligned barrier of checkpoint {self._current} came to a task that only aligns"
             )
         if self._announced:
             self._actions.append(Prioritize(tuple(self._announced.items())))

@@ -1,7 +1,7 @@
-"""At least once: nothing is blocked, a checkpoint is taken when all channels have delivered its barrier.
+"""Barriers for at-least-once: no channel is blocked, and a checkpoint is taken when all channels have delivered its barrier.
 
-Source: Flink CheckpointBarrierTracker (docs/spec/checkpoints.md#barriers). Knows no channel but by
-number.
+Source: Flink CheckpointBarrierTracker (docs/spec/checkpoints.md#barriers). Knows channels only by
+their numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_TRACKED: Final = 50
 
 @dataclass(slots=True)
 class _Count:
-    """Barriers of one checkpoint. `target`: channels that were open when the first one came."""
+    """The barriers of one checkpoint. `target`: how many channels were open when its first barrier came."""
 
     checkpoint_id: int
     target: int
@@ -27,18 +27,18 @@ class _Count:
     is_aborted: bool = False
 
     def mark(self, channel: int) -> bool:
-        """Whether all are there now."""
+        """Note a channel. Returns whether all channels have delivered now."""
         self.channels.add(channel)
         return len(self.channels) >= self.target
 
     def abort(self) -> bool:
-        """False: it was aborted before."""
+        """Mark as aborted. False: it was aborted before."""
         was_aborted, self.is_aborted = self.is_aborted, True
         return not was_aborted
 
 
 class BarrierTracker:
-    """Up to 50 checkpoints at a time; a complete one ends those before it, without a word."""
+    """Tracks up to 50 checkpoints at a time. When one is complete, older ones are dropped without an action."""
 
     def __init__(self, channels: int, *, checkpoints_after_finish: bool = True) -> None:
         self._checkpoints_after_finish = checkpoints_after_finish
@@ -49,7 +49,7 @@ class BarrierTracker:
 
     @property
     def is_overtaking(self) -> bool:
-        """Never."""
+        """Always False: no barrier overtakes."""
         return False
 
     def on_barrier(
@@ -73,12 +73,12 @@ class BarrierTracker:
     def on_announcement(
         self, barrier: CheckpointBarrier, channel: int, sequence: int
     ) -> list[Action]:
-        """Barriers overtake nothing here."""
+        """Does nothing: no barrier overtakes."""
         del barrier, channel, sequence
         return []
 
     def on_cancel(self, checkpoint_id: int, channel: int = 0) -> list[Action]:
-        """Checkpoints before it are given up too."""
+        """Gives up the checkpoint, and all earlier ones."""
         if self._open_channels == 1:
             return [_aborted(checkpoint_id)]
         actions: list[Action] = []
@@ -117,7 +117,7 @@ class BarrierTracker:
         return actions
 
     def on_timer(self, now_ms: int) -> list[Action]:
-        """Nothing is aligned that could take too long."""
+        """Does nothing: there is no alignment that could time out."""
         del now_ms
         return []
 

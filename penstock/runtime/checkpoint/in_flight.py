@@ -1,9 +1,10 @@
-"""Data in flight of an unaligned checkpoint: what barriers overtake, kept with the state and replayed before anything new.
+"""Data in flight of an unaligned checkpoint: data that barriers overtake. It is kept with the state and replayed
+before new data.
 
-One piece of bytes for each channel, whole batches in order. Knows no channel but by number, no
-file. Source: Flink ChannelStateWriter, ChannelStatePersister, RecoveredInputChannel
-(docs/spec/checkpoints.md#data-in-flight). Differs: the mailbox thread records, when it takes data
-that was sent before the barrier, and when it takes a barrier that has overtaken some.
+Each channel has one byte string with whole batches in order. Knows channels only by their numbers, and
+no files. Source: Flink ChannelStateWriter, ChannelStatePersister, RecoveredInputChannel
+(docs/spec/checkpoints.md#data-in-flight). Differs: the mailbox thread does the recording, in two cases: when it reads data
+that was sent before the barrier, and when it reads a barrier that has overtaken data.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from penstock.runtime.codecs.events import Part
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.records.frozen import Dumps, plain_dumps
 
-_FRAME: Final = struct.Struct("<BQ")  # kind, bytes
+_FRAME: Final = struct.Struct("<BQ")  # kind, length in bytes
 
 
 class RecordedChannel:
-    """Batches of one channel, encoded as they come: user code may change their records afterwards."""
+    """Batches of one channel, encoded at once, because user code may change their records afterwards."""
 
     __slots__ = ("_encoder", "data")
 
@@ -38,7 +39,7 @@ class RecordedChannel:
 
 
 def recorded(batches: Iterable[Batch], dumps: Dumps = plain_dumps) -> bytes:
-    """All of them, in order; nothing when there are none."""
+    """The batches as bytes, in order; empty if there are none."""
     channel = RecordedChannel(dumps)
     for batch in batches:
         channel.add(batch)
@@ -46,7 +47,7 @@ def recorded(batches: Iterable[Batch], dumps: Dumps = plain_dumps) -> bytes:
 
 
 def replayed(data: bytes, loads: Callable[[Part], Any]) -> Iterator[Batch]:
-    """What was recorded."""
+    """The batches that were recorded."""
     decoder, view, position = ChannelDecoder(loads), memoryview(data), 0
     while position < len(view):
         kind, size = _FRAME.unpack_from(view, position)
@@ -58,26 +59,26 @@ def replayed(data: bytes, loads: Callable[[Part], Any]) -> Iterator[Batch]:
 
 
 class InputsInFlight:
-    """Of one checkpoint: for each channel what was sent before its barrier and had not been processed at the snapshot."""
+    """What one checkpoint records per channel: data that was sent before the barrier and not processed before the snapshot."""
 
     def __init__(self, checkpoint_id: int, arrived: Iterable[int], dumps: Dumps) -> None:
-        """`arrived`: channels whose barrier came in its turn: nothing of them is in flight."""
+        """`arrived`: channels whose barrier came in order, behind its data, so that nothing of them is in flight."""
         self.checkpoint_id = checkpoint_id
         self._arrived = set(arrived)
         self._dumps = dumps
         self._channels: dict[int, RecordedChannel] = {}
 
     def keep(self, channel: int, batch: Batch) -> None:
-        """Before anything else: what was in flight in the checkpoint before, and is still."""
+        """Record data that the restored checkpoint had in flight and that is not processed yet. Comes before all other calls."""
         self._of(channel).add(batch)
 
     def on_data(self, channel: int, batch: Batch) -> None:
-        """Read behind the snapshot; before the barrier of this channel, if that has not come."""
+        """Record data that is read after the snapshot, unless the barrier of this channel has come."""
         if channel not in self._arrived:
             self._of(channel).add(batch)
 
     def on_barrier(self, channel: int, overtaken: Callable[[], Sequence[Batch]]) -> None:
-        """The barrier is there, ahead of these. The first one counts."""
+        """The barrier has come, ahead of the `overtaken` data. Only the first barrier of a channel counts."""
         if channel in self._arrived:
             return
         self._arrived.add(channel)
@@ -85,7 +86,7 @@ class InputsInFlight:
             self._of(channel).add(batch)
 
     def channels(self) -> dict[int, bytes]:
-        """What was recorded, of channels that had something."""
+        """The recorded bytes by channel, without the channels that had nothing."""
         return {channel: bytes(one.data) for channel, one in self._channels.items()}
 
     def _of(self, channel: int) -> RecordedChannel:

@@ -1,8 +1,8 @@
-"""Barriers of all inputs of a task: from what its channels say to the elements that its mailbox acts on.
+"""Barriers of all inputs of a task: turns what the channels deliver into elements for the task's mailbox.
 
-One handler for all gates. What it decides about channels is carried out here; what concerns the
-task comes out in band, as the barrier to snapshot at or the marker to pass on, before anything else
-is read. Source: Flink CheckpointedInputGate (docs/spec/tasks.md#network-input,
+There is one handler for all gates. Its decisions about channels are carried out here. Its decisions about the
+task are returned as elements, which the task processes before it reads on: the barrier at which to take the snapshot,
+or the marker to pass on. Source: Flink CheckpointedInputGate (docs/spec/tasks.md#network-input,
 docs/spec/checkpoints.md#barriers).
 """
 
@@ -32,7 +32,7 @@ Overtaken: TypeAlias = Callable[[], Sequence[Batch]]
 
 
 class BarrierHandler(Protocol):
-    """`SingleBarrierHandler` or `BarrierTracker`."""
+    """What `SingleBarrierHandler` and `BarrierTracker` have in common."""
 
     timer_ms: int | None
 
@@ -50,30 +50,31 @@ class BarrierHandler(Protocol):
 
 
 def _nothing_overtaken() -> Sequence[Batch]:
-    """Of a channel that keeps nothing: what its barriers overtake lies at the producer."""
+    """For a channel that keeps no data: what its barriers overtake lies at the producer."""
     return ()
 
 
 class InputChannels(Protocol):
-    """All channels of a task's inputs, numbered through."""
+    """All channels of a task's inputs, numbered consecutively."""
 
     def resume(self, channel: int) -> None:
-        """Its producer may send on."""
+        """Let the channel's producer go on sending."""
         ...
 
     def prioritize(self, channel: int, sequence: int) -> None:
-        """A barrier that was announced overtakes."""
+        """Let an announced barrier overtake the data before it."""
         ...
 
     def recovered(self) -> Iterable[tuple[int, Batch]]:
-        """(channel, batch), what inputs were restored with and have not given to the task: in flight still, while another
-        input has a barrier already.
+        """(channel, batch) of the data that inputs were restored with and that the task has not taken yet.
+
+        If another input has its barrier already, this data is still in flight.
         """
         ...
 
 
 def _tell_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
-    """Who reads the elements sees the marker."""
+    """Tells nobody: whoever reads the elements sees the marker."""
 
 
 def _keep_nothing(_checkpoint_id: int, _channels: Mapping[int, bytes]) -> None:
@@ -81,15 +82,17 @@ def _keep_nothing(_checkpoint_id: int, _channels: Mapping[int, bytes]) -> None:
 
 
 def _never(_at_ms: int) -> None:
-    """Nothing is timed."""
+    """For a handler that sets no timers."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputHooks:
-    """Who is told of what the barriers bring about.
+    """Callbacks for what the barriers cause.
 
-    `on_abort`: of a checkpoint that this task will not take part in. `on_in_flight`: by channel what was in flight of an
-    unaligned one, when all of its barriers are there. `on_timer_set`: when `on_timer` has to be called, on the `now_ms` clock.
+    `on_abort`: this task will not take part in a checkpoint. `on_in_flight`: all barriers of an unaligned
+    checkpoint have come;
+    gets the data in flight by channel. `on_timer_set`: gets the time, on the `now_ms` clock, at which `on_timer`
+    has to be called.
     """
 
     on_abort: OnAbort = _tell_nobody
@@ -102,7 +105,7 @@ TOLD_TO_NOBODY: Final = InputHooks()
 
 @dataclass(slots=True)
 class _Collecting:
-    """A checkpoint whose barriers come in. `channels`: those that have delivered it."""
+    """A checkpoint whose barriers are coming in. `channels`: those that have delivered theirs."""
 
     barrier: CheckpointBarrier
     first_ms: int
@@ -110,10 +113,10 @@ class _Collecting:
 
 
 class InputCheckpoints:
-    """Channels are numbered through all inputs of the task. Mailbox thread.
+    """Handles the barriers of all inputs. Channels are numbered consecutively through the inputs. Mailbox thread.
 
-    `alignment_ms`: of the newest checkpoint that a snapshot was asked for, from its first barrier until then. `in_flight`: what
-    is being recorded; None: nothing.
+    `alignment_ms`: of the newest checkpoint with a snapshot, the time from its first barrier until the snapshot was due.
+    `in_flight`: what is being recorded; None: nothing.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class InputCheckpoints:
         hooks: InputHooks,
         dumps: Dumps = plain_dumps,
     ) -> None:
-        """`dumps`: for records in flight."""
+        """`dumps`: pickles the records in flight."""
         self.alignment_ms = 0
         self.in_flight: InputsInFlight | None = None
         self._handler = handler
@@ -139,7 +142,9 @@ class InputCheckpoints:
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, overtaken: Overtaken = _nothing_overtaken
     ) -> Sequence[Element]:
-        """Came through this channel, ahead of what is `overtaken`. Returns: what the task has to do before it reads on."""
+        """A barrier came through this channel, ahead of the `overtaken` data. Returns what the task has to do before
+        it reads on.
+        """
         checkpoint_id = barrier.checkpoint_id
         collecting = self._collecting(barrier)
         actions = self._handler.on_barrier(barrier, channel, self._now_ms())
@@ -158,14 +163,14 @@ class InputCheckpoints:
     def on_announcement(
         self, barrier: CheckpointBarrier, channel: int, sequence: int
     ) -> Sequence[Element]:
-        """Stands in this channel's queue. As `on_barrier`."""
+        """A barrier waits in this channel's queue. Returns as `on_barrier`."""
         self._collecting(barrier)
         elements = self._perform(self._handler.on_announcement(barrier, channel, sequence))
         self._watch_timer()
         return elements
 
     def _collecting(self, barrier: CheckpointBarrier) -> _Collecting | None:
-        """None: its snapshot was taken, or a newer one."""
+        """The barriers so far. None: the snapshot of this checkpoint or of a newer one was taken before."""
         checkpoint_id = barrier.checkpoint_id
         if checkpoint_id > self._last_id and checkpoint_id not in self._barriers:
             self._barriers[checkpoint_id] = _Collecting(barrier, self._now_ms())
@@ -179,15 +184,15 @@ class InputCheckpoints:
 
     @property
     def is_overtaking(self) -> bool:
-        """Barriers of the checkpoint that is pending go ahead of all data."""
+        """Whether the barriers of the pending checkpoint go ahead of all data."""
         return self._handler.is_overtaking
 
     def is_recording(self, checkpoint_id: int) -> bool:
-        """Some of its barriers are still to come, and what comes before them belongs to it."""
+        """Whether some barriers of the checkpoint are still to come, so that data before them belongs to it."""
         return self.in_flight is not None and self.in_flight.checkpoint_id == checkpoint_id
 
     def forget(self, checkpoint_id: int) -> None:
-        """It was aborted: what is on its way into the task need not be kept for it, however long its barriers take."""
+        """The checkpoint was aborted: stop recording its data in flight, even if its barriers come much later."""
         if self.is_recording(checkpoint_id):
             self.in_flight = None
 
@@ -198,13 +203,13 @@ class InputCheckpoints:
         return self._perform(self._handler.on_end_of_partition(channel, self._now_ms()))
 
     def on_timer(self) -> Sequence[Element]:
-        """If the alignment has taken as long as it may: as `on_barrier`."""
+        """Act on an alignment that has timed out. Returns as `on_barrier`."""
         return self._perform(self._handler.on_timer(self._now_ms()))
 
     def _perform(
         self, actions: list[Action], record: Callable[[], None] | None = None
     ) -> Sequence[Element]:
-        """`record`: what the barrier that brought this about has overtaken, before its checkpoint's recording ends."""
+        """Carry the actions out. `record`: records what this barrier has overtaken; called before the recording ends."""
         elements: list[Element] = []
         aborted = {one.checkpoint_id for one in actions if isinstance(one, Abort)}
         for action in actions:
@@ -232,7 +237,7 @@ class InputCheckpoints:
         return elements
 
     def _collected(self, action: Trigger) -> CheckpointBarrier:
-        """The barrier to take the snapshot at, and to pass on; those before it will not be taken any more."""
+        """The barrier to take the snapshot at, and to pass on. Earlier checkpoints will not be taken any more."""
         checkpoint_id = action.checkpoint_id
         found = self._barriers[checkpoint_id]
         self._last_id = checkpoint_id

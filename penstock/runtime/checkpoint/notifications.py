@@ -1,6 +1,6 @@
-"""What a task hears of its checkpoints' ends: each completion once, none out of turn; and when it may finish.
+"""What a task is told about the end of its checkpoints, and when it may finish. Each completion is told once, and in order.
 
-Knows no operator and no wire: what it returns is to be delivered. Source: Flink StreamTask
+Does not know operators or the network: it returns what the caller has to deliver. Source: Flink StreamTask
 (latestReportCheckpointId, finalCheckpointMinId) and SubtaskCheckpointCoordinatorImpl
 (docs/spec/checkpoints.md#in-a-task, #finished-tasks).
 """
@@ -23,7 +23,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Tell the operators that this checkpoint will not be."""
+    """Tell the operators that this checkpoint was aborted."""
 
     checkpoint_id: int
 
@@ -32,7 +32,7 @@ Notification: TypeAlias = Completed | Aborted
 
 
 class CheckpointNotifications:
-    """`last_completed`: id of the newest completion that was delivered, -1: none."""
+    """Decides which notifications reach the operators. `last_completed`: id of the newest completion delivered; -1: none."""
 
     def __init__(self, last_completed: int = NO_CHECKPOINT) -> None:
         self.last_completed = last_completed
@@ -41,7 +41,7 @@ class CheckpointNotifications:
         self._aborted_newest = NO_CHECKPOINT
 
     def on_complete(self, checkpoint_id: int) -> list[Notification]:
-        """Nothing for one that is not newer than the last: it is covered by that."""
+        """Nothing to tell if the checkpoint is not newer than the last one, which covers it."""
         if checkpoint_id <= self.last_completed:
             return []
         self.last_completed = checkpoint_id
@@ -50,16 +50,16 @@ class CheckpointNotifications:
     def on_abort(
         self, checkpoint_id: int, latest_completed: int = NO_CHECKPOINT
     ) -> list[Notification]:
-        """Its sender's latest completion first, whose own message may be lost or late."""
+        """First tells the completion of `latest_completed`, because its own message may be lost or late."""
         found = self.on_complete(latest_completed)
         if checkpoint_id > self._last_triggered:
             self._remember(checkpoint_id)
         return [*found, Aborted(checkpoint_id)]
 
     def on_trigger(self, checkpoint_id: int) -> bool:
-        """Whether a snapshot is to be taken; False: it was aborted before it came here, tell those downstream only.
+        """Whether to take a snapshot. False: the checkpoint was aborted before it came here, so only tell the tasks downstream.
 
-        One so old that it would have been forgotten is taken for aborted.
+        A checkpoint older than the aborts that are remembered counts as aborted.
         """
         self._last_triggered = max(self._last_triggered, checkpoint_id)
         is_aborted = checkpoint_id in self._aborted_ahead
@@ -74,10 +74,10 @@ class CheckpointNotifications:
 
 
 class FinalCheckpoint:
-    """A task at the end of its data waits for a checkpoint that began after that, so that all is committed.
+    """A task at the end of its data waits for a checkpoint that began after that end, so that everything is committed.
 
-    `is_needed` False: no checkpoints are taken, or none after tasks have finished. A savepoint with which the job stops is
-    waited for all the same.
+    `is_needed` False: no checkpoints are taken, or none after tasks have finished. The task still waits for a savepoint
+    with which the job stops.
     """
 
     def __init__(self, *, is_needed: bool) -> None:
@@ -94,9 +94,9 @@ class FinalCheckpoint:
         self._is_at_end = True
 
     def on_trigger(self, checkpoint_id: int, *, is_last: bool = False) -> None:
-        """A snapshot of this checkpoint is taken. The first after the end of data is the one that counts.
+        """A snapshot of this checkpoint is taken. The task waits for the first one after the end of its data.
 
-        `is_last`: the job stops with it.
+        `is_last`: the job stops with this checkpoint.
         """
         self._is_needed = self._is_needed or is_last
         if self._is_at_end and self._least_id is None:

@@ -1,10 +1,10 @@
-"""What one task has to do with checkpoints: which to take and when, whom it tells, when it may end.
+"""A task's part in checkpoints: which to take and when, what to tell the operators, and when the task may end.
 
-Knows no operator, wire or storage: the task asks it between two slices. Source: Flink StreamTask,
+Does not know operators, network or storage: the task calls it between two slices. Source: Flink StreamTask,
 SubtaskCheckpointCoordinatorImpl (docs/spec/checkpoints.md#in-a-task, #savepoints-and-stopping,
-#finished-tasks). Differs: a task whose producers have all finished takes what it is triggered for
-without a barrier for each channel: it has read the last of their records, and what it has in hand
-of them is in the snapshot.
+#finished-tasks). Differs: a task whose producers have all finished takes a triggered checkpoint
+without waiting for a barrier on each channel. It has read the last of their records, and those it has not
+processed are in the snapshot.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from penstock.runtime.elements import CheckpointBarrier
 
 
 def _all_are() -> bool:
-    """No barrier overtakes."""
+    """For a job in which no barrier overtakes."""
     return True
 
 
 def _nobody() -> None:
-    """There is nobody who could take one sooner."""
+    """For a task whose end nobody waits for: no checkpoint can be taken sooner."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndHooks:
     """What a task tells and asks at its end.
 
-    `tell_waiting`: called when it has come to its end, and waits for one more checkpoint. `are_records_read`: whether consumers
-    have read everything. A checkpoint whose barriers overtake needs the task until then: what is on its way is in nobody else's
-    snapshot.
+    `tell_waiting`: called when the task has reached its end and waits for one more checkpoint. `are_records_read`: whether
+    consumers have read everything. A checkpoint whose barriers overtake needs the task until then, because data on its way to
+    a consumer is in no other task's snapshot.
     """
 
     tell_waiting: Callable[[], None] = _nobody
@@ -47,7 +47,7 @@ class EndHooks:
 
 
 class SubtaskCheckpoints:
-    """Mailbox thread. The default is for a task of a job that takes none."""
+    """The checkpoints of one subtask. Mailbox thread. The default is for a job that takes none."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class SubtaskCheckpoints:
         has_final_checkpoint: bool = False,
         hooks: EndHooks | None = None,
     ) -> None:
-        """`restored_id`: of the checkpoint that the attempt begins with; None: it begins with nothing. `hooks`: None: nobody
-        has to know of its end.
+        """`restored_id`: the checkpoint that the attempt starts from; None: it starts without one. `hooks` None: nobody has to
+        know about the end of the task.
         """
         restored = NO_CHECKPOINT if restored_id is None else restored_id
         self._notifications = CheckpointNotifications(restored)
@@ -72,13 +72,13 @@ class SubtaskCheckpoints:
     # ------------------------------------------------------------------ what to take
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
-        """From outside, for a task none of whose producers run."""
+        """Trigger a checkpoint from outside, for a task whose producers have all ended."""
         self._triggers.append(barrier)
 
     def next_trigger(self, *, has_read_all: bool) -> CheckpointBarrier | None:
-        """What is to be taken before anything else is processed; but with the last one a job comes to its end first.
+        """The checkpoint to take before anything else is processed. The last checkpoint of a job waits until the data has ended.
 
-        `has_read_all`: nothing is on its way to the task, so that all there is will be in its snapshot.
+        `has_read_all`: no data is on its way to the task, so its snapshot will contain everything.
         """
         if not self._triggers:
             return None
@@ -89,13 +89,13 @@ class SubtaskCheckpoints:
         return self._triggers.popleft()
 
     def on_taken(self) -> None:
-        """Of what `next_trigger` gave: what came behind it has its turn, up to the next one."""
+        """The checkpoint of `next_trigger` was taken: run the actions that came after it, up to the next trigger."""
         self._is_taking = False
         while self._behind and not self._triggers:
             self._behind.popleft()()
 
     def behind(self, action: Callable[[], None]) -> None:
-        """Do what came behind a trigger and must not be in its snapshot: now, or when that is taken."""
+        """Run an action that came after a trigger and must not be in its snapshot: now, or when that snapshot is taken."""
         if self._triggers or self._is_taking or self._behind:
             self._behind.append(action)
         else:
@@ -106,27 +106,28 @@ class SubtaskCheckpoints:
         return barrier.checkpoint_id > self._last_id
 
     def begin(self, barrier: CheckpointBarrier) -> bool:
-        """Whether its snapshot is to be taken; False: it was aborted already, those downstream are to be told."""
+        """Whether to take the snapshot. False: the checkpoint was aborted already, so tell the tasks downstream."""
         checkpoint_id, kind = barrier.checkpoint_id, barrier.options.type
         self._last_id = max(self._last_id, checkpoint_id)
         if not self._notifications.on_trigger(checkpoint_id):
             return False
-        if kind is not CheckpointType.SAVEPOINT:  # nobody hears of the end of those
+        # Tasks are not told about the end of savepoints.
+        if kind is not CheckpointType.SAVEPOINT:
             self._final.on_trigger(checkpoint_id, is_last=kind.is_synchronous)
         return True
 
     def give_up(self, checkpoint_id: int) -> None:
-        """Somebody upstream did, or its barriers did not come together."""
+        """The checkpoint will not be taken: a task upstream gave it up, or not all of its barriers came."""
         self._last_id = max(self._last_id, checkpoint_id)
 
     # ------------------------------------------------------------------ what becomes of it
 
     def on_complete(self, checkpoint_id: int) -> list[Notification]:
-        """Returns: what the operators are to be told."""
+        """Returns what to tell the operators."""
         return self._heard(self._notifications.on_complete(checkpoint_id))
 
     def on_abort(self, checkpoint_id: int, latest_completed: int) -> list[Notification]:
-        """As `on_complete`. `latest_completed`: -1: none."""
+        """As `on_complete`. `latest_completed` -1: there is none."""
         return self._heard(self._notifications.on_abort(checkpoint_id, latest_completed))
 
     def _heard(self, notifications: Iterable[Notification]) -> list[Notification]:
@@ -147,5 +148,5 @@ class SubtaskCheckpoints:
 
     @property
     def may_finish(self) -> bool:
-        """All that the task has written is in a checkpoint, or none will be taken."""
+        """Whether everything that the task has written is in a checkpoint, or none will be taken."""
         return self._final.may_finish and not self._triggers and self._hooks.are_records_read()
