@@ -1,4 +1,5 @@
-"""A file system as checkpoints see it: any that `pyarrow.fs` knows, local ones with what durability asks for.
+"""A file system as checkpoints use it: any file system of `pyarrow.fs`, and local ones with durable
+writes.
 
 Knows no checkpoint. Source: Flink FsCheckpointStorageAccess, FSDataOutputStream.
 """
@@ -16,53 +17,53 @@ from penstock.model.errors import ConfigurationError, ExternalError
 
 
 class CheckpointIoError(ExternalError):
-    """Writing or reading a checkpoint failed: the disk is full, the file system gone, the path not allowed."""
+    """Writing or reading a checkpoint failed: for example the disk is full or the file system unreachable."""
 
 
 class CheckpointDamaged(ExternalError):
-    """A file of a checkpoint is not what was written: torn, truncated, altered or missing."""
+    """A file of a checkpoint is not what was written: incomplete, altered or missing."""
 
 
 class ByteSink(Protocol):
-    """A file that is written from its beginning to its end."""
+    """A file that is written once, from its beginning to its end."""
 
     def write(self, data: bytes, /) -> Any: ...
     def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """Paths are absolute, with `/`. Every method raises CheckpointIoError, but `read` CheckpointDamaged for a file that is
-    not there or too short.
+    """Paths are absolute, with `/`. Every method raises CheckpointIoError; `read` raises
+    CheckpointDamaged for a file that is missing or too short.
     """
 
     def uri(self, path: str) -> str:
-        """What `open_files` makes this path of again."""
+        """Return the URI from which `open_files` gets this path."""
         ...
 
     def path_of(self, uri: str) -> str | None:
-        """What `open_files` makes of a URI; None: it is of another file system, or that is not known without opening it."""
+        """Return the path of a URI. None: it belongs to another file system, or cannot be told without opening one."""
         ...
 
     def create(self, path: str) -> ByteSink:
-        """A new file, written in order; whole and durable once it is closed. Its folders are made."""
+        """Create a file and its folders. It is written in order, and is complete and durable once it is closed."""
         ...
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes: ...
     def publish(self, source: str, target: str) -> None:
-        """Rename to a name that nobody has taken; on local file systems in one step."""
+        """Rename to a name that does not exist yet; on local file systems in one step."""
         ...
 
     def list(self, folder: str) -> Iterator[tuple[str, bool]]:
-        """(name, is a folder) of everything in it; nothing when it is not there."""
+        """Return (name, is a folder) of all entries of a folder; nothing if it does not exist."""
         ...
 
     def remove(self, path: str) -> None:
-        """A file or folder with all in it; nothing happens when it is not there."""
+        """Remove a file, or a folder with its content. Does nothing if it does not exist."""
         ...
 
 
 def open_files(uri: str) -> tuple[Files, str]:
-    """The file system of a URI or plain path, and the path in it. Raises: ConfigurationError: none that is known."""
+    """Return the file system of a URI or plain path, and the path in it. Raises: ConfigurationError: it is unknown."""
     if not uri.strip():
         raise ConfigurationError(
             "execution.checkpointing.dir is empty. Give a directory that driver and executors share, such as "
@@ -77,33 +78,33 @@ def open_files(uri: str) -> tuple[Files, str]:
         system, path = fs.FileSystem.from_uri(uri)
     except (ArrowInvalid, ArrowNotImplementedError, OSError, ValueError) as error:
         raise ConfigurationError(
-            f"checkpoint directory {uri!r} cannot be opened: {error}. Known are paths and URIs of pyarrow.fs (file, s3, gs, "
-            "hdfs, abfs)."
+            f"checkpoint directory {uri!r} cannot be opened: {error}. Use a path or a URI "
+            "that pyarrow.fs knows (file, s3, gs, hdfs, abfs)."
         ) from error
     at = uri.find(path)
     return ArrowFiles(system, uri[:at] if at > 0 else "", uri[at + len(path) :]), path
 
 
 def local_path(uri: str) -> str | None:
-    """The path on a file system that is mounted here. None: the URI is of another one."""
+    """Return the path on a file system that is mounted here. None: the URI belongs to another file system."""
     if uri.startswith("file:"):
         return "/" + uri.removeprefix("file:").lstrip("/")
     return None if is_uri(uri) else str(Path(uri).absolute())
 
 
 def is_uri(path: str) -> bool:
-    """Of a file system that is to be opened; else a path in one that is."""
+    """Whether this is a URI of a file system, and not a path in one."""
     return "://" in path or path.startswith("file:")
 
 
 def joined(folder: str, name: str) -> str:
-    """A path or URI of what lies in the folder. What a URI ends with, `?endpoint_override=...`, stays its end."""
+    """Append a name to a path or URI. A query at the end of a URI, `?endpoint_override=...`, stays at its end."""
     path, query = _cut(folder)
     return f"{path.rstrip('/')}/{name}{query}"
 
 
 def parted(path: str) -> tuple[str, str]:
-    """What `joined` was given, of a path or URI."""
+    """Split a path or URI into folder and name; the reverse of `joined`."""
     path, query = _cut(path)
     folder, _, name = path.rpartition("/")
     return folder + query, name
@@ -115,9 +116,11 @@ def _cut(path: str) -> tuple[str, str]:
 
 
 def refuse_foreign(uri: str) -> None:
-    """State may hold pickled objects, and whoever wrote them could have this process do anything.
+    """Refuse a folder that other users can write: state may hold pickled objects, and unpickling
+    them can run any code.
 
-    Raises: ConfigurationError: another user could write there. Of file systems elsewhere their own rules say who may.
+    Raises: ConfigurationError. Other file systems are not checked; they have their own rules of
+    access.
     """
     files, folder = open_files(uri)
     if not isinstance(files, LocalFiles):
@@ -125,17 +128,17 @@ def refuse_foreign(uri: str) -> None:
     try:
         found = os.stat(folder)
     except OSError:
-        return  # what is not there is told of by whoever reads it
+        return  # Whoever reads the folder reports that it is missing.
     is_ours = found.st_uid in {os.getuid(), 0}
     if not is_ours or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
         raise ConfigurationError(
-            f"others may write {folder!r}, and the state in it may hold pickled objects. Make it yours alone (chown, chmod "
-            "o-w), if you trust what is there."
+            f"other users may write to {folder!r}, and the state in it may hold pickled "
+            "objects. If you trust its content, make it yours alone (chown, chmod o-w)."
         )
 
 
 class LocalFiles:
-    """Of the machine, or mounted there."""
+    """File systems of this machine, or mounted on it."""
 
     def uri(self, path: str) -> str:
         return path
@@ -160,7 +163,7 @@ class LocalFiles:
                 os.link(source, target)
             except FileExistsError:
                 raise
-            except OSError:  # a file system without links
+            except OSError:  # The file system has no links.
                 if os.path.exists(target):
                     raise
                 os.replace(source, target)
@@ -188,7 +191,7 @@ class LocalFiles:
 
 
 class _Durable:
-    """A local file whose bytes and name are on the disk once it is closed."""
+    """A local file whose bytes and name are on disk once it is closed."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -211,7 +214,7 @@ class _Durable:
 
 
 class ArrowFiles:
-    """Of a `pyarrow.fs.FileSystem`. `prefix`, `suffix`: what stands around a path in its URI."""
+    """Files of a `pyarrow.fs.FileSystem`. `prefix`, `suffix`: the parts of a URI before and after its path."""
 
     def __init__(self, system: Any, prefix: str = "", suffix: str = "") -> None:
         self._system = system
@@ -267,7 +270,7 @@ class ArrowFiles:
 
 
 class _ArrowSink:
-    """An output stream of Arrow's, with our errors."""
+    """Wraps an output stream of Arrow, and raises CheckpointIoError."""
 
     def __init__(self, path: str, stream: Any) -> None:
         self._path = path
@@ -285,7 +288,7 @@ class _ArrowSink:
 def _whole(data: bytes, path: str, offset: int, size: int | None) -> bytes:
     if size is not None and len(data) != size:
         raise CheckpointDamaged(
-            f"{path} is too short: {size:,} bytes were to be read at {offset:,}, and there are {len(data):,}"
+            f"{path} is too short: expected {size:,} bytes at {offset:,}, found {len(data):,}"
         )
     return data
 
@@ -309,7 +312,7 @@ def _io_errors(what: str) -> Generator[None, None, None]:
 
 
 def _sync_folder(folder: str) -> None:
-    """A new name is durable when its folder is. Not everywhere can a folder be opened."""
+    """Make new names in a folder durable. Some systems cannot open a folder."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

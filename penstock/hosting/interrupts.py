@@ -1,4 +1,4 @@
-"""Interrupts a task's thread where it may be: see `runtime/interruption.py`. Knows no task.
+"""Interrupts a task's thread where `runtime/interruption.py` allows it. Knows no task.
 
 Source: Flink TaskInterrupter.
 """
@@ -20,24 +20,29 @@ _RAISE_IN: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_obj
 
 
 class CancelSignal(BaseException):
-    """Unwinds a task's thread after a cancel; never a failure. Not an Exception: user code must not catch it."""
+    """Unwinds a task's thread after a cancel; never counts as a failure. Not an Exception, so that
+    user code does not catch it.
+    """
 
 
 def interrupt(interruption: Interruption) -> bool:
-    """Raise CancelSignal in the thread, if it is in code of users. Any thread. Returns: whether it was.
+    """Raise CancelSignal in the thread if it is in user code. Any thread. Returns: whether it was
+    in user code.
 
-    It arrives at the next bytecode: a C call is not interrupted.
+    It arrives at the next bytecode; a C call is not interrupted.
     """
-    gc.collect(
-        0
-    )  # so that no finalizer runs, and with it no other thread, between looking and raising
+    # Collecting now keeps the collector from starting between the check and the raise, where a
+    # finalizer could let another thread run.
+    gc.collect(0)
     return bool(list(map(_RAISE_IN, interruption.open_to, itertools.repeat(CancelSignal))))
 
 
 class UninterruptibleLock:
-    """As threading.Lock; who holds it is not interrupted. For all locks that are taken below a user's function.
+    """A threading.Lock whose holder is not interrupted. Needed for all locks that are taken below a
+    user's function.
 
-    A lock that is acquired and then cut off would stay locked for ever. Serves under a threading.Condition too.
+    A lock that is acquired by code that is then interrupted would stay locked for ever. Works under
+    a threading.Condition too.
     """
 
     def __init__(self) -> None:
@@ -68,5 +73,5 @@ class UninterruptibleLock:
 
 
 def uninterruptible_condition() -> threading.Condition:
-    """On such a lock. While it waits, the thread may be interrupted."""
+    """Return a condition on such a lock. A thread that waits for it may be interrupted."""
     return threading.Condition(UninterruptibleLock())  # type: ignore[arg-type] # any lock serves; typeshed names Python's own

@@ -1,6 +1,7 @@
-"""MiniCluster: TaskManagers as threads of this process, the same code and sockets, no Spark.
+"""MiniCluster: TaskManagers as threads of this process, with the same code and sockets as on Spark,
+but without Spark.
 
-For tests and the debugger (`breakpoint()` in a user function works); never the place for real data.
+For tests and the debugger (`breakpoint()` in a user function works); not for production data.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ class ThreadProvider:
         return Endpoint(_LOOPBACK)
 
     def registered(self, resource_id: ResourceId) -> None:
-        """Threads need no more than `stop`."""
+        """Does nothing: `stop` is enough for threads."""
 
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         return self._max
 
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
-        return sum(taskmanagers.values())  # a thread takes what there is
+        return sum(taskmanagers.values())  # Threads have no size to choose from.
 
     def bring_files(self, program: ProgramSettings) -> None:
         refuse_files(program)

@@ -1,4 +1,4 @@
-"""Examines a Spark application: its configuration, its room, and what tasks find out where they run."""
+"""Examines a Spark application: its configuration, its free task slots, and what probe tasks find where they run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _SAID: Final = re.compile(r"(PYTHON_VERSION_MISMATCH.*|Cannot run program.*|\w+E
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`facts`: what there is, a line each. `findings`: the worst first."""
+    """`facts`: what was found, a line each. `findings`: problems, the worst first."""
 
     facts: tuple[str, ...]
     findings: tuple[Finding, ...]
@@ -72,8 +72,10 @@ class Diagnosis:
 
 
 def examine(spark: SparkSession, settings: Settings) -> Diagnosis:
-    """Runs one short Spark job of a task for each slot. Raises: ConfigurationError: a setting of ours is wrong; ExternalError: no
-    control port is free.
+    """Examine the application with one short Spark job, which has a task for each slot.
+
+    Raises: ConfigurationError: a setting of Penstock is wrong. ExternalError: no control port is
+    free.
     """
     context = spark.sparkContext
     spark_slots = SparkSlots(context)
@@ -92,10 +94,10 @@ def examine(spark: SparkSession, settings: Settings) -> Diagnosis:
 
 
 def _settled(spark_slots: SparkSlots) -> int:
-    """Executors of a young application register one by one: that of a moment in which no more have come."""
+    """Return the number of slots once it stops growing: executors of a young application register one by one."""
     total, since = spark_slots.total(), time.monotonic()
     while total and not spark_slots.is_local and time.monotonic() - since < _SETTLED_S:
-        time.sleep(_POLL_S)  # Spark calls nobody when an executor comes
+        time.sleep(_POLL_S)  # Spark has no notification of a new executor.
         now = spark_slots.total()
         if now != total:
             total, since = now, time.monotonic()
@@ -104,7 +106,7 @@ def _settled(spark_slots: SparkSlots) -> int:
 
 def _slots(spark_slots: SparkSlots, settings: Settings, total: int, cores: int) -> Slots:
     each = settings.get(TaskManagerOptions.SLOTS)
-    wanted, why = 1, "parallelism.default is not set: one at the least"
+    wanted, why = 1, "parallelism.default is not set, so at least one is counted"
     parallelism = settings.get(SchedulingOptions.DEFAULT_PARALLELISM)
     if parallelism is not None:
         wanted = -(-parallelism // each)
@@ -144,12 +146,15 @@ def _told(probed: Sequence[ExecutorFacts]) -> list[str]:
     reached = sum(one.control_error is None for one in probed)
     return [
         f"{len(probed)} tasks ran, in {counted(executors, 'executor')}, on {hosts}",
-        f"driver reached by {reached} of {len(probed)} tasks; {ways - closed} of {ways} ways between tasks open",
+        (
+            f"driver reached by {reached} of {len(probed)} tasks; "
+            f"{ways - closed} of {ways} connections between tasks work"
+        ),
     ]
 
 
 class _Probes:
-    """One Spark job whose tasks meet."""
+    """One Spark job whose tasks wait for each other and try to connect."""
 
     def __init__(self, context: SparkContext, settings: Settings, tasks: int) -> None:
         self._context = context
@@ -160,7 +165,7 @@ class _Probes:
         self._is_late = False
 
     def run(self) -> tuple[list[ExecutorFacts], list[Finding]]:
-        """What the tasks have found, and what is wrong with it."""
+        """Return what the tasks have found, and the problems in it."""
         endpoint = control_endpoint_of(self._context, self._addresses)
         token = secrets.token_hex(8)
         credentials = Credentials(secrets.token_bytes(32), token, token)
@@ -182,7 +187,8 @@ class _Probes:
             }
             try:
                 told = self._submit(order)
-            except Exception as error:  # Py4J's, of many kinds: the tasks could not run
+            # Errors of Py4J are of many kinds; all mean that the tasks could not run.
+            except Exception as error:
                 return [], [self._not_run(str(error))]
         facts = [ExecutorFacts(**one) for one in told]
         driver = DriverFacts(
@@ -197,7 +203,7 @@ class _Probes:
         return [*LEAST, "rocksdict"] if backend == "rocksdb" else list(LEAST)
 
     def _shared_folders(self) -> list[str]:
-        """Directories on mounted file systems that executors have to share with the driver."""
+        """Return directories on mounted file systems that executors must share with the driver."""
         folder = self._settings.get(CheckpointOptions.DIR)
         if folder is None or self._is_local:
             return []
@@ -227,13 +233,15 @@ class _Probes:
         if self._is_late:
             return Finding(
                 f"{self._tasks} short tasks did not end within {_LIMIT_S:g} s",
-                "see in Spark's own pages what holds the cores, or why executors do not start",
+                "look in Spark's user interface what holds the cores, or why executors do "
+                "not start",
                 ALL_JOBS,
             )
         said = _SAID.search(error)
         return Finding(
             f"Python tasks cannot run on the executors: {said[1] if said else error.strip().splitlines()[0]}",
-            f"have Python {platform.python_version()} on all executors, and name it by spark.pyspark.python (or PYSPARK_PYTHON)",
+            f"install Python {platform.python_version()} on all executors, and set "
+            "spark.pyspark.python (or PYSPARK_PYTHON) to it",
             ALL_JOBS,
         )
 
@@ -244,18 +252,18 @@ def _body(order: Mapping[str, Any], archive: Any) -> Any:
     def run(task: int, _records: Any) -> Any:
         return probe(dict(order), archive, task)
 
-    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
     return run
 
 
 @contextlib.contextmanager
 def _marked(folders: Sequence[str]) -> Generator[tuple[str, list[str]], None, None]:
-    """A file of this name lies in these folders meanwhile, as far as this machine has them."""
+    """Put a file of this name into the folders for the time of the context, where this machine has them."""
     mark = f".penstock-doctor-{secrets.token_hex(8)}"
     made: list[Path] = []
     try:
         for folder in folders:
-            with contextlib.suppress(OSError):  # its absence is what tasks will tell
+            with contextlib.suppress(OSError):  # Tasks will report that the file is missing.
                 Path(folder).mkdir(parents=True, exist_ok=True)
                 (Path(folder) / mark).touch()
                 made.append(Path(folder) / mark)

@@ -1,4 +1,4 @@
-"""Rules on what the probes have found. Knows no Spark and no socket: facts in, findings out."""
+"""Rules that turn the facts of probes into findings. Knows no Spark and no socket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.hosting.spark.checks import ALL_JOBS, STREAMING, Finding
 from penstock.model.counted import counted
 
 LEAST: Final[Mapping[str, tuple[int, ...]]] = {"pyarrow": (15,), "numpy": (1, 26)}
-"""Versions that tasks need at the least."""
+"""The oldest versions that tasks can use."""
 _SHOWN: Final = 3
 _LITTLE_MB: Final = 1024
 
@@ -20,8 +20,10 @@ _Told = TypeVar("_Told", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class ExecutorFacts:
-    """What one task has found, as `probe` tells it. `process`: all tasks of an executor have the same. `modules`: versions; None:
-    not there. Errors: None, or texts by what they are about. `peers`: how many other tasks it dialled.
+    """What one task has found, as `probe` returns it.
+
+    `process`: equal for all tasks of an executor. `modules`: versions; None: the module is missing.
+    Errors: None, or texts by their subject. `peers`: how many other tasks it dialled.
     """
 
     host: str
@@ -40,7 +42,7 @@ class ExecutorFacts:
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """`control`: where it is dialled, host:port. `modules`: the driver's versions."""
+    """`control`: the address that tasks dial, host:port. `modules`: the driver's versions."""
 
     control: str
     python: str
@@ -49,8 +51,10 @@ class DriverFacts:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Spark's task slots, and what a streaming job takes of them. `total` None: Spark makes executors as they are needed.
-    `wanted`: TaskManagers, `why` so many. `cores_each`: Spark cores of one, `slots_each`: its slots.
+    """Spark's task slots, and what a streaming job needs of them.
+
+    `total` None: Spark starts executors as they are needed. `wanted`: number of TaskManagers, and
+    `why` so many. `cores_each`: Spark cores of one TaskManager. `slots_each`: its slots.
     """
 
     total: int | None
@@ -62,11 +66,12 @@ class Slots:
 
 
 def slot_findings(slots: Slots) -> Iterator[Finding]:
-    """Whether there is room for a job."""
+    """Return what is wrong with the room for a job."""
     if slots.total == 0:
         yield Finding(
-            "Spark gives no task slot at all: no executor has registered",
-            "start executors, or lower what is asked of each: spark.executor.cores, spark.executor.memory, spark.task.cpus",
+            "Spark has no task slot at all, because no executor has registered",
+            "start executors, or ask for less per executor: spark.executor.cores, "
+            "spark.executor.memory, spark.task.cpus",
             ALL_JOBS,
         )
     elif slots.total is not None:
@@ -75,8 +80,8 @@ def slot_findings(slots: Slots) -> Iterator[Finding]:
         yield Finding(
             f"taskmanager.numberOfTaskSlots is {slots.slots_each}, but a TaskManager reserves "
             f"{counted(slots.cores_each, 'core')} of Spark",
-            f"set spark.task.cpus={slots.slots_each} if the slots are to work at the same time on columns; waiting work needs no "
-            "more",
+            f"set spark.task.cpus={slots.slots_each} if all slots are to compute on columns "
+            "at the same time; work that waits needs no more cores",
             is_hint=True,
         )
 
@@ -84,21 +89,21 @@ def slot_findings(slots: Slots) -> Iterator[Finding]:
 def _few_slots(slots: Slots, free: int, total: int) -> Iterator[Finding]:
     if slots.wanted > free:
         yield Finding(
-            f"a streaming job takes {counted(slots.wanted, 'task slot')} ({slots.why}), but of Spark's {total} "
-            f"{slots.used} are in use",
+            f"a streaming job needs {counted(slots.wanted, 'task slot')} ({slots.why}), but "
+            f"{slots.used} of Spark's {total} are in use",
             "raise spark.cores.max or spark.executor.instances, lower parallelism.default, or end what runs there",
             STREAMING,
         )
     elif slots.wanted == free:
         yield Finding(
-            f"a streaming job takes all {free} task slots that are free ({slots.why}): a lost TaskManager may find no other "
-            "place, and Spark jobs beside it wait",
-            "give Spark a core more, or lower parallelism.default",
+            f"a streaming job takes all {free} free task slots ({slots.why}): a lost "
+            "TaskManager may find no other slot, and other Spark jobs have to wait",
+            "give Spark one core more, or lower parallelism.default",
         )
 
 
 def probe_findings(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> list[Finding]:
-    """What is wrong where tasks run."""
+    """Return what is wrong where tasks run."""
     found: list[Finding] = []
     for rule in (_versions, _modules, _control):
         found += rule(facts, driver)
@@ -115,8 +120,8 @@ def _versions(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[F
     )
     for version, hosts in wrong.items():
         yield Finding(
-            f"Python is {version} on {_some(hosts)} and {driver.python} on the driver: functions of one cannot be read by the "
-            "other",
+            f"Python is {version} on {_some(hosts)} and {driver.python} on the driver, and "
+            "functions pickled by one version cannot be read by the other",
             "set spark.pyspark.python (or PYSPARK_PYTHON) to the same Python on all machines",
             ALL_JOBS,
         )
@@ -136,8 +141,8 @@ def _module(name: str, version: str | None, where: str, here: str | None) -> Fin
     if version is None:
         return Finding(
             f"{name} cannot be imported on {where}",
-            f"install {name} in the executors' Python, or ship an environment that has it by spark.archives and set "
-            "spark.pyspark.python to its Python",
+            f"install {name} in the executors' Python, or ship an environment that contains "
+            "it by spark.archives and set spark.pyspark.python to its Python",
             ALL_JOBS,
         )
     least = LEAST.get(name, ())
@@ -148,7 +153,8 @@ def _module(name: str, version: str | None, where: str, here: str | None) -> Fin
         )
     if here is not None and _numbers(version)[:1] != _numbers(here)[:1]:
         return Finding(
-            f"{name} is {version} on {where} and {here} on the driver: what one has pickled the other may not read",
+            f"{name} is {version} on {where} and {here} on the driver: one may not read what "
+            "the other has pickled",
             f"install the same {name} everywhere",
         )
     return None
@@ -159,8 +165,9 @@ def _control(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[Fi
     for error, hosts in _hosts_by(errors).items():
         yield Finding(
             f"the driver cannot be reached at {driver.control} from {_some(hosts)}: {error}",
-            "set jobmanager.rpc.address to an address of the driver that executors reach, jobmanager.bind-host to 0.0.0.0 behind "
-            "a NAT, and jobmanager.rpc.port to ports that the firewall lets through",
+            "set jobmanager.rpc.address to an address of the driver that executors reach, "
+            "jobmanager.bind-host to 0.0.0.0 behind a NAT, and jobmanager.rpc.port to ports "
+            "that the firewall lets through",
             STREAMING,
         )
 
@@ -170,8 +177,8 @@ def _data(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
     for error, hosts in _hosts_by(errors).items():
         yield Finding(
             f"a TaskManager on {_some(hosts)} could not listen for data: {error}",
-            "set taskmanager.host (a network that all executors are in, as 10.1.0.0/16), taskmanager.bind-host and "
-            "taskmanager.data.port",
+            "set taskmanager.host (an address, or a network of all executors such as "
+            "10.1.0.0/16), taskmanager.bind-host and taskmanager.data.port",
             STREAMING,
         )
     closed = [
@@ -181,9 +188,10 @@ def _data(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
     ]
     if closed:
         yield Finding(
-            f"{len(closed)} of {sum(one.peers for one in facts)} ways between tasks are closed: {_some(closed)}",
-            "set taskmanager.host to a network that all executors are in, and taskmanager.data.port to ports that are open between "
-            "them",
+            f"{len(closed)} of {sum(one.peers for one in facts)} connections between tasks "
+            f"failed: {_some(closed)}",
+            "set taskmanager.host to a network that all executors are in, and "
+            "taskmanager.data.port to ports that are open between them",
             STREAMING,
         )
 
@@ -200,7 +208,8 @@ def _temporary(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
     if full:
         yield Finding(
             f"less than {_LITTLE_MB} MB are free for temporary files on {_some(full)}",
-            "make room, or name other directories: io.tmp.dirs for Penstock, spark.local.dir for Spark",
+            "free some space, or name other directories: io.tmp.dirs for Penstock, "
+            "spark.local.dir for Spark",
         )
 
 
@@ -208,14 +217,14 @@ def _folders(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
     errors = ((told, one.host) for one in facts for told in one.folder_errors.items())
     for (folder, error), hosts in _hosts_by(errors).items():
         yield Finding(
-            f"execution.checkpointing.dir {folder} is of no use on {_some(hosts)}: {error}",
+            f"execution.checkpointing.dir {folder} cannot be used on {_some(hosts)}: {error}",
             "name a directory that driver and executors share, or an object store",
             STREAMING,
         )
 
 
 def _hosts_by(told: Iterable[tuple[_Told, str]]) -> dict[_Told, list[str]]:
-    """From pairs of what is told and the host that told it."""
+    """Group the hosts by what they report."""
     found: dict[_Told, set[str]] = defaultdict(set)
     for text, host in told:
         found[text].add(host)

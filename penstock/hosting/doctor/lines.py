@@ -1,4 +1,4 @@
-"""JSON, a line each, over an authenticated socket: what probes and driver tell each other. Nothing is unpickled."""
+"""JSON lines over an authenticated socket, between probes and the driver. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOST: Final = 1 << 20
 
 
 class Lines:
-    """`receive` waits as long as the socket's time-out says."""
+    """One connection. `receive` waits as long as the socket's time-out allows."""
 
     def __init__(self, sock: socket.socket, first: bytes) -> None:
-        """`first`: what has been read already."""
+        """`first`: bytes that were read before."""
         self.sock = sock
         self._received = first
 
@@ -25,23 +25,25 @@ class Lines:
         self.sock.sendall(json.dumps(told).encode() + b"\n")
 
     def receive(self) -> Any:
-        """None: the other side has closed. Raises: OSError, AuthenticationError: no line of ours."""
+        """Return the next line; None: the other side has closed. Raises: OSError,
+        AuthenticationError: not a line of this protocol.
+        """
         while b"\n" not in self._received:
             data = self.sock.recv(1 << 16)
             if not data:
                 return None
             self._received += data
             if len(self._received) > _MOST:
-                raise AuthenticationError("a line is longer than a probe's can be")
+                raise AuthenticationError("a line is longer than a line of a probe can be")
         line, _, self._received = self._received.partition(b"\n")
         return json.loads(line)
 
 
 def dial(address: tuple[str, int], credentials: Credentials, timeout_s: float) -> Lines:
-    """Raises: OSError; AuthenticationError: somebody else listens there."""
+    """Connect. Raises: OSError; AuthenticationError: another program listens there."""
     return Lines(*dialling.dial(address, credentials, ROLE_PROBE, timeout_s))
 
 
 def accepted(sock: socket.socket, credentials: Credentials) -> Lines:
-    """The other side of `dial`; closes the socket when it raises OSError or AuthenticationError."""
+    """Accept a connection of `dial`. The socket is closed if this raises OSError or AuthenticationError."""
     return Lines(sock, dialling.greet(sock, credentials, ROLE_PROBE))

@@ -1,7 +1,8 @@
-"""The driver's side of the probes: listens where the JobManager of a job would, and brings tasks together.
+"""The driver's side of the probes: listens where a job's JobManager would, and lets tasks dial each
+other.
 
-When as many tasks as are expected have dialled, or the time is over, each is told of one task at every other place, and dials
-it. All are let go when all have done so.
+When the expected number of tasks has dialled, or the time is over, each task is told one task at
+every other place, and dials it. All tasks are released when all have done so.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ _MOST_PEERS: Final = 64
 
 
 class Meeting:
-    """`with Meeting(...) as meeting`: from then on it listens at `port`, as it is dialled."""
+    """A context manager, which listens while it is entered. `port`: the port that tasks dial."""
 
     def __init__(
         self, endpoint: Endpoint, credentials: Credentials, tasks: int, wait_s: float
     ) -> None:
-        """`tasks`: how many are expected; they wait at most `wait_s` for each other. Raises: ExternalError: no port is free."""
+        """`tasks`: how many are expected; they wait at most `wait_s` for each other. Raises:
+        ExternalError: no port is free.
+        """
         self._server = listen(endpoint, CONTROL_PORT)
         self.port: int = endpoint.port or self._server.getsockname()[1]
         self._credentials = credentials
@@ -87,6 +90,6 @@ class Meeting:
             )
 
     def _peers_of(self, told: dict[str, Any]) -> list[list[Any]]:
-        """[task, host, port] of one task at each place, itself excepted."""
+        """Return [task, host, port] of one task at each place other than its own."""
         by_place = {one["place"]: one for one in self._told.values() if one is not told}
         return [[one["task"], *one["data"]] for one in list(by_place.values())[:_MOST_PEERS]]

@@ -1,7 +1,8 @@
-"""What one Spark task finds out where it runs: versions, folders, the way to the driver and to other tasks.
+"""What one Spark task checks where it runs: versions, folders, and connections to the driver and to
+other tasks.
 
-Runs in Spark's Python worker, imported from the shipped archive only, and leaves nothing behind. Needs nothing but the standard
-library: what is missing is what it looks for.
+Runs in Spark's Python worker, imported from the shipped archive only, and leaves nothing behind.
+Uses the standard library only, because it must report which packages are missing.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ _DIAL_S: Final = 5.0
 
 
 def probe(order: dict[str, Any], task: int) -> dict[str, Any]:
-    """`order`: as `examine` makes it. Returns: facts, as `ExecutorFacts` has them. Raises nothing that the task can find."""
+    """Probe this place. `order`: made by `examine`. Returns: the fields of `ExecutorFacts`. Failed
+    checks are facts, not errors.
+    """
     facts: dict[str, Any] = {
         "host": socket.gethostname(),
-        "process": os.getppid(),  # the daemon that all workers of an executor come from
+        "process": os.getppid(),  # The daemon from which all workers of an executor are forked.
         "python": platform.python_version(),
         "modules": {name: _version(name) for name in order["modules"]},
         "folder_errors": _folder_errors(order["folders"], order["mark"]),
@@ -73,14 +76,14 @@ def _meet_others(
                     found["peer_errors"][f"{host}:{peer_port}"] = why
             found["peers"] = len(peers)
             lines.send({"done": True})
-            lines.receive()  # the others may still dial
+            lines.receive()  # Other tasks may still dial this one.
         except OSError as error:
             found["control_error"] = f"the connection broke: {error}"
         return found
 
 
 def _dialled(peer: int, address: tuple[str, int], credentials: Credentials) -> str | None:
-    """Why that task was not reached there."""
+    """Return why that task could not be reached at the address; None: it was reached."""
     try:
         lines = dial(address, credentials, _DIAL_S)
         with lines.sock:
@@ -88,14 +91,14 @@ def _dialled(peer: int, address: tuple[str, int], credentials: Credentials) -> s
             answer = lines.receive()
     except (OSError, ExternalError) as error:
         return str(error)
-    return None if answer == peer else f"task {answer} was there instead of task {peer}"
+    return None if answer == peer else f"task {answer} answered instead of task {peer}"
 
 
 @contextlib.contextmanager
 def _answering(
     server: socket.socket, credentials: Credentials, task: int
 ) -> Generator[None, None, None]:
-    """Who dials is told the task's number."""
+    """Send this task's number to whoever dials."""
     is_over = threading.Event()
 
     def answer() -> None:
@@ -116,21 +119,22 @@ def _answering(
 
 
 def _version(name: str) -> str | None:
-    """None: it is not there, or cannot be imported."""
+    """Return the version; None: the module is missing, or cannot be imported."""
     try:
         module = importlib.import_module(name)
-    except Exception:  # what a broken installation raises is anybody's guess
+    except Exception:  # A broken installation may raise anything.
         return None
     return str(getattr(module, "__version__", "unknown"))
 
 
 def _folder_errors(folders: Sequence[str], mark: str) -> dict[str, str]:
-    """Of folders that should be the driver's, in which it has left `mark`."""
+    """Return errors of folders that the driver shares; it has put the file `mark` into them."""
     found = {}
     for folder in folders:
         if not (Path(folder) / mark).exists():
             found[folder] = (
-                "it is not the driver's folder: a file that the driver has written there is missing"
+                "it is not the driver's folder: a file that the driver has written into its "
+                "folder is missing here"
             )
         else:
             error = _write_error(folder)
@@ -140,7 +144,7 @@ def _folder_errors(folders: Sequence[str], mark: str) -> dict[str, str]:
 
 
 def _write_error(folder: str | None) -> str | None:
-    """None as folder: where temporary files go."""
+    """Try to write a file. `folder` None: the directory for temporary files."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".penstock-probe-"):
             return None

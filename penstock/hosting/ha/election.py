@@ -1,8 +1,10 @@
-"""Which driver runs a job: makes its entry, or waits for the entry of the driver that runs it and takes it over.
+"""Decides which driver runs a job: makes its entry, or waits until the job can be taken over from
+the driver that runs it.
 
-A job is found again by `pipeline.fixed-job-id`, else by its name with the names, uids and source files of its operators: what
-the same program gives again, also on another machine, with another parallelism, or with a line more. Source: Flink's Dispatcher (recovery
-of execution plans, JobResultStore); differs: one lease for each job, not one for the process.
+A job is recognised by `pipeline.fixed-job-id`, else by its name and the names, uids and source
+files of its operators. So the same program gives the same key on another machine, with another
+parallelism, or with an added line. Source: Flink's Dispatcher (recovery of execution plans,
+JobResultStore); differs: one lease for each job, not one for the process.
 """
 
 from __future__ import annotations
@@ -37,14 +39,15 @@ from penstock.model.graph.job_graph import JobGraph
 from penstock.model.program import ProgramSettings
 
 _KEY_CHARS: Final = 32
-_SIGNS_OF_LIFE: Final = 2  # one may have been a dying driver's last
+_SIGNS_OF_LIFE: Final = 2  # One sign of life may have been the last of a dying driver.
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedJob:
-    """A job as it was submitted: all that a driver needs to run it, also one without its program.
+    """A job as it was submitted: all that a driver needs to run it, even without its program.
 
-    `program.configuration`: all that was set, whatever the layer. `modules`: the user's own, as a zip.
+    `program.configuration`: the settings of all layers. `modules`: the user's own modules, as a
+    zip.
     """
 
     graph: JobGraph
@@ -55,7 +58,7 @@ class SubmittedJob:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The term of this driver. `former`: the owner before us, None for a job that is new."""
+    """The right of this driver to run the job. `former`: the owner before; None for a new job."""
 
     keeper: LeaseKeeper
     job: SubmittedJob
@@ -69,7 +72,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Standby:
-    """One wait for one job. `lease`: the holder's, as seen last."""
+    """The state of waiting for one job. `lease`: the holder's lease as last seen."""
 
     watch: LeaseWatch = field(default_factory=LeaseWatch)
     lease: Lease | None = None
@@ -77,7 +80,7 @@ class Standby:
 
 
 def key_of(graph: JobGraph, fixed_job_id: str | None) -> str:
-    """What finds a job again: 32 hexadecimal digits."""
+    """Return the key by which a job is found again: 32 hexadecimal digits."""
     if fixed_job_id is not None:
         return fixed_job_id
     operators = sorted(
@@ -90,7 +93,7 @@ def key_of(graph: JobGraph, fixed_job_id: str | None) -> str:
 
 
 class Election:
-    """Claims of this process. `say`: takes a line for the user."""
+    """Claims of this process. `say`: prints a line for the user."""
 
     def __init__(self, settings: HaSettings, say: Callable[[str], None]) -> None:
         make_private(settings.root, settings.key)
@@ -100,14 +103,16 @@ class Election:
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
     def claim(self, key: str, fresh: SubmittedJob) -> Claim | Ended:
-        """Waits while another driver runs the job; how it ended there, if it does. For ever, if need be."""
+        """Wait, without limit, while another driver runs the job. Returns: a claim, or how the job
+        ended at the other driver.
+        """
         standby = Standby()
         while (found := self._look(key, fresh, standby)) is None:
             time.sleep(self._settings.poll_s)
         return found
 
     def claim_abandoned(self, key: str) -> Claim | None:
-        """Waits for two leases at most. None: a driver is alive, or the job has ended."""
+        """Wait for at most two leases. None: a driver of the job is alive, or the job has ended."""
         standby = Standby()
         while self.store.find(key) is not None and standby.watch.changes < _SIGNS_OF_LIFE:
             found = self._look(key, None, standby)
@@ -117,12 +122,14 @@ class Election:
         if standby.watch.changes >= _SIGNS_OF_LIFE and standby.lease is not None:
             lease = standby.lease
             self._say(
-                f"job '{lease.job_name}' ({lease.job_id}) is run by {lease.owner}: left alone"
+                f"job '{lease.job_name}' ({lease.job_id}) is run by {lease.owner}; not taken over"
             )
         return None
 
     def _look(self, key: str, fresh: SubmittedJob | None, standby: Standby) -> Claim | Ended | None:
-        """A store that fails while we wait may come back; one that fails at once is told of: ExternalError."""
+        """Try once. A store that fails while we wait may come back; if it fails at the first try,
+        ExternalError is raised.
+        """
         try:
             return self.try_claim(key, fresh, standby)
         except OSError as error:
@@ -135,7 +142,7 @@ class Election:
     def try_claim(
         self, key: str, fresh: SubmittedJob | None, standby: Standby
     ) -> Claim | Ended | None:
-        """One look. None: another driver has the job (or was faster): look again."""
+        """Look once. None: another driver has the job or was faster, so the caller tries again."""
         entry = self.store.find(key)
         if entry is None:
             return self._after_the_end(key, standby) or (
@@ -156,7 +163,7 @@ class Election:
         return self._take(entry, lease)
 
     def _after_the_end(self, key: str, standby: Standby) -> Ended | None:
-        """The end that we waited for; an older one does not keep the job from being run again."""
+        """Return the end of the job that we waited for. An older end does not prevent a new run."""
         ended = self.store.ended(key)
         if ended is None or standby.lease is None or ended.job_id != standby.lease.job_id:
             return None
@@ -210,13 +217,13 @@ def _store_of(settings: HaSettings) -> JobStore:
 
 
 def _pack(job: SubmittedJob) -> bytes:
-    """Raises what pickling raises. The coordinators last: they may need the modules beside them."""
+    """Raises what pickling raises. Coordinators are pickled apart: unpickling them may need the modules first."""
     plain = pickle.dumps((job.graph, job.program, job.modules), protocol=5)
     return pickle.dumps((plain, serialize(job.coordinated)), protocol=5)
 
 
 def _unpack(data: bytes | None, path: PurePath) -> SubmittedJob:
-    """Of bytes whose signature was checked. Raises ExternalError."""
+    """Unpack bytes whose signature was checked. Raises ExternalError."""
     try:
         plain, coordinated = loads_records(data or b"")
         graph, program, modules = loads_records(plain)
@@ -225,14 +232,14 @@ def _unpack(data: bytes | None, path: PurePath) -> SubmittedJob:
         return SubmittedJob(graph, deserialize(coordinated), program, modules)
     except Exception as error:
         raise ExternalError(
-            f"high availability: the job in {path} cannot be opened here: {type(error).__name__}: {error}. Are "
-            "the same packages installed as where it was submitted? If it is not wanted any more, "
-            f"remove {path}."
+            f"high availability: the job in {path} cannot be opened here: "
+            f"{type(error).__name__}: {error}. Install the same packages as where it was "
+            f"submitted. If the job is no longer needed, remove {path}."
         ) from error
 
 
 def _make_importable(archive: bytes) -> None:
-    """The program's own modules; those that this process has, or finds by itself, come first."""
+    """Make the program's own modules importable. Modules that this process can import anyway come first."""
     folder = tempfile.mkdtemp(prefix="penstock-recovered-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with zipfile.ZipFile(BytesIO(archive)) as modules:

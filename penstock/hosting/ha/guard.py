@@ -1,7 +1,7 @@
-"""Keeps a job's lease and says whether its JobManager may act: one thread for each job.
+"""Keeps a job's lease and says whether its JobManager may act. One thread for each job.
 
-All steps in the store are taken by that thread, so that a slow disk never holds up the JobManager's loop. What they mean is
-`machines.leases.leadership`'s affair.
+That thread takes all steps in the store, so that a slow disk never delays the JobManager's loop.
+`machines.leases.leadership` decides what the outcome of a step means.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _END_WAIT_MIN_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RecordedResult:
-    """How a job ends, decided before anything of it is visible: who takes over does that again, not the job."""
+    """How a job ends, recorded before any of its results is visible. A driver that takes over
+    carries out this end and does not run the job again.
+    """
 
     status: JobStatus
     net_runtime_ms: int = 0
@@ -42,15 +44,15 @@ def read_instant() -> Instant:
 
 
 class JobGuard:
-    """Base with the neutral behaviour, without high availability: nobody else knows of the job."""
+    """The base: without high availability no other driver knows the job, and everything is allowed."""
 
     silence_s: float = math.inf
-    """A TaskManager that hears nothing of the driver for so long must end."""
+    """A TaskManager that has heard nothing of the driver for so long must end."""
     former_checkpoints: tuple[tuple[int, str], ...] | None = None
-    """What the former driver recorded; None: there was no former driver."""
+    """The checkpoints that the former driver recorded; None: there was no former driver."""
 
     def may_vouch(self) -> bool:
-        """Whether the driver may tell its TaskManagers to live on for `silence_s`."""
+        """Whether the driver may send heartbeats, each of which lets a TaskManager live for another `silence_s`."""
         return True
 
     def may_act(self) -> bool:
@@ -58,31 +60,36 @@ class JobGuard:
         return True
 
     def lost(self) -> str | None:
-        """Call often. Why the job is another's; None while it is ours, or in doubt."""
+        """Return why the job belongs to another driver; None: it is ours, or in doubt. Must be called often."""
         return None
 
     def before_commit(
         self, committables: Sequence[Committable], commit: Callable[[], None]
     ) -> None:
-        """Calls `commit`, from any thread, once nobody else can commit anything else; never when fenced."""
+        """Call `commit`, from any thread, once no other driver can commit anything else. Never
+        called if the lease is lost.
+        """
         commit()
 
     def record_checkpoints(self, pointers: tuple[tuple[int, str], ...]) -> None:
-        """(id, location) of the checkpoints that whoever takes over may begin with, oldest first. Any thread.
+        """Record (id, location) of the checkpoints that a driver taking over may begin with, oldest
+        first. Any thread.
 
-        Raises: LeaseTaken, OSError: nobody will begin with the newest of them.
+        Raises: LeaseTaken, OSError: no driver will begin with the newest of them.
         """
 
     def end(self, result: RecordedResult) -> str | None:
-        """The job is globally terminal. Returns why it is not ours to end, if it is not."""
+        """Record the end of a globally terminal job. Returns why this driver may not end it; None: it may."""
         return None
 
     def close(self, ended: RecordedResult | None) -> None:
-        """Nothing of the job is left here. `ended` None: it was suspended, and all is kept."""
+        """Called when nothing of the job is left in this process. `ended` None: it was suspended,
+        and its entry is kept.
+        """
 
 
 class LeaseKeeper(JobGuard):
-    """The lease of one entry; `start` it as soon as the entry is ours."""
+    """Keeps the lease of one entry. Call `start` as soon as the entry is ours."""
 
     def __init__(
         self, store: JobStore, entry: Entry, lease: Lease, renew_ms: int, leadership: Leadership
@@ -117,8 +124,8 @@ class LeaseKeeper(JobGuard):
         if not is_lost:
             return None
         return (
-            f"this driver does not lead job {self.job_id} any more: {cause}. Nothing is cleaned up here; the "
-            "job's result is the other driver's to commit and to tell."
+            f"this driver does not lead job {self.job_id} any more: {cause}. It cleans "
+            "nothing up: the other driver commits and reports the job's result."
         )
 
     def before_commit(
@@ -131,7 +138,8 @@ class LeaseKeeper(JobGuard):
                 self._put(result)
             except LeaseTaken:
                 return
-            except OSError:  # the leadership knows: tried again with the renewals, until it is lost
+            # The leadership was told. It is tried again until the lease is renewed or lost.
+            except OSError:
                 retry = threading.Timer(self._renew_ms / 1000, self._worker.put, (record,))
                 retry.daemon = True
                 retry.start()
@@ -141,13 +149,13 @@ class LeaseKeeper(JobGuard):
         self._worker.put(record)
 
     def record_checkpoints(self, pointers: tuple[tuple[int, str], ...]) -> None:
-        """On the thread that calls: the lease must go on being renewed while a slow disk writes."""
+        """Record on the calling thread: the keeper's thread must renew the lease while a slow disk writes."""
         told = json.dumps(pointers).encode()
         self._prove(lambda: self._store.put_checkpoints(self.entry, told))
 
     def end(self, result: RecordedResult) -> str | None:
         if result.status is JobStatus.FINISHED:
-            return None  # recorded before the commit
+            return None  # It was recorded before the commit.
         return self._ask(lambda: self._put(result))
 
     def close(self, ended: RecordedResult | None) -> None:
@@ -157,8 +165,9 @@ class LeaseKeeper(JobGuard):
             trouble = self._ask(lambda: self._store.remove(self.entry, left))
             if trouble is not None and self._is_still_there():
                 print(
-                    f"penstock: job {self.job_id} is {ended.status}, but its entry {self.entry.path} could "
-                    f"not be removed ({trouble}); the next driver that finds it will",
+                    f"penstock: job {self.job_id} is {ended.status}, but its entry "
+                    f"{self.entry.path} could not be removed ({trouble}); the next driver "
+                    "that finds it removes it",
                     file=sys.stderr,
                 )
         self._stop()
@@ -169,7 +178,9 @@ class LeaseKeeper(JobGuard):
         return True
 
     def abandon(self, *, is_wanted: bool) -> None:
-        """The job could not be started here. `is_wanted`: another driver may try at once."""
+        """The job could not be started here. `is_wanted`: another driver may take it at once; else
+        its entry is dropped.
+        """
         if is_wanted:
             self._ask(lambda: self._store.renew(self.entry, replace(self._lease, duration_ms=0)))
         else:
@@ -180,7 +191,7 @@ class LeaseKeeper(JobGuard):
         self._worker.close(self._lease.duration_ms / 1000)
 
     def _ask(self, step: Callable[[], None]) -> str | None:
-        """Take a step on the keeper's thread; why it could not be, if so."""
+        """Take a step on the keeper's thread. Returns why it failed; None: it succeeded."""
         done: Future[None] = Future()
 
         def take() -> None:
@@ -194,14 +205,15 @@ class LeaseKeeper(JobGuard):
         self._worker.put(take)
         try:
             done.result(max(_END_WAIT_MIN_S, self._lease.duration_ms / 1000))
-        except Exception as error:  # in time or not: the step may not be taken as done
+        # Also a timeout: the step may still be taken later, and must not count as done.
+        except Exception as error:
             return str(error) or type(error).__name__
         return None
 
     # ------------------------------------------------------------------ the keeper's thread
 
     def _beat(self) -> None:
-        """What comes of it the leadership knows."""
+        """Renew the lease; the leadership is told how that ended."""
         with contextlib.suppress(LeaseTaken, OSError):
             self._renew()
 
@@ -213,7 +225,7 @@ class LeaseKeeper(JobGuard):
         self._prove(lambda: self._store.put_result(self.entry, pickle.dumps(result, protocol=5)))
 
     def _prove(self, step: Callable[[], None]) -> None:
-        """A step that only the holder can take. Raises what it raises: LeaseTaken, OSError."""
+        """Take a step that only the holder can take. Raises: LeaseTaken, OSError."""
         asked = read_instant()
         try:
             step()

@@ -1,4 +1,4 @@
-"""What becomes of a job that another driver had: its leftovers, its recorded result, its end elsewhere."""
+"""Completes the jobs of other drivers: removes leftovers, carries out recorded results, and reports ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.model.states import JobStatus
 
 
 class EndedJob:
-    """`model.program.JobControl` of a job that is over."""
+    """`model.program.JobControl` of a job that has ended at another driver."""
 
     def __init__(self, job_id: JobId, outcome: JobOutcome) -> None:
         self._job_id = job_id
@@ -46,15 +46,15 @@ class EndedJob:
         raise SavepointFailed(f"no savepoint was taken: job {self._job_id} has ended")
 
     def checkpoints(self) -> CheckpointStatistics:
-        return CheckpointStatistics()  # the other driver has them
+        return CheckpointStatistics()  # The other driver has them.
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
-        return []  # its tasks are gone
+        return []  # Its tasks are gone.
 
     def collect(self, stream: str) -> Iterator[list[Any]]:
         raise JobExecutionError(
-            f"job {self._job_id} was run by another driver, and its rows went there. Run it again, or write "
-            "them to a file sink."
+            f"job {self._job_id} was run by another driver, which got its rows. Run it again, "
+            "or write the rows to a file sink."
         )
 
 
@@ -62,27 +62,27 @@ def told_of_recovery(claim: Claim) -> str:
     graph = claim.job.graph
     what = f"job '{graph.name}' ({graph.job_id}) of driver {claim.former} is taken over"
     if claim.result is not None:
-        return f"{what}: it was {claim.result.status} already, which is carried out once more"
+        return f"{what}: its end was recorded as {claim.result.status} and is carried out again"
     found = claim.keeper.former_checkpoints
     if not found:
-        return f"{what}: it has completed no checkpoint, so it begins at its sources' start"
-    return f"{what}: it goes on from checkpoint {found[-1][0]} ({found[-1][1]})"
+        return f"{what}: it has no completed checkpoint, so it begins at the start of its sources"
+    return f"{what}: it continues from checkpoint {found[-1][0]} ({found[-1][1]})"
 
 
 def ended_elsewhere(ended: Ended) -> JobControl:
-    """The job ended at the driver that we waited for."""
+    """Return the job that ended at the driver that we waited for."""
     outcome = JobOutcome(JobStatus(ended.status), ended.net_runtime_ms, ended.failure)
     return EndedJob(JobId(ended.job_id), outcome)
 
 
 def drop_leftovers(job: SubmittedJob) -> None:
-    """What the former driver's tasks wrote and nobody has committed."""
+    """Remove what the former driver's tasks wrote and nobody has committed."""
     for committer in committers_of(job.coordinated).values():
         committer.abort(job_prefix_of(job.graph.job_id))
 
 
 def finish_recorded(claim: Claim, result: RecordedResult) -> JobControl:
-    """The former driver had decided the job's end and died carrying it out: do that again, not the job."""
+    """Carry out the recorded end of a job whose former driver died while doing so. The job is not run again."""
     job, failure = claim.job, result.failure
     status = result.status
     try:

@@ -1,4 +1,4 @@
-"""What the configuration says about high availability. Source: Flink HighAvailabilityOptions; differs: FILE."""
+"""The settings of high availability, from the configuration. Source: Flink HighAvailabilityOptions; differs: FILE."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ _KEY_BYTES_MIN: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperSettings:
-    """`quorum`: host:port, separated by commas. `root`: path of all that is ours, `<path.root>/<cluster-id>`. Times in ms.
-    `answer_timeout_ms`: of one step: a holder must know in time that its lease is in doubt.
+    """`quorum`: host:port, separated by commas. `root`: path of all our nodes,
+    `<path.root>/<cluster-id>`. Times in ms.
+
+    `answer_timeout_ms`: limit of one step, so that a holder learns in time that its lease is in
+    doubt.
     """
 
     quorum: str
@@ -35,7 +38,11 @@ class ZookeeperSettings:
 
 @dataclass(frozen=True, slots=True)
 class HaSettings:
-    """`root`: `<storageDir>/<cluster-id>`. `zookeeper` None: the directory is the store; else it has what is too large for it. `key`: signs what is stored; empty: none."""
+    """`root`: `<storageDir>/<cluster-id>`. `zookeeper` None: the directory is the store; else it
+    holds only what is too large for ZooKeeper.
+
+    `key`: signs what is stored; empty: no signature.
+    """
 
     root: Path
     lease_ms: int
@@ -45,35 +52,40 @@ class HaSettings:
 
     @property
     def margin_ms(self) -> int:
-        """So much earlier than everybody else a holder stops trusting its lease."""
+        """How much earlier than all others a holder stops trusting its lease."""
         return self.renew_ms
 
     @property
     def poll_s(self) -> float:
-        """How often a contender looks."""
+        """How often a waiting driver looks, in seconds."""
         return self.renew_ms / 2000
 
 
 def ha_settings_of(settings: Settings) -> HaSettings | None:
-    """None: high availability is off. Raises ConfigurationError."""
+    """Read the settings. None: high availability is off. Raises ConfigurationError."""
     kind = settings.get(HighAvailabilityOptions.TYPE).upper()
     if kind == "NONE":
         return None
     if kind not in _KINDS:
         instead = (
-            "KUBERNETES is not supported: take FILE, a directory that the drivers share, or ZOOKEEPER"
+            "KUBERNETES is not supported; use FILE with a directory that the drivers share, "
+            "or ZOOKEEPER"
             if kind == "KUBERNETES"
-            else f"it takes one of {', '.join(_KINDS)}, not {kind!r}"
+            else f"it takes one of {', '.join(_KINDS)}, got {kind!r}"
         )
         raise ConfigurationError(f"option 'high-availability.type': {instead}. Change the setting.")
     if sys.platform == "win32":
-        raise ConfigurationError("high-availability.type FILE needs POSIX file locks and renames.")
+        raise ConfigurationError(
+            f"high-availability.type {kind} needs POSIX file locks and renames, which Windows "
+            "does not have. Run the driver on Linux or macOS."
+        )
     lease_ms = settings.get(HighAvailabilityOptions.LEASE_DURATION)
     renew_ms = settings.get(HighAvailabilityOptions.RENEW_INTERVAL)
     if renew_ms < 1 or 2 * renew_ms > lease_ms:
         raise ConfigurationError(
-            f"option 'penstock.high-availability.renew-interval' is {renew_ms} ms, but it takes 1 ms to "
-            f"half of the lease ({lease_ms} ms): a lease must outlive a renewal that comes late."
+            f"option 'penstock.high-availability.renew-interval' is {renew_ms} ms, but it "
+            f"must be at least 1 ms and at most half of the lease ({lease_ms} ms), so that "
+            "one late renewal does not lose the lease. Change the setting."
         )
     zookeeper = _zookeeper(settings, lease_ms) if kind == "ZOOKEEPER" else None
     return HaSettings(_root(settings, kind), lease_ms, renew_ms, _key(settings), zookeeper)
@@ -98,7 +110,7 @@ def _zookeeper(settings: Settings, lease_ms: int) -> ZookeeperSettings:
 
 
 def recovery_directory_of(settings: Settings) -> str | None:
-    """For checkpoints of jobs that another driver may take over and that name no directory; None: high availability is off."""
+    """Return where jobs that name no directory store checkpoints for recovery; None: high availability is off."""
     ha = ha_settings_of(settings)
     return None if ha is None else f"{ha.root}-checkpoints"
 
@@ -113,14 +125,17 @@ def _root(settings: Settings, kind: str) -> Path:
     path = local_path(storage)
     if path is None:
         raise ConfigurationError(
-            f"high-availability.storageDir is {storage!r}, but {kind} takes a local or mounted "
-            f"directory, not {storage.partition(':')[0]}://: drivers settle who leads by renaming, which object stores cannot do in one "
-            "step. Name a directory such as file:///mnt/ha (NFS will do). Checkpoints may lie elsewhere: "
+            f"high-availability.storageDir is {storage!r}, but {kind} needs a local or "
+            f"mounted directory, not {storage.partition(':')[0]}://: drivers elect a leader "
+            "by renaming, which object stores cannot do in one step. Name a directory such "
+            "as file:///mnt/ha (NFS works). Checkpoints may be stored elsewhere: "
             "execution.checkpointing.dir."
         )
     cluster = settings.get(HighAvailabilityOptions.CLUSTER_ID).strip("/")
     if not cluster or cluster in {".", ".."}:
-        raise ConfigurationError("high-availability.cluster-id must name the cluster.")
+        raise ConfigurationError(
+            "high-availability.cluster-id is empty. Set it to the name of the cluster."
+        )
     return Path(path) / quote(cluster, safe="")
 
 
@@ -138,18 +153,20 @@ def _key(settings: Settings) -> bytes:
         ) from error
     if stat.S_IMODE(mode) & 0o077:
         raise ConfigurationError(
-            f"penstock.high-availability.key-file: others may read {name!r}. Run chmod 600 on it."
+            f"penstock.high-availability.key-file: other users may read {name!r}. Run chmod "
+            "600 on it."
         )
     if len(key) < _KEY_BYTES_MIN:
         raise ConfigurationError(
-            f"penstock.high-availability.key-file: {name!r} holds {len(key)} bytes; at least "
-            f"{_KEY_BYTES_MIN} are needed."
+            f"penstock.high-availability.key-file: {name!r} holds {len(key)} bytes, but at "
+            f"least {_KEY_BYTES_MIN} are needed. Write a longer key."
         )
     return key
 
 
 def make_private(root: Path, key: bytes) -> None:
-    """Make the directory, for us alone. Without a key nobody else may write what we unpickle.
+    """Make the directory, for this user alone. Without a key, no other user may write what we
+    unpickle.
 
     Raises: ConfigurationError.
     """
@@ -164,7 +181,7 @@ def make_private(root: Path, key: bytes) -> None:
         ) from error
     if not key and (found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o022):
         raise ConfigurationError(
-            f"high-availability.storageDir: others may write {str(root)!r}, and what is stored there is "
-            "unpickled. Make it yours alone (chmod 700), or sign what is stored: "
-            "penstock.high-availability.key-file."
+            f"high-availability.storageDir: other users may write to {str(root)!r}, and what "
+            "is stored there is unpickled. Make it yours alone (chmod 700), or set a key "
+            "that signs what is stored: penstock.high-availability.key-file."
         )

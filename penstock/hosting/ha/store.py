@@ -1,20 +1,23 @@
-"""Jobs where drivers share them, and the lease of the driver that runs each: the port, and a directory. Decides nothing.
+"""The store of jobs that drivers share, with the lease of the driver that runs each: the port, and
+a store in a directory.
 
     <storageDir>/<cluster-id>/<job key>/
         lock                 held for the rare steps: make an entry, take it over, remove it
         00000003-5f2c8a11/   the entry; its name is the fencing token of the driver that runs the job
             job              the job as it was submitted
             lease            rewritten with every renewal
-            checkpoints      which ones whoever takes over may begin with
-            result           how the job ends, written before anything of it becomes visible
+            checkpoints      the checkpoints that a driver taking over may begin with
+            result           how the job ends, written before any result becomes visible
         ended                how the last job of this key ended, for drivers that waited for it
 
-An entry is filled under another name, made durable, and renamed: a half-written one is never seen. Taking it over
-renames it again, so that everything that the former driver still tries (a renewal, a result) fails in the file
-system itself: there is no moment between looking at the token and acting by it.
+An entry is filled under another name, made durable, and renamed, so a half-written one is never
+seen. Taking it over renames it again. Then everything that the former driver still tries (a
+renewal, a result) fails in the file system itself, and no time passes between checking the token
+and acting by it.
 
-Assumes what POSIX says of `rename` and `flock`, and that a rename is seen by all at once: local file systems, NFS 4 with
-`lookupcache=none`. Source: Flink's ExecutionPlanStore, JobResultStore and leader election, in one.
+Decides nothing. Assumes what POSIX says of `rename` and `flock`, and that all see a rename at once:
+local file systems, NFS 4 with `lookupcache=none`. Source: Flink's ExecutionPlanStore,
+JobResultStore and leader election, in one.
 """
 
 from __future__ import annotations
@@ -45,12 +48,14 @@ _UNREADABLE_LEASE_MS: Final = 60_000
 
 
 class LeaseTaken(ExternalError):
-    """The entry is another driver's by now, or gone."""
+    """The entry belongs to another driver by now, or is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One driver's term for one job. `token`: rises with every term of its key. `path`: in the store; no two terms have the same."""
+    """One driver's term for one job. `token`: rises with every term of its key. `path`: unique in
+    the store for each term.
+    """
 
     key: str
     token: int
@@ -69,74 +74,81 @@ class Ended:
 
 
 class JobStore(Protocol):
-    """All entries of one cluster-id. All of it may raise OSError: the store cannot be reached, and nobody knows what was done."""
+    """All entries of one cluster-id.
+
+    Every method may raise OSError: the store could not be reached, and whether the step was taken
+    is unknown.
+    """
 
     def job_keys(self) -> list[str]:
-        """Of jobs that have not ended."""
+        """Return the keys of jobs that have not ended."""
         ...
 
     def find(self, key: str) -> Entry | None: ...
     def lease(self, entry: Entry) -> Lease | None:
-        """None: the entry is gone."""
+        """Return the lease of an entry; None: the entry is gone."""
         ...
 
     def ended(self, key: str) -> Ended | None: ...
     def read(self, entry: Entry, name: str) -> bytes | None:
-        """`job`, `checkpoints` or `result`; None: there is none. Raises ExternalError for one that is not as it was written."""
+        """Read `job`, `checkpoints` or `result`; None: it was never written. Raises ExternalError:
+        it has been altered.
+        """
         ...
 
     def create(self, key: str, job: bytes, lease: Lease) -> Entry | None:
-        """A new entry; the lease gets its token. None: there is one already."""
+        """Make a new entry; the lease gets its token. None: the key has an entry already."""
         ...
 
     def take(self, entry: Entry, lease: Lease) -> Entry | None:
-        """The same job as our own; whoever had it is fenced off from here on. None: somebody was faster."""
+        """Take over the entry; the former driver is fenced off from then on. None: another driver was faster."""
         ...
 
     def remove(self, entry: Entry, ended: Ended) -> None:
-        """The job has ended for good. Raises LeaseTaken."""
+        """Remove the entry of a job that has ended for good. Raises LeaseTaken."""
         ...
 
     def drop(self, entry: Entry) -> None:
-        """Of a job that never started: as if it had not been submitted."""
+        """Remove the entry of a job that never started, as if it had not been submitted."""
         ...
 
     def renew(self, entry: Entry, lease: Lease) -> None:
-        """Raises LeaseTaken."""
+        """Write the renewed lease. Raises LeaseTaken."""
         ...
 
     def put_result(self, entry: Entry, result: bytes) -> None:
-        """Durable when this returns, and seen by whoever takes over later. Raises LeaseTaken."""
+        """Write the result, durable on return and seen by later drivers that take over. Raises LeaseTaken."""
         ...
 
     def put_checkpoints(self, entry: Entry, pointers: bytes) -> None:
-        """As `put_result`; in place of what was put before."""
+        """Replace the recorded checkpoints. Otherwise as `put_result`."""
         ...
 
     def close(self) -> None:
-        """Nothing is asked of it any more."""
+        """Release connections; the store is not used afterwards."""
         ...
 
 
 class Signature:
-    """Stands in front of what is unpickled. `key`: empty: a checksum only."""
+    """Signs and checks what will be unpickled. `key` empty: a checksum only."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def sign(self, name: str, body: bytes) -> bytes:
-        """`name`: what it is, so that one cannot stand for another."""
+        """Sign. `name`: kind of the content, so that one kind cannot be passed off as another."""
         return self._head(name, body) + body
 
     def open(self, name: str, data: bytes, place: PurePath) -> bytes:
-        """Raises ExternalError, naming `place`: it is not as it was signed."""
+        """Check and return the content. Raises ExternalError, naming `place`: it has been altered."""
         start = len(_MAGIC) + _DIGEST_CHARS + 1
         body = data[start:]
         if not hmac.compare_digest(data[:start], self._head(name, body)):
             raise ExternalError(
                 f"high availability: {place} is damaged, of another version, or signed with "
-                "another penstock.high-availability.key-file; nothing of it was read. If the job is not "
-                f"wanted any more, remove {place.parent}."
+                "another penstock.high-availability.key-file; nothing of it was read. Use "
+                "the key file of the driver that submitted the job. If the job is no longer "
+                f"needed, remove {place.parent}."
             )
         return body
 
@@ -146,7 +158,7 @@ class Signature:
 
 
 class FileJobStore(JobStore):
-    """In a directory."""
+    """A store in a directory."""
 
     def __init__(self, root: Path, key: bytes = b"") -> None:
         self._root = root
@@ -155,7 +167,7 @@ class FileJobStore(JobStore):
     # ------------------------------------------------------------------ looking
 
     def job_keys(self) -> list[str]:
-        """Of jobs that have not ended."""
+        """Return the keys of jobs that have not ended."""
         try:
             names = sorted(os.listdir(self._root))
         except FileNotFoundError:
@@ -174,7 +186,9 @@ class FileJobStore(JobStore):
         return Entry(key, token, self._root / key / name)
 
     def lease(self, entry: Entry) -> Lease | None:
-        """None: the entry is gone. One that a power loss has damaged lasts a minute."""
+        """Return the lease of an entry; None: the entry is gone. A lease damaged by a power loss
+        counts for a minute.
+        """
         try:
             return Lease(**json.loads((_folder(entry) / "lease").read_bytes()))
         except FileNotFoundError:
@@ -191,7 +205,9 @@ class FileJobStore(JobStore):
             return None
 
     def read(self, entry: Entry, name: str) -> bytes | None:
-        """`job`, `checkpoints` or `result`; None: there is none. Raises ExternalError for one that is not as it was written."""
+        """Read `job`, `checkpoints` or `result`; None: it was never written. Raises ExternalError:
+        it has been altered.
+        """
         try:
             data = (_folder(entry) / name).read_bytes()
         except FileNotFoundError:
@@ -201,7 +217,7 @@ class FileJobStore(JobStore):
     # ------------------------------------------------------------------ the rare steps, under the lock
 
     def create(self, key: str, job: bytes, lease: Lease) -> Entry | None:
-        """A new entry; the lease gets its token. None: there is one already."""
+        """Make a new entry; the lease gets its token. None: the key has an entry already."""
         folder = self._root / key
         with self._locked(folder):
             if self.find(key) is not None:
@@ -217,7 +233,7 @@ class FileJobStore(JobStore):
             return self._enter(key, token, new)
 
     def take(self, entry: Entry, lease: Lease) -> Entry | None:
-        """The same job as our own; whoever had it is fenced off from here on. None: somebody was faster."""
+        """Take over the entry; the former driver is fenced off from then on. None: another driver was faster."""
         folder = self._root / entry.key
         with self._locked(folder):
             if self.find(entry.key) != entry:
@@ -229,7 +245,7 @@ class FileJobStore(JobStore):
             return taken
 
     def remove(self, entry: Entry, ended: Ended) -> None:
-        """The job has ended for good. Raises LeaseTaken."""
+        """Remove the entry of a job that has ended for good. Raises LeaseTaken."""
         folder = self._root / entry.key
         with self._locked(folder):
             if not _folder(entry).is_dir():
@@ -241,7 +257,7 @@ class FileJobStore(JobStore):
             _sweep(folder)
 
     def drop(self, entry: Entry) -> None:
-        """Of a job that never started: as if it had not been submitted."""
+        """Remove the entry of a job that never started, as if it had not been submitted."""
         folder = self._root / entry.key
         with self._locked(folder):
             if _folder(entry).is_dir():
@@ -251,18 +267,21 @@ class FileJobStore(JobStore):
     # ------------------------------------------------------------------ the holder's steps, without a lock
 
     def renew(self, entry: Entry, lease: Lease) -> None:
-        """Not made durable: after a power loss nobody holds a lease. Raises LeaseTaken, OSError."""
+        """Write the renewed lease, not durably: after a power loss no driver holds a lease. Raises
+        LeaseTaken, OSError.
+        """
         with self._fenced(entry):
-            new = _folder(entry) / f".lease-{entry.token}"  # no former driver has it open
+            # No former driver has a file of this name open.
+            new = _folder(entry) / f".lease-{entry.token}"
             new.write_bytes(_lease_bytes(lease))
             new.replace(_folder(entry) / "lease")
 
     def put_result(self, entry: Entry, result: bytes) -> None:
-        """Durable when this returns, and seen by whoever takes over later. Raises LeaseTaken, OSError."""
+        """Write the result, durable on return and seen by later drivers that take over. Raises LeaseTaken, OSError."""
         self._put(entry, "result", result)
 
     def put_checkpoints(self, entry: Entry, pointers: bytes) -> None:
-        """As `put_result`; in place of what was put before."""
+        """Replace the recorded checkpoints. Otherwise as `put_result`."""
         self._put(entry, "checkpoints", pointers)
 
     def _put(self, entry: Entry, name: str, data: bytes) -> None:
@@ -273,7 +292,7 @@ class FileJobStore(JobStore):
             _sync_folder(_folder(entry))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no file stays open."""
 
     # ------------------------------------------------------------------ private
 
@@ -284,7 +303,7 @@ class FileJobStore(JobStore):
         except (FileNotFoundError, NotADirectoryError) as error:
             with self._locked(
                 self._root / entry.key
-            ):  # whoever takes it over writes its name there last
+            ):  # A driver that takes over writes its lease before it releases the lock.
                 now = self.find(entry.key)
                 who = self.lease(now) if now is not None else None
             by = f"driver {who.owner}" if who is not None else "another driver"
@@ -299,10 +318,10 @@ class FileJobStore(JobStore):
 
     @contextlib.contextmanager
     def _locked(self, folder: Path) -> Generator[None, None, None]:
-        """A process that ends gives it back. One that is stopped inside, for some ms, keeps others waiting."""
+        """Hold the lock of a job. A process that ends releases it; one that is paused inside makes the others wait."""
         folder.mkdir(mode=0o700, exist_ok=True)
         with (folder / "lock").open("wb") as file:
-            if sys.platform != "win32":  # `ha_settings` refuses it there
+            if sys.platform != "win32":  # `ha_settings_of` refuses Windows.
                 import fcntl
 
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -333,7 +352,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """What killed drivers left half done. Under the lock only."""
+    """Remove what killed drivers left half done. Only under the lock."""
     for name in os.listdir(folder):
         if name.startswith((_NEW, _GONE)):
             shutil.rmtree(folder / name, ignore_errors=True)

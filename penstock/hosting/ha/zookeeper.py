@@ -1,4 +1,5 @@
-"""Jobs in ZooKeeper, and the lease of the driver that runs each. What is large lies in a directory; decides nothing.
+"""The store of jobs in ZooKeeper, with the lease of the driver that runs each. Large values are in
+a directory.
 
     <path.root>/<cluster-id>/jobs/<job key>/
         terms/00000003-5f2c8a11   its name is the fencing token of the driver that runs the job; without content
@@ -6,10 +7,12 @@
         job, checkpoints, result  names of files in <storageDir>/<cluster-id>/<job key>/, signed
     <path.root>/<cluster-id>/ended/<job key>
 
-Taking over puts another term in place of the former one, and every step of a holder is one transaction with the check
-that its term is there: what a former driver still tries fails in ZooKeeper, with no moment between looking and acting. Leases
-are counted by those who wait, as everywhere; sessions and ephemeral nodes play no part, so that a driver that reconnects in
-time goes on. Source: Flink ZooKeeperLeaderElectionDriver, ZooKeeperStateHandleStore (large values in the HA directory).
+Taking over replaces the former term by another one. Every step of a holder is one transaction that
+also checks that its term exists. So what a former driver still tries fails in ZooKeeper, and no
+time passes between checking and acting. As in the other store, those who wait measure the lease.
+Sessions and ephemeral nodes play no part, so a driver that reconnects in time keeps its lease.
+Decides nothing. Source: Flink ZooKeeperLeaderElectionDriver, ZooKeeperStateHandleStore (large
+values in the HA directory).
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class ZookeeperJobStore(JobStore):
     """Connects with the first step. Any thread."""
 
     def __init__(self, settings: ZookeeperSettings, directory: Path, key: bytes = b"") -> None:
-        """`directory`: what drivers share. Raises: ConfigurationError: the package kazoo is missing."""
+        """`directory`: shared by all drivers. Raises: ConfigurationError: the package kazoo is missing."""
         self._kazoo = _kazoo()
         self._settings = settings
         self._directory = directory
@@ -82,8 +85,8 @@ class ZookeeperJobStore(JobStore):
             content = file.read_bytes()
         except FileNotFoundError:
             raise ExternalError(
-                f"high availability: {place} in ZooKeeper names {file}, which is not there. Do all drivers share "
-                "high-availability.storageDir?"
+                f"high availability: {place} in ZooKeeper names {file}, which does not exist. "
+                "Set high-availability.storageDir to a directory that all drivers share."
             ) from None
         return self._signature.open(name, content, file)
 
@@ -130,7 +133,7 @@ class ZookeeperJobStore(JobStore):
             self._end(entry, lambda _step: None)
 
     def _end(self, entry: Entry, also: Callable[[Any], object]) -> None:
-        """All of a job but its end. Raises LeaseTaken."""
+        """Remove everything of a job except its end. Raises LeaseTaken."""
         folder = self._folder(entry.key)
         there = [part for part in ("lease", *_PARTS) if self._get(f"{folder}/{part}") is not None]
 
@@ -161,7 +164,7 @@ class ZookeeperJobStore(JobStore):
         self._put(entry, "checkpoints", pointers)
 
     def _put(self, entry: Entry, name: str, data: bytes) -> None:
-        """In a new file; the former one goes when nothing names it any more."""
+        """Write a new file, and remove the former one once no node names it."""
         place = f"{self._folder(entry.key)}/{name}"
         former = self._get(place)
         file = self._write(entry.key, name, data)
@@ -206,7 +209,7 @@ class ZookeeperJobStore(JobStore):
         return Entry(key, token, PurePosixPath(f"{self._folder(key)}/terms/{name}"))
 
     def _write(self, key: str, name: str, data: bytes) -> Path:
-        """Durable when this returns."""
+        """Write a file; durable on return."""
         folder = self._files(key)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / f"{name}-{secrets.token_hex(8)}"
@@ -242,7 +245,7 @@ class ZookeeperJobStore(JobStore):
         self._wait(self._connected().ensure_path_async(path))
 
     def _transact(self, steps: Callable[[Any], object]) -> bool:
-        """All steps, or none: False."""
+        """Take all steps or none; False: none."""
         step = self._connected().transaction()
         steps(step)
         results = self._wait(step.commit_async())
@@ -264,7 +267,7 @@ class ZookeeperJobStore(JobStore):
             ) from error
 
     def _connected(self) -> Any:
-        """Raises OSError."""
+        """Return the connected client. Raises OSError."""
         with self._lock:
             if self._client is None:
                 self._client = self._new_client()
@@ -282,7 +285,7 @@ class ZookeeperJobStore(JobStore):
             client.close()
             raise OSError(
                 f"ZooKeeper at {settings.quorum} cannot be reached within "
-                f"{settings.connection_timeout_ms} ms: {type(error).__name__}: {error}. See "
+                f"{settings.connection_timeout_ms} ms: {type(error).__name__}: {error}. Check "
                 "high-availability.zookeeper.quorum."
             ) from error
         return client

@@ -1,7 +1,9 @@
-"""The JobManager's listening side: authenticates, reads messages, tells when a TaskManager's connection ends.
+"""The JobManager's listening side: authenticates peers, reads messages, and reports when a
+TaskManager's connection ends.
 
-One asyncio task a connection. Nothing of a peer is unpickled before its handshake is done; a message that no
-JobManager takes, or a broken frame, costs the peer its connection and nobody else anything.
+One asyncio task for each connection. Nothing of a peer is unpickled before its handshake is done. A
+message that the JobManager does not accept, or a broken frame, closes only the connection it came
+on.
 """
 
 from __future__ import annotations
@@ -29,17 +31,17 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Listener(Protocol):
-    """Who owns the server; calls come on its loop."""
+    """The owner of the server; it is called on its loop."""
 
     def received(self, role: int, message: Any, writer: asyncio.StreamWriter) -> ResourceId | None:
-        """One message; returns the sender's id when the message tells it."""
+        """Handle one message. Returns: the sender's id, if the message tells it."""
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
-        """A TaskManager's connection ended."""
+        """A TaskManager's connection has ended."""
 
 
 class ControlServer:
-    """`open` on the listener's loop; `close` stops listening and leaves connections to their owner."""
+    """Call `open` on the listener's loop. `close` stops listening; open connections stay with their owner."""
 
     def __init__(self, credentials: Credentials, listener: Listener) -> None:
         self._credentials = credentials
@@ -47,7 +49,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def open(self, endpoint: Endpoint) -> int:
-        """Listen; returns the port that is dialled. Raises: ExternalError: no port of those is free."""
+        """Listen. Returns the port that peers dial. Raises: ExternalError: none of the ports is free."""
         sock = listen(endpoint, CONTROL_PORT)
         self._server = await asyncio.start_server(self._on_connection, sock=sock)
         port: int = sock.getsockname()[1]
@@ -60,22 +62,24 @@ class ControlServer:
     async def _on_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """An error of ours while a message is handled goes to the loop's exception handler: the job ends,
-        loudly, instead of the peer being blamed and replaced.
+        """Serve one connection.
+
+        An error of ours while a message is handled goes to the loop's exception handler. Then the
+        job ends with that error; the peer is not blamed and replaced.
         """
         try:
             handshake = await self._authenticate(reader, writer)
             if handshake is not None:
                 await self._serve(handshake, reader, writer)
         except asyncio.CancelledError:
-            pass  # the job is over
+            pass  # The job is over.
         finally:
             writer.close()
 
     async def _authenticate(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> ServerHandshake | None:
-        """None: the peer did not prove itself, and is dropped."""
+        """Return the peer's handshake; None: the peer did not prove itself, and is dropped."""
         handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
@@ -107,7 +111,7 @@ class ControlServer:
                         named = self._listener.received(handshake.role, message, writer)
                         resource_id = named or resource_id
                 except ExternalError as error:
-                    cause = f"what it said was refused: {error}"
+                    cause = f"a message was refused: {error}"
                     return
                 try:
                     data = await reader.read(1 << 18)
@@ -122,7 +126,7 @@ class ControlServer:
 
 
 async def drained(writer: asyncio.StreamWriter) -> None:
-    """What was written has left, or a second is over."""
+    """Wait until what was written has left, at most one second."""
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(1.0):
             await writer.drain()

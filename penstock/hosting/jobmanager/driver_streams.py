@@ -1,6 +1,7 @@
-"""Driver's end of print and collect streams: bounded, in order per subtask, credit after the data is taken.
+"""The driver's end of print and collect streams: bounded, in order for each subtask. A sender gets
+credit when its data is taken.
 
-Called from the JobManager's loop; the console thread and the program's own thread take the data.
+The JobManager's loop calls it; the console thread and the program's own thread take the data.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from penstock.model.messages import DriverCredit, DriverData
 
 PRINT_STREAM: Final = "print"
 _MOST_UNREAD: Final = 64
-"""So many frames of a held stream may be unread before its senders wait."""
+"""How many frames of a held stream may be unread before their senders wait."""
 
 Grant = Callable[[DriverCredit], None]
 
 
 def write_text(stream: TextIO, text: str) -> None:
-    """Whole, also where the stream's encoding has no such characters."""
+    """Write all of the text. Characters that the stream's encoding lacks are replaced."""
     try:
         stream.write(text)
     except UnicodeEncodeError:
@@ -45,31 +46,33 @@ class PrintConsole:
         self._worker = WorkerThreads("penstock-print")
 
     def put(self, data: DriverData) -> None:
-        """Bounded by the senders' credit."""
+        """Queue a frame; the senders' credit bounds the queue."""
         self._worker.put(lambda: self._write(data))
 
     def close(self) -> None:
-        """Returns when everything put before is written."""
+        """Return when everything that was put before is written."""
         self._worker.close()
 
     def _write(self, data: DriverData) -> None:
         lines: list[str] = pickle.loads(data.payload)
-        with contextlib.suppress(OSError, ValueError):  # a closed console must not stop the job
+        with contextlib.suppress(OSError, ValueError):  # A closed console must not stop the job.
             write_text(sys.stdout, "\n".join(lines) + "\n")
         self._grant(DriverCredit(data.stream, data.attempt_id, 1))
 
 
 @dataclass(slots=True)
 class _Frame:
-    """`is_credited`: its sender may send another one already."""
+    """`is_credited`: its sender may already send another frame."""
 
     data: DriverData
     is_credited: bool = False
 
 
 class CollectStream:
-    """One collect stream: the loop puts, the program's iterator takes. `is_held`: rows are handed out once a checkpoint is
-    complete that covers them, so that a restart takes none back; its sender's credit does not wait for that.
+    """One collect stream: the loop puts frames, the program's iterator takes them.
+
+    `is_held`: rows are handed out only when a checkpoint that covers them is complete, so that a
+    restart never repeats them. The sender gets its credit before that.
     """
 
     def __init__(self, grant: Grant, *, is_held: bool = False) -> None:
@@ -83,7 +86,9 @@ class CollectStream:
         self._handed_out: set[ExecutionVertexId] = set()
 
     def put(self, data: DriverData) -> None:
-        """Bounded by the senders' credit; what is held, by what comes between two checkpoints."""
+        """Add a frame. The senders' credit bounds the queue; held frames are bounded by what comes
+        between two checkpoints.
+        """
         with self._changed:
             if not self._is_held:
                 self._queue.append(_Frame(data))
@@ -95,7 +100,7 @@ class CollectStream:
             self._grant(DriverCredit(data.stream, data.attempt_id, 1))
 
     def release(self, checkpoint_id: int | None) -> None:
-        """A checkpoint is complete; None: the job is, and all of it counts."""
+        """Release the rows that a completed checkpoint covers; None: the job is complete, and all rows count."""
         with self._changed:
             least = math.inf if checkpoint_id is None else checkpoint_id
             self._queue.extend(f for f in self._held if f.data.behind_checkpoint < least)
@@ -103,8 +108,9 @@ class CollectStream:
             self._changed.notify()
 
     def restart(self, vertices: Collection[ExecutionVertexId]) -> bool:
-        """These subtasks begin again: drop what nobody has seen of them. False when rows of theirs were
-        handed out already that come again.
+        """These subtasks begin again: drop their rows that nobody has seen.
+
+        Returns: False if rows that will come again were handed out already.
         """
         with self._changed:
             if self._is_held:
@@ -116,7 +122,7 @@ class CollectStream:
             return True
 
     def end(self, failure: str | None) -> None:
-        """Nothing more comes; a reader sees the failure after the rows before it."""
+        """Nothing more comes. A reader gets the remaining rows before the failure."""
         if failure is None:
             self.release(None)
         with self._changed:
@@ -125,7 +131,7 @@ class CollectStream:
             self._changed.notify_all()
 
     def batches(self) -> Iterator[list[Any]]:
-        """Rows in lists. Raises JobExecutionError at the end of a failed job."""
+        """Yield lists of rows. Raises JobExecutionError at the end of a failed job."""
         while (frame := self._take()) is not None:
             data = frame.data
             rows: list[Any] = pickle.loads(data.payload)
@@ -136,7 +142,7 @@ class CollectStream:
             raise JobExecutionError(self._failure)
 
     def _take(self) -> _Frame | None:
-        """The next frame counts as handed out from here on; None at the end."""
+        """Return the next frame, which now counts as handed out; None at the end."""
         with self._changed:
             while not self._queue and not self._is_ended:
                 self._changed.wait()
@@ -152,7 +158,8 @@ def _without(frames: Iterable[_Frame], vertices: Collection[ExecutionVertexId]) 
 
 
 class DriverStreams:
-    """All streams of a job, by name. `has_reader` False: nobody will take collected rows, so they are dropped.
+    """All streams of a job, by name. `has_reader` False: no program takes collected rows, so they
+    are dropped.
 
     `is_held`: collected rows wait for the checkpoint that covers them.
     """
@@ -171,7 +178,7 @@ class DriverStreams:
         self._lock = threading.Lock()
 
     def collect(self, stream: str) -> CollectStream:
-        """The same one for the loop that puts and the program that takes."""
+        """Return the stream of this name. The loop and the program get the same one."""
         with self._lock:
             if stream not in self._collects:
                 self._collects[stream] = CollectStream(self._grant, is_held=self._is_held)
@@ -186,19 +193,19 @@ class DriverStreams:
             self.collect(data.stream).put(data)
 
     def release(self, checkpoint_id: int) -> None:
-        """It is complete, and a restart would begin with it or a later one."""
+        """The checkpoint is complete, and a restart would begin with it or a later one."""
         with self._lock:
             for collect in self._collects.values():
                 collect.release(checkpoint_id)
 
     def restart(self, vertices: Collection[ExecutionVertexId]) -> bool:
-        """False when rows of these subtasks were handed out already."""
+        """Return False if rows of these subtasks were handed out already."""
         with self._lock:
             restarted = [collect.restart(vertices) for collect in self._collects.values()]
         return all(restarted)
 
     def end(self, failure: str | None) -> None:
-        """Everything printed is on the console when this returns."""
+        """End all streams. Everything printed is on the console when this returns."""
         self._console.close()
         with self._lock:
             for collect in self._collects.values():

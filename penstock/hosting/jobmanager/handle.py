@@ -1,4 +1,4 @@
-"""A running job as its program holds it."""
+"""The handle by which a program controls its running job."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class JobHandle:
         answered = start_savepoint(self.manager, kind, directory)
 
         def wait(timeout_s: float | None) -> str:
-            """A job that was stopped has ended when this returns."""
+            """Wait for the answer. If the job was to be stopped, it has ended when this returns."""
             began = time.monotonic()
             folder = answered.result(timeout_s)
             if kind.is_synchronous:

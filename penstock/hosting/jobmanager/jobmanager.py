@@ -1,8 +1,9 @@
-"""JobManager: the asyncio shell around JobMaster and ResourceManager of one job, in one thread of the driver.
+"""JobManager: the asyncio shell around JobMaster and ResourceManager of one job, in one thread of
+the driver.
 
-Source: Flink JobMaster, ResourceManager and Dispatcher's shells. Events come from TaskManagers' connections,
-timers and the program; each goes into a machine, and the effects that come out are carried out in order.
-Nothing here decides: deciding is the machines' affair.
+Source: Flink JobMaster, ResourceManager and Dispatcher's shells. Events come from TaskManagers'
+connections, timers and the program. Each event goes into a machine, and the effects that come out
+are carried out in order. The shell itself decides nothing; the machines do.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _KEEPS_OUTPUT: Final = frozenset({JobStatus.FINISHED, JobStatus.SUSPENDED})
 
 
 class JobManager:
-    """`start`, then `wait`; `cancel` and `collect` from any thread."""
+    """Call `start`, then `wait`. `cancel` and `collect` may be called from any thread."""
 
     def __init__(self, parts: JobParts) -> None:
         silence_s = min(parts.settings.silence_timeout_s, parts.guard.silence_s)
@@ -119,7 +120,7 @@ class JobManager:
 
     @property
     def job_master(self) -> JobMaster:
-        """For looking only."""
+        """The job's master, read only."""
         return self.shell.job_master
 
     # ------------------------------------------------------------------ the program's side
@@ -131,11 +132,11 @@ class JobManager:
         self.feed_soon(CancelJob)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether the job has ended and everything of it is gone."""
+        """Wait. Returns: whether the job has ended and is completely cleaned up."""
         return self.ended.wait(timeout_s)
 
     def drop_collected(self) -> None:
-        """Before `start`: there is no program that would take the rows of collect streams."""
+        """Drop rows of collect streams, because no program takes them. Call before `start`."""
         self._streams.has_reader = False
 
     def collect(self, stream: str) -> CollectStream:
@@ -144,7 +145,7 @@ class JobManager:
     # ------------------------------------------------------------------ Callbacks of coordinators
 
     def send_to_task(self, attempt_id: AttemptId, message: object) -> None:
-        """Any thread. Messages for attempts that ended are dropped."""
+        """Send in order. Any thread. Messages for attempts that have ended are dropped."""
         self._soon(lambda: self.shell.send_in_turn(attempt_id, message))
 
     def fail_job(self, failure: FailureInfo) -> None:
@@ -154,11 +155,11 @@ class JobManager:
         self.feed_soon(JobFinalized)
 
     def feed_soon(self, make: Callable[[int], JobEvent]) -> None:
-        """Any thread. The event that is made of the time when it is its turn."""
+        """Feed the event that `make` returns for the time at which it is processed. Any thread."""
         self._soon(lambda: self.shell.feed_job(make(now_ms())))
 
     def _soon(self, call: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the job is over
+        with contextlib.suppress(RuntimeError):  # The loop is closed: the job is over.
             self._loop.call_soon_threadsafe(call)
 
     # ------------------------------------------------------------------ the loop
@@ -180,7 +181,7 @@ class JobManager:
                 self._finish()
             finally:
                 self.ended_ms = now_ms()
-                self.ended.set()  # whatever happened: who waits must come back
+                self.ended.set()  # Whatever happened, those who wait must return.
 
     async def _main(self) -> None:
         self._loop.set_exception_handler(self._on_loop_error)
@@ -198,7 +199,7 @@ class JobManager:
         )
         self.parts.provider.open(master, self._on_host_ended)
         self.shell.feed_job(StartScheduling(now_ms()))
-        self.coordinators.start()  # those that the start has not restored
+        self.coordinators.start()  # Only the coordinators that the start has not restored.
         ticker = asyncio.create_task(self._tick())
         ticker.add_done_callback(self._on_ticker_end)
         await self._done.wait()
@@ -218,12 +219,12 @@ class JobManager:
             self._done.set()
 
     def _on_ticker_end(self, ticker: asyncio.Task[None]) -> None:
-        """Without ticks nobody would miss a silent TaskManager: the job ends with the error instead."""
+        """End the job with the ticker's error: without ticks a silent TaskManager would not be noticed."""
         if not ticker.cancelled() and ticker.exception() is not None:
             self._on_loop_error(self._loop, {"exception": ticker.exception()})
 
     def _finish(self) -> None:
-        """After the loop: make sure that nothing of the job is left, each step whatever the others do."""
+        """Remove everything of the job after the loop has ended. Each step is taken even if others fail."""
         steps: tuple[Callable[[], None], ...] = (
             self._end_leadership,
             self.parts.provider.close,
@@ -243,14 +244,19 @@ class JobManager:
                 self.parts.observer.engine_failed(error)
 
     def _close_coordinators(self) -> None:
-        """What was written and not committed stays for whoever goes on from a checkpoint that is kept."""
+        """Close the coordinators and the keeper.
+
+        Uncommitted output stays if checkpoints are kept, because a later run may begin with them.
+        """
         is_kept = self.keeper is not None and self.keeper.keeps_own
         self.coordinators.close(is_committed=is_kept or self.status in _KEEPS_OUTPUT)
         if self.keeper is not None:
             self.keeper.close(is_over=self.status.is_globally_terminal)
 
     def _end_leadership(self) -> None:
-        """Before anything is cleaned up: a job that another driver leads is not ours to end."""
+        """Record the job's end before anything is cleaned up. A job that another driver leads is
+        only suspended here.
+        """
         result = self._result()
         cause = None if result is None else self.parts.guard.end(result)
         if cause is not None:
@@ -259,7 +265,7 @@ class JobManager:
             self.shell.failure = FailureInfo("JobSuspendedError", cause)
 
     def _result(self) -> RecordedResult | None:
-        """None: suspended, so not ended."""
+        """Return the recorded result; None: the job was suspended and has not ended."""
         if not self.status.is_globally_terminal:
             return None
         return RecordedResult(self.status, now_ms() - self.started_ms, self.failure_text)
@@ -272,7 +278,7 @@ class JobManager:
 
     @property
     def failure_text(self) -> str | None:
-        """The first failure, its kind included (a user's traceback ends in its own)."""
+        """The first failure, with its kind. A user's traceback ends with its kind anyway."""
         failure = self.failure
         if failure is None or failure.is_user_code or failure.kind in failure.text:
             return failure.text if failure is not None else None
@@ -294,7 +300,7 @@ class JobManager:
     # ------------------------------------------------------------------ Listener of the control server
 
     def received(self, role: int, message: Any, writer: asyncio.StreamWriter) -> ResourceId | None:
-        """One message; the sender's id when it tells it."""
+        """Handle one message. Returns: the sender's id, if the message tells it."""
         if isinstance(message, Heartbeat):
             self._on_heartbeat(role, message, writer)
             return message.resource_id
@@ -355,11 +361,12 @@ class JobManager:
             self.shell.feed_job(SlotsOffered(location, message.offers, now_ms()))
 
     def _on_driver_data(self, data: DriverData) -> None:
-        if data.attempt_id in self.shell.where:  # else: of an attempt that a restart has replaced
+        # Otherwise the attempt has been replaced by a restart.
+        if data.attempt_id in self.shell.where:
             self._streams.put(data)
 
     def _on_host_ended(self, resource_id: ResourceId, cause: str) -> None:
-        """Any thread."""
+        """The host of a TaskManager has ended. Any thread."""
         self._soon(lambda: self.watch.host_ended(resource_id, cause))
 
 

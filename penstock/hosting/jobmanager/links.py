@@ -1,8 +1,9 @@
-"""Connections of registered TaskManagers and of their supervisors, and who is over for good.
+"""Connections of registered TaskManagers and of their supervisors, and which TaskManagers are
+fenced off.
 
-Touched by the JobManager's loop only. A TaskManager that was declared over is fenced: nothing it says counts
-any more, and no second one takes its name. What a TaskManager is told carries the JobManager's fencing token, so that a
-TaskManager of another leader drops it.
+Used by the JobManager's loop only. A fenced TaskManager is no longer heard, and no second one may
+use its name. Messages to a TaskManager carry the JobManager's fencing token, so that a TaskManager
+of another leader drops them.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class Link:
 
 
 class Links:
-    """Who can be talked to."""
+    """The connections over which TaskManagers and supervisors can be reached."""
 
     def __init__(self, fencing_token: FencingToken) -> None:
-        """`fencing_token`: of the JobManager that talks."""
+        """`fencing_token`: of this JobManager."""
         self.fencing_token = fencing_token
         self._links: dict[ResourceId, Link] = {}
         self._supervisors: dict[ResourceId, asyncio.StreamWriter] = {}
@@ -48,10 +49,14 @@ class Links:
         return resource_id in self._links
 
     def register(self, location: TaskManagerLocation, writer: asyncio.StreamWriter) -> None:
-        """Raises ExternalError, which costs the peer its connection: that one is over, or there already."""
+        """Register a TaskManager. Raises ExternalError if it is fenced or registered already; its
+        connection is then closed.
+        """
         resource_id = location.resource_id
         if resource_id in self._fenced or resource_id in self._links:
-            raise ExternalError(f"{resource_id} is over; a second one of its name is refused")
+            raise ExternalError(
+                f"{resource_id} was declared lost; no second one of that name is accepted"
+            )
         self._links[resource_id] = Link(location, writer)
 
     def location(self, resource_id: ResourceId) -> TaskManagerLocation | None:
@@ -59,22 +64,22 @@ class Links:
         return None if link is None else link.location
 
     def supervise(self, resource_id: ResourceId, writer: asyncio.StreamWriter) -> None:
-        """How its supervisor is reached."""
+        """Note the connection of a TaskManager's supervisor."""
         self._supervisors[resource_id] = writer
 
     def is_supervised(self, resource_id: ResourceId) -> bool:
-        """Whether its supervisor can still be heard."""
+        """Whether its supervisor is still connected."""
         supervisor = self._supervisors.get(resource_id)
         return supervisor is not None and not supervisor.is_closing()
 
     def send(self, resource_id: ResourceId, message: object) -> None:
-        """Dropped when it is not registered (any more): its loss is told elsewhere."""
+        """Send a message. It is dropped if the TaskManager is not registered; its loss is reported elsewhere."""
         link = self._links.get(resource_id)
         if link is not None and not link.writer.is_closing():
             link.writer.write(encode(self.stamped(message)))
 
     def stamped(self, message: Any) -> object:
-        """The message as this JobManager says it."""
+        """Return the message with this JobManager's fencing token."""
         if type(message) not in FENCED:
             return message
         return replace(message, fencing_token=self.fencing_token)
@@ -86,7 +91,7 @@ class Links:
             self.send(resource_id, PutBlob(key, data))
 
     def beat(self) -> None:
-        """Tell everybody that we are there."""
+        """Send a heartbeat to all."""
         message = encode(MasterHeartbeat())
         writers = [link.writer for link in self._links.values()]
         for writer in (*writers, *self._supervisors.values()):
@@ -94,14 +99,14 @@ class Links:
                 writer.write(message)
 
     def end(self, resource_id: ResourceId, reason: str) -> None:
-        """Ask it to end, and its supervisor to see to it."""
+        """Tell it to end, and its supervisor to make sure of that."""
         self.send(resource_id, Shutdown(reason))
         supervisor = self._supervisors.pop(resource_id, None)
         if supervisor is not None and not supervisor.is_closing():
             supervisor.write(encode(Shutdown(reason)))
 
     def kill(self, resource_id: ResourceId, reason: str) -> bool:
-        """Have its supervisor kill it. False: nobody is there to do that."""
+        """Have its supervisor kill it. False: the supervisor is not connected."""
         supervisor = self._supervisors.get(resource_id)
         if supervisor is None or supervisor.is_closing():
             return False
@@ -109,7 +114,7 @@ class Links:
         return True
 
     def fence(self, resource_id: ResourceId) -> bool:
-        """From now on it is over. False: it was not registered."""
+        """Fence it off. False: it was not registered."""
         self._fenced.add(resource_id)
         link = self._links.pop(resource_id, None)
         if link is not None:
@@ -123,7 +128,7 @@ class Links:
         return {*self._links, *self._supervisors}
 
     async def drained(self) -> None:
-        """What was sent has left."""
+        """Wait until all messages have left."""
         await asyncio.gather(*(drained(link.writer) for link in self._links.values()))
 
     def close(self) -> None:

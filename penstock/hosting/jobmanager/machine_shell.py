@@ -1,7 +1,8 @@
-"""JobMaster and ResourceManager of one job, with their effects carried out. On the JobManager's loop only.
+"""JobMaster and ResourceManager of one job, with their effects carried out. On the JobManager's
+loop only.
 
-One event at a time goes into a machine; the effects that come out are carried out in order, and what they bring
-about waits its turn. Nothing here decides: deciding is the machines' affair.
+One event at a time goes into a machine. Its effects are carried out in order, and events that they
+cause wait until then. The shell itself decides nothing; the machines do.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobManagerSettings:
-    """What the shell needs of the configuration. `storage` None: there is no place for checkpoints."""
+    """What the shell needs of the configuration. `storage` None: the job has no checkpoint storage."""
 
     job: JobSettings
     resources: ResourceSettings
@@ -98,13 +99,15 @@ class JobManagerSettings:
 
 
 def now_ms() -> int:
-    """The clock of both machines."""
+    """The clock of both machines, in ms."""
     return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class JobParts:
-    """What one job is run with. `guard`: whether this driver leads the job; by default there is no other."""
+    """What one job is run with. `guard`: whether this driver leads the job; the default is for a
+    job without other drivers.
+    """
 
     job_graph: JobGraph
     coordinated: Sequence[CoordinatedVertex]
@@ -116,7 +119,7 @@ class JobParts:
 
 
 class MachineShell:
-    """`on_terminal` is called once, when the job's status is terminal. `checkpoints`: who keeps them."""
+    """`on_terminal` is called once, when the job's status is terminal. `checkpoints`: stores checkpoints."""
 
     def __init__(
         self,
@@ -161,7 +164,9 @@ class MachineShell:
         self._feed(self._step_job, event)
 
     def send_in_turn(self, attempt_id: AttemptId, message: object) -> None:
-        """What a coordinator tells a task: behind the effects of all that it told us before. To an ended one: dropped."""
+        """Send a coordinator's message after the effects of its earlier calls. It is dropped if the
+        attempt has ended.
+        """
         self._feed(self._send_to_task, (attempt_id, message))
 
     def _send_to_task(self, told: tuple[AttemptId, object]) -> None:
@@ -178,9 +183,10 @@ class MachineShell:
         self.pump()
 
     def pump(self) -> None:
-        """One event at a time: what an effect brings about waits until all effects are carried out.
+        """Process events one at a time; events caused by an effect wait until all effects are
+        carried out.
 
-        And all wait while it is in doubt whether this driver leads the job still.
+        All events wait while it is in doubt whether this driver still leads the job.
         """
         if self._is_feeding:
             return
@@ -193,7 +199,9 @@ class MachineShell:
             self._is_feeding = False
 
     def tend_leadership(self) -> None:
-        """With every tick: events that waited for a doubt to end, or the end of our part."""
+        """Called with every tick: process events that waited for a doubt to end, or suspend the job
+        if the lead is lost.
+        """
         cause = self.guard.lost()
         if cause is None or self.status.is_terminal:
             self.pump()
@@ -234,7 +242,7 @@ class MachineShell:
         self.links.send(effect.resource_id, effect)
 
     def _log_slot(self, allocation_id: AllocationId, what: str, cause: str) -> None:
-        """Of a large job there are many: only for who asks."""
+        """Log at DEBUG level: a large job has many slots."""
         _LOG.debug("job=%s slot=%s %s cause=%s", self.job_id, allocation_id, what, cause)
 
     def _do_free_slot(self, effect: FreeSlot) -> None:
@@ -245,11 +253,12 @@ class MachineShell:
         self.links.send(effect.resource_id, effect)
 
     def _do_send_stamped(self, effect: Any) -> None:
-        """Tasks on other hosts compare the time with their own clocks."""
+        """Send with wall-clock time, because tasks on other hosts compare it with their own clocks."""
         self._do_send(replace(effect, timestamp_ms=_wall_clock_ms(effect.timestamp_ms)))
 
     def _do_trigger(self, effect: TriggerCheckpoint) -> None:
-        if effect.checkpoint_id > self._triggered_id:  # the first of its tasks
+        # Log once, for the first task that is triggered.
+        if effect.checkpoint_id > self._triggered_id:
             self._triggered_id = effect.checkpoint_id
             kind = effect.options.type
             _LOG.info(
@@ -319,21 +328,25 @@ class MachineShell:
         self.feed_job(TimerFired(timer, now_ms()))
 
     def _do_reset(self, effect: ResetSubtasks) -> None:
-        """Sources take their splits back; rows that the program has seen cannot be taken back."""
+        """Sources take splits back. Rows that the program has seen cannot be taken back, so the job
+        may have to fail.
+        """
         reset = set(effect.vertices)
         for attempt_id in list(self.where):
             if attempt_id.execution_vertex_id in reset:
                 del self.where[attempt_id]
         if not effect.is_global:
             self._note_restored(effect.checkpoint_id)
-        if not effect.is_global or effect.checkpoint_id is None:  # else all of them are replaced
+        # Otherwise all coordinators are restored anyway.
+        if not effect.is_global or effect.checkpoint_id is None:
             self._coordinators.reset(effect.vertices, effect.checkpoint_id)
         self._parts.observer.restarting(effect)
         if not self._streams.restart(reset):
             text = (
-                "execute_and_collect: subtasks of the job had to begin again, but rows of theirs were handed "
-                "out already: going on would hand some out twice. Enable checkpoints (mode EXACTLY_ONCE), by "
-                "which rows are handed out, write to a file sink, or run again."
+                "execute_and_collect: subtasks began again after some of their rows had been "
+                "handed out, so those rows would be handed out twice. Enable checkpoints "
+                "(mode EXACTLY_ONCE): rows are then handed out only when a checkpoint covers "
+                "them. Or write to a file sink, or run the job again."
             )
             self.feed_job(FailJob(_not_restartable(text), now_ms()))
 
@@ -361,9 +374,11 @@ class MachineShell:
         self._parts.observer.execution_changed(effect, self._parts.job_graph)
 
     def answer(self, question: object) -> None:
-        """A consumer misses a partition: what became of its producer? Raises: ExternalError: another question."""
+        """Answer a consumer that misses a partition with the state of its producer. Raises:
+        ExternalError: unknown question.
+        """
         if not isinstance(question, PartitionStateQuestion):
-            raise ExternalError(f"a JobManager does not take {type(question).__name__}")
+            raise ExternalError(f"a JobManager does not accept {type(question).__name__}")
         state = self.job_master.producer_state(question.partition_id.producer)
         resource_id = self.where.get(question.consumer)
         if resource_id is not None:
@@ -371,18 +386,18 @@ class MachineShell:
             self.links.send(resource_id, answer)
 
     def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
-        """Ask it and its supervisor, and let the host clean up behind both."""
+        """Tell it and its supervisor to end, and let the host clean up after both."""
         self.links.end(resource_id, reason)
         self._parts.provider.stop(resource_id)
 
 
 def _wall_clock_ms(at_ms: int) -> int:
-    """Of a moment on the machines' clock."""
+    """Convert a moment of the machines' clock to wall-clock time."""
     return time.time_ns() // 1_000_000 - (now_ms() - at_ms)
 
 
 def _smaller(host_limit: int | None, configured: int | None) -> int | None:
-    """The host's and the configuration's bound on TaskManagers; None: none."""
+    """Return the smaller bound on TaskManagers of the host's and the configured one; None: unbounded."""
     return min((limit for limit in (host_limit, configured) if limit is not None), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Savepoints and statistics of a running job, for users' threads. Knows the JobManager only as what it asks of it."""
+"""Savepoints and statistics of a running job, for users' threads. Depends on the JobManager only by a protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.model.messages import JobEvent, TriggerSavepoint
 
 
 class Manager(Protocol):
-    """What is asked of a JobManager."""
+    """What these functions need of a JobManager."""
 
     shell: MachineShell
     keeper: CheckpointKeeper | None
@@ -28,12 +28,16 @@ class Manager(Protocol):
 
 
 def start_savepoint(manager: Manager, kind: CheckpointType, directory: str | None) -> Future[str]:
-    """Its folder, once it is complete. Raises: SavepointFailed, ConfigurationError: it cannot be asked for."""
+    """Ask for a savepoint. Returns a function that waits for its folder.
+
+    Raises: SavepointFailed, ConfigurationError: it cannot be asked for.
+    """
     keeper = manager.keeper
     if keeper is None or manager.job_master.checkpoints.coordinator is None:
         raise SavepointFailed(
-            "no savepoint was taken: this job takes none. Jobs of type BATCH and with blocking results cannot; else "
-            "there is no directory: set execution.checkpointing.savepoint-dir or execution.checkpointing.dir."
+            "no savepoint was taken: this job cannot take any. Jobs of type BATCH and jobs "
+            "with blocking results take none. For other jobs, set "
+            "execution.checkpointing.savepoint-dir or execution.checkpointing.dir."
         )
     folder = keeper.savepoint_folder(directory)
     request_id = secrets.token_hex(8)
@@ -43,6 +47,6 @@ def start_savepoint(manager: Manager, kind: CheckpointType, directory: str | Non
 
 
 def statistics_of(manager: Manager) -> CheckpointStatistics:
-    """As of now."""
+    """Return the current statistics."""
     now = manager.shell.checkpoint_history.statistics
     return replace(now, in_progress=manager.job_master.checkpoints.under_way)

@@ -1,9 +1,9 @@
-"""Which TaskManagers are alive, and what follows when one is not. On the JobManager's loop only.
+"""Watches which TaskManagers are alive, and handles their loss. On the JobManager's loop only.
 
-A TaskManager lives as long as it or its supervisor is heard. The supervisor vouches for one that is silent, because
-a C call may hold its GIL, but not for longer than the frozen-timeout (or heartbeat.timeout, if that is longer) without
-progress: then it is frozen.
-Source: Flink's heartbeat listeners of JobMaster and ResourceManager.
+A TaskManager counts as alive while it or its supervisor is heard. The supervisor sends heartbeats
+for a silent TaskManager, because a C call may hold the GIL. But a TaskManager without progress for
+the frozen-timeout (or heartbeat.timeout, if that is longer) counts as frozen. Source: Flink's
+heartbeat listeners of JobMaster and ResourceManager.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _START_FAILURES_MAX: Final = 3
 
 
 class TaskManagerWatch:
-    """Told of signs of life and of ends; tells the machines who is lost."""
+    """Gets signs of life and ends; tells the machines which TaskManagers are lost."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class TaskManagerWatch:
         settings: JobManagerSettings,
         is_over: Callable[[], bool],
     ) -> None:
-        """`is_over`: the job has ended, and losses matter no more."""
+        """`is_over`: whether the job has ended, so that losses no longer matter."""
         self._shell = shell
         self._provider = provider
         self._observer = observer
@@ -74,14 +74,16 @@ class TaskManagerWatch:
         self._moving.heard(resource_id, now_ms())
 
     def supervisor_heard(self, resource_id: ResourceId, progress: int) -> None:
-        """`progress`: rises whenever a mailbox of the TaskManager turns."""
+        """A sign of life by the supervisor. `progress`: rises whenever a mailbox of the TaskManager turns."""
         self._heard.heard(resource_id, now_ms())
         if progress != self._progress.get(resource_id):
             self._progress[resource_id] = progress
             self._moving.heard(resource_id, now_ms())
 
     def tick(self) -> None:
-        """Beat, while we lead the job; who has been silent, frozen or deaf to a cancel for too long is lost."""
+        """Send heartbeats while we lead the job. TaskManagers that are silent, frozen or do not end
+        a cancelled task are lost.
+        """
         now = now_ms()
         if now >= self._next_beat_ms and self._shell.guard.may_vouch():
             self._next_beat_ms = now + self._beat_every_ms
@@ -93,20 +95,23 @@ class TaskManagerWatch:
         self._look_for_stuck_tasks(now)
 
     def _look_for_stuck_tasks(self, now: int) -> None:
-        """A task that does not end costs its TaskManager, and the tasks beside it: a new one is cheap here."""
+        """Replace TaskManagers with a cancelled task that does not end. This costs their other
+        tasks, but a new one starts quickly.
+        """
         timeout_ms = self._cancellation_timeout_ms
         for attempt_id, since_ms in list(self._shell.cancelling.items()):
             fatal_ms = fatal_at(since_ms, timeout_ms)
             if fatal_ms is None or now < fatal_ms:
                 continue
-            self._shell.cancelling.pop(attempt_id, None)  # a loss before may have taken it out
+            # An earlier loss in this loop may have removed it.
+            self._shell.cancelling.pop(attempt_id, None)
             resource_id = self._shell.where.get(attempt_id)
             if resource_id is not None:
                 cause = f"task {attempt_id} did not end within {timeout_ms / 1000:g} s of its cancel (task.cancellation.timeout)"  # fmt: skip
                 self._replace(resource_id, cause)
 
     def _replace(self, resource_id: ResourceId, cause: str) -> None:
-        """It is of no use any more. Its supervisor kills it and tells where its tasks were."""
+        """Have the supervisor kill an unusable TaskManager and report where its tasks were; then count it as lost."""
         if self._shell.links.kill(resource_id, cause):
             asyncio.get_running_loop().call_later(_STACKS_S, self.lost, resource_id, cause)
         else:
@@ -115,21 +120,21 @@ class TaskManagerWatch:
     # ------------------------------------------------------------------ ends
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
-        """A process that ended closes its connections first: its supervisor is about to say why it did."""
+        """A connection has ended. Wait for the supervisor, which reports why the process ended."""
         wait_s = _LAST_WORDS_S if self._shell.links.is_supervised(resource_id) else 0.0
         asyncio.get_running_loop().call_later(wait_s, self.lost, resource_id, cause)
 
     def host_ended(self, resource_id: ResourceId, cause: str) -> None:
-        """The Spark task (or thread) of a TaskManager is over."""
+        """The Spark task (or thread) of a TaskManager has ended."""
         if self._shell.links.is_fenced(resource_id) or self._is_over():
-            return  # known to be over
+            return  # Its end is known already.
         if resource_id in self._shell.links:
             self.lost(resource_id, cause)
         else:
             self._on_start_failed(resource_id, cause)
 
     def lost(self, resource_id: ResourceId, cause: str) -> None:
-        """From now on it is over; without effect when it is already."""
+        """Fence a TaskManager off and report its loss. Does nothing if it was fenced before."""
         self._heard.forget(resource_id)
         self._moving.forget(resource_id)
         self._progress.pop(resource_id, None)
@@ -147,7 +152,7 @@ class TaskManagerWatch:
         _LOG.warning("job=%s taskmanager=%s %s cause=%s", job_id, resource_id, what, cause)
 
     def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
-        """Several in a row, and none that came up: more of the same will not help."""
+        """Fail the job after several failed starts in a row, because further ones will not help."""
         self._log(resource_id, "START_FAILED", cause)
         self._observer.taskmanager_lost(resource_id, f"did not start: {cause}")
         self._failed_starts += 1
