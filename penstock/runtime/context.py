@@ -1,6 +1,6 @@
 """What user functions see of the runtime: UserFunction and RuntimeContext.
 
-Knows no operator. Source: PyFlink RuntimeContext.
+Does not know operators. Source: PyFlink RuntimeContext.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOT_KEYED = "This state is only accessible by functions executed on a KeyedStre
 
 @dataclass(slots=True)
 class UserFunction:
-    """A user's callable, and the Function object that it belongs to (it has `open` and `close`).
+    """A user's callable, and the Function object that it belongs to (which has `open` and `close`).
 
     For functions with several methods (process functions, aggregates) `owner` is the object and `call`
     its main method.
@@ -40,36 +40,36 @@ class UserFunction:
     owner: Any = None
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """The owner's `open`, if it has one."""
+        """Call the owner's `open`, if it has one."""
         method = getattr(self.owner, "open", None)
         if callable(method):
             method(runtime_context)
 
     def close(self) -> None:
-        """The owner's `close`, if it has one."""
+        """Call the owner's `close`, if it has one."""
         method = getattr(self.owner, "close", None)
         if callable(method):
             method()
 
     def method(self, name: str) -> Callable[..., Any] | None:
-        """Another method of the owner, or None."""
+        """Another method of the owner; None if it has no such method."""
         found = getattr(self.owner, name, None)
         return found if callable(found) else None
 
     def does(self, name: str) -> bool:
-        """Whether the owner has this method, and it does something."""
+        """Whether the owner has this method, and the method is not marked as `neutral`."""
         method = self.method(name)
         return method is not None and not getattr(method, "is_neutral", False)
 
 
 def neutral(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a method of a base class that does nothing: an operator may leave out what would lead to its call."""
+    """Mark a method of a base class that does nothing, so that operators can skip calling it."""
     method.is_neutral = True  # type: ignore[attr-defined] # which functions may have any of
     return method
 
 
 class KeyedStateStore:
-    """Gives access to keyed state, in the namespace that the backend has at the time."""
+    """Gives access to keyed state, in the backend's current namespace."""
 
     def __init__(self, backend: KeyedStateBackend | None) -> None:
         self._backend = backend

@@ -1,7 +1,7 @@
-"""What flows: batches of records and the in-band elements between them. Knows no operator.
+"""What flows between operators: batches of records, and the in-band elements between them. Does not know operators.
 
-A batch is Flink's buffer as users' functions see it: many records at once. Timestamps are epoch
-milliseconds; `NO_TIMESTAMP` marks a record without one, None a batch whose records all have none.
+A batch takes the place of Flink's buffer, and user functions may see it: many records at once. Timestamps are epoch
+milliseconds. `NO_TIMESTAMP` marks a record without one; None stands for a batch in which no record has one.
 Source: Flink StreamElement, StreamRecord, Watermark, WatermarkStatus, LatencyMarker, EndOfData.
 """
 
@@ -55,7 +55,7 @@ class ColumnBatch:
         return ColumnBatch(self.data.slice(start, stop - start), stamps)
 
     def select(self, names: Sequence[str]) -> ColumnBatch:
-        """These columns. Raises: KeyError naming the columns that there are."""
+        """The batch with only these columns. Raises: KeyError, which names the existing columns."""
         known = self.data.schema.names
         for name in names:
             if name not in known:
@@ -63,7 +63,7 @@ class ColumnBatch:
         return ColumnBatch(self.data.select(names), self.timestamps)
 
     def take(self, rows: NDArray[np.integer[Any]]) -> ColumnBatch:
-        """These rows in this order. `rows`: indexes below len, which are not checked again."""
+        """These rows in this order. `rows`: indexes below len; they are not checked."""
         stamps = None if self.timestamps is None else self.timestamps.take(rows)
         return ColumnBatch(pc.take(self.data, pa.array(rows), boundscheck=False), stamps)
 
@@ -71,7 +71,8 @@ class ColumnBatch:
         """The rows where the mask is true. `mask`: shape (len,), without nulls."""
         stamps = self.timestamps
         if stamps is not None:
-            stamps = pa.array(stamps).filter(mask).to_numpy()  # a fifth of what numpy takes
+            # Arrow takes a fifth of the time that numpy would take.
+            stamps = pa.array(stamps).filter(mask).to_numpy()
         return ColumnBatch(self.data.filter(mask), stamps)
 
 
@@ -101,7 +102,7 @@ ACTIVE: Final = WatermarkStatus(idle=False)
 
 @dataclass(frozen=True, slots=True)
 class LatencyMarker:
-    """Travels with the records to tell how long they queue; operators forward it at once."""
+    """Travels with the records and measures how long they wait in queues. Operators forward it at once."""
 
     marked_at_ms: int
     operator_id: str
@@ -110,26 +111,26 @@ class LatencyMarker:
 
 @dataclass(frozen=True, slots=True)
 class EndOfKeys:
-    """Inside a task of a BATCH job: no more records come of the keys so far, on any input."""
+    """Inside a task of a BATCH job: no input brings more records of the keys so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfData:
-    """No more records; `drain` tells whether operators finish (end of input) or only stop."""
+    """No more records. `drain`: whether operators finish (end of input) or only stop."""
 
     drain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfPartition:
-    """Last thing on a channel."""
+    """The last element on a channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointBarrier:
-    """What came before it belongs to the checkpoint, what comes after does not.
+    """Separates the records before it, which belong to the checkpoint, from those after it.
 
-    `aligned_timeout_ms`: after so long it may overtake data; None: never. `is_unaligned`: it does so at once.
+    `aligned_timeout_ms`: the time after which it may overtake data; None: never. `is_unaligned`: it overtakes from the start.
     """
 
     checkpoint_id: int
@@ -150,7 +151,7 @@ class CheckpointBarrier:
 
     @property
     def blocks_upstream(self) -> bool:
-        """Its channel waits until the consumer has all barriers."""
+        """Whether its channel is blocked until the consumer has all barriers."""
         return self.options.is_exactly_once and not self.options.is_unaligned
 
     @property
@@ -163,13 +164,13 @@ class CheckpointBarrier:
         return self._with(is_unaligned=True, aligned_timeout_ms=None)
 
     def as_forced_aligned(self) -> CheckpointBarrier:
-        """For an edge where nothing may be overtaken."""
+        """The barrier for an edge on which nothing may be overtaken."""
         if not (self.is_unaligned or self.is_timeoutable):
             return self
         return self._with(is_unaligned=False, is_forced_aligned=True)
 
     def behind_forced_aligned(self) -> CheckpointBarrier:
-        """What `as_forced_aligned` was made of: as it goes on behind such an edge."""
+        """The barrier as it goes on after such an edge: undoes `as_forced_aligned`."""
         if not self.options.is_forced_aligned:
             return self
         is_unaligned = self.options.aligned_timeout_ms is None
@@ -181,14 +182,14 @@ class CheckpointBarrier:
 
 @dataclass(frozen=True, slots=True)
 class CancelCheckpointMarker:
-    """Instead of a barrier: this checkpoint will not be."""
+    """Sent in place of a barrier: this checkpoint will not happen."""
 
     checkpoint_id: int
 
 
 @dataclass(slots=True)
 class Tagged:
-    """A batch for a side output. `tag`: the OutputTag's id."""
+    """A batch for a side output. `tag`: the id of its OutputTag."""
 
     tag: str
     batch: Batch = field()

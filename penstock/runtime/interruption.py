@@ -1,12 +1,15 @@
-"""Where a task's thread may be interrupted: in the code of users, and nowhere else.
+"""Where a task's thread may be interrupted: in user code, and nowhere else.
 
-The engine says when such code begins and ends. What such code calls of ours, and what must not be cut in two there (whoever holds a
-lock, a commit, a file that is being written), says so with `uninterruptible()`. So a new file is safe without being on any list.
+The engine says when user code begins and ends. User code may call code of Penstock that must not be interrupted:
+code that holds a
+lock, commits, or writes a file. Such code says so itself with `uninterruptible()`, so a new module need not be
+added to any list.
 
-    task's loop    |  map function     |  a sink's commit      |  map function
-    not to be cut  |  may be cut       |  uninterruptible()    |  may be cut
+    task's loop         |  map function        |  a sink's commit     |  map function
+    not interruptible   |  interruptible       |  uninterruptible()   |  interruptible
 
-Knows no thread: `hosting` raises the signal. Source: Flink TaskInterrupter; differs: Java interrupts blocking calls only,
+Does not know threads: `hosting` raises the signal. Source: Flink TaskInterrupter; differs: Java interrupts blocking
+calls only,
 Python raises at any bytecode.
 """
 
@@ -21,50 +24,54 @@ _ONCE: Final = (None,)
 
 
 class OperatorCalls(Protocol):
-    """Is told when an operator's code, or a user's function, begins and ends on the task's thread."""
+    """Is told when an operator's code or a user's function begins and ends on the task's thread."""
 
     def entered(self, operator: str) -> None: ...
     def left(self) -> None: ...
 
 
 class UnwatchedCalls:
-    """`OperatorCalls` of a chain that nobody watches."""
+    """The `OperatorCalls` of a chain that nobody watches."""
 
     def entered(self, operator: str) -> None:
-        """Nobody asks which it is."""
+        """Does nothing."""
 
     def left(self) -> None:
-        """Nobody interrupts it."""
+        """Does nothing."""
 
 
 UNWATCHED: Final = UnwatchedCalls()
 
 
 class Interruption:
-    """Of one thread. All but `open_to` is for that thread alone.
+    """Whether one thread may be interrupted. Only this thread uses it, except for `open_to`.
 
-    `open_to`: holds the thread's id while it may be interrupted, else nothing. Whoever interrupts reads it and raises in one step
-    under the interpreter's lock, so that the thread cannot leave user code in between.
+    `open_to`: holds the thread's id while it may be interrupted, else nothing. The thread that interrupts reads it
+    and raises in one
+    step under the interpreter's lock, so the task's thread cannot leave user code in between.
     """
 
     def __init__(self, calling_thread: Callable[[], int]) -> None:
-        """`calling_thread`: its id."""
+        """`calling_thread`: returns the id of the calling thread."""
         self.open_to: list[int] = []
         self._own: tuple[int, ...] = ()
         self._calling_thread = calling_thread
 
     def begin(self) -> None:
-        """The calling thread is the one. From here on `uninterruptible()` finds it."""
+        """Bind this object to the calling thread. From now on `uninterruptible()` finds it."""
         self._own = (self._calling_thread(),)
         _OF_THREAD.set(self)
 
     @property
     def is_open_here(self) -> bool:
-        """Whether the calling thread is the one, and in user code. asyncio takes context variables along to other threads."""
+        """Whether the calling thread is the bound one and runs user code. The check is needed because asyncio carries
+        context variables to
+        other threads.
+        """
         return bool(self.open_to) and self._calling_thread() in self._own
 
     def end(self) -> None:
-        """The thread comes to its end: it is not interrupted any more, whatever it calls."""
+        """The thread ends: from now on it is not interrupted, whatever it calls."""
         self._own = ()
         self.close()
 
@@ -73,9 +80,10 @@ class Interruption:
         self.open_to[:] = self._own
 
     def close(self) -> None:
-        """User code ends. A signal that was raised before arrives in here."""
+        """User code ends. A signal that was raised before is delivered inside this call."""
         self.open_to.clear()
-        for _ in _ONCE:  # the jump back is where the interpreter delivers it
+        # The interpreter delivers a pending signal at the backward jump of a loop.
+        for _ in _ONCE:
             pass
 
 
@@ -89,14 +97,15 @@ def is_interruptible() -> bool:
 
 
 def close_own() -> Interruption | None:
-    """The calling thread may not be interrupted from here on. Returns what `reopen` takes; None: it could not be before."""
+    """Make the calling thread uninterruptible. Returns the argument for `reopen`; None: the thread was not interruptible."""
     own = _OF_THREAD.get()
     if own is None or not own.is_open_here:
         return None
     try:
         own.close()
     except BaseException:
-        # The interrupt itself, which arrives in `close`: user code handles it, open.
+        # This is the interrupt itself, delivered in `close`. User code handles it, so user code
+        # goes on.
         own.open()
         raise
     return own
@@ -110,9 +119,9 @@ def reopen(closed: Interruption | None) -> None:
 
 @contextmanager
 def uninterruptible() -> Generator[None]:
-    """What is inside is not cut in two by the cancel of a task. On any other thread it does nothing.
+    """Protect a block from being interrupted by the cancel of a task. On any other thread it does nothing.
 
-    Keep it short: a call that blocks inside cannot be interrupted, and its TaskManager is killed instead.
+    Keep the block short: a call that blocks inside cannot be interrupted, and its TaskManager is killed instead.
     """
     closed = close_own()
     try:

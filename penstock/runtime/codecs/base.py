@@ -1,4 +1,4 @@
-"""What every codec has: the base, and the codec of values of one Python class. Source: PyFlink's coders."""
+"""The base of all codecs, and the codec of values of one Python class. Source: PyFlink's coders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NONE: Final = type(None)
 
 
 class Codec:
-    """Base: any value passes and there is no Arrow form (pickled)."""
+    """The base of codecs. Itself the codec of pickled values: any value passes, and there is no Arrow form."""
 
     arrow: pa.DataType | None = None
 
@@ -21,30 +21,30 @@ class Codec:
         self.type_info = type_info
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
-        """The values as the coder would give them back; the same object where nothing changes.
+        """The values as the coder would return them; the same object if nothing changes.
 
-        Raises: TypeError, AssertionError or OverflowError as the type demands.
+        Raises: TypeError, AssertionError or OverflowError, depending on the type.
         """
         return values
 
     def coerce(self, value: Any) -> Any:
-        """The lenient edge of `from_collection`: one value made to fit."""
+        """Convert one value leniently, for `from_collection`."""
         return value
 
     def plain(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Enforced values to what `pa.array` takes."""
+        """Enforced values in the form that `pa.array` takes."""
         return values
 
     def back(self, values: list[Any]) -> list[Any]:
-        """What `to_pylist` gave, to Python values."""
+        """Python values from those that `to_pylist` gave."""
         return values
 
     def to_array(self, values: Sequence[Any]) -> pa.Array:
-        """Checked and in Arrow."""
+        """Check the values and convert them to Arrow."""
         return pa.array(self.plain(self.enforce(values)), type=self.arrow)
 
     def from_array(self, array: pa.Array) -> list[Any]:
-        """Python values of a column."""
+        """The Python values of a column."""
         return self.back(array.to_pylist())
 
     def refuse(self, value: Any, expected: str) -> NoReturn:
@@ -55,7 +55,7 @@ class Codec:
 
 
 class ExactCodec(Codec):
-    """Values of one Python class (or its subclasses), unchanged."""
+    """Values of one Python class or its subclasses, unchanged."""
 
     def __init__(self, type_info: t.TypeInformation, kind: type, arrow: pa.DataType | None) -> None:
         super().__init__(type_info)

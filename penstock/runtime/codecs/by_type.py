@@ -1,7 +1,7 @@
-"""What each declared type demands of a value, and how it lies in Arrow. Knows no batch.
+"""What each declared type demands of a value, and how it is stored in Arrow. Does not know batches.
 
-Source: PyFlink's coders (coder_impl_slow) and its type table; differs: a column at a time, and the
-happy path checks a set of types instead of every value.
+Source: PyFlink's coders (coder_impl_slow) and its type table; differs: works on a column at a time, and the
+usual case checks the set of the values' classes instead of every value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.runtime.codecs.time import DecimalCodec, InstantCodec, time_codec
 
 
 class CharCodec(ExactCodec):
-    """Strings of length one."""
+    """Strings of length 1."""
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
         super().enforce(values)
@@ -34,7 +34,7 @@ class CharCodec(ExactCodec):
 
 
 class BooleanCodec(ExactCodec):
-    """True and False; numpy's too."""
+    """True and False, also those of numpy."""
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
         if set(map(type, values)) <= self._kinds:
@@ -46,7 +46,7 @@ class BooleanCodec(ExactCodec):
 
 
 class IntCodec(Codec):
-    """Whole numbers of a width in bits (None: any). Arrow finds what does not fit."""
+    """Whole numbers of a width in bits (None: any). Values that do not fit are found by Arrow."""
 
     def __init__(self, type_info: t.TypeInformation, bits: int | None) -> None:
         super().__init__(type_info)
@@ -104,7 +104,7 @@ class IntCodec(Codec):
 
 
 class FloatCodec(Codec):
-    """Floats of 64 or, rounded, of 32 bit; ints are taken too."""
+    """Floats of 64 bits or, rounded, of 32 bits. Takes ints too."""
 
     def __init__(self, type_info: t.TypeInformation, bits: int) -> None:
         super().__init__(type_info)
@@ -151,7 +151,7 @@ class FloatCodec(Codec):
 
 
 class BytesCodec(ExactCodec):
-    """A primitive array of bytes: bytes or bytearray."""
+    """Primitive arrays of bytes: `bytes` or `bytearray`."""
 
     def __init__(self, type_info: t.TypeInformation) -> None:
         super().__init__(type_info, bytes, pa.binary())
@@ -237,7 +237,7 @@ class RecordCodec(Codec):
         *,
         takes_tuples: bool = False,
     ) -> None:
-        """`names`: of a ROW, None: it is a TUPLE. `takes_tuples`: a ROW may come as one."""
+        """`names`: of a ROW; None: the type is a TUPLE. `takes_tuples`: a ROW may be given as a tuple."""
         super().__init__(type_info)
         self._takes_tuples = takes_tuples
         self.fields = fields
@@ -249,7 +249,7 @@ class RecordCodec(Codec):
             ])
 
     def as_records(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Tuples made Rows where they are taken for such."""
+        """The values, with tuples turned into Rows if the type takes them."""
         if not self._takes_tuples or tuple not in set(map(type, values)):
             return values
         names = self.row_names
@@ -276,8 +276,8 @@ class RecordCodec(Codec):
             return None
         items = self._items(value)
         if len(items) != len(self.fields):
-            raise ValueError(f"{value!r:.200} has {len(items)} fields, {self.type_info} needs "
-                             f"{len(self.fields)}")  # fmt: skip
+            raise ValueError(f"{value!r:.200} has {len(items)} fields, but the declared type "
+                             f"{self.type_info} has {len(self.fields)}")  # fmt: skip
         items = [field.coerce(item) for field, item in zip(self.fields, items, strict=True)]
         if self.row_names is None:
             return tuple(items)
@@ -287,7 +287,9 @@ class RecordCodec(Codec):
         return row
 
     def _items(self, value: Any) -> Sequence[Any]:
-        """Fields of what stands for a record: by name of a dict, a named Row, an object's attributes; else in order."""
+        """The fields of a value that stands for a record. A dict, a named Row and an object's attributes are read by name, all
+        others in order.
+        """
         if self.row_names is not None and isinstance(value, Row):
             return self._in_order(value)
         if isinstance(value, dict):
@@ -312,7 +314,7 @@ class RecordCodec(Codec):
         return [None if v is None else next(made) for v in values]
 
     def columns_of(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """One tuple per field. Raises: AssertionError for another class or width than declared."""
+        """The values as columns, one tuple per field. Raises: AssertionError for another class or width than declared."""
         expected = tuple if self.row_names is None else Row
         if set(map(type, values)) - {expected}:
             for value in values:
@@ -324,8 +326,8 @@ class RecordCodec(Codec):
         if set(map(len, rows)) - {len(self.fields)}:
             wrong = next(v for v in values if len(v) != len(self.fields))
             raise AssertionError(
-                f"{wrong!r:.200} has {len(wrong)} fields, the declared type {self.type_info} has "
-                f"{len(self.fields)}"
+                f"{wrong!r:.200} has {len(wrong)} fields, but the declared type {self.type_info} "
+                f"has {len(self.fields)}"
             )
         if not values:
             return [() for _ in self.fields]
@@ -337,7 +339,7 @@ class RecordCodec(Codec):
         return list(map(self._in_order, rows))
 
     def _in_order(self, row: Row) -> Sequence[Any]:
-        """Values of a Row by the type's names, if it has names: they may come in another order. Source: PyFlink's RowCoder.
+        """The values of a Row in the order of the type's names, if the Row has names. Source: PyFlink's RowCoder.
 
         Raises: ValueError: the Row has other names.
         """
@@ -349,7 +351,7 @@ class RecordCodec(Codec):
     def records(
         self, columns: Sequence[Sequence[Any]], count: int, like: Sequence[Any] | None = None
     ) -> list[Any]:
-        """Tuples or Rows of columns; row kinds as in `like`."""
+        """Tuples or Rows made of columns. Row kinds are taken from `like`."""
         tuples = zip(*columns, strict=True) if columns else repeat((), count)
         names = self.row_names
         if names is None:
@@ -360,18 +362,18 @@ class RecordCodec(Codec):
 
 
 def values_kinds(values: Sequence[Any]) -> set[Any]:
-    """Kinds of the values; None stands for the kind of None."""
+    """The classes of the values; None stands for the class of None."""
     return {None if kind is NONE else kind for kind in set(map(type, values))}
 
 
 def codec_of(type_info: t.TypeInformation | None) -> Codec:
-    """The codec of a type. Raises: TypeError for a type that no batch can have."""
+    """The codec of a type. Raises: TypeError for a type that records cannot have."""
     return _codec_of(type_info, type_info is not None and type_info.takes_tuples)
 
 
 @lru_cache(maxsize=1024)
 def _codec_of(type_info: t.TypeInformation | None, takes_tuples: bool) -> Codec:  # ruff: ignore[too-many-return-statements] - a dispatch by type
-    """`takes_tuples` is part of the key, since equal types may differ in it."""
+    """The cached `codec_of`. `takes_tuples` is part of the cache key, because equal types may differ in it."""
     if isinstance(type_info, t.BasicTypeInfo):
         return _basic_codec(type_info)
     if isinstance(type_info, t.DecimalTypeInfo):

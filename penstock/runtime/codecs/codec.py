@@ -1,8 +1,8 @@
-"""Elements to frames and back: what one channel puts on a wire. Knows no socket.
+"""Encodes the elements of one channel to frames, and decodes them. Does not know sockets.
 
-A frame is a kind and a payload. Rows are pickled (protocol 5), columns are one Arrow IPC record batch;
-the schema goes ahead of the first batch and again when it changes, so that a steady stream pays for it
-once. Both ends keep one codec per channel, because of that memory.
+A frame is a kind and a payload. Rows are pickled (protocol 5), columns are one Arrow IPC record batch.
+The schema is sent before the first batch, and again when it changes, so that a steady stream sends it
+once. Both ends therefore keep one codec per channel.
 Source: Flink's NettyMessage and EventSerializer; differs: a frame holds whole records only.
 """
 
@@ -27,17 +27,15 @@ from penstock.runtime.elements import (
 )
 
 _SLACK_SHIFT: Final = 4
-_COLUMNS_HEAD: Final = struct.Struct(
-    "!III"
-)  # bytes of schema, of timestamps, padding before the batch
-_WHOLE_STREAM: Final = (
-    0xFFFFFFFF  # as bytes of schema: what follows is an Arrow stream of one batch
-)
-_ALIGN: Final = 64  # Arrow wants its buffers aligned to read them in place
+_COLUMNS_HEAD: Final = struct.Struct("!III")
+"""Lengths in bytes: of the schema, of the timestamps, of the padding before the batch."""
+_WHOLE_STREAM: Final = 0xFFFFFFFF
+"""In place of the schema's length: the payload is a whole Arrow stream of one batch."""
+_ALIGN: Final = 64  # Arrow reads buffers in place only if they are aligned
 
 
 class EncodedFrame(NamedTuple):
-    """A frame that is encoded already, as it lies in a blocking result."""
+    """A frame that is encoded already, as it is stored in a blocking result."""
 
     kind: FrameKind
     payload: Part
@@ -53,16 +51,16 @@ def _plain_pickle(value: object) -> bytes:
 
 
 class ChannelEncoder:
-    """Sending side of one channel."""
+    """The sending side of one channel."""
 
     def __init__(self, dumps: Callable[[object], bytes] = _plain_pickle) -> None:
-        """`dumps`: how rows become bytes; hosting knows how to pickle classes of a main script."""
+        """`dumps`: turns rows into bytes. Hosting passes one that can pickle classes of a main script."""
         self._dumps = dumps
         self._schema: pa.Schema | None = None
         self._has_dictionaries = False
 
     def encode(self, element: Element) -> tuple[FrameKind, Parts]:
-        """Kind and payload; the parts are sent one after another.
+        """The kind and the payload of an element. The parts of the payload are sent one after another.
 
         Raises: whatever pickling a user's object raises; the caller names the operator.
         """
@@ -75,10 +73,11 @@ class ChannelEncoder:
         return encode_event(element)
 
     def encode_to_size(self, batch: Batch, limit: int) -> list[tuple[FrameKind, Parts, int]]:
-        """Encode in frames of `limit` bytes at most, columns a sixteenth more for what describes them; a single record
-        passes alone.
+        """Encode in frames of at most `limit` bytes. Column frames may have a sixteenth more, for their metadata. A
+        single record
+        may be larger.
 
-        Returns: (kind, parts, records) in order.
+        Returns: (kind, parts, records) of each frame, in order.
         """
         if type(batch) is ColumnBatch:
             return [
@@ -88,7 +87,7 @@ class ChannelEncoder:
         return self._rows_to_size(batch, limit)
 
     def _rows_to_size(self, batch: Batch, limit: int) -> list[tuple[FrameKind, Parts, int]]:
-        """How large they are, only pickling tells: halved until they fit."""
+        """Encode rows, halving the batch until each part fits: only pickling shows how large rows are."""
         kind, parts = self.encode(batch)
         rows = len(batch)
         if rows <= 1 or size_of(parts) <= limit:
@@ -109,7 +108,8 @@ class ChannelEncoder:
                 self._has_dictionaries = any(map(_has_dictionary, batch.data.schema.types))
             self._schema = batch.data.schema
         stamps = b"" if batch.timestamps is None else batch.timestamps.tobytes()
-        if self._has_dictionaries:  # a bare batch would travel without its dictionaries
+        # A batch alone would be sent without its dictionaries.
+        if self._has_dictionaries:
             padding = -(_COLUMNS_HEAD.size + len(stamps)) % _ALIGN
             head = _COLUMNS_HEAD.pack(_WHOLE_STREAM, len(stamps), padding)
             return [head + stamps + bytes(padding), _stream_of(batch.data)]
@@ -119,7 +119,7 @@ class ChannelEncoder:
 
 
 def _sized(batch: ColumnBatch, limit: int) -> Iterator[ColumnBatch]:
-    """Slices that encode to at most `limit` bytes each, as long as rows can be told apart; nothing is encoded for that."""
+    """Slices that encode to at most `limit` bytes each, down to single records. Their sizes are computed without encoding."""
     stamps = 0 if batch.timestamps is None else batch.timestamps.nbytes
     size = pa.ipc.get_record_batch_size(batch.data) + stamps
     rows = len(batch)
@@ -132,10 +132,10 @@ def _sized(batch: ColumnBatch, limit: int) -> Iterator[ColumnBatch]:
 
 
 class ChannelDecoder:
-    """Receiving side of one channel. Decodes on the mailbox thread, never before authentication."""
+    """The receiving side of one channel. Decodes on the mailbox thread, and only after authentication."""
 
     def __init__(self, loads: Callable[[Part], Any] = pickle.loads) -> None:
-        """`loads`: how bytes become rows, of what the other end's `dumps` made."""
+        """`loads`: turns the bytes that the other end's `dumps` made back into rows."""
         self._loads = loads
         self._schema: pa.Schema | None = None
 
@@ -149,7 +149,7 @@ class ChannelDecoder:
         return decode_event(kind, payload)
 
     def ahead(self) -> ChannelDecoder:
-        """Another one that goes on from here: for frames whose turn has not come."""
+        """A second decoder that starts in the same state, for frames that are decoded before their turn."""
         other = ChannelDecoder(self._loads)
         other._schema = self._schema
         return other
@@ -163,7 +163,7 @@ class ChannelDecoder:
             self._schema = pa.ipc.read_schema(pa.py_buffer(payload[at : at + schema_size]))
         if self._schema is None:
             raise EngineBug(
-                "a column frame came before its schema; the channel lost its first frame"
+                "a column frame came before its schema: the channel has lost its first frame"
             )
         at += schema_size
         stamps = np.frombuffer(payload[at : at + stamps_size], np.int64) if stamps_size else None
@@ -173,7 +173,7 @@ class ChannelDecoder:
 
 
 def concat(batches: Sequence[Any]) -> Batch:
-    """One batch of several of one kind, in order."""
+    """Join batches of one kind, in order, to one batch."""
     if len(batches) == 1:
         only: Batch = batches[0]
         return only
@@ -184,19 +184,20 @@ def concat(batches: Sequence[Any]) -> Batch:
             values.extend(batch.values)
         return RowBatch(values, stamps)
     table = pa.Table.from_batches([batch.data for batch in batches]).combine_chunks()
-    joined = table.to_batches() or [batches[0].data]  # nothing comes of batches without rows
+    # Arrow makes no batch at all of batches without rows.
+    joined = table.to_batches() or [batches[0].data]
     return ColumnBatch(joined[0], stamps)
 
 
 def can_join(one: Batch, other: Batch) -> bool:
-    """Whether `concat` takes both: rows, or columns of one schema."""
+    """Whether `concat` can join the two: both are rows, or both are columns of one schema."""
     if isinstance(one, ColumnBatch) and isinstance(other, ColumnBatch):
         return bool(one.data.schema.equals(other.data.schema, check_metadata=True))
     return isinstance(one, RowBatch) and isinstance(other, RowBatch)
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:
-    """Anywhere in it."""
+    """Whether the type is or contains a dictionary type."""
     fields = (kind.field(place) for place in range(kind.num_fields))
     return pa.types.is_dictionary(kind) or any(_has_dictionary(field.type) for field in fields)
 
@@ -210,7 +211,7 @@ def _stream_of(data: pa.RecordBatch) -> pa.Buffer:
 
 
 def _compacted(column: pa.Array) -> pa.Array:
-    """A slice refers to the whole dictionary: only what it uses goes along."""
+    """A slice with only those dictionary entries that it uses. Without this it would carry the whole dictionary."""
     if not pa.types.is_dictionary(column.type) or len(column.dictionary) <= len(column):
         return column
     missing = column.indices.is_null().to_numpy(zero_copy_only=False)

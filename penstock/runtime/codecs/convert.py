@@ -1,8 +1,8 @@
-"""Rows to columns and back, and what a declared type does to records. The only place that converts.
+"""Conversion between rows and columns, and what a declared type does to records. The only module that converts.
 
-A stream whose type is columnar travels as columns: basic types as one column `value`, TUPLE as f0, f1 ...,
-ROW by its names. Rows whose kind is not +I carry it in a column of its own, ROW_KIND_COLUMN, which is
-there only when needed. Source: PyFlink's coders; differs: per batch, through Arrow.
+A stream of a columnar type travels as columns: a basic type as one column `value`, a TUPLE as f0, f1 ...,
+a ROW by its names. If some row has another kind than +I, a further column, ROW_KIND_COLUMN, holds the kinds.
+Source: PyFlink's coders; differs: per batch, through Arrow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_columnar(type_info: TypeInformation | None) -> bool:
 
 
 def arrow_schema(type_info: TypeInformation) -> pa.Schema:
-    """Schema of a stream of this type. Raises: TypeError when it is not columnar."""
+    """The schema of a stream of this type. Raises: TypeError when the type is not columnar."""
     codec = _columnar(type_info)
     if isinstance(codec, RecordCodec):
         return pa.schema(list(codec.arrow or ()))
@@ -41,7 +41,7 @@ def arrow_schema(type_info: TypeInformation) -> pa.Schema:
 def to_columns(batch: RowBatch, type_info: TypeInformation | None) -> ColumnBatch:
     """Check every value and put it into Arrow.
 
-    Raises: TypeError, AssertionError (a tuple for a ROW), OverflowError, as PyFlink's coders.
+    Raises: TypeError, AssertionError (a tuple for a ROW), OverflowError, as PyFlink's coders do.
     """
     codec = _columnar(type_info)
     values = batch.values
@@ -54,7 +54,8 @@ def to_columns(batch: RowBatch, type_info: TypeInformation | None) -> ColumnBatc
     names = list(codec.names)
     if codec.row_names is not None:
         kinds = [row._row_kind.value for row in records]  # ruff: ignore[private-member-access] - hot
-        if any(kinds):  # +I is 0
+        # The kind +I is 0.
+        if any(kinds):
             arrays.append(pa.array(kinds, pa.int8()))
             names.append(ROW_KIND_COLUMN)
     if not arrays:
@@ -63,7 +64,7 @@ def to_columns(batch: RowBatch, type_info: TypeInformation | None) -> ColumnBatc
 
 
 def to_rows(batch: ColumnBatch, type_info: TypeInformation | None) -> RowBatch:
-    """Python values: Rows with names, tuples or scalars as declared; undeclared columns become Rows.
+    """The records as Python values: Rows with names, tuples or scalars as declared. Undeclared columns become Rows.
 
     Raises: TypeError when the columns are not those of the declared type.
     """
@@ -71,7 +72,7 @@ def to_rows(batch: ColumnBatch, type_info: TypeInformation | None) -> RowBatch:
 
 
 def field_values(batch: ColumnBatch, type_info: TypeInformation | None) -> list[list[Any]]:
-    """Python values of each field of the records, or one list of bare values. Raises: as `to_rows`."""
+    """The Python values of each field of the records, or one list of bare values. Raises: as `to_rows`."""
     codec = codec_of(type_info)
     data = batch.data
     if codec.arrow is None:
@@ -92,7 +93,7 @@ def field_values(batch: ColumnBatch, type_info: TypeInformation | None) -> list[
 def rows_of_fields(
     batch: ColumnBatch, type_info: TypeInformation | None, values: list[list[Any]]
 ) -> RowBatch:
-    """`to_rows`, given what `field_values` gave."""
+    """`to_rows` with the values that `field_values` returned."""
     codec = codec_of(type_info)
     data = batch.data
     if codec.arrow is None:
@@ -109,42 +110,43 @@ def rows_of_fields(
 
 
 def is_as_declared(schema: pa.Schema, type_info: TypeInformation | None) -> bool:
-    """Whether these columns need no cast to be those of the type, and there are no others; undeclared ones are what they are."""
+    """Whether the columns are exactly those of the type and need no cast. Always true for an undeclared type."""
     codec = codec_of(type_info)
     return codec.arrow is None or schema.types == list(map(_ARROW_OF, fields_of(codec)))
 
 
 def enforce(batch: RowBatch, type_info: TypeInformation | None) -> RowBatch:
-    """What the coder would do to the records of an edge inside a chain: check, round, name.
+    """Do to records on an edge inside a chain what the coder would do: check, round, name.
 
-    Returns: the same batch where nothing changes.
+    Returns the same batch if nothing changes.
     """
     values = enforce_values(batch.values, type_info)
     return batch if values is batch.values else RowBatch(values, batch.timestamps)
 
 
 def enforce_values(values: list[Any], type_info: TypeInformation | None) -> list[Any]:
-    """`enforce` of bare values."""
+    """`enforce` for values without a batch."""
     enforced = codec_of(type_info).enforce(values)
     return enforced if isinstance(enforced, list) else list(enforced)
 
 
 def coerce_collection(values: Sequence[Any], type_info: TypeInformation | None) -> list[Any]:
-    """The lenient edge of `from_collection`: tuples and lists for ROW, numbers wrap to the width.
+    """Convert the values of `from_collection` leniently: a ROW may be a tuple or a list, and numbers wrap around at
+    the type's width.
 
-    Raises: ValueError for a wrong number of fields, TypeError for what cannot be made to fit.
+    Raises: ValueError for a wrong number of fields, TypeError for a value that cannot be converted.
     """
     coerce = codec_of(type_info).coerce
     return enforce_values([coerce(value) for value in values], type_info)
 
 
 def fields_of(codec: Codec) -> list[Codec]:
-    """A codec for each column."""
+    """The codec of each column."""
     return codec.fields if isinstance(codec, RecordCodec) else [codec]
 
 
 def array_to_values(array: pa.Array, type_info: TypeInformation | None) -> list[Any]:
-    """Python values of one column, by declared type or as Arrow gives them."""
+    """The Python values of one column: by the declared type if there is one, else as Arrow converts them."""
     codec = codec_of(type_info)
     if codec.arrow is None or isinstance(codec, RecordCodec):
         return values_of_array(array)
@@ -174,7 +176,7 @@ def _values(array: pa.Array, codec: Codec, name: str) -> list[Any]:
 
 
 def values_of_array(array: pa.Array) -> list[Any]:
-    """Python values of an undeclared column."""
+    """The Python values of an undeclared column."""
     kind = array.type
     if array.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return list(array.to_numpy(zero_copy_only=False).tolist())

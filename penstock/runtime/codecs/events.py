@@ -1,4 +1,4 @@
-"""In-band elements other than batches, to frames and back. Knows no batch and no socket.
+"""Encodes in-band elements other than batches to frames, and decodes them. Does not know batches or sockets.
 
 Source: Flink EventSerializer.
 """
@@ -31,10 +31,13 @@ Part: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 Parts: TypeAlias = "list[Part]"
 
 WITHOUT_CREDIT: Final = 0x40
-"""With a frame's kind: data that a barrier which overtakes does not wait behind; it fills no buffer of the consumer."""
+"""Flag on a frame's kind: data sent without credit, so that an overtaking barrier behind it need not wait. It fills
+no buffer of the consumer.
+"""
 _I64: Final = struct.Struct("!q")
 _LATENCY: Final = struct.Struct("!qi")
-_BARRIER: Final = struct.Struct("!qqqBBBB")  # id, time, time limit (-1: none), type, three flags
+# id, time, time limit (-1: none), type, three flags
+_BARRIER: Final = struct.Struct("!qqqBBBB")
 _NO_LIMIT: Final = -1
 _TYPES: Final = tuple(CheckpointType)
 
@@ -58,7 +61,7 @@ class FrameKind(IntEnum):
 
 
 def encode_event(element: Element) -> tuple[FrameKind, Parts]:
-    """Raises: EngineBug: it is no event."""
+    """The kind and the payload. Raises: EngineBug: the element is not an event."""
     known = _ENCODERS.get(type(element))
     if known is None:
         raise EngineBug(f"cannot send {element!r}: no frame kind for {type(element).__name__}")
@@ -67,10 +70,12 @@ def encode_event(element: Element) -> tuple[FrameKind, Parts]:
 
 
 def decode_event(kind: int, payload: Part) -> Element:
-    """Raises: EngineBug: a kind that there is not, as another version may send it."""
+    """The event. Raises: EngineBug: the kind is unknown, which happens when the sender has another version."""
     decode = _DECODERS.get(kind)
     if decode is None:
-        raise EngineBug(f"unknown frame kind {kind}; both ends must run one version of penstock")
+        raise EngineBug(
+            f"unknown frame kind {kind}; both ends must run the same version of penstock"
+        )
     return decode(bytes(memoryview(payload)))
 
 

@@ -1,4 +1,4 @@
-"""Codecs of points in time and of decimals. Source: PyFlink's coders; differs: a time zone is kept, as UTC."""
+"""Codecs of points in time and of decimals. Source: PyFlink's coders; differs: a datetime with a time zone is kept, in UTC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.runtime.codecs.base import Codec, ExactCodec
 
 
 class InstantCodec(ExactCodec):
-    """Instants, in Arrow nanoseconds since the epoch in UTC."""
+    """Instants. In Arrow they are nanoseconds since the epoch in UTC."""
 
     def __init__(self, type_info: t.TypeInformation) -> None:
         super().__init__(type_info, Instant, pa.timestamp("ns", tz="UTC"))
@@ -31,7 +31,9 @@ class InstantCodec(ExactCodec):
 
 
 class UtcTimestampCodec(ExactCodec):
-    """Datetimes with a time zone, which become UTC. One without would mean another moment on each machine."""
+    """Datetimes with a time zone, converted to UTC. One without a time zone is refused: it would mean another
+    moment on each machine.
+    """
 
     def __init__(self, type_info: t.TypeInformation) -> None:
         super().__init__(type_info, dt.datetime, pa.timestamp("us", tz="UTC"))
@@ -52,7 +54,7 @@ class UtcTimestampCodec(ExactCodec):
 
 
 class DecimalCodec(ExactCodec):
-    """Decimals of a fixed number of digits, so many of them behind the point. Digits are never dropped."""
+    """Decimals with a fixed number of digits before and after the point. A value that would lose digits is refused."""
 
     def __init__(self, type_info: t.DecimalTypeInfo) -> None:
         kind = pa.decimal128(type_info.precision, type_info.scale)
@@ -80,8 +82,9 @@ class DecimalCodec(ExactCodec):
             number, dropped = divmod(number, 10**-missing)
         if dropped or number >= 10 ** (self._digits + self._scale):
             raise OverflowError(
-                f"{value} does not fit the declared type {self.type_info}: it has {self._digits} digits before the point "
-                f"and {self._scale} behind it. Round it, or declare more."
+                f"{value} does not fit the declared type {self.type_info}, which has "
+                f"{self._digits} digits before the point and {self._scale} after it. Round the value, "
+                "or declare more digits."
             )
         return Decimal((sign if number else 0, tuple(map(int, str(number))), -self._scale))
 
@@ -96,14 +99,15 @@ def time_codec(type_info: t.TypeInformation) -> Codec:
         return UtcTimestampCodec(type_info)
     if word in {"TimestampTypeInfo", "LocalDateTime"}:
         return ExactCodec(type_info, dt.datetime, pa.timestamp("us"))
-    raise TypeError(f"{type_info} is no type that records can have")
+    raise TypeError(f"{type_info} is not a type that records can have; use a type of `Types`")
 
 
 def _nanos(value: Any) -> int:
-    """Nanoseconds of what Arrow gives for a timestamp inside a nested value."""
+    """Nanoseconds of a timestamp inside a nested value, in any of the forms that Arrow returns."""
     if isinstance(value, int):
         return value
-    if hasattr(value, "value"):  # pandas.Timestamp, where pandas is installed
+    # Arrow returns a pandas.Timestamp if pandas is installed.
+    if hasattr(value, "value"):
         return int(value.value)
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     micros: int = (value - epoch) // dt.timedelta(microseconds=1)

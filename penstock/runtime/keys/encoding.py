@@ -1,6 +1,7 @@
-"""Keys of any kind as bytes that are the same in every process: what they are hashed by, and what they are in RocksDB.
+"""Keys of any kind as bytes that are the same in every process. Keys are hashed by these bytes, and RocksDB stores
+keys as these bytes.
 
-Two keys have the same bytes if they are the same key: 1, 1.0 and True are three. Knows no hash.
+Two keys have the same bytes if and only if they are the same key: 1, 1.0 and True are three keys. Does not compute hashes.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ NAN_BITS: Final = 0x7FF8000000000000
 
 
 CHANGEABLE: Final = b""
-"""Stands among the parts of a key's encoding for what can be changed in place."""
+"""Marks, among the parts of a key's encoding, that the key contains an object that can be changed in place."""
 
 
 def canonical_bytes(key: Any) -> bytes:
-    """The identity of a key as bytes: a tag, then the content with its length where that varies.
+    """The identity of a key as bytes: a tag, then the content, preceded by its length if that varies.
 
-    Two keys are one key exactly when these bytes are equal. Names of a Row's fields and its kind do
-    not count; 1.0 and 1.00 as Decimals do differ. Dicts and sets have no order; objects of other classes are one key when
-    their classes have one name and what they pickle is equal.
-    Raises: TypeError for None (at the top) and for what cannot be pickled.
+    Two keys are one key exactly when these bytes are equal. The field names and the kind of a Row do
+    not count. The Decimals 1.0 and 1.00 differ. Dicts and sets have no order. Objects of other classes are one key when
+    their classes have the same name and their pickled content is equal.
+    Raises: TypeError for None (at the top level) and for a value that cannot be pickled.
     """
     return b"".join(parts_of(key))
 
@@ -96,7 +97,9 @@ def _encode_unordered(tag: bytes, items: Iterable[Any], put: Callable[[bytes], A
 
 
 class _KeyPickler(pickle.Pickler):
-    """Writes equal objects alike: what they share plays no part (`fast` keeps no memo), and classes are their names."""
+    """Pickles equal objects to equal bytes. Shared parts make no difference (`fast` keeps no memo); classes are
+    written as their names.
+    """
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
@@ -107,7 +110,7 @@ class _KeyPickler(pickle.Pickler):
 
 
 def _path_of(kind: type) -> str:
-    """As it was when keys were first hashed: a class of ours that moves keeps its keys in their key groups."""
+    """The path of a class when keys were first hashed: if a class of Penstock moves, its keys stay in their key groups."""
     return f"{first_module(kind.__module__)}.{kind.__qualname__}"
 
 
@@ -115,10 +118,11 @@ def _encode_object(key: Any, put: Callable[[bytes], Any]) -> None:
     file = io.BytesIO()
     try:
         _KeyPickler(file).dump(key)
-    except Exception as error:  # user classes may raise anything here
+    # The pickling code of user classes may raise anything.
+    except Exception as error:
         raise TypeError(
             f"a key cannot contain a value of type {type(key).__qualname__}, which cannot be pickled ({error}): "
-            f"{key!r:.200}. Have the key selector return what it is told by: str, int, tuple or Row."
+            f"{key!r:.200}. Let the key selector return a str, int, tuple or Row that identifies the key."
         ) from error
     put(CHANGEABLE)
     put(_sized(b"P", file.getvalue()))

@@ -1,8 +1,9 @@
-"""KeyFields: the columns that have what a key selector gives, if reading fields is all that it does. Knows no batch.
+"""KeyFields: the columns that hold a record's key, if the key selector only reads fields. Does not know batches.
 
-Told by the selector's own bytecode, so that nothing is tried with records of ours: `lambda bid: bid[0]`, `lambda bid: bid["id"]`,
-`lambda bid: bid.id`, a tuple of such, the same as a function or method, and `operator`'s getters. What has one instruction more is no
-such selector.
+The selector's bytecode shows what it reads; the selector is not called with test records. Recognised are `lambda
+bid: bid[0]`,
+`lambda bid: bid["id"]`, `lambda bid: bid.id`, a tuple of such expressions, functions and methods with such a body, and
+`itemgetter` and `attrgetter` of `operator`. A selector with any further instruction is not recognised.
 Source: none; Flink's planner knows the fields of SQL keys, its DataStream API calls the selector.
 """
 
@@ -35,9 +36,10 @@ class FieldRead:
     is_attribute: bool = False
 
     def place_among(self, names: Sequence[str] | None, width: int) -> int | None:
-        """Which field of such records it is. None: of none, or their class has something else of this name.
+        """The index of the field in such records. None: they do not have it, or the class Row has another attribute of
+        this name.
 
-        Args: names: of Rows; None: the records are tuples. width: fields, count.
+        Args: names: of the fields of Rows; None: the records are tuples. width: number of fields.
         """
         field = self.field
         if isinstance(field, int):
@@ -49,27 +51,27 @@ class FieldRead:
 
 @dataclass(frozen=True, slots=True)
 class KeyRead:
-    """What a selector reads: a field, or `is_tuple` of them."""
+    """What a selector reads: one field, or a tuple of fields (`is_tuple`)."""
 
     fields: tuple[FieldRead, ...]
     is_tuple: bool = False
 
 
 class KeyField(NamedTuple):
-    """A column of a stream's. `codec`: of its declared type; None: undeclared."""
+    """A column of a stream. `codec`: of its declared type; None: undeclared."""
 
     place: int
     codec: Codec | None
 
 
 class KeyFields(NamedTuple):
-    """Columns with a key's values: of the key itself, or, `is_tuple`, of its items."""
+    """The columns with a key's values: one column with the key itself, or (`is_tuple`) one column for each of its items."""
 
     fields: tuple[KeyField, ...]
     is_tuple: bool
 
     def is_of(self, key_type: TypeInformation) -> bool:
-        """Whether this declared type of the key neither converts nor refuses any value of these."""
+        """Whether this declared type of the key neither converts nor refuses any value of these columns."""
         types = [field.codec.type_info if field.codec else None for field in self.fields]
         if not self.is_tuple:
             return types == [key_type]
@@ -79,14 +81,17 @@ class KeyFields(NamedTuple):
 def key_fields(
     selector: object, names: Sequence[str], type_info: TypeInformation | None
 ) -> KeyFields | None:
-    """Which columns have what the selector gives of each record; None: none. `names`: of the columns of a stream of this type."""
+    """The columns that hold the key which the selector returns; None: there are none. `names`: of the columns of a
+    stream of this type.
+    """
     read = key_read(selector)
     codec = codec_of(type_info)
     if read is None:
         return None
     row_names: Sequence[str] | None
     codecs: Sequence[Codec | None]
-    if codec.arrow is None:  # whatever there is, as Rows
+    # Undeclared columns are read as Rows, whatever their types.
+    if codec.arrow is None:
         row_names, codecs = names, [None] * len(names)
     elif isinstance(codec, RecordCodec):
         row_names, codecs = codec.row_names, codec.fields
@@ -102,7 +107,7 @@ def key_fields(
 
 
 def key_read(selector: object) -> KeyRead | None:
-    """What this selector reads of a record; None: it does more than read fields, or nobody can tell."""
+    """What this selector reads of a record; None: it does more than read fields, or its code cannot be read."""
     kind = type(selector)
     if kind is itemgetter or kind is attrgetter:
         made_of: Any = selector.__reduce__()
@@ -116,7 +121,7 @@ def key_read(selector: object) -> KeyRead | None:
 
 
 def _read_of(accesses: Sequence[tuple[Any, bool]], is_tuple: bool) -> KeyRead | None:
-    """`accesses`: index or name, and whether it is read as an attribute."""
+    """`accesses`: (index or name, whether it is read as an attribute)."""
     for field, is_attribute in accesses:
         is_name = type(field) is str and not (is_attribute and "." in field)
         if not (is_name or type(field) is int):
@@ -126,7 +131,7 @@ def _read_of(accesses: Sequence[tuple[Any, bool]], is_tuple: bool) -> KeyRead | 
 
 @lru_cache(maxsize=256)
 def _read_by(code: CodeType, place: int) -> KeyRead | None:
-    """`place`: of the record among the parameters."""
+    """`place`: position of the record among the parameters."""
     steps = [step for step in dis.get_instructions(code) if step.opname not in _OF_NO_EFFECT]
     if place >= code.co_argcount or steps.pop().opname != "RETURN_VALUE":
         return None
@@ -146,7 +151,7 @@ def _read_by(code: CodeType, place: int) -> KeyRead | None:
 
 
 def _access_at(steps: list[dis.Instruction]) -> tuple[Any, bool] | None:
-    """Takes one access off `steps`: index or name, and whether it is an attribute. None: something else comes."""
+    """Take one access off `steps`: (index or name, whether it is an attribute). None: the next step is something else."""
     if steps and steps[0].opname == "LOAD_ATTR":
         return steps.pop(0).argval, True
     if len(steps) < 2 or steps[0].opname not in _LOADS_CONSTANT or not _is_subscript(steps[1]):
@@ -157,5 +162,5 @@ def _access_at(steps: list[dis.Instruction]) -> tuple[Any, bool] | None:
 
 
 def _is_subscript(step: dis.Instruction) -> bool:
-    """`[...]`, which is one of many operators from Python 3.14 on."""
+    """Whether the step is `[...]`, which from Python 3.14 on is a kind of binary operator."""
     return step.opname == "BINARY_SUBSCR" or (step.opname == "BINARY_OP" and step.argrepr == "[]")

@@ -1,4 +1,4 @@
-"""Key groups and channels of many keys at once: the rules of `hashing`, a column at a time. Knows no key selector.
+"""Key groups and channels of many keys at once: the rules of `hashing` for whole columns. Does not know key selectors.
 
 Source: Flink KeyGroupRangeAssignment, MathUtils.murmurHash.
 """
@@ -20,11 +20,13 @@ from penstock.runtime.keys.hashing import INT64_MAX, INT64_MIN, hash32, utf16
 UInt32s: TypeAlias = NDArray[np.uint32]
 Channels: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
-_MORE_BYTES, _FIRST_OF_TWO, _FIRST_OF_FOUR = 0x80, 0xC0, 0xF0  # bytes of UTF-8, from these on
+# Bytes of UTF-8 from these values on: a continuation byte, the first byte of two or more, the
+# first byte of four.
+_MORE_BYTES, _FIRST_OF_TWO, _FIRST_OF_FOUR = 0x80, 0xC0, 0xF0
 
 
 def murmur_array(hashes: UInt32s) -> UInt32s:
-    """`murmur` of each. In place as far as it goes: the passes are bound by memory."""
+    """`murmur` of each value. Works in place where it can, because the passes are limited by memory bandwidth."""
     x = hashes * np.uint32(0xCC9E2D51)
     shifted = x >> np.uint32(17)
     x <<= np.uint32(15)
@@ -44,7 +46,8 @@ def murmur_array(hashes: UInt32s) -> UInt32s:
     x ^= shifted
     signed = x.view(np.int32)
     np.abs(signed, out=signed)
-    x[x == 0x80000000] = 0  # the one number without a positive counterpart
+    # The one number that has no positive counterpart.
+    x[x == 0x80000000] = 0
     return x
 
 
@@ -71,9 +74,10 @@ def hash_keys(keys: list[Any], *, is_int32: bool = False) -> UInt32s:
 
 
 def channels_of_hashes(hashes: UInt32s, channels: int, max_parallelism: int) -> Channels:
-    """Channel of each hash, by way of its key group."""
+    """The channel of each hash, computed through its key group."""
     mixed = murmur_array(hashes)
-    groups = mixed - mixed // np.uint32(max_parallelism) * np.uint32(max_parallelism)  # % is slow
+    # numpy's % is slower than this.
+    groups = mixed - mixed // np.uint32(max_parallelism) * np.uint32(max_parallelism)
     return _channel_of_group(channels, max_parallelism).take(groups)
 
 
@@ -84,25 +88,25 @@ def _channel_of_group(channels: int, max_parallelism: int) -> Channels:
 
 
 def as_channels(found: Any, channels: int) -> Channels:
-    """Numbers of channels as narrow as may be: sorting by one byte takes one pass."""
+    """Channel numbers in the narrowest integer type, because sorting by one byte takes one pass."""
     return np.asarray(found, np.uint8 if channels <= 256 else np.uint16)
 
 
 def hash_longs(values: NDArray[np.int64]) -> UInt32s:
-    """Flink's long rule."""
+    """Flink's hash of a long."""
     bits = values.view(np.uint64)
     return (bits ^ bits >> np.uint64(32)).astype(np.uint32)
 
 
 def hash_doubles(values: NDArray[np.float64]) -> UInt32s:
-    """The long rule on the bits; every NaN is one."""
+    """Flink's hash of a long, applied to the bits of a double. All NaN are one key."""
     bits = values.view(np.int64).copy()
     bits[np.isnan(values)] = NAN_BITS
     return hash_longs(bits)
 
 
 def hash_units(units: NDArray[Any], lengths: NDArray[np.int64]) -> UInt32s:
-    """31-polynomial of consecutive strings, given their code units and lengths."""
+    """Java's string hash (31-polynomial) of consecutive strings, given their code units and lengths."""
     hashes = np.zeros(len(lengths), np.uint32)
     filled = lengths > 0
     if not filled.any():
@@ -121,10 +125,13 @@ def hash_units(units: NDArray[Any], lengths: NDArray[np.int64]) -> UInt32s:
 
 
 def hash_utf8(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> UInt32s:
-    """`hash32` of strings that lie one behind the other, without making any. `offsets`: where each begins, and the last one ends."""
+    """`hash32` of strings stored one after the other, without creating Python strings. `offsets`: where each
+    begins; the last one is the end.
+    """
     if not len(text) or text.max() < _MORE_BYTES:
         return hash_units(text, np.diff(offsets))
-    # In UTF-16, of which Java's hash is, a character's first byte stands for one unit, or for two from four bytes on.
+    # Java hashes UTF-16. The first byte of a UTF-8 character stands for one UTF-16 unit, or for
+    # two if the character has four bytes.
     units = (text < _MORE_BYTES) | (text >= _FIRST_OF_TWO)
     counts = units.astype(np.int64) + (text >= _FIRST_OF_FOUR)
     ends = np.concatenate([[0], np.cumsum(counts)])[offsets]

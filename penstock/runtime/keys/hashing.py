@@ -1,15 +1,15 @@
-"""Keys: how a record's key is taken, hashed, and put into a key group and a channel.
+"""Keys: how a record's key is hashed and assigned to a key group and a channel.
 
-The hash is the same in every process, for rows and for columns, and never Python's own:
+The hash is the same in every process, for rows and for columns. It is never Python's own hash:
 
-* int (and every undeclared int that fits 64 bits): Flink's long rule; declared INT, SHORT, BYTE: the value;
-* str: the 31-polynomial over UTF-16 units; bool: 1231 or 1237; float: the long rule on its bits
+* int (and every undeclared int that fits 64 bits): Flink's hash of a long; declared INT, SHORT, BYTE: the value;
+* str: the 31-polynomial over UTF-16 units; bool: 1231 or 1237; float: the hash of a long on its bits
   (-0.0 and 0.0 differ, all NaN are one key), as in Java;
-* all others: CRC-32 of the canonical encoding (`canonical_bytes`), which for classes that it does not know are the pickled
-  attributes, as for every undeclared key of PyFlink.
+* all others: CRC-32 of the canonical encoding (`canonical_bytes`). For classes that the encoding does not know these are the
+  pickled attributes, as for every undeclared key of PyFlink.
 
-None is refused, and so is what cannot be pickled. 1, 1.0 and True are three keys unless
-a declared key type makes them one. Knows no channel object and no state.
+None is refused, and so is a value that cannot be pickled. 1, 1.0 and True are three keys unless
+a declared key type makes them one. Does not know channel objects or state.
 Source: Flink KeyGroupRangeAssignment, MathUtils.murmurHash; differs: a batch at a time.
 """
 
@@ -37,15 +37,16 @@ INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 _PLAIN: Final = frozenset({str, int, bytes})
 _PLAIN_ITEMS: Final = frozenset({str, int, type(None)})
-"""Without bytes, so that no tuple of them is equal to an OtherKey of an encoding."""
+"""Without bytes, so that no tuple of these equals an OtherKey that holds an encoding."""
 _INT32_KINDS: Final = frozenset({BasicType.INT, BasicType.SHORT, BasicType.BYTE})
 
 
 class OtherKey(tuple[Any, ...]):  # ruff: ignore[no-slots-in-tuple-subclass] - a tuple cannot have slots beside its items
-    """Stands in dicts for a key whose Python equality is not its identity; `key` is the key itself.
+    """Stands in dicts for a key whose Python equality is not its identity. `key` is the key itself.
 
-    A tuple, so that hash and equality run in C: of the key's encoding alone, or, of a tuple that is not plain but has the identity
-    of one that is (a named one, say), its items.
+    It is a tuple, so that hash and equality run in C. It holds the key's encoding alone. Exception: if the key is a
+    tuple that is
+    not plain but has the same identity as a plain one (a named tuple, say), it holds the items of the plain one.
     """
 
     key: Any
@@ -57,12 +58,12 @@ class OtherKey(tuple[Any, ...]):  # ruff: ignore[no-slots-in-tuple-subclass] - a
 
 
 class _NoKey:
-    """Where there is no key: whatever looks for its state or timers is told so."""
+    """Stands for the key where there is none. Using it to look up state or timers raises an error that says so."""
 
     def __hash__(self) -> int:
         raise UserError(
-            "there is no key here, so no keyed state and no timers: a broadcast element belongs to no key. Use them in "
-            "process_element(), and broadcast state (ctx.get_broadcast_state) here."
+            "keyed state and timers cannot be used here: a broadcast element belongs to no key. Use them in "
+            "process_element(); here use broadcast state (ctx.get_broadcast_state)."
         )
 
 
@@ -73,7 +74,7 @@ NO_KEY: Final = _NoKey()
 
 
 def murmur(value: int) -> int:
-    """Flink's mix of a 32-bit hash; never negative."""
+    """Flink's bit mixing of a 32-bit hash. The result is never negative."""
     x = (value & _MASK) * 0xCC9E2D51 & _MASK
     x = (x << 15 | x >> 17) & _MASK
     x = x * 0x1B873593 & _MASK
@@ -115,17 +116,19 @@ def hash32(key: Any, *, is_int32: bool = False) -> int:  # ruff: ignore[too-many
 
 
 def key_group(key: Any, max_parallelism: int, *, is_int32: bool = False) -> int:
-    """Key group of one key."""
+    """The key group of one key."""
     return murmur(hash32(key, is_int32=is_int32)) % max_parallelism
 
 
 def channel_of(key: Any, channels: int, max_parallelism: int, *, is_int32: bool = False) -> int:
-    """Channel of one key."""
+    """The channel of one key."""
     return key_group(key, max_parallelism, is_int32=is_int32) * channels // max_parallelism
 
 
 def state_key(key: Any) -> Any:
-    """What stands for the key in a dict: itself for str, int, bytes and tuples of str, int and None, else an OtherKey."""
+    """The object that stands for the key in dicts: the key itself if it is a str, int, bytes or a tuple of str, int
+    and None, else an OtherKey.
+    """
     kind = type(key)
     if kind in _PLAIN or (kind is tuple and _PLAIN_ITEMS.issuperset(map(type, key))):
         return key
@@ -138,12 +141,12 @@ def state_key(key: Any) -> Any:
         if _PLAIN_ITEMS.issuperset(map(type, items)):
             return _other_key(items, key)
     parts = parts_of(key)
-    # What can be changed may be so by the user's function when the record has passed.
+    # The user's function may change a mutable key in place after the record has been processed.
     return _other_key((b"".join(parts),), deepcopy(key) if CHANGEABLE in parts else key)
 
 
 def _bare(value: Any) -> Any:
-    """The str or int that has the same encoding; all else is as it was."""
+    """The plain str or int with the same encoding; any other value unchanged."""
     if isinstance(value, np.generic):
         value = value.item()
     if type(value) in _PLAIN_ITEMS or isinstance(value, bool | Enum):
@@ -160,12 +163,12 @@ def _other_key(content: tuple[Any, ...], key: Any) -> OtherKey:
 
 
 def original_key(skey: Any) -> Any:
-    """The key for which `state_key` gave this."""
+    """The key from which `state_key` made this."""
     return skey.key if type(skey) is OtherKey else skey
 
 
 def state_keys(keys: list[Any]) -> list[Any]:
-    """`state_key` of a batch; the same list when every key stands for itself."""
+    """`state_key` of a batch of keys; the same list when every key stands for itself."""
     kinds = set(map(type, keys))
     if kinds <= _PLAIN:
         return keys
@@ -194,5 +197,5 @@ def _fold(bits: int) -> int:
 
 
 def is_int32_type(key_type: TypeInformation | None) -> bool:
-    """Whether keys of this type hash by Flink's int rule."""
+    """Whether keys of this type are hashed by Flink's rule for int."""
     return isinstance(key_type, BasicTypeInfo) and key_type.basic_type in _INT32_KINDS

@@ -1,7 +1,7 @@
 """KeySelection: which part of a record is its key, for rows and columns; and the channels of batches.
 
-Knows no channel object. Source: PyFlink KeySelector, Flink KeyGroupStreamPartitioner; differs: works per
-batch, and columns never become Python objects unless their type leaves no other way.
+Does not know channel objects. Source: PyFlink KeySelector, Flink KeyGroupStreamPartitioner; differs: works per
+batch, and column values become Python objects only if their type leaves no other way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ _SAFE_IN_TUPLE: Final = frozenset({str, int, bytes, type(None)})
 
 
 class KeyColumns(NamedTuple):
-    """Columns that have the values of keys or, `is_tuple`, of their items, and what makes Python values of each."""
+    """The columns with the values of keys or (`is_tuple`) of their items, and for each column the function that
+    makes Python values.
+    """
 
     arrays: list[pa.Array]
     to_values: Sequence[ToValues]
@@ -59,7 +61,7 @@ class KeyColumns(NamedTuple):
         return keys_of_lists(lists, self.is_tuple)
 
     def taken(self, places: pa.Array) -> KeyColumns:
-        """Of these records."""
+        """The same columns with only these records."""
         return self._replace(arrays=[array.take(places) for array in self.arrays])
 
 
@@ -76,29 +78,32 @@ class KeySelection:
     key_type: TypeInformation | None = None
     input_type: TypeInformation | None = None
     defined_at: str = field(default="", compare=False)
-    """The program's line, for errors."""
+    """The line of the program that built it, for error texts."""
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """Column names, or None when the key is taken by a callable."""
+        """The column names, or None when a callable takes the key."""
         return self.selector if isinstance(self.selector, tuple) else None
 
     def row_selector(self) -> Callable[[Any], Any]:
-        """`value -> key` before any declared type."""
+        """`value -> key`, before the declared type is applied."""
         if not isinstance(self.selector, tuple):
             return self.selector
         return operator.itemgetter(*self.selector)
 
     def keys_of_rows(self, values: Iterable[Any]) -> list[Any]:
-        """Keys in order. Raises what the selector raises, and TypeError where the key type is violated."""
+        """The keys in order. Raises what the selector raises, and TypeError if a key does not fit the declared key type."""
         expected = operator.length_hint(values)
         keys = list(map(self.row_selector(), values))
-        if len(keys) < expected:  # `map` takes a StopIteration for its end
-            raise RuntimeError("the key selector raised StopIteration: give next() a default")
+        # `map` ends without an error when the selector raises StopIteration.
+        if len(keys) < expected:
+            raise RuntimeError(
+                "the key selector raised StopIteration: give its next() call a default"
+            )
         return self.typed(keys)
 
     def typed(self, keys: list[Any]) -> list[Any]:
-        """Keys in the declared key type."""
+        """The keys, converted to the declared key type."""
         if is_pickled(self.key_type):
             return keys
         try:
@@ -108,7 +113,7 @@ class KeySelection:
             raise type(error)(f"the key of key_by{where}: {error}") from error
 
     def keys_of(self, batch: Batch) -> list[Any]:
-        """Keys of either kind of batch, as Python values."""
+        """The keys of either kind of batch, as Python values."""
         if isinstance(batch, RowBatch):
             return self.keys_of_rows(batch.values)
         found = self._key_columns(batch)
@@ -118,11 +123,13 @@ class KeySelection:
 
     def _keys_in(self, columns: KeyColumns) -> list[Any]:
         keys = columns.keys()
-        return self.typed(keys) if columns.is_tuple else keys  # others were made by their type
+        # The keys of a single column have the declared type already.
+        return self.typed(keys) if columns.is_tuple else keys
 
     def _plain_columns(self, batch: ColumnBatch) -> KeyColumns | None:
-        """The columns of a selector that only reads fields, so that no records are needed for their keys. None: they are, also
-        to say which column is not of its declared type.
+        """The key columns of a selector that only reads fields, so that their keys need no records.
+
+        None: records are needed, or a column does not have its declared type, and converting the records will say which.
         """
         schema = batch.data.schema
         found = self._plain_fields(schema.names, self.input_type)
@@ -136,7 +143,7 @@ class KeySelection:
         return KeyColumns(arrays, to_values, found.is_tuple)
 
     def _key_columns(self, batch: ColumnBatch) -> KeyColumns | None:
-        """The columns that have the keys, whichever way they were named; None: there are none."""
+        """The columns that hold the keys, named by the program or read by its selector. None: there are none."""
         if self.columns is None:
             return self._plain_columns(batch)
         is_tuple = len(self.columns) > 1
@@ -146,7 +153,7 @@ class KeySelection:
     def _plain_fields(
         self, names: Sequence[str], type_info: TypeInformation | None
     ) -> KeyFields | None:
-        """None also where the declared type of the key is another than the fields'."""
+        """The fields that the selector reads. None also if the declared type of the key differs from that of the fields."""
         found = key_fields(self.row_selector(), names, type_info)
         if found is None or self.key_type is None or is_pickled(self.key_type):
             return found
@@ -155,7 +162,7 @@ class KeySelection:
     def rows_and_keys(
         self, batch: ColumnBatch, type_info: TypeInformation | None
     ) -> tuple[RowBatch, list[Any] | None]:
-        """The records, and their keys if they are there without asking the selector. Raises: as `to_rows`."""
+        """The records, and their keys if these can be had without calling the selector. Raises: as `to_rows`."""
         values = field_values(batch, type_info)
         rows = rows_of_fields(batch, type_info, values)
         found = self._plain_fields(batch.data.schema.names, type_info)
@@ -164,7 +171,7 @@ class KeySelection:
         return rows, keys_of_lists([values[one.place] for one in found.fields], found.is_tuple)
 
     def distinct_keys_of(self, batch: Batch) -> tuple[list[Any], Int64s | None]:
-        """Keys, each of them once if that costs little, and of each record the place of its key among them; None: one key for each."""
+        """The keys, without duplicates if that costs little, and for each record the index of its key. None: one key per record."""
         found = self._key_columns(batch) if isinstance(batch, ColumnBatch) else None
         if found is None or any(pa.types.is_nested(array.type) for array in found.arrays):
             return self.keys_of(batch), None
@@ -179,7 +186,7 @@ class KeySelection:
         return to_values(encoded.dictionary), encoded.indices.to_numpy().astype(np.int64)
 
     def key_columns(self, batch: ColumnBatch) -> list[pa.Array]:
-        """The key's columns. Raises: KeyError naming the columns that there are."""
+        """The key's columns. Raises: KeyError, which names the existing columns."""
         names = batch.data.schema.names
         for name in self.columns or ():
             if name not in names:
@@ -195,7 +202,9 @@ class KeySelection:
         max_parallelism: int,
         cache: ChannelCache | None = None,
     ) -> Channels:
-        """Channel of each row; equal to what the same records give as rows. `cache`: for keys whose type has no faster way."""
+        """The channel of each row, the same as for the same records as rows. `cache`: for keys whose type cannot be
+        hashed as a column.
+        """
         found = self._key_columns(batch)
         if found is not None and not found.is_tuple:
             hashes = hash_array(found.arrays[0], self.key_type)
@@ -210,10 +219,11 @@ class KeySelection:
 
 
 def _combinations(arrays: Sequence[pa.Array]) -> tuple[pa.Array, Int64s]:
-    """Where each combination of values comes first, and which of them each record has."""
+    """The first row of each combination of values, and for each row the index of its combination."""
     codes = np.zeros(len(arrays[0]), np.int64)
     for array in arrays:
-        # The nulls of one that comes with a dictionary have no index, and its values may be there twice.
+        # In a dictionary column nulls have no index, and a value may occur twice among the
+        # dictionary's entries.
         plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         encoded = pc.dictionary_encode(plain, null_encoding="encode")
         part = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -223,17 +233,18 @@ def _combinations(arrays: Sequence[pa.Array]) -> tuple[pa.Array, Int64s]:
 
 
 def keys_of_lists(lists: list[list[Any]], is_tuple: bool) -> list[Any]:
-    """Keys of their columns' values."""
+    """The keys, given the values of their columns."""
     return list(zip(*lists, strict=True)) if is_tuple else lists[0]
 
 
 def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s | None:
-    """`hash32` of each value, without making a Python value of any; None: the type leaves no other way.
+    """`hash32` of each value, without making Python values. None: the type cannot be hashed this way.
 
     Raises: TypeError: there is a null.
     """
     if array.null_count:
-        hash_of_none = hash32(None)  # raises with the text that rows give
+        # Raises the same error as a null key among rows.
+        hash_of_none = hash32(None)
         raise AssertionError(hash_of_none)
     if pa.types.is_dictionary(array.type):
         found = hash_array(array.dictionary, key_type)
@@ -266,10 +277,10 @@ def _hash_string_array(array: pa.Array) -> UInt32s:
 
 
 class ChannelCache:
-    """Channel of every key of a batch of rows, through a bounded cache per key type.
+    """The channels of a batch of keys, with a bounded cache per class of keys.
 
     Keys that are equal in Python but differ in kind (1, 1.0, True) never share an entry: only batches
-    whose keys are all of one safe type go through a cache.
+    whose keys are all of one safe class use a cache.
     """
 
     def __init__(
@@ -280,7 +291,7 @@ class ChannelCache:
         is_int32: bool = False,
         most_keys: int = _CACHE_LIMIT,
     ) -> None:
-        """`most_keys`: in the cache, of each type."""
+        """`most_keys`: the most entries in the cache of each class."""
         self._most_keys = most_keys
         self._channels = channels
         self._max_parallelism = max_parallelism
@@ -288,7 +299,7 @@ class ChannelCache:
         self._caches: dict[type, dict[Any, int]] = {str: {}, int: {}, bytes: {}, tuple: {}}
 
     def channels_of(self, keys: list[Any]) -> list[int]:
-        """Channels in order. Raises: TypeError for keys that cannot be keys."""
+        """The channels in order. Raises: TypeError for values that cannot be keys."""
         kinds = set(map(type, keys))
         cache = self._caches.get(kinds.pop()) if len(kinds) == 1 else None
         if cache is None or (cache is self._caches[tuple] and not _is_safe(keys)):
@@ -311,5 +322,5 @@ class ChannelCache:
 
 
 def _is_safe(keys: list[Any]) -> bool:
-    """Tuples of str, int, bytes and None only: equal ones have equal kinds everywhere."""
+    """Whether all tuples hold only str, int, bytes and None, so that equal tuples have items of equal classes."""
     return set(map(type, chain.from_iterable(keys))) <= _SAFE_IN_TUPLE
