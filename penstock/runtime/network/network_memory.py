@@ -1,15 +1,17 @@
-"""Network memory of a TaskManager: how many buffers each result partition and input gate may hold, and how large.
+"""The network memory of a TaskManager: how many buffers each result partition and input gate may hold, and how large they are.
 
-Knows no thread, no socket and no bytes: it counts. A buffer is one frame, or one batch that would be one, of at
-most `buffer_bytes`; a single record that is larger passes alone and counts as one. Every method may be called
-from any thread; the locks come from hosting, and what others gave us to call is called outside all of them.
+It only counts: it does not know threads, sockets or bytes. A buffer is one frame, or one batch that would become
+one frame, of at
+most `buffer_bytes`. A single record that is larger is allowed and counts as one buffer. Every method may be called
+from any thread. The locks come from hosting, and callbacks are called outside all of them.
 
 Source: Flink NetworkBufferPool, LocalBufferPool, NettyShuffleUtils, GateBuffersSpec. Differs: Flink's buffers
-have one size and a pool gets more or fewer of them. In Python a buffer has a price of its own (about 100 us), so
-with few pools the buffers are large: `buffer_bytes` is one value for the whole TaskManager, a power of two
-between the segment size and the frame size, such that everybody's maximum fits. It changes as pools come and go;
-what was filled before keeps its former size until it is recycled. A destroyed pool gives nothing and holds nobody
-back, where Flink raises a cancel signal: the mailbox sees the cancellation itself.
+have one size, and a pool gets more or fewer of them. In Python each buffer has a fixed cost (about 100 us), so
+the buffers are large while there are few pools. `buffer_bytes` is one value for the whole TaskManager: a power of two
+between the segment size and the frame size, chosen so that the maximum of all pools fits. It changes as pools are created and
+destroyed; a buffer that was filled before keeps its former size until it is recycled. A destroyed pool gives no
+buffers and blocks
+nobody, where Flink raises a cancel signal: here the mailbox sees the cancellation itself.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from penstock.model.options.network import NetworkMemoryOptions
 
 LockFactory: TypeAlias = Callable[[], AbstractContextManager[Any]]
 BufferListener: TypeAlias = Callable[[], bool]
-"""Offered one buffer; True when it was taken."""
+"""Is offered one buffer. Returns whether it took it."""
 
 SEGMENT_BYTES: Final = 32 << 10
 MEMORY_KEY: Final = NetworkMemoryOptions.NETWORK_SIZE.key
@@ -34,7 +36,7 @@ _WITHOUT_LIMIT: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class GateBuffers:
-    """Buffers of one input gate: `exclusive` for each remote channel, and the floating ones of its pool, at
+    """The buffers of one input gate: `exclusive` for each remote channel, and the floating ones of its pool, at
     least `required_floating` and at most `total_floating`.
     """
 
@@ -45,9 +47,9 @@ class GateBuffers:
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """Args: required: buffers that it gets in any case. maximum: None is without limit. subpartitions: how many
-    share it; no one of them should hold `per_subpartition` buffers or more. overdraft: what `request`
-    still gives when the pool is used up, so that a record in progress can be completed.
+    """The limits of a pool. `required`: buffers that it always gets. `maximum` None: no limit. `subpartitions`: how many
+    share it; none of them should hold `per_subpartition` buffers or more. `overdraft`: how many buffers `request` still
+    gives when the pool is used up, so that a record in progress can be completed.
     """
 
     required: int
@@ -58,7 +60,7 @@ class PoolLimits:
 
     @property
     def excess(self) -> int:
-        """What it can use beyond the required."""
+        """How many buffers it can use beyond the required ones."""
         maximum = _WITHOUT_LIMIT if self.maximum is None else self.maximum
         return max(0, maximum - self.required)
 
@@ -70,7 +72,7 @@ def output_buffers(
     per_channel: int = 2,
     floating: int = 8,
 ) -> tuple[int, int | None]:
-    """Least and most buffers of a result partition; most None: without limit.
+    """The fewest and the most buffers of a result partition; most None: without limit.
 
     Args: is_bounded: the partition's type bounds its buffers (PIPELINED_BOUNDED, PIPELINED_APPROXIMATE).
     Source: Flink NettyShuffleUtils.getMinMaxNetworkBuffersPerResultPartition; differs: there is no sort shuffle.
@@ -84,8 +86,9 @@ def output_buffers(
 def gate_buffers(
     channels: int, *, per_channel: int = 2, floating: int = 8, max_required: int | None = None
 ) -> GateBuffers:
-    """Args: max_required: cap on what a gate requires; None: no cap. At least one floating buffer is required.
+    """The buffers of an input gate. At least one floating buffer is required.
 
+    Args: max_required: cap on the buffers that a gate requires; None: no cap.
     Raises: ConfigurationError: with these settings a gate could never read.
     Source: Flink NettyShuffleUtils.createGateBuffersSpec.
     """
@@ -109,10 +112,10 @@ def gate_buffers(
 
 
 def shares(available: int, excess: Sequence[int]) -> list[int]:
-    """What each pool gets of the `available` buffers, in proportion to what it can use (`excess`).
+    """How many of the `available` buffers each pool gets, in proportion to how many it can use (`excess`).
 
-    Source: Flink NetworkBufferPool.redistributeBuffers: rounding carries over to the next pool, so that all
-    of them are given out.
+    Source: Flink NetworkBufferPool.redistributeBuffers: rounding is carried over to the next pool, so that all
+    buffers are given out.
     """
     capacities = [min(available, most) for most in excess]
     capacity = sum(capacities)
@@ -130,7 +133,7 @@ def shares(available: int, excess: Sequence[int]) -> list[int]:
 
 
 class NetworkMemory:
-    """All pools of a TaskManager. `total_bytes`: what they may fill together."""
+    """All buffer pools of a TaskManager. `total_bytes`: how much they may use together."""
 
     def __init__(
         self,
@@ -140,7 +143,7 @@ class NetworkMemory:
         segment_bytes: int = SEGMENT_BYTES,
         max_buffer_bytes: int = 1 << 20,
     ) -> None:
-        """Args: segment_bytes: least size of a buffer; the required buffers of all pools have to fit with it."""
+        """`segment_bytes`: the smallest size of a buffer; the required buffers of all pools must fit at this size."""
         self.total_bytes = total_bytes
         self._segment_bytes = segment_bytes
         self._max_buffer_bytes = max(segment_bytes, max_buffer_bytes)
@@ -148,9 +151,10 @@ class NetworkMemory:
         self._lock = lock_factory()
         self._pools: list[LocalBufferPool] = []
         self._exclusive = 0
-        self._required = 0  # by pools and channels
-        self._demand = 0  # the same with the maximum of those pools that have one
-        self._without_limit = 0  # pools
+        self._required = 0  # required buffers of pools and channels
+        # As `_required`, but with the maximum of those pools that have one.
+        self._demand = 0
+        self._without_limit = 0  # number of pools without a maximum
         self.buffer_bytes = self._max_buffer_bytes
 
     @property
@@ -159,7 +163,7 @@ class NetworkMemory:
 
     @property
     def buffers_in_use(self) -> int:
-        """Held by pools and reserved for channels; for metrics."""
+        """Buffers held by pools and reserved for channels; for metrics."""
         with self._lock:
             return self._exclusive + sum(pool.in_use for pool in self._pools)
 
@@ -169,9 +173,9 @@ class NetworkMemory:
         on_available: Callable[[], None] | None = None,
         on_resize: Callable[[], None] | None = None,
     ) -> LocalBufferPool:
-        """`on_available`: it can give again. `on_resize`: its `buffer_bytes` has changed.
+        """`on_available`: called when the pool can give buffers again. `on_resize`: called when its `buffer_bytes` has changed.
 
-        Raises: InsufficientBuffers: what it requires does not fit.
+        Raises: InsufficientBuffers: the required buffers do not fit.
         """
         with self._lock:
             self._check_fits(limits.required)
@@ -183,7 +187,7 @@ class NetworkMemory:
         return pool
 
     def reserve(self, buffers: int) -> None:
-        """Exclusive buffers of a channel. Raises: InsufficientBuffers."""
+        """Reserve the exclusive buffers of a channel. Raises: InsufficientBuffers."""
         with self._lock:
             self._check_fits(buffers)
             news = self._change_exclusive(buffers)
@@ -195,7 +199,7 @@ class NetworkMemory:
         _tell(news)
 
     def forget(self, pool: LocalBufferPool) -> None:
-        """Called by the pool as it is destroyed; the others share what it had."""
+        """Called by a pool that is destroyed; the other pools share its buffers."""
         with self._lock:
             self._pools.remove(pool)
             self._count(pool.limits, -1)
@@ -220,7 +224,10 @@ class NetworkMemory:
         self._without_limit += change * (limits.maximum is None)
 
     def _change_exclusive(self, change: int) -> list[Callable[[], None]]:
-        """A gate has many channels: where everybody has the maximum before and after, nobody is asked."""
+        """Change the number of exclusive buffers. If all pools have their maximum before and after, they are not
+        recomputed: this is
+        called for each of a gate's many channels.
+        """
         had_plenty = self._has_plenty
         self._exclusive += change
         self._required += change
@@ -234,7 +241,7 @@ class NetworkMemory:
         return not self._without_limit and self._demand * self.buffer_bytes <= self.total_bytes
 
     def _redistribute(self) -> list[Callable[[], None]]:
-        """Returns: whom to tell, once the lock is given back."""
+        """Returns the callbacks to call after the lock is released."""
         self.buffer_bytes = self._fitting()
         available = self.total_bytes // self.buffer_bytes - self._required
         extra = shares(available, [pool.limits.excess for pool in self._pools])
@@ -246,7 +253,7 @@ class NetworkMemory:
         return news
 
     def _fitting(self) -> int:
-        """Largest power of two of segments with which the demand fits: few steps, so few changes."""
+        """The largest size (segment size times a power of two) at which the demand fits. Powers of two keep changes rare."""
         size = self._max_buffer_bytes
         while size > self._segment_bytes and size * self._demand > self.total_bytes:
             size //= 2
@@ -254,9 +261,9 @@ class NetworkMemory:
 
 
 class LocalBufferPool:
-    """The buffers of one result partition or of one gate's floating ones. Made by `NetworkMemory.create_pool`.
+    """The buffers of one result partition, or the floating ones of one gate. Made by `NetworkMemory.create_pool`.
 
-    `size`: how many it may hold. `in_use`: how many it holds. `buffer_bytes`: the most that one should hold.
+    `size`: how many it may hold. `in_use`: how many it holds. `buffer_bytes`: the largest size of a buffer.
     """
 
     def __init__(
@@ -282,7 +289,7 @@ class LocalBufferPool:
 
     @property
     def is_available(self) -> bool:
-        """A buffer is at hand, and no subpartition holds too many."""
+        """Whether a buffer is free, and no subpartition holds too many."""
         return (self.in_use < self.size and not self._full_subpartitions) or self._is_destroyed
 
     @property
@@ -290,7 +297,7 @@ class LocalBufferPool:
         return self._is_destroyed
 
     def request(self, subpartition: int | None = None) -> bool:
-        """One buffer, of the overdraft if need be; False: none for now."""
+        """Take one buffer, from the overdraft if necessary. False: there is none for now."""
         with self._lock:
             if self._is_destroyed or self.in_use >= self.size + self.limits.overdraft:
                 return False
@@ -298,12 +305,12 @@ class LocalBufferPool:
             return True
 
     def take(self, subpartition: int | None = None) -> None:
-        """One buffer in any case, for who cannot stop here; the pool is unavailable until that is made up."""
+        """Take one buffer in any case, for a writer that cannot stop here. The pool is unavailable until enough are recycled."""
         with self._lock:
             self._count(subpartition, 1)
 
     def recycle(self, subpartition: int | None = None) -> None:
-        """A buffer is empty again: it goes to the listener that waits longest, if the pool has room."""
+        """A buffer is empty again: it goes to the listener that has waited longest, if the pool has room."""
         while True:
             with self._lock:
                 was_available = self.is_available
@@ -312,12 +319,13 @@ class LocalBufferPool:
                 is_news = listener is None and not was_available and self.is_available
             if listener is None or listener():
                 break
-            subpartition = None  # refused: that buffer comes back as well
+            # The listener refused it, so this buffer comes back as well.
+            subpartition = None
         if is_news and self._on_available is not None:
             self._on_available()
 
     def add_listener(self, listener: BufferListener) -> bool:
-        """Offer it the next buffer. False: there is one now, or never will be."""
+        """Offer the next free buffer to the listener. False: there is a free one now, or there never will be one."""
         with self._lock:
             if self._is_destroyed or self.in_use < self.size:
                 return False
@@ -325,13 +333,13 @@ class LocalBufferPool:
             return True
 
     def remove_listener(self, listener: BufferListener) -> None:
-        """Whoever is gone is not asked."""
+        """Stop offering buffers to the listener."""
         with self._lock:
             if listener in self._listeners:
                 self._listeners.remove(listener)
 
     def destroy(self) -> None:
-        """Nothing will be requested any more; what is held counts no longer. May be called twice."""
+        """Give all buffers back: the pool gives none any more, and those it holds do not count. May be called twice."""
         with self._lock:
             if self._is_destroyed:
                 return
@@ -342,7 +350,7 @@ class LocalBufferPool:
             self._on_available()
 
     def set_size(self, size: int, buffer_bytes: int) -> list[Callable[[], None]]:
-        """The memory's new division. Returns: whom to tell."""
+        """Set the pool's share of the memory. Returns the callbacks to call."""
         news: list[Callable[[], None]] = []
         with self._lock:
             was_available = self.is_available
@@ -366,7 +374,7 @@ class LocalBufferPool:
                 self.recycle()
 
     def _next_listener(self) -> BufferListener | None:
-        """With the buffer that it is offered already counted."""
+        """The next listener, with the buffer that it will be offered already counted."""
         if not self._listeners or self.in_use >= self.size:
             return None
         self.in_use += 1
@@ -376,7 +384,7 @@ class LocalBufferPool:
         self.in_use += change
         if self.in_use < 0:
             self.in_use = 0
-            raise EngineBug("a buffer was recycled that the pool had not given")
+            raise EngineBug("a buffer was recycled that did not come from this pool")
         if subpartition is None:
             return
         before = self._held[subpartition]

@@ -1,4 +1,4 @@
-"""What a TaskManager is configured to give to the data exchange between tasks. Plain data.
+"""The settings of a TaskManager for the data exchange between tasks. Plain data.
 
 Source: Flink NettyShuffleEnvironmentConfiguration; keys and defaults stand in `model/options/network.py`.
 """
@@ -13,7 +13,7 @@ from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.model.options.network import ExchangeOptions, NetworkMemoryOptions, NetworkOptions
 
 _MAX_REQUIRED_OF_BLOCKING = 1000
-_LEAST_GATES = 128  # must fit into the memory, however many buffers a gate would like
+_LEAST_GATES = 128  # They must fit into the memory, even if gates would like more.
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,13 @@ class DebloatSettings:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """Sizes in bytes, times in ms, the others counts of buffers. `max_required_per_gate` None: by the type.
-    `exclusive_per_gate`: a gate of few channels gives each of them an equal part of so many, if that is more than
-    `buffers_per_channel`: a message that grants credit wakes a thread, and with more credit there are fewer.
+    """Sizes in bytes, times in ms, all others are numbers of buffers. `max_required_per_gate` None: depends on the type.
+    `exclusive_per_gate`: the channels of a gate share so many exclusive buffers evenly, if that gives each more than
+    `buffers_per_channel`. With more credit a gate of few channels sends fewer credit messages, each of which wakes a thread.
 
-    256 MiB hold 250 buffers of 1 MiB, about ten exchanges at full speed, or 8,000 of 32 KiB, which is an
-    all-to-all exchange of some 40 subtasks here with as many elsewhere; a Python TaskManager itself has 100 MiB.
+    Example: 256 MiB hold 250 buffers of 1 MiB, which is about ten exchanges at full speed. Or they hold 8,000
+    buffers of 32 KiB, which is an
+    all-to-all exchange of some 40 subtasks here with as many elsewhere. A Python TaskManager itself needs 100 MiB.
     """
 
     memory_bytes: int = 256 << 20
@@ -53,14 +54,14 @@ class NetworkSettings:
     debloat: DebloatSettings = DebloatSettings()
 
     def exclusive_of(self, channels: int) -> int:
-        """Buffers that each channel of a gate has for itself; none at all if it is so configured."""
+        """The exclusive buffers of each channel of a gate; 0 if so configured."""
         if not self.buffers_per_channel or not channels:
             return self.buffers_per_channel
         affordable = self.memory_bytes // self.segment_bytes // _LEAST_GATES
         return max(self.buffers_per_channel, min(self.exclusive_per_gate, affordable) // channels)
 
     def required_cap(self, result_type: ResultPartitionType) -> int | None:
-        """Most buffers that a gate of this type requires; None: as many as it needs."""
+        """The most buffers that a gate of this type requires; None: as many as it needs."""
         if self.max_required_per_gate is not None:
             return self.max_required_per_gate
         is_pipelined = result_type.name.startswith("PIPELINED")
@@ -68,7 +69,7 @@ class NetworkSettings:
 
 
 def network_settings_of(settings: Settings) -> NetworkSettings:
-    """Raises: ConfigurationError: a value out of range."""
+    """The settings from the options. Raises: ConfigurationError: a value is out of range."""
     found = NetworkSettings(
         memory_bytes=network_memory_bytes(settings),
         segment_bytes=settings.get(NetworkMemoryOptions.SEGMENT_SIZE),
@@ -96,14 +97,14 @@ def network_settings_of(settings: Settings) -> NetworkSettings:
 
 
 def _exclusive_per_gate(settings: Settings) -> int:
-    """Whoever says how many a channel has gets just those."""
+    """If the program sets the buffers per channel, channels get exactly those."""
     if settings.is_set(NetworkOptions.BUFFERS_PER_CHANNEL):
         return 0
     return settings.get(ExchangeOptions.EXCLUSIVE_BUFFERS_PER_GATE)
 
 
 def network_memory_bytes(settings: Settings) -> int:
-    """The exact size if it is set, else the TaskManager's fraction, else the default, within min and max."""
+    """The exact size if it is set, else the TaskManager's fraction, else the default; within min and max."""
     exact = NetworkMemoryOptions.NETWORK_SIZE
     if settings.is_set(exact):
         return settings.get(exact)
@@ -126,7 +127,7 @@ def network_memory_bytes(settings: Settings) -> int:
 
 
 def _check(network: NetworkSettings) -> None:
-    """At least 1 where nothing works without, and what must not be below something else."""
+    """Check that values which must not be 0 are at least 1, and the options that limit each other."""
     rules = (
         (NetworkMemoryOptions.SEGMENT_SIZE, network.segment_bytes, 256),
         (NetworkMemoryOptions.NETWORK_SIZE, network.memory_bytes, network.segment_bytes),

@@ -1,7 +1,7 @@
-"""Partitioners: a batch to channels, order kept per channel. Knows no subpartition.
+"""Partitioners: divide a batch among channels and keep the order within each channel. Do not know subpartitions.
 
 Source: Flink StreamPartitioner and its subclasses; differs: a batch at a time, so that rebalance is a
-strided slice and a key hash one pass.
+strided slice, and keys are hashed in one pass.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from penstock.runtime.keys.hashing import is_int32_type
 
 
 class Partitioner(ABC):
-    """`split` gives (channel, part) for each channel that gets something."""
+    """The base of partitioners. `split` gives (channel, part) for each channel that gets records."""
 
     is_broadcast: ClassVar[bool] = False
 
     @abstractmethod
     def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
-        """The batch cut up by channel."""
+        """The parts of the batch, by channel."""
 
     def channels_of(self, batch: Batch) -> list[int]:
-        """Channel of each record, moving on as `split` does."""
+        """The channel of each record. Advances the partitioner as `split` does."""
         positions = RowBatch(list(range(len(batch))))
         found = [0] * len(batch)
         for channel, part in self.split(positions):
@@ -40,14 +40,14 @@ class Partitioner(ABC):
 
 
 class ToFirst(Partitioner):
-    """Forward and global: channel 0."""
+    """Forward and global: all records go to channel 0."""
 
     def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
         return ((0, batch),)
 
 
 class RoundRobin(Partitioner):
-    """Rebalance and rescale: the next channel for each record."""
+    """Rebalance and rescale: each record goes to the next channel."""
 
     def __init__(self, channels: int, start: int) -> None:
         self._channels = channels
@@ -66,7 +66,7 @@ class RoundRobin(Partitioner):
 
 
 class Broadcast(Partitioner):
-    """Every channel gets everything; whoever encodes may do it once."""
+    """Every channel gets all records. Whoever encodes them may do so once."""
 
     is_broadcast = True
 
@@ -81,7 +81,7 @@ class Broadcast(Partitioner):
 
 
 class Shuffle(Partitioner):
-    """Uniformly at random, from a seed."""
+    """Each record goes to a channel chosen uniformly at random, from a seed."""
 
     def __init__(self, channels: int, seed: int) -> None:
         self._channels = channels
@@ -97,9 +97,10 @@ class Shuffle(Partitioner):
 
 
 class Hash(Partitioner):
-    """By key group, so that a key always meets the same subtask.
+    """By key group, so that all records of a key go to the same subtask.
 
-    `columns`: what of column batches is sent, None: all. `cache`: of channels by key, None: one of the usual size.
+    `columns`: the columns of column batches that are sent; None: all. `cache`: of channels by key; None: one of the
+    usual size.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class Hash(Partitioner):
         return split_rows(batch, self._cache.channels_of(keys), self._channels)
 
     def _pruned(self, batch: ColumnBatch) -> ColumnBatch:
-        """Whole where a column is missing: its reader knows better what to say of that."""
+        """The batch with the wanted columns only. If one is missing, the batch is left whole: the reader can give a better error."""
         columns = self._columns
         if columns is None or not set(columns) <= set(batch.data.schema.names):
             return batch
@@ -177,15 +178,15 @@ def make_partitioner(  # ruff: ignore[too-many-return-statements] - a dispatch b
 ) -> Partitioner:
     """The partitioner of one output of one subtask.
 
-    Args: channels: subpartitions, count. parallelism: of the subtask; forward to another number of channels is
-    replaced by rebalance (None: to more than one). start: the port of chance: the seed of shuffle, and the
-    channel before rebalance's first one. Source: docs/spec/exchange.md#choosing-a-channel.
+    Args: channels: number of subpartitions. parallelism: of the subtask; forward to another number of channels is
+    replaced by rebalance (None: to more than one). start: a random number from the host: it is the seed of shuffle, and the
+    channel before the first one of rebalance. Source: docs/spec/exchange.md#choosing-a-channel.
     """
     strategy = partitioning.strategy
     if strategy is ShipStrategy.GLOBAL:
         return ToFirst()
     if strategy is ShipStrategy.FORWARD:
-        # Forward with several channels can only come from a change of parallelism at run time.
+        # Forward can have several channels only if the parallelism changed at run time.
         is_kept = channels == (1 if parallelism is None else parallelism)
         return ToFirst() if is_kept else RoundRobin(channels, start % channels)
     if strategy is ShipStrategy.RESCALE:
@@ -203,7 +204,7 @@ def make_partitioner(  # ruff: ignore[too-many-return-statements] - a dispatch b
 
 
 def keys_of(partitioning: Partitioning) -> KeySelection | None:
-    """What a keyed operator behind it is keyed by; None: it is not keyed."""
+    """The key selection of the keyed operator at the other end of the edge; None: it is not keyed."""
     return _selection(partitioning) if partitioning.strategy is ShipStrategy.HASH else None
 
 
@@ -219,7 +220,7 @@ def _selection(partitioning: Partitioning) -> KeySelection:
 def split_rows(
     batch: RowBatch, channels: Sequence[int], count: int
 ) -> Iterator[tuple[int, RowBatch]]:
-    """Rows by channel in one pass; timestamps only when there are any."""
+    """Divide rows by channel in one pass. Timestamps are handled only if there are any."""
     parts: list[list[Any]] = [[] for _ in range(count)]
     appends = [part.append for part in parts]
     for channel, value in zip(channels, batch.values, strict=True):
@@ -238,7 +239,7 @@ def split_rows(
 
 
 def split_by(batch: Batch, channels: Channels) -> Iterator[tuple[int, Batch]]:
-    """Either kind of batch by an array of channels."""
+    """Divide either kind of batch by an array of channels."""
     if len(channels) == 0:
         return
     low, high = int(channels.min()), int(channels.max())

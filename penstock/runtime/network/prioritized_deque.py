@@ -1,6 +1,6 @@
-"""A deque whose first elements have priority: a barrier that overtakes data.
+"""A deque whose first elements have priority, such as a barrier that overtakes data.
 
-FIFO among elements with priority and FIFO among the others. Not thread-safe. Source: Flink PrioritizedDeque.
+FIFO among elements with priority, and FIFO among the others. Not thread-safe. Source: Flink PrioritizedDeque.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class PrioritizedDeque(Generic[T]):
         self.priority_count = 0
 
     def add(self, element: T) -> None:
-        """At the tail."""
+        """Append at the tail."""
         self._elements.append(element)
 
     def add_priority(self, element: T) -> None:
-        """Behind the other elements with priority, before all without."""
+        """Insert behind the other elements with priority, before all without."""
         if self.priority_count == 0:
             self._elements.appendleft(element)
         else:
@@ -35,7 +35,7 @@ class PrioritizedDeque(Generic[T]):
         self.priority_count += 1
 
     def prioritize(self, element: T) -> None:
-        """Give an element that is here priority. Raises: ValueError: it is not here."""
+        """Give priority to an element that is in the deque. Raises: ValueError: it is not."""
         index = self._elements.index(element)
         if index < self.priority_count:
             return
@@ -43,7 +43,7 @@ class PrioritizedDeque(Generic[T]):
         self.add_priority(element)
 
     def poll(self) -> T | None:
-        """Take the head, or None when empty."""
+        """Remove and return the head; None when empty."""
         if not self._elements:
             return None
         if self.priority_count:
@@ -57,7 +57,7 @@ class PrioritizedDeque(Generic[T]):
         return self._elements[-1] if self._elements else None
 
     def remove(self, element: T) -> bool:
-        """Take an element out wherever it is; False when it is not here."""
+        """Remove an element wherever it is. False: it is not in the deque."""
         try:
             index = self._elements.index(element)
         except ValueError:

@@ -1,4 +1,6 @@
-"""Numbers of the elements of a channel: 32 bits, and after the last comes 0. Source: Flink BufferOrEvent's sequence numbers."""
+"""Sequence numbers of the elements of a channel: 32 bits, and 0 follows the last one. Source: Flink BufferOrEvent's
+sequence numbers.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ _HALF: Final = 1 << 31
 
 
 def following(sequence: int) -> int:
-    """The next one."""
+    """The next number."""
     return (sequence + 1) & _MASK
 
 
 def is_before(sequence: int, other: int) -> bool:
-    """Whether it came earlier than the other one: less than half of all numbers lie between them."""
+    """Whether `number` came earlier than `other`: fewer than half of all numbers lie between them."""
     return sequence != other and is_not_after(sequence, other)
 
 

@@ -1,4 +1,4 @@
-"""How a subpartition is consumed, whatever it is kept in: the seam between output and input side.
+"""How a subpartition is consumed, whatever its storage: the interface between the output side and the input side.
 
 Source: Flink ResultSubpartitionView, BufferAndBacklog, BufferAvailabilityListener; differs: a buffer is a batch.
 """
@@ -13,7 +13,7 @@ from penstock.runtime.elements import Element
 
 
 class NextType(IntEnum):
-    """What a view would give next. NONE: nothing for now, the consumer is notified when that changes."""
+    """What a view would give next. NONE: nothing for now; the consumer is notified when that changes."""
 
     NONE = 0
     DATA = 1
@@ -23,7 +23,7 @@ class NextType(IntEnum):
 
 @dataclass(slots=True)
 class Polled:
-    """One element. `backlog`: data batches behind it that can be had; `sequence` counts from 0, events too."""
+    """One element. `backlog`: data batches behind it that can be read; `sequence` counts from 0 and includes events."""
 
     element: Element
     backlog: int
@@ -35,30 +35,30 @@ class SubpartitionView(Protocol):
     """One consumer's reading of a subpartition. Polled by one thread at a time."""
 
     def poll(self) -> Polled | None:
-        """Next element, or None for now. Raises: ExternalError: the producer failed, or its data is gone."""
+        """The next element, or None for now. Raises: ExternalError: the producer failed, or its data is gone."""
         ...
 
     def is_available(self, *, has_credit: bool) -> bool:
-        """Whether `poll` would give something that may be sent: without credit, only an event."""
+        """Whether `poll` would give something that may be sent. Without credit only an event may be sent."""
         ...
 
     def resume(self) -> None:
-        """Go on after an element that blocks its channel. Raises: EngineBug: nothing is blocked."""
+        """Go on after an element that blocked its channel. Raises: EngineBug: nothing is blocked."""
         ...
 
     def acknowledge_all_records(self) -> None:
-        """The consumer has read the last record, and answers for it in checkpoints from now on."""
+        """The consumer has read the last record, and includes it in its own checkpoints from now on."""
         ...
 
     def release(self) -> None:
-        """The consumer has read the end, or wants no more. May be called twice."""
+        """The consumer has read the end, or reads no further. May be called twice."""
         ...
 
 
 class ViewListener(Protocol):
-    """Whom a view tells. Called from the producer's thread, outside every lock, also without news."""
+    """Receives the notifications of a view. Called from the producer's thread, outside every lock, possibly without news."""
 
     def notify_data(self) -> None: ...
     def notify_priority(self, sequence: int) -> None:
-        """`sequence`: of the element with priority."""
+        """`sequence`: number of the element with priority."""
         ...

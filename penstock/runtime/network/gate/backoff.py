@@ -1,4 +1,4 @@
-"""How long to wait before a partition is asked for again, and when to give up. Knows no clock.
+"""How long to wait before a partition is requested again, and when to give up. Does not know a clock.
 
 Source: Flink InputChannel.increaseBackoff, RemoteInputChannel.increaseBackoff.
 """
@@ -9,7 +9,7 @@ from penstock.model.errors import ConfigurationError
 
 
 class Backoff:
-    """Doubling from `initial_ms` to `max_ms`, then over; initial 0: never again. `current_ms`: the wait."""
+    """Waits that double from `initial_ms` to `max_ms`, then end. `initial_ms` 0: no second try. `current_ms`: the current wait."""
 
     def __init__(self, initial_ms: int, max_ms: int) -> None:
         if not 0 <= initial_ms <= max_ms:
@@ -22,7 +22,7 @@ class Backoff:
         self._max_ms = max_ms
 
     def increase(self) -> bool:
-        """Whether another try is worth it, after `current_ms`."""
+        """Double the wait. Returns whether to try again, after `current_ms`."""
         if self._initial_ms == 0:
             return False
         if self.current_ms == 0:
@@ -35,9 +35,9 @@ class Backoff:
 
 
 class ListenerBackoff(Backoff):
-    """Where the producer's TaskManager itself waits `timeout_ms` for the partition before it says no.
+    """For requests that the producer's TaskManager holds for `timeout_ms` before it reports the partition as missing.
 
-    Each try has cost that time; it is over at twice `max_ms`. The next try goes out at once.
+    Each try takes that time itself, so the next one is sent at once. The tries end at twice `max_ms`.
     """
 
     def __init__(self, timeout_ms: int, max_ms: int) -> None:

@@ -1,6 +1,6 @@
-"""InputChannel: what all kinds of channels are to their gate; and UnknownInputChannel, the placeholder.
+"""InputChannel: what a gate sees of each kind of channel; and UnknownInputChannel, the placeholder.
 
-Knows no place where elements come from. Source: Flink InputChannel, UnknownInputChannel
+Does not know where elements come from. Source: Flink InputChannel, UnknownInputChannel
 (docs/spec/exchange.md#channels).
 """
 
@@ -18,7 +18,7 @@ from penstock.runtime.network.subpartition_view import Polled
 
 
 class ChannelOwner(Protocol):
-    """The gate as its channels see it. `on_...`: any thread."""
+    """The gate as its channels see it. The `on_...` methods may be called from any thread."""
 
     index: int
     context: GateContext
@@ -36,9 +36,9 @@ class ChannelOwner(Protocol):
 
 
 class InputChannel(ABC):
-    """One consumed subpartition. `bytes_in`, `buffers_in`: polled so far, events too.
+    """One consumed subpartition. `bytes_in`, `buffers_in`: polled so far, including events.
 
-    The gate's own notes on its channels stand here, so that a channel that nobody made costs nothing:
+    The gate's own marks on its channels are kept here, so that channels that were never made need no memory for them:
     `is_queued`, `is_finished` (end of partition), `has_ended_data`, `last_priority` (sequence number).
     """
 
@@ -64,67 +64,69 @@ class InputChannel(ABC):
 
     @abstractmethod
     def poll(self) -> Polled | None:
-        """Next element, or None for now. Mailbox thread. Raises: what went wrong on the channel."""
+        """The next element, or None for now. Mailbox thread. Raises: the error of this channel."""
 
     def on_error(self, error: Exception) -> None:
-        """Any thread: the reader finds it at its next poll. The first one counts; strangers are wrapped."""
+        """Keep an error for the reader's next poll. Only the first one counts; errors of unknown classes are wrapped. Any thread."""
         if self._error is None:
             is_known = isinstance(error, ExternalError | UserCodeError | EngineBug)
             self._error = error if is_known else _wrapped(error)
         self.gate.on_channel_data(self)
 
     def notify_data(self) -> None:
-        """Any thread: there may be data. A call without news costs one empty poll."""
-        if not self.is_queued:  # who clears the mark looks for data only after that
+        """There may be data. A call without new data costs one empty poll. Any thread."""
+        # `poll` clears the mark before it looks for data, so no data is missed.
+        if not self.is_queued:
             self.gate.on_channel_data(self)
 
     def notify_priority(self, sequence: int) -> None:
-        """Any thread: the element with this number has priority."""
+        """The element with this number has priority. Any thread."""
         self.gate.on_channel_priority(self, sequence)
 
     def overtaken(self, sequence: int) -> Sequence[Batch]:
-        """Records that came here before the element of this number, which went before them. Mailbox thread."""
+        """The records in this channel that came before the element with this number and that it has overtaken. Mailbox thread."""
         return ()
 
     def prioritize(self, sequence: int) -> None:
-        """The barrier with this number, which was announced, goes before the data ahead of it; unless it has been polled.
-        Mailbox thread. Where nothing is kept nothing is announced: its producer sees to that.
+        """Move the announced barrier with this number ahead of all data, unless it has been polled. Mailbox thread.
+
+        Does nothing in a channel that keeps no data: nothing is announced there, because its producer handles such barriers.
         """
 
     def resume(self) -> None:
-        """Go on after an element that blocks the channel."""
+        """Go on after an element that blocked the channel."""
 
     def acknowledge_all_records(self) -> None:
         """Tell the producer that its last record was read."""
 
     def send_task_event(self, event: Any) -> None:
-        """To the producer, against the flow."""
+        """Send an event to the producer, against the direction of the data."""
 
     def announce_buffer_size(self, buffer_bytes: int) -> None:
         """Ask the producer for buffers of at most this size from now on."""
 
     @property
     def queued_buffers(self) -> int:
-        """What waits here for the reader."""
+        """How many buffers wait here for the reader."""
         return 0
 
     @property
     def buffers_in_use(self) -> int:
-        """The same with what the sender has told us of."""
+        """`queued_buffers`, and the buffers that the sender has announced."""
         return self.queued_buffers
 
     def release(self) -> None:
-        """Nothing more is wanted. Mailbox thread; may be called twice."""
+        """Stop reading and give all buffers back. Mailbox thread; may be called twice."""
         self.is_released = True
 
     def check_error(self) -> None:
-        """Raises: what was kept by `on_error`."""
+        """Raise the error that `on_error` kept, if any."""
         if self._error is not None:
             raise self._error
 
 
 class UnknownInputChannel(InputChannel):
-    """The producer's place is not known yet: nothing to read, nothing to ask for."""
+    """A channel whose producer's location is not known yet, so it cannot be read or requested."""
 
     __slots__ = ("task_events",)
 
@@ -136,11 +138,11 @@ class UnknownInputChannel(InputChannel):
         self.check_error()
         raise EngineBug(
             f"input channel {self.index} of gate {self.gate.index} was read before its producer's "
-            "place was known"
+            "location was known"
         )
 
     def send_task_event(self, event: Any) -> None:
-        """Kept until there is somebody to send it to."""
+        """Keep the event until the producer is known."""
         self.task_events.append(event)
 
 

@@ -1,11 +1,11 @@
-"""Receiver's half of credit-based flow control: which buffers a remote channel has, and what it grants for them.
+"""The receiver's half of credit-based flow control: which buffers a remote channel has, and how much credit it grants.
 
-One credit is the right to send one data frame of at most a buffer's size; events are free. Knows no
-wire and no bytes, takes no lock: its channel does. Source: Flink BufferManager, RemoteInputChannel
+One credit is the right to send one data frame of at most a buffer's size; events need no credit. Does not know the
+network or bytes, and takes no lock: its channel does. Source: Flink BufferManager, RemoteInputChannel
 (docs/spec/exchange.md#credit).
 
-Buffers that are empty and wait for frames are `available`; each of them is a credit that the sender has or is
-about to be told of. Exclusive ones are the channel's own, floating ones come from the gate's pool.
+An empty buffer that waits for a frame is `available`. For each of these the sender has been told a credit, or is
+about to be told. Exclusive buffers belong to the channel, floating ones come from the gate's pool.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ class FloatingBuffers(Protocol):
 
 
 class ReceiverCredit:
-    """`required`: buffers that the sender's backlog asks for. `unannounced`: credit it does not know of yet.
-    `outstanding`: credit it has been told and has not used, as far as we have seen.
+    """The buffers and the credit of one remote channel.
+
+    `required`: buffers that the sender's backlog asks for. `unannounced`: credit that the sender has not been told yet.
+    `outstanding`: credit that it has been told and, as far as is known here, has not used.
     """
 
     __slots__ = (
@@ -40,8 +42,9 @@ class ReceiverCredit:
     )  # fmt: skip
 
     def __init__(self, exclusive: int, pool: FloatingBuffers, listener: BufferListener) -> None:
-        """`exclusive`: also the first credit, sent with the request. `listener`: what the pool calls when it has a
-        buffer for us; it ends in `on_floating_offered`.
+        """`exclusive`: number of exclusive buffers, which is also the first credit, sent with the request. `listener`:
+        called by the pool
+        when it has a buffer for this channel; it has to call `on_floating_offered`.
         """
         self.exclusive = exclusive
         self._pool = pool
@@ -58,12 +61,12 @@ class ReceiverCredit:
         return self.available_exclusive + self.available_floating
 
     def on_backlog(self, backlog: int) -> bool:
-        """The sender has so many data batches. Returns: a credit message is due that was not due before."""
+        """The sender has `backlog` data batches waiting. Returns whether a credit message has become due."""
         self.required = backlog + self.exclusive
         return self.gain(self._request_floating())
 
     def take(self) -> bool:
-        """A data frame came: it fills a buffer. Returns: a floating one; to be told to `recycle`.
+        """A data frame came and fills a buffer. Returns whether that is a floating one, which `recycle` has to be told.
 
         Raises: EngineBug: the sender had no credit.
         """
@@ -73,15 +76,15 @@ class ReceiverCredit:
             self.available_floating -= 1
             return True
         if not self.available_exclusive:
-            raise EngineBug("a data frame came without credit")
+            raise EngineBug("a data frame came although the sender had no credit")
         self.available_exclusive -= 1
         return False
 
     def recycle_exclusive(self) -> tuple[bool, bool]:
         """An exclusive buffer is empty again.
 
-        Returns: whether a floating one is to be given back to the pool instead of a new credit, and whether a
-        credit message is due that was not due before.
+        Returns whether a floating buffer has to be given back to the pool instead of granting credit, and whether a
+        credit message has become due.
         """
         self.available_exclusive += 1
         if self.available > self.required and self.available_floating:
@@ -90,7 +93,7 @@ class ReceiverCredit:
         return False, self.gain(1)
 
     def on_floating_offered(self) -> tuple[bool, bool]:
-        """The pool has a buffer. Returns: whether it was taken, and whether a credit message is due now."""
+        """The pool offers a buffer. Returns whether it was taken, and whether a credit message has become due."""
         is_wanted, self.is_waiting = self.is_waiting, False
         if not is_wanted or self.available >= self.required:
             return False, False
@@ -98,30 +101,33 @@ class ReceiverCredit:
         return True, self.gain(1 + self._request_floating())
 
     def gain(self, credit: int) -> bool:
-        """More to announce. Returns: True only when there was nothing to announce before."""
+        """Add credit to announce. Returns True only if there was none to announce before."""
         was_silent = self.unannounced == 0
         self.unannounced += credit
         return was_silent and credit > 0
 
     @property
     def is_worth_telling(self) -> bool:
-        """The sender has used all its credit, or has no more than a message would bring, which is not for one frame.
+        """Whether to send a credit message now: the sender has no credit left, or the message would bring at least as
+        much as it has left
+        (and at least 2).
 
-        Until then one message can carry more: what the sender still has is used up by frames, after each of
-        which this is looked at again.
+        Otherwise waiting lets one message carry more credit. The sender uses up its credit with frames, and after
+        each frame this is
+        checked again.
         """
         if self.outstanding == 0:
             return self.unannounced > 0
         return self.unannounced >= max(self.outstanding, _LEAST_LOT)
 
     def announce(self) -> int:
-        """All that has come together, for one message."""
+        """Take all credit that has come together, to announce it in one message."""
         credit, self.unannounced = self.unannounced, 0
         self.outstanding += credit
         return credit
 
     def release_floating(self) -> int:
-        """All floating buffers that are available, to be recycled by the caller: the channel is blocked or gone."""
+        """Take all available floating buffers, because the channel is blocked or released. The caller recycles them."""
         floating, self.available_floating = self.available_floating, 0
         if self.is_waiting:
             self.is_waiting = False
@@ -135,6 +141,7 @@ class ReceiverCredit:
             if pool.request():
                 self.available_floating += 1
                 got += 1
-            else:  # not waiting: one has come back in the meantime
+            # False: a buffer has come back in the meantime.
+            else:
                 self.is_waiting = pool.add_listener(self._listener)
         return got

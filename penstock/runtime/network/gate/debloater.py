@@ -1,4 +1,5 @@
-"""How large a gate's buffers should be, so that what is in flight is worked off in a given time. Knows no clock.
+"""Computes how large a gate's buffers should be, so that the data in flight can be processed in a given time. Does not
+know a clock.
 
 Source: Flink BufferDebloater, BufferSizeEMA.
 """
@@ -11,8 +12,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class DebloatTarget:
-    """Args: target_ms: how long the data in flight should take. samples: measurements that are averaged.
-    threshold_percent: smaller changes are not announced. min_bytes, max_bytes: of a buffer.
+    """Settings. `target_ms`: how long it should take to process the data in flight. `samples`: number of measurements
+    to average.
+    `threshold_percent`: smaller changes are not announced. `min_bytes`, `max_bytes`: limits of a buffer's size.
     """
 
     target_ms: int
@@ -23,9 +25,10 @@ class DebloatTarget:
 
 
 class BufferDebloater:
-    """`announced_bytes`: the size that the senders were told last, at first the largest.
+    """Computes the buffer size from measurements. `announced_bytes`: the size that senders were told last; at first
+    the largest one.
 
-    `estimated_ms`: how long what is in flight takes at the last measured rate.
+    `estimated_ms`: how long the data in flight takes at the rate measured last.
     """
 
     def __init__(self, target: DebloatTarget) -> None:
@@ -36,16 +39,17 @@ class BufferDebloater:
         self._size = target.max_bytes
 
     def limit(self, max_bytes: int) -> None:
-        """The largest size is another one now."""
+        """Set another largest size."""
         if max_bytes != self.target.max_bytes:
             self.target = replace(self.target, max_bytes=max_bytes)
 
     def recalculate(self, bytes_per_s: int, buffers_in_use: int) -> int | None:
-        """The size to announce, or None where it stays."""
+        """The size to announce; None if the announced one stays."""
         target = self.target
         buffers = max(1, buffers_in_use)
         wanted_total = bytes_per_s * target.target_ms // 1000
-        wanted = min(wanted_total // buffers, 2 * self._size)  # grows no faster than it shrinks
+        # It may at most double, so that it grows no faster than it shrinks.
+        wanted = min(wanted_total // buffers, 2 * self._size)
         size = int(self._size + self._alpha * (wanted - self._size))
         self._size = size = max(target.min_bytes, min(size, target.max_bytes))
         self.estimated_ms = size * buffers * 1000 // max(1, bytes_per_s)
@@ -78,13 +82,13 @@ class DebloatedGate(Protocol):
 
 
 class GateDebloating:
-    """Measures how fast one gate is read, idle time left out, and announces what follows. Mailbox thread.
+    """Measures how fast one gate is read (without idle time), and announces the buffer size for that rate. Mailbox thread.
 
     Source: Flink SingleInputGate.triggerDebloating, ThroughputCalculator.
     """
 
     def __init__(self, gate: DebloatedGate, target: DebloatTarget) -> None:
-        """`target`: its largest size is limited by the gate's pool."""
+        """`target`: its largest size is further limited by the gate's pool."""
         self._gate = gate
         self._target = target
         self.debloater = BufferDebloater(target)
@@ -94,7 +98,9 @@ class GateDebloating:
         self._bytes_per_s = 0
 
     def tick(self, now_ns: int, idle_ns: int) -> None:
-        """The first one only begins the measurement. `idle_ns`: how long the task has waited for input so far."""
+        """Measure and announce. The first call only starts the measurement. `idle_ns`: how long the task has waited
+        for input in total.
+        """
         gate = self._gate
         is_first = self._seen_ns == 0
         read, busy_ns = self._progress(now_ns, idle_ns)
@@ -108,7 +114,7 @@ class GateDebloating:
             gate.debloat_to(size)
 
     def _progress(self, now_ns: int, idle_ns: int) -> tuple[int, int]:
-        """Bytes read and time not idle since the last tick."""
+        """Bytes read, and ns that were not idle, since the last tick."""
         total = self._gate.bytes_in
         read, elapsed = total - self._seen_bytes, now_ns - self._seen_ns
         busy = elapsed - (idle_ns - self._seen_idle_ns)

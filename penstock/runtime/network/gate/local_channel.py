@@ -1,8 +1,8 @@
-"""LocalInputChannel: reads a subpartition of the same process; batches pass as they are.
+"""LocalInputChannel: reads a subpartition of the same process; batches are passed on as objects.
 
-Knows neither how partitions are kept nor what time it is. Source: Flink LocalInputChannel
-(docs/spec/exchange.md#channels). Differs: the partition's arrival ends the wait for the next try,
-so that the order of deployment costs no back-off.
+Does not know how partitions are stored, and has no clock. Source: Flink LocalInputChannel
+(docs/spec/exchange.md#channels). Differs: when the partition arrives, the channel requests it at once instead of waiting for
+the next try, so that the order in which tasks are deployed costs no back-off.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.runtime.network.subpartition_view import NextType, Polled
 
 SAMPLE_EVERY: Final = 64
 BYTES_PER_ROW: Final = 64
-"""Rows of the same process count as this much each: nobody knows what objects weigh."""
+"""Assumed size of a row from the same process, because the size of its objects is not known."""
 
 
 class LocalInputChannel(InputChannel):
-    """`partition_id`, `subpartition`: what it reads."""
+    """A channel within one process. `partition_id`, `subpartition`: what it reads."""
 
     __slots__ = (
         "_backlog", "_backoff", "_bytes_per_row", "_host", "_is_awaiting", "_lock", "_until_sample",
@@ -54,7 +54,7 @@ class LocalInputChannel(InputChannel):
         self._wanted_bytes: int | None = None
 
     def request(self) -> None:
-        """Any thread: the gate's first request, the timer's next try, or the partition has come."""
+        """Open the view. Called by the gate at first, by the timer for the next try, and when the partition arrives. Any thread."""
         try:
             with self._lock:
                 if self.is_released or self._view is not None:
@@ -71,7 +71,8 @@ class LocalInputChannel(InputChannel):
         if missing is None:
             if self._wanted_bytes is not None:
                 self.announce_buffer_size(self._wanted_bytes)
-            self.notify_data()  # what came before we did
+            # Data may have come before the view was opened.
+            self.notify_data()
         else:
             self._try_again(missing)
 
@@ -101,9 +102,11 @@ class LocalInputChannel(InputChannel):
                 return None
             element = polled.element
             if isinstance(element, RowBatch):
-                if not element.values:  # an empty buffer carries nothing
+                # An empty batch is skipped.
+                if not element.values:
                     if polled.next is NextType.NONE:
-                        return None  # what is still being gathered is left alone
+                        # The frame is still being filled, so it is left alone.
+                        return None
                     continue
                 self.bytes_in += len(element.values) * BYTES_PER_ROW
             elif isinstance(element, ColumnBatch):
@@ -113,7 +116,7 @@ class LocalInputChannel(InputChannel):
             return polled
 
     def _column_bytes(self, batch: ColumnBatch) -> int:
-        """By what some batches weigh: Arrow takes 2 us a column to tell."""
+        """An estimate from the bytes per row of sampled batches, because Arrow takes 2 us per column to compute a size."""
         rows = len(batch)
         if self._until_sample == 0 and rows:
             self._until_sample = SAMPLE_EVERY
@@ -123,7 +126,7 @@ class LocalInputChannel(InputChannel):
 
     @property
     def queued_buffers(self) -> int:
-        """Behind the one that was polled last."""
+        """The backlog after the element that was polled last."""
         return self._backlog
 
     def resume(self) -> None:

@@ -1,6 +1,6 @@
-"""NetworkInput: one logical input of a task, its gates' elements with their watermarks combined.
+"""NetworkInput: one logical input of a task. It gives the elements of its gates, with their watermarks combined.
 
-Knows no operator. Source: Flink StreamTaskNetworkInput. Differs: what a channel sends are whole batches, so there
+Does not know operators. Source: Flink StreamTaskNetworkInput. Differs: channels give whole batches, so there
 is nothing to deserialize here.
 """
 
@@ -41,11 +41,11 @@ from penstock.runtime.records.frozen import Dumps, plain_dumps
 from penstock.runtime.watermarks.valve import StatusWatermarkValve
 
 _Later: TypeAlias = "partial[Sequence[Element]]"
-"""What has to wait until all before it has been read."""
+"""An element whose handling has to wait until everything before it has been read."""
 
 
 class WakeListener:
-    """A gate's listener that wakes whoever reads it."""
+    """A gate's listener that wakes the thread which reads the gate."""
 
     def __init__(
         self,
@@ -53,8 +53,9 @@ class WakeListener:
         wake_priority: Callable[[], None] | None = None,
         announced: Callable[[], None] | None = None,
     ) -> None:
-        """`wake_priority`: for what overtakes; None: as for anything else. `announced`: for barriers that may become late;
-        None: nobody has to know.
+        """`wake_priority`: called for elements that overtake; None: `wake` is called. `announced`: called for barriers
+        whose alignment can
+        time out; None: nobody has to know.
         """
         self._wake = wake
         self._wake_priority = wake_priority or wake
@@ -72,7 +73,7 @@ class WakeListener:
 
 
 class NetworkInput:
-    """`index`: of the logical input. `records_in`: so far. Mailbox thread."""
+    """One logical input. `index`: its index. `records_in`: records read so far. Mailbox thread."""
 
     __slots__ = (
         "_checkpoints",
@@ -96,29 +97,32 @@ class NetworkInput:
         self._valve = StatusWatermarkValve(gate.channels)
 
     def hand_barriers_to(self, checkpoints: InputCheckpoints, first_channel: int) -> None:
-        """What takes the barriers. `first_channel`: number of its first one among all channels of the task."""
+        """Set the object that handles barriers. `first_channel`: the number of this input's first channel among all
+        channels of the task.
+        """
         self._checkpoints = checkpoints
         self._first_channel = first_channel
 
     @property
     def is_available(self) -> bool:
-        """Worth polling. Once it is finished, for ever."""
+        """Whether it is worth polling. Stays true once the input is finished."""
         return bool(self._waiting or self._recovered) or self.gate.is_available
 
     @property
     def has_read_all(self) -> bool:
-        """Every channel's end of data has been read, and all that goes before it."""
+        """Whether the end of data of every channel, and everything before it, has been read."""
         is_end = self.gate.end_of_data is not EndOfDataStatus.NOT_END_OF_DATA
         return is_end and not (self._waiting or self._recovered)
 
     @property
     def is_finished(self) -> bool:
-        """Nothing will ever come."""
+        """Whether nothing will ever come."""
         return self.gate.is_finished and not (self._waiting or self._recovered)
 
     def poll(self) -> Sequence[Element]:
-        """What comes next for the operator, in order; empty for now. EndOfData comes once, when the last channel
-        has it. Raises: what went wrong on a channel.
+        """The next elements for the operator, in order; empty if there are none for now. EndOfData comes once, after
+        the last channel
+        has sent its own. Raises: the error of a channel.
         """
         if self._waiting:
             return self._take_waiting()
@@ -131,9 +135,11 @@ class NetworkInput:
         return ()
 
     def poll_priority(self) -> Sequence[Element]:
-        """What overtakes, while the task is in the middle of something; or what came in its place, to be read in its turn.
+        """Elements that overtake, to be handled while the task is in the middle of a batch. If something else was
+        found in their place,
+        it is kept and read in its turn.
 
-        What was recovered and is left is overtaken as well. An alignment that has taken too long ends here too.
+        Barriers also overtake recovered data that has not been read. An alignment that has timed out ends here too.
         """
         self.read_announcements()
         if self._waiting:
@@ -157,7 +163,10 @@ class NetworkInput:
         return isinstance(element, CancelCheckpointMarker)
 
     def _defer(self, polled: Polled) -> None:
-        """Behind what was recovered. In flight as that is: who begins to record finds it there, who records has it now."""
+        """Keep an element until the recovered data before it has been read. Until then it is in flight like that data:
+        a later recording
+        finds it there, and a recording that has begun records it now.
+        """
         element, place = polled.element, self.gate.last_channel
         if isinstance(element, (CheckpointBarrier, EndOfPartition)):
             later = partial(self._accept_for_checkpoints, element, polled.sequence, place)
@@ -166,7 +175,9 @@ class NetworkInput:
             self._recovered.extend((place, one) for one in self._accept(polled))
 
     def read_announcements(self) -> None:
-        """Barriers that stand in queues: the time that they may take there runs. What comes of it the next poll gives."""
+        """Take announced barriers out of the queues, so that their alignment timeout starts to run. The next poll
+        gives the resulting elements.
+        """
         for place, barrier, sequence in self.gate.take_announced():
             if self._checkpoints is not None:
                 channel = self._first_channel + place
@@ -177,9 +188,9 @@ class NetworkInput:
         return waiting
 
     def recover(self, gate_index: int, producer: int, batches: Iterable[Batch]) -> None:
-        """Before the first poll: what was in flight at the checkpoint that the task begins with; it goes before the new.
+        """Add data that was in flight at the restored checkpoint. Call before the first poll: it is read before new data.
 
-        `producer`: who had sent it, of as many as there were then.
+        `producer`: the index of its sender among the producers of that time.
         """
         gate, offset = self.gate, 0
         if isinstance(gate, UnionInputGate):
@@ -192,7 +203,7 @@ class NetworkInput:
 
     @property
     def recovered(self) -> Iterator[tuple[int, Batch]]:
-        """What is left of that, in order, by channel of the task."""
+        """The recovered batches that have not been read, in order, each with the number of its channel in the task."""
         for channel, one in self._recovered:
             if isinstance(one, (RowBatch, ColumnBatch)):
                 yield self._first_channel + channel, one
@@ -247,7 +258,7 @@ def network_inputs(
     wake_priority: Callable[[], None] | None = None,
     announced: Callable[[], None] | None = None,
 ) -> list[NetworkInput]:
-    """One input for each index, of its only gate or of the union of its gates. The calls: as of `WakeListener`."""
+    """One input for each index: of its only gate, or of the union of its gates. The callbacks are those of `WakeListener`."""
     inputs = []
     for index in sorted(gates):
         mine = gates[index]
@@ -259,7 +270,7 @@ def network_inputs(
 
 
 class InputsAsOne:
-    """`InputChannels`: the channels of several inputs, numbered through in their order."""
+    """`InputChannels` for several inputs, whose channels are numbered consecutively."""
 
     def __init__(self, inputs: Sequence[NetworkInput]) -> None:
         self._inputs = inputs
@@ -281,7 +292,7 @@ class InputsAsOne:
         return chain.from_iterable(one.recovered for one in self._inputs)
 
     def owner_of(self, channel: int) -> tuple[NetworkInput, int]:
-        """Whose channel it is, and which of that input's."""
+        """The input of a channel, and the channel's index in that input."""
         index = bisect_right(self.firsts, channel) - 1
         return self._inputs[index], channel - self.firsts[index]
 
@@ -293,8 +304,9 @@ def take_barriers(
     dumps: Dumps = plain_dumps,
     hooks: InputHooks = TOLD_TO_NOBODY,
 ) -> InputCheckpoints:
-    """From now on barriers of all these inputs go to one handler. `handler_of(channels)` makes it; `dumps`: for data in
-    flight.
+    """Send the barriers of all these inputs to one handler from now on. `handler_of(channels)` makes the handler;
+    `dumps` pickles the
+    data in flight.
     """
     channels = InputsAsOne(inputs)
     checkpoints = InputCheckpoints(handler_of(channels.count), now_ms, channels, hooks, dumps)
@@ -304,7 +316,7 @@ def take_barriers(
 
 
 def place_of(inputs: Sequence[NetworkInput], channel: int) -> tuple[int, int]:
-    """Index of the gate, and channel in it, of a channel of the task."""
+    """The index of the gate, and the channel's index in it, for a channel of the task."""
     owner, place = InputsAsOne(inputs).owner_of(channel)
     gate = owner.gate
     if isinstance(gate, UnionInputGate):

@@ -1,4 +1,4 @@
-"""What gates and channels are given by their host, and what they tell. Knows no implementation.
+"""What the host gives to gates and channels, and what they report to it. Does not know any implementation.
 
 Source: Flink ResultPartitionProvider, ConnectionManager, PartitionRequestClient, PartitionProducerStateProvider.
 """
@@ -17,22 +17,22 @@ from penstock.runtime.network.subpartition_view import SubpartitionView, ViewLis
 
 
 class InputClosed(BaseException):
-    """Unwinds who still reads a closed gate. A cancel signal, never a failure: user code must not catch it."""
+    """Raised in a thread that still reads a closed gate. It signals a cancel, not a failure, so user code must not catch it."""
 
 
 class GateListener(Protocol):
-    """Who reads a gate: a task, or a union of gates. Called from any thread, outside all locks."""
+    """The reader of a gate: a task, or a union of gates. Called from any thread, outside all locks."""
 
     def notify_available(self) -> None:
-        """There is something to read after there was nothing."""
+        """There is something to read, and there was nothing before."""
         ...
 
     def notify_priority(self) -> None:
-        """Something with priority has come after there was none."""
+        """There is an element with priority, and there was none before."""
         ...
 
     def notify_announced(self) -> None:
-        """A barrier stands in a queue, and may become late there."""
+        """A barrier whose alignment can time out waits in a queue."""
         ...
 
 
@@ -51,12 +51,12 @@ class PartitionClient(Protocol):
     def acknowledge_all_records(self) -> None: ...
     def task_event(self, event: object) -> None: ...
     def cancel(self) -> None:
-        """Nothing more is wanted."""
+        """Stop sending: the channel is released."""
         ...
 
 
 class RequestedChannel(Protocol):
-    """A remote channel as whoever connects it sees it. Methods may be called from any thread."""
+    """A remote channel as seen by the code that connects it. Methods may be called from any thread."""
 
     partition_id: ResultPartitionId
     subpartition: int
@@ -64,16 +64,16 @@ class RequestedChannel(Protocol):
 
     @property
     def first_credit(self) -> int:
-        """Frames that the producer may send at once."""
+        """How many frames the producer may send at once."""
         ...
 
     @property
     def frame_bytes(self) -> int:
-        """How large a frame should be at most."""
+        """The largest size of a frame."""
         ...
 
     def on_connected(self, client: PartitionClient) -> bool:
-        """Returns: whether it is wanted still."""
+        """Returns whether the channel still wants the connection."""
         ...
 
     def on_error(self, error: Exception) -> None: ...
@@ -90,39 +90,40 @@ class ChannelHost(Protocol):
     def create_view(
         self, partition_id: ResultPartitionId, subpartition: int, listener: ViewListener
     ) -> ConsumerView:
-        """Of a partition in this process.
+        """Open a view of a partition in this process.
 
-        Raises: PartitionNotFound: it is not there yet, or not any more. ExternalError: it cannot be read.
+        Raises: PartitionNotFound: the partition is not there yet, or not any more. ExternalError: it cannot be read.
         """
         ...
 
     def await_partition(self, partition_id: ResultPartitionId, found: Callable[[], None]) -> None:
-        """Call `found` when that partition comes to be here, should it ever."""
+        """Call `found` when the partition is registered in this process, if that ever happens."""
         ...
 
     def request(self, channel: RequestedChannel, location: TaskManagerLocation) -> None:
-        """Ask for the channel's subpartition; connecting if need be, without waiting for that here.
+        """Request the channel's subpartition. Connects first if necessary, without waiting here.
 
-        Ends in `channel.on_connected`, then frames; or in `channel.on_error`, `channel.on_not_found`.
+        Afterwards `channel.on_connected` and then frames arrive, or else `channel.on_error` or
+        `channel.on_not_found` is called.
         """
         ...
 
     def ask_producer(self, partition_id: ResultPartitionId, retry: Callable[[], None]) -> None:
-        """The producer's TaskManager does not have it. Ask the JobMaster why; then `retry`, or end the task."""
+        """Ask the JobMaster why the producer's TaskManager does not have the partition. Then call `retry`, or end the task."""
         ...
 
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """On some thread."""
+        """Call `call` after `delay_ms`, on any thread."""
         ...
 
     def publish_task_event(self, partition_id: ResultPartitionId, event: object) -> object:
-        """To whoever listens at the producer of a partition in this process."""
+        """Deliver an event to the listeners at the producer of a partition in this process."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GateContext:
-    """What all gates of a task have in common. `loads`: bytes to rows."""
+    """What all gates of a task have in common. `loads`: turns bytes into rows."""
 
     resource_id: ResourceId
     settings: NetworkSettings

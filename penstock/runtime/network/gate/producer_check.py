@@ -1,6 +1,6 @@
-"""What a consumer does about a partition that was not found, once it knows what became of the producer.
+"""Decides what a consumer does about a missing partition, once the state of its producer is known.
 
-Knows no wire: the JobMaster is asked elsewhere. Source: Flink RemoteChannelStateChecker,
+Does not know the network: the JobMaster is asked elsewhere. Source: Flink RemoteChannelStateChecker,
 docs/spec/exchange.md#a-partition-that-is-not-there.
 """
 
@@ -13,7 +13,7 @@ from penstock.model.states import ExecutionState
 
 
 class NoState(StrEnum):
-    """Answers to the question for the producer's state that are no state."""
+    """Answers about the producer's state that are not a state."""
 
     TIMED_OUT = "TIMED_OUT"
     DISPOSED = "DISPOSED"
@@ -22,7 +22,7 @@ class NoState(StrEnum):
 
 
 class Reaction(StrEnum):
-    """IGNORE: the consumer itself is on its way out."""
+    """What to do. IGNORE: the consumer itself is ending."""
 
     RETRY = "RETRY"
     CANCEL = "CANCEL"

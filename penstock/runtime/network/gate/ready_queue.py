@@ -1,7 +1,7 @@
-"""ReadyQueue: who has something to read, in fair turns. Of channels in a gate, and of gates in a union.
+"""ReadyQueue: which channels of a gate, or which gates of a union, have something to read, in fair turns.
 
-Producers and the network thread put entries in, the mailbox thread takes them out; whoever is told
-is told outside the lock. Source: Flink SingleInputGate.inputChannelsWithData,
+Producers and the network thread put entries in, the mailbox thread takes them out. The listener
+is called outside the lock. Source: Flink SingleInputGate.inputChannelsWithData,
 UnionInputGate.inputGatesWithData (docs/spec/exchange.md#input-gate, #union-of-gates).
 """
 
@@ -15,7 +15,7 @@ from penstock.runtime.network.prioritized_deque import PrioritizedDeque
 
 
 class Entry(Protocol):
-    """`is_queued`: the queue's own mark. `is_finished`: it is never queued again."""
+    """`is_queued`: the queue's own mark. `is_finished`: the entry is never queued again."""
 
     is_queued: bool
 
@@ -27,7 +27,7 @@ E = TypeVar("E", bound=Entry)
 
 
 class ReadyQueue(Generic[E]):
-    """Each entry stands in it once. `listener`: told when the first comes, and the first with priority."""
+    """Holds each entry at most once. `listener`: called for the first entry, and for the first one with priority."""
 
     __slots__ = ("_entries", "_lock", "listener")
 
@@ -44,7 +44,7 @@ class ReadyQueue(Generic[E]):
         return self._entries.priority_count > 0
 
     def offer(self, entry: E) -> None:
-        """It may have something. Any thread."""
+        """The entry may have something to read. Any thread."""
         with self._lock:
             if entry.is_queued or entry.is_finished:
                 return
@@ -55,7 +55,7 @@ class ReadyQueue(Generic[E]):
             self.listener.notify_available()
 
     def offer_priority(self, entry: E) -> None:
-        """It has something with priority: it goes before all that have not. Any thread."""
+        """The entry has an element with priority, so it goes before all entries without one. Any thread."""
         with self._lock:
             if entry.is_finished or not self._prioritize(entry):
                 return
@@ -67,7 +67,7 @@ class ReadyQueue(Generic[E]):
             self.listener.notify_available()
 
     def take(self) -> E | None:
-        """The first one. From now on it may be offered again, so look what it has only after this."""
+        """Remove and return the first entry. It may be offered again from now on, so look for its data only after this call."""
         with self._lock:
             entry = self._entries.poll()
             if entry is not None:
@@ -75,11 +75,12 @@ class ReadyQueue(Generic[E]):
             return entry
 
     def put_back(self, entry: E, *, has_priority: bool) -> None:
-        """It has more: to the tail, or among those with priority. Tells nobody: the reader is at it."""
+        """The entry has more: put it at the tail, or among those with priority. Calls no listener, because the reader is running."""
         with self._lock:
             if has_priority:
                 self._prioritize(entry)
-            elif not entry.is_queued:  # else: it was offered in the meantime
+            # Otherwise it was offered in the meantime.
+            elif not entry.is_queued:
                 entry.is_queued = True
                 self._entries.add(entry)
 
@@ -94,7 +95,7 @@ class ReadyQueue(Generic[E]):
             self._entries.clear()
 
     def _prioritize(self, entry: E) -> bool:
-        """Locked. Whether it was not there already."""
+        """Give the entry priority. The lock is held. Returns whether it had none before."""
         if not entry.is_queued:
             entry.is_queued = True
             self._entries.add_priority(entry)

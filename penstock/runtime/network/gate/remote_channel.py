@@ -1,11 +1,11 @@
-"""RemoteInputChannel: frames of a subpartition in another TaskManager, kept as bytes until the mailbox takes them.
+"""RemoteInputChannel: frames of a subpartition in another TaskManager, kept as bytes until the mailbox thread takes them.
 
-Knows no socket: a `PartitionClient` sends what it has to say. The network thread puts frames in,
-the mailbox takes them out; the lock between them is never held while somebody else is called.
+Does not know sockets: a `PartitionClient` sends its messages. The network thread puts frames in,
+the mailbox thread takes them out; the lock between them is never held while other objects are called.
 Source: Flink RemoteInputChannel (docs/spec/exchange.md#channels, #a-partition-that-is-not-there,
-#credit). Differs: a credit message waits until the sender has no more credit left than it would
-bring; a buffer is empty again when its frame is taken, so the one batch in the mailbox's hand
-counts no longer; a barrier that may be late is announced beside the queue, not in it.
+#credit). Differs: a credit message waits until it brings at least as much credit as the sender has left.
+A buffer is empty again when its frame is taken, so the one batch that the mailbox thread is processing
+does not count. A barrier whose alignment can time out is announced outside the queue, not in it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock.runtime.network.subpartition_view import NextType, Polled
 
 
 class ReceivedFrame(NamedTuple):
-    """`is_floating`: the kind of buffer that it fills; None: it fills none, as events."""
+    """A frame that was received. `is_floating`: whether its buffer is floating; None: it has no buffer, as for events."""
 
     kind: int
     payload: bytes | memoryview
@@ -39,7 +39,7 @@ class ReceivedFrame(NamedTuple):
 
 
 class RemoteInputChannel(InputChannel):
-    """`partition_id`, `subpartition`: what it reads; `location`: where that is."""
+    """A channel from another TaskManager. `partition_id`, `subpartition`: what it reads; `location`: where that is."""
 
     __slots__ = (
         "_backoff", "_client", "_decoder", "_expected", "_frames", "_lock", "credit", "location",
@@ -78,12 +78,12 @@ class RemoteInputChannel(InputChannel):
 
     @property
     def first_credit(self) -> int:
-        """Sent with the request."""
+        """The credit that is sent with the request."""
         return self.credit.exclusive
 
     @property
     def frame_bytes(self) -> int:
-        """Sent with the request, too."""
+        """The frame size that is sent with the request."""
         return self.gate.buffer_bytes
 
     def request(self) -> None:
@@ -91,18 +91,18 @@ class RemoteInputChannel(InputChannel):
             self.gate.context.host.request(self, self.location)
 
     def on_connected(self, client: PartitionClient) -> bool:
-        """Any thread, before the request is sent. False: nobody wants it any more."""
+        """Any thread, before the request is sent. False: the channel was released."""
         with self._lock:
             self._client = client
             return not self.is_released
 
     def on_not_found(self) -> None:
-        """Any thread: the producer's TaskManager does not have the partition, and has waited for it."""
+        """Any thread. The producer's TaskManager does not have the partition, although it has waited for it."""
         if not self.is_released:
             self.gate.context.host.ask_producer(self.partition_id, self.retry)
 
     def retry(self) -> None:
-        """The producer may still make it: ask again, unless that was tried long enough."""
+        """The producer may still register the partition: ask again, unless the time for that is over."""
         if not self._backoff.increase():
             self.on_error(
                 PartitionNotFound(
@@ -133,19 +133,23 @@ class RemoteInputChannel(InputChannel):
         *,
         has_priority: bool = False,
     ) -> None:
-        """`backlog`: data batches that the sender has behind this frame."""
+        """`backlog`: data batches that wait behind this frame at the sender."""
         takes_buffer = kind <= FrameKind.COLUMNS
         kind &= ~WITHOUT_CREDIT
         announced: CheckpointBarrier | None = None
         if kind == FrameKind.BARRIER:
             barrier = decode_event(kind, payload)
-            assert isinstance(barrier, CheckpointBarrier), "the kind of a frame says what it is"
+            assert isinstance(barrier, CheckpointBarrier), (
+                "a frame of kind BARRIER holds a CheckpointBarrier"
+            )
             has_priority = has_priority or barrier.has_priority
             announced = barrier if barrier.is_timeoutable else None
         try:
             with self._lock:
                 if self.is_released or self._error is not None:
-                    return  # behind an error nothing counts: an end of the partition would hide it
+                    # Frames after an error are dropped: an end of the partition among them would
+                    # hide the error.
+                    return
                 self._check_sequence(sequence)
                 is_floating = self.credit.take() if takes_buffer else None
                 frame = ReceivedFrame(kind, payload, sequence, is_floating)
@@ -196,7 +200,8 @@ class RemoteInputChannel(InputChannel):
                 next_type = self._next_type()
                 behind = len(self._frames)
         if frame is None:
-            self.check_error()  # only after what had come in order
+            # Only after the frames that came before the error.
+            self.check_error()
             return None
         if gives_back:
             self.gate.pool.recycle()
@@ -207,7 +212,7 @@ class RemoteInputChannel(InputChannel):
         return Polled(element, behind, next_type, frame.sequence)
 
     def overtaken(self, sequence: int) -> Sequence[Batch]:
-        """Their buffers stay filled: their turn comes."""
+        """Their buffers stay filled, because the batches are read later, in their turn."""
         with self._lock:
             frames = [one for one in self._frames if is_before(one.sequence, sequence)]
         decoder = self._decoder.ahead()
@@ -223,7 +228,7 @@ class RemoteInputChannel(InputChannel):
             self.gate.on_channel_priority(self, None)
 
     def _on_taken(self, frame: ReceivedFrame) -> bool:
-        """Locked. Its buffer is empty again; whether a floating one goes back to the pool."""
+        """The buffer of this frame is empty again. The lock is held. Returns whether a floating buffer goes back to the pool."""
         self.queued_bytes -= len(frame.payload)
         if frame.is_floating is None:
             return False
@@ -243,7 +248,7 @@ class RemoteInputChannel(InputChannel):
 
     @property
     def buffers_in_use(self) -> int:
-        """Queued, and what the sender has beyond the first credit."""
+        """Queued frames, and the sender's backlog beyond the exclusive buffers."""
         return len(self._frames) + max(0, self.credit.required - self.credit.exclusive)
 
     def resume(self) -> None:
@@ -281,7 +286,7 @@ class RemoteInputChannel(InputChannel):
     # ------------------------------------------------------------------ credit
 
     def _on_floating_offered(self) -> bool:
-        """Any thread, from the pool."""
+        """The pool offers a buffer. Any thread."""
         with self._lock:
             if self.is_released:
                 return False
@@ -291,7 +296,7 @@ class RemoteInputChannel(InputChannel):
         return is_taken
 
     def _credit_to_tell(self) -> int:
-        """Locked."""
+        """The credit to announce now. The lock is held."""
         return self.credit.announce() if self.credit.is_worth_telling else 0
 
     def _tell(self, credit: int) -> None:

@@ -1,10 +1,10 @@
 """SingleInputGate: the channels of one consumed data set, read fairly.
 
-Knows no operator and no watermark. Channels that have something stand in a queue; each gives one
-element a turn and goes to its tail. Producers and the network thread put channels in; everything
+Does not know operators or watermarks. Channels that have something to read stand in a queue; each gives one
+element and goes to the tail. Producers and the network thread put channels in; everything
 else belongs to the mailbox thread. Source: Flink SingleInputGate, InputGateWithMetrics
-(docs/spec/exchange.md#input-gate). Differs: a channel is made when somebody asks for it, so that a
-gate of ten thousand costs nothing until it is connected; availability is a property and a call to
+(docs/spec/exchange.md#input-gate). Differs: a channel object is made when it is first used, so that a
+gate of ten thousand channels costs nothing until it is connected; availability is a property and a call to
 the listener instead of a future; the listener is told of the first element, not of each.
 """
 
@@ -29,11 +29,11 @@ from penstock.runtime.network.sequence import is_not_after
 from penstock.runtime.network.subpartition_view import NextType, Polled
 
 Announced: TypeAlias = tuple[int, CheckpointBarrier, int]
-"""Channel of the gate, barrier, its number there."""
+"""Index of the channel in the gate, the barrier, its sequence number in the channel."""
 
 
 class EndOfDataStatus(StrEnum):
-    """What all channels together have said of the end of their data."""
+    """The end of data over all channels together."""
 
     NOT_END_OF_DATA = "NOT_END_OF_DATA"
     DRAINED = "DRAINED"
@@ -41,7 +41,9 @@ class EndOfDataStatus(StrEnum):
 
 
 class SingleInputGate:
-    """`index`: of the gate in its task. `channels`: count. `last_channel`: index of the one polled last."""
+    """One gate. `index`: its index in its task. `channels`: their number. `last_channel`: index of the channel that
+    was polled last.
+    """
 
     __slots__ = (
         "_announced", "_ended", "_ended_data", "_has_requested", "_is_drained", "_made", "_pool",
@@ -57,7 +59,7 @@ class SingleInputGate:
         listener: GateListener,
         result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
     ) -> None:
-        """Nothing can be read before `setup`, nothing comes before `request_partitions`."""
+        """The gate can be read only after `setup`, and gets data only after `request_partitions`."""
         settings = context.settings
         self.index = index
         self.channels = channels
@@ -83,7 +85,7 @@ class SingleInputGate:
     def setup(self) -> None:
         """Get the floating buffers.
 
-        Raises: InsufficientBuffers: they do not fit into the network memory. EngineBug: a second time.
+        Raises: InsufficientBuffers: they do not fit into the network memory. EngineBug: it was called before.
         """
         if self._pool is not None:
             raise EngineBug(f"gate {self.index} was set up twice")
@@ -92,7 +94,7 @@ class SingleInputGate:
 
     @property
     def pool(self) -> LocalBufferPool:
-        """Of the floating buffers. Raises: EngineBug: before `setup`."""
+        """The pool of the floating buffers. Raises: EngineBug: before `setup`."""
         if self._pool is None:
             raise EngineBug(f"gate {self.index} was used before it was set up")
         return self._pool
@@ -100,7 +102,7 @@ class SingleInputGate:
     # ------------------------------------------------------------------ channels
 
     def channel(self, place: int) -> InputChannel:
-        """The channel, unknown if it was not updated. `place`: in [0, channels)."""
+        """The channel with this index; it is unknown until `update_channel`. `place`: in [0, channels)."""
         if not self._made:
             self._made = [None] * self.channels
         made = self._made[place]
@@ -110,13 +112,13 @@ class SingleInputGate:
 
     @property
     def made(self) -> Iterator[InputChannel]:
-        """Those that there are already."""
+        """The channels that have been made so far."""
         return (channel for channel in self._made if channel is not None)
 
     def update_channel(self, place: int, descriptor: ShuffleDescriptor, subpartition: int) -> None:
-        """The producer's place is known: the channel becomes local or remote. Once it is, nothing happens.
+        """The producer's location is known: make the channel local or remote. A second call does nothing.
 
-        If the gate has requested its partitions this one is asked for at once. Raises: InsufficientBuffers.
+        If the gate has requested its partitions, this one is requested at once. Raises: InsufficientBuffers.
         """
         location, partition_id = descriptor.location, descriptor.result_partition_id
         former = self.channel(place)
@@ -136,7 +138,7 @@ class SingleInputGate:
             channel.send_task_event(event)
 
     def request_partitions(self) -> None:
-        """Ask for everything that is known; what becomes known later is asked for then.
+        """Request all partitions with a known location. The others are requested when their location is known.
 
         Raises: EngineBug: the gate is closed.
         """
@@ -149,14 +151,16 @@ class SingleInputGate:
             self._request(channel)
 
     def send_task_event(self, event: Any) -> None:
-        """To all producers; to those that are not known yet, later."""
+        """Send an event to all producers. Those with an unknown location get it later."""
         for place in range(self.channels):
             self.channel(place).send_task_event(event)
 
     def resume(self, place: int) -> None:
-        """Go on with a channel after an element that blocks it. Raises: EngineBug: the gate is finished."""
+        """Go on with a channel after an element that blocked it. Raises: EngineBug: the gate is finished."""
         if self.is_finished:
-            raise EngineBug(f"channel {place} of gate {self.index} has ended; nothing to resume")
+            raise EngineBug(
+                f"channel {place} of gate {self.index} has ended, so it cannot be resumed"
+            )
         self.channel(place).resume()
 
     def overtaken(self, place: int, sequence: int) -> Sequence[Batch]:
@@ -168,7 +172,7 @@ class SingleInputGate:
         self.channel(place).prioritize(sequence)
 
     def take_announced(self) -> Iterator[Announced]:
-        """Barriers that have come to stand in queues since the last call. Mailbox thread."""
+        """Barriers that were announced since the last call. Mailbox thread."""
         while self._announced:
             yield self._announced.popleft()
 
@@ -177,16 +181,18 @@ class SingleInputGate:
         try:
             channel.request()
         except Exception as error:
-            channel.on_error(error)  # surfaces where the channel is read
+            # The reader of the channel raises it.
+            channel.on_error(error)
 
-    # ------------------------------------------------------------------ who has something: any thread
+    # ------------------------------------------------------------------ reports of channels: any
+    # thread
 
     def on_channel_data(self, channel: InputChannel) -> None:
-        """The channel may have something."""
+        """The channel may have something to read."""
         self._ready.offer(channel)
 
     def on_channel_priority(self, channel: InputChannel, sequence: int | None) -> None:
-        """The element with this number has priority; ignored when that one was polled already. None: surely not polled."""
+        """The element with this number has priority. Ignored if it was polled already. None: it was certainly not polled."""
         last = channel.last_priority
         if sequence is None or last is None or not is_not_after(sequence, last):
             self._ready.offer_priority(channel)
@@ -194,29 +200,29 @@ class SingleInputGate:
     def on_channel_announced(
         self, channel: InputChannel, barrier: CheckpointBarrier, sequence: int
     ) -> None:
-        """A barrier with this number stands in the channel's queue, and may become late there."""
+        """A barrier with this number waits in the channel's queue, and its alignment can time out."""
         self._announced.append((channel.index, barrier, sequence))
         self.listener.notify_announced()
 
     @property
     def listener(self) -> GateListener:
-        """Who is told that there is something to read."""
+        """The listener that is told when there is something to read."""
         return self._ready.listener
 
     def report_to(self, listener: GateListener) -> None:
-        """From now on it is told. For the union that reads this gate."""
+        """Set another listener. Used by the union that reads this gate."""
         self._ready.listener = listener
 
     # ------------------------------------------------------------------ reading: mailbox thread
 
     @property
     def is_finished(self) -> bool:
-        """Every channel has ended."""
+        """Whether every channel has ended."""
         return self._ended == self.channels
 
     @property
     def has_more(self) -> bool:
-        """Some channel has announced something."""
+        """Whether some channel may have something to read."""
         return len(self._ready) > 0
 
     @property
@@ -225,7 +231,7 @@ class SingleInputGate:
 
     @property
     def is_available(self) -> bool:
-        """Worth polling. For ever, once it is finished: the reader has to learn that."""
+        """Whether polling is worth it. Stays true once the gate is finished, so that the reader finds out."""
         return len(self._ready) > 0 or self._ended == self.channels
 
     @property
@@ -235,9 +241,9 @@ class SingleInputGate:
         return EndOfDataStatus.DRAINED if self._is_drained else EndOfDataStatus.STOPPED
 
     def poll(self) -> Polled | None:
-        """One element of the channel that waits longest, or None for now; `last_channel` says whose it is.
+        """One element of the channel that has waited longest, or None for now. `last_channel` tells the channel.
 
-        Raises: what went wrong on that channel; InputClosed: the gate was closed.
+        Raises: the error of that channel; InputClosed: the gate was closed.
         """
         ready = self._ready
         while True:
@@ -272,7 +278,8 @@ class SingleInputGate:
         channel.acknowledge_all_records()
 
     def _on_end_of_partition(self, channel: InputChannel) -> None:
-        channel.is_finished = True  # from now on it is not queued again
+        # A finished channel is not queued again.
+        channel.is_finished = True
         self._ready.remove(channel)
         channel.release()
         self._ended += 1
@@ -280,7 +287,7 @@ class SingleInputGate:
             self.listener.notify_available()
 
     def close(self) -> None:
-        """Release all channels and buffers; who reads on is unwound. May be called twice."""
+        """Release all channels and buffers. A thread that reads on gets InputClosed. May be called twice."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -295,13 +302,13 @@ class SingleInputGate:
 
     @property
     def buffer_bytes(self) -> int:
-        """How large the producers' frames should be."""
+        """The size that the producers' frames should have."""
         largest = self.largest_buffer_bytes
         return largest if self._wanted_bytes is None else min(self._wanted_bytes, largest)
 
     @property
     def largest_buffer_bytes(self) -> int:
-        """What the pool allows."""
+        """The largest size that the pool allows."""
         return self.pool.buffer_bytes
 
     def debloat_to(self, buffer_bytes: int) -> None:
@@ -310,7 +317,7 @@ class SingleInputGate:
         self._announce()
 
     def _announce(self) -> None:
-        """Any thread: also from the network memory, as pools come and go."""
+        """Any thread: the network memory also calls this when pools are created or destroyed."""
         if self._pool is not None:
             wanted = self.buffer_bytes
             for channel in self.made:
@@ -322,16 +329,16 @@ class SingleInputGate:
 
     @property
     def remote_bytes_in(self) -> int:
-        """Bytes that came over a socket."""
+        """Bytes that were received from other TaskManagers."""
         remote = (channel for channel in self.made if isinstance(channel, RemoteInputChannel))
         return sum(channel.bytes_in for channel in remote)
 
     @property
     def queued_buffers(self) -> int:
-        """What waits for the reader, as far as it is here or was told."""
+        """Buffers that wait for the reader, as far as they are here or were announced."""
         return sum(channel.queued_buffers for channel in self.made)
 
     @property
     def buffers_in_use(self) -> int:
-        """Data buffers on their way to the reader, those that senders have announced too."""
+        """Data buffers that wait for the reader, including those that senders have announced."""
         return sum(channel.buffers_in_use for channel in self.made)

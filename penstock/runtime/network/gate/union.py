@@ -1,7 +1,8 @@
 """UnionInputGate: several gates read as one logical input.
 
-Knows no channel. Gates that have something stand in a queue, as channels do in a gate; each gives one element a
-turn. Source: Flink UnionInputGate (docs/spec/exchange.md#union-of-gates).
+Does not know channels. Gates that have something to read stand in a queue, as channels do in a gate; each gives one
+element and
+goes to the tail. Source: Flink UnionInputGate (docs/spec/exchange.md#union-of-gates).
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _LEAST_GATES = 2
 
 
 class UnionInputGate:
-    """`channels`: count over all gates. `last_channel`: flattened index of the one polled last.
+    """Several gates as one. `channels`: their number over all gates. `last_channel`: index, over all gates, of the
+    channel polled last.
 
-    Closing and connecting is the gates' own affair.
+    The gates themselves are closed and connected separately.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class UnionInputGate:
         lock: AbstractContextManager[Any],
         listener: GateListener,
     ) -> None:
-        """Takes the gates' listeners over. Raises: EngineBug: fewer than two gates, or two with one index."""
+        """Sets itself as the listener of all gates. Raises: EngineBug: fewer than two gates, or two with the same index."""
         indexes = [gate.index for gate in gates]
         if len(gates) < _LEAST_GATES or len(set(indexes)) < len(gates):
             raise EngineBug(
@@ -52,11 +54,11 @@ class UnionInputGate:
                 self.on_gate_available(member)
 
     def offset(self, gate_index: int) -> int:
-        """What is added to a channel's index in that gate. Raises: EngineBug: it is not in the union."""
+        """The index in the union of that gate's first channel. Raises: EngineBug: the gate is not in the union."""
         return self._member(gate_index).offset
 
     def gate_of(self, channel: int) -> SingleInputGate:
-        """Whose channel it is, by its index in the union."""
+        """The gate of a channel, given the channel's index in the union."""
         return self._member_of(channel).gate
 
     def _member(self, gate_index: int) -> _Member:
@@ -77,7 +79,8 @@ class UnionInputGate:
         self._ready.listener.notify_announced()
 
     def on_gate_priority(self, member: _Member) -> None:
-        if member.gate.has_priority:  # else: somebody has polled it since
+        # Otherwise it has been polled since.
+        if member.gate.has_priority:
             self._ready.offer_priority(member)
 
     # ------------------------------------------------------------------ mailbox thread
@@ -99,7 +102,7 @@ class UnionInputGate:
         return EndOfDataStatus.STOPPED if is_stopped else EndOfDataStatus.DRAINED
 
     def resume(self, place: int) -> None:
-        """Go on with a channel, by its index in the union. As `SingleInputGate.resume`."""
+        """Go on with a channel, given its index in the union. As `SingleInputGate.resume`."""
         member = self._member_of(place)
         member.gate.resume(place - member.offset)
 
@@ -108,12 +111,12 @@ class UnionInputGate:
         return self._ready.has_priority
 
     def overtaken(self, place: int, sequence: int) -> Sequence[Batch]:
-        """As `SingleInputGate.overtaken`, by the channel's index in the union."""
+        """As `SingleInputGate.overtaken`, with the channel's index in the union."""
         member = self._member_of(place)
         return member.gate.overtaken(place - member.offset, sequence)
 
     def prioritize(self, place: int, sequence: int) -> None:
-        """As `SingleInputGate.prioritize`, by the channel's index in the union."""
+        """As `SingleInputGate.prioritize`, with the channel's index in the union."""
         member = self._member_of(place)
         member.gate.prioritize(place - member.offset, sequence)
 
@@ -124,7 +127,7 @@ class UnionInputGate:
                 yield member.offset + place, barrier, sequence
 
     def poll(self) -> Polled | None:
-        """One element of the gate that waits longest, or None for now. Raises: as `SingleInputGate.poll`."""
+        """One element of the gate that has waited longest, or None for now. Raises: as `SingleInputGate.poll`."""
         while True:
             member = self._ready.take()
             if member is None:
@@ -150,7 +153,8 @@ class _Member:
         self.offset = offset
         self.is_queued = False
         self.is_finished = (
-            False  # a gate that ends is queued once more, so that its reader learns that
+            # A gate that ends is queued once more, so that the reader finds out.
+            False
         )
 
     def notify_available(self) -> None:

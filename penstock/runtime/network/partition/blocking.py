@@ -1,9 +1,9 @@
-"""BoundedBlockingSubpartition: written to a file first, read when it is complete, any number of times at once.
+"""BoundedBlockingSubpartition: written to a file first, and read when it is complete, by any number of readers at once.
 
-Knows no kind of file and no thread: the lock comes from the host. Source: Flink
+Does not know the kinds of files or threads: the lock comes from the host. Source: Flink
 BoundedBlockingSubpartition and BoundedBlockingSubpartitionReader
-(docs/spec/exchange.md#blocking-subpartition). Differs: what a consumer polls is a whole encoded
-batch, which may span buffers; nothing is shown by a flush, as nobody may read before the end.
+(docs/spec/exchange.md#blocking-subpartition). Differs: a poll gives a whole encoded
+batch, which may span buffers; a flush shows nothing, because nobody may read before the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WITHOUT_LIMIT: Final = 1 << 62
 
 
 class BlockingFormat:
-    """How frames become buffers of a file and back: the same for all subpartitions of a partition."""
+    """How frames become buffers of a file, and back. All subpartitions of a partition have the same format."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class BlockingFormat:
         buffer_bytes: int,
         compressor: BufferCompressor | None,
     ) -> None:
-        """`dumps`, `loads`: rows to bytes and back. `frame_bytes`: of an encoded batch, at most, if it is not one
-        record. `buffer_bytes`: of the buffers in the file. `compressor` None: as it is.
+        """`dumps`, `loads`: turn rows into bytes and back. `frame_bytes`: the largest encoded batch, unless it is a single
+        record. `buffer_bytes`: size of the buffers in the file. `compressor` None: buffers are not compressed.
         """
         self.dumps = dumps
         self.loads = loads
@@ -57,7 +57,7 @@ class BlockingFormat:
 
 
 class BoundedBlockingSubpartition:
-    """`write`, `add`, `flush`, `finish` on the producer's thread; views on others'; `release` on any."""
+    """`write`, `add`, `flush`, `finish`: the producer's thread. Views: other threads. `release`: any thread."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class BoundedBlockingSubpartition:
         self._readers: set[BoundedBlockingView] = set()
 
     def use_pool(self, pool: LocalBufferPool) -> None:
-        """What is gathered before it is written has one of the buffers that the partition gets in any case."""
+        """The data that is gathered before it is written takes one of the buffers that the partition always gets."""
         self._sizes.limit(pool.buffer_bytes)
         self._serializer = RecordSerializer(min(self._format.buffer_bytes, pool.buffer_bytes))
 
@@ -96,7 +96,7 @@ class BoundedBlockingSubpartition:
     # -------------------------------------------------------------- producer's side
 
     def write(self, batch: Batch) -> None:
-        """Behind all before. Raises: ResultWriteError. Whatever pickling a user's object raises."""
+        """Append a batch. Raises: ResultWriteError. Whatever pickling a user's object raises."""
         if self._is_finished or not len(batch):
             return
         self.records += len(batch)
@@ -121,7 +121,7 @@ class BoundedBlockingSubpartition:
         return self._sizes.frame_bytes
 
     def add_frame(self, batch: Batch, *, is_finished: bool) -> int:
-        """A frame of its own, written now or held until something follows it. Returns as `add`."""
+        """Add a frame of its own. It is written now, or held until something follows it. Returns as `add`."""
         if self._is_finished:
             return REFUSED
         self._write_current()
@@ -134,11 +134,11 @@ class BoundedBlockingSubpartition:
 
     @property
     def queued(self) -> int:
-        """What is written lies in the file."""
+        """Always 0: written data is in the file."""
         return 0
 
     def flush(self) -> None:
-        """Write what is held: not needed by anybody, who may read after the end only. Raises as `write`."""
+        """Write what is held. Nobody needs it yet, because reading begins after the end. Raises: as `write`."""
         if not self._is_finished:
             self._write_current()
             self._write_rest()
@@ -187,7 +187,8 @@ class BoundedBlockingSubpartition:
         if code == DATA and self._format.compressor is not None:
             packed = self._format.compressor.compress(data)
         buffer = DiskBuffer(code, packed is not None, data if packed is None else packed)
-        with self._lock:  # a release from outside closes the file
+        # A release from outside closes the file.
+        with self._lock:
             if not self.is_released:
                 self._data.write(buffer)
 
@@ -196,7 +197,7 @@ class BoundedBlockingSubpartition:
     def create_view(
         self, listener: ViewListener, *, is_encoded: bool = False
     ) -> BoundedBlockingView:
-        """One more reading from the start. `is_encoded`: it gives `EncodedFrame`s instead of batches.
+        """Open one more reading from the start. `is_encoded`: it gives `EncodedFrame`s instead of batches.
 
         Raises: EngineBug: it is not finished. ResultDataLost: it is released, or its file is gone.
         """
@@ -215,12 +216,12 @@ class BoundedBlockingSubpartition:
             return view
 
     def named(self, error: ResultDataLost) -> ResultDataLost:
-        """With the result that it is about: what made it has to run again."""
+        """Add the id of the lost result to the error: its producer has to run again."""
         error.partition_id = self.partition_id
         return error
 
     def on_view_released(self, view: BoundedBlockingView) -> None:
-        """For the view, once."""
+        """Called by each view, once."""
         with self._lock:
             self._readers.discard(view)
             is_over = self.is_released and not self._readers
@@ -229,7 +230,7 @@ class BoundedBlockingSubpartition:
         self._owner.on_consumed(self.index)
 
     def release(self, failure: str | None = None) -> None:
-        """The file goes with its last reader."""
+        """The file is deleted when its last reader has ended."""
         with self._lock:
             if self.is_released:
                 return
@@ -241,7 +242,7 @@ class BoundedBlockingSubpartition:
 
 
 class BoundedBlockingView:
-    """One reading, one frame ahead, so that it knows what comes next."""
+    """One reading. It reads one frame ahead, so that it knows what comes next."""
 
     def __init__(
         self,
@@ -272,13 +273,13 @@ class BoundedBlockingView:
         return _WITHOUT_LIMIT
 
     def measured(self, rows: int, size: int) -> None:
-        """All is written already."""
+        """Does nothing: the data is written already."""
 
     def new_buffer_size(self, frame_bytes: int) -> None:
-        """All is written already."""
+        """Does nothing: the data is written already."""
 
     def poll(self) -> Polled | None:
-        """None at the end. Raises: ResultDataLost: the file is truncated or damaged."""
+        """The next frame; None at the end. Raises: ResultDataLost: the file is truncated or damaged."""
         if not self._ahead:
             return None
         frame = self._ahead.popleft()
@@ -301,14 +302,14 @@ class BoundedBlockingView:
 
     @property
     def has_priority(self) -> bool:
-        """Nothing overtakes in a file."""
+        """Always False: nothing overtakes in a file."""
         return False
 
     def resume(self) -> None:
         raise EngineBug("a blocking result has no barriers, so its reading cannot be resumed")
 
     def acknowledge_all_records(self) -> None:
-        """Its producer ended before it was read."""
+        """Does nothing: the producer ended before its result was read."""
 
     def disconnect(self) -> None:
         self.release()
@@ -334,7 +335,8 @@ class BoundedBlockingView:
 
     def _read(self) -> Iterator[EncodedFrame]:
         while (buffer := self._reader.next_buffer()) is not None:
-            # Out of the file at once: a mapped one that is cut short takes its memory away.
+            # Copied out of the file at once: if a mapped file is cut short, access to its memory
+            # fails.
             data = self._unpacked(buffer)
             buffer.recycle()
             if buffer.code == EVENT:
@@ -347,7 +349,9 @@ class BoundedBlockingView:
         if not buffer.is_compressed:
             return bytes(buffer.data)
         if self._compressor is None:
-            raise ResultDataLost("a buffer is compressed, which it was not when written")
+            raise ResultDataLost(
+                "a buffer is marked as compressed, but the result was written without compression"
+            )
         return self._compressor.decompress(buffer.data)
 
 

@@ -1,11 +1,11 @@
 """BoundedData: the bytes of one blocking subpartition, written once by one thread, then read any number of times.
 
-Knows no batch: it keeps buffers, each with 8 bytes before it (2 type, 2 whether compressed, 4
-length; native byte order). Three kinds: plain file; file that is mapped for reading; file that is
+Does not know batches: it keeps buffers, each with 8 bytes before it (2 type, 2 whether compressed, 4
+length; native byte order). There are three kinds: a plain file; a file that is mapped for reading; a file that is
 mapped for writing and reading. Source: Flink BoundedData, FileChannelBoundedData,
 FileChannelMemoryMappedBoundedData, MemoryMappedBoundedData
 (docs/spec/exchange.md#files-of-results). Differs: a mapped file's blocks are allocated before they
-are written, since a full disk would kill the process else.
+are written, because otherwise a full disk would kill the process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOT_THIS_FILE_SYSTEM: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 @dataclass(slots=True)
 class DiskBuffer:
-    """One buffer. `code`: DATA or EVENT. `owner`: to be told by `recycle` when `data` is not needed any more."""
+    """One buffer. `code`: DATA or EVENT. `owner`: is told by `recycle` when `data` is not needed any more."""
 
     code: int
     is_compressed: bool
@@ -53,17 +53,17 @@ class BoundedReader(Protocol):
     """One reading from the start. For one thread."""
 
     def next_buffer(self) -> DiskBuffer | None:
-        """The next one; None at the end, and while all read buffers are out. Raises: ResultDataLost."""
+        """The next buffer; None at the end, and while all read buffers are in use. Raises: ResultDataLost."""
         ...
 
     def close(self) -> None: ...
 
 
 class BoundedData(ABC):
-    """`write` repeatedly, `finish_write` once, then `create_reader` any times; `close` deletes the file."""
+    """Call `write` repeatedly, `finish_write` once, then `create_reader` any number of times. `close` deletes the file."""
 
     def __init__(self, path: str) -> None:
-        """Makes the file. Raises: ResultWriteError: it is there already, or cannot be made."""
+        """Creates the file. Raises: ResultWriteError: it exists already, or cannot be created."""
         self.path = path
         self.size = 0
         self._is_finished = False
@@ -75,9 +75,9 @@ class BoundedData(ABC):
             raise _write_error(path, error) from error
 
     def write(self, buffer: DiskBuffer) -> None:
-        """Behind all before. Raises: ResultWriteError: the disk is full, say."""
+        """Append a buffer. Raises: ResultWriteError, for example when the disk is full."""
         if self._is_finished:
-            raise EngineBug(f"{self.path} is finished, but something is written to it")
+            raise EngineBug(f"{self.path} is finished, but was written to again")
         header = _HEADER.pack(buffer.code, buffer.is_compressed, memoryview(buffer.data).nbytes)
         try:
             self._write(header, buffer.data)
@@ -85,7 +85,7 @@ class BoundedData(ABC):
             raise _write_error(self.path, error) from error
 
     def finish_write(self) -> None:
-        """From now on it can be read. Raises: ResultWriteError."""
+        """From now on the data can be read. Raises: ResultWriteError."""
         if self._is_finished:
             raise EngineBug(f"{self.path} was finished twice")
         self._is_finished = True
@@ -95,7 +95,7 @@ class BoundedData(ABC):
             raise _write_error(self.path, error) from error
 
     def create_reader(self, on_data: Callable[[], None] | None = None) -> BoundedReader:
-        """`on_data`: a read buffer is free again, after `next_buffer` had none.
+        """`on_data`: called when a read buffer is free again after `next_buffer` found none.
 
         Raises: EngineBug: it is not finished. ResultDataLost: the file is gone or shorter than it was.
         """
@@ -113,23 +113,24 @@ class BoundedData(ABC):
             return
         self._is_closed = True
         self._close()
-        with contextlib.suppress(OSError):  # somebody else has tidied up
+        # Somebody else has deleted it.
+        with contextlib.suppress(OSError):
             os.unlink(self.path)
 
     @property
     def file_bytes(self) -> int:
-        """How long the finished file is."""
+        """The length of the finished file."""
         return self.size
 
     def check_length(self, file: str | int) -> None:
-        """`file`: path or descriptor. Raises: ResultDataLost: shorter than what was written. OSError."""
+        """Check that the file is not shorter than what was written. `file`: path or descriptor. Raises: ResultDataLost. OSError."""
         found = os.stat(file).st_size
         if found < self.file_bytes:
             raise truncated(self.path, found, self.file_bytes)
 
     @contextlib.contextmanager
     def _opened(self, flags: int) -> Generator[int, None, None]:
-        """For one write only: a task may have more subpartitions than the process may have open files."""
+        """Open the file for one write only: a task may have more subpartitions than a process may have open files."""
         file = os.open(self.path, flags | os.O_CLOEXEC, 0o600)
         try:
             yield file
@@ -151,7 +152,7 @@ class BoundedData(ABC):
 
 
 class FileData(BoundedData):
-    """Plain reads and writes. Each reader has the file open for itself and `read_buffers` buffers."""
+    """Plain reads and writes. Each reader opens the file for itself and has `read_buffers` buffers."""
 
     def __init__(self, path: str, read_buffers: int = READ_BUFFERS) -> None:
         super().__init__(path)
@@ -163,7 +164,7 @@ class FileData(BoundedData):
         self._largest = max(self._largest, memoryview(data).nbytes)
 
     def _finish(self) -> None:
-        """All is in the file."""
+        """Nothing to do: everything is in the file."""
 
     def _reader(self, on_data: Callable[[], None] | None) -> BoundedReader:
         self.check_length(self.path)
@@ -171,11 +172,11 @@ class FileData(BoundedData):
         return FileReader(self.path, self.size, free, on_data)
 
     def _close(self) -> None:
-        """Nothing but the file."""
+        """Nothing to do: there is only the file."""
 
 
 class FileReader:
-    """Reads one after another with a handle of its own, into buffers that are used again once recycled."""
+    """Reads in sequence, with a file handle of its own, into buffers that are used again once they are recycled."""
 
     def __init__(
         self,
@@ -201,7 +202,7 @@ class FileReader:
         buffer = self._free.pop()
         if not 0 <= length <= len(buffer):
             raise ResultDataLost(
-                f"{self._path} is damaged: a buffer of {length:,} bytes at {self._at:,}"
+                f"{self._path} is damaged: it names a buffer of {length:,} bytes at {self._at:,}"
             )
         data = memoryview(buffer)[:length]
         self._read_into(data)
@@ -209,7 +210,7 @@ class FileReader:
         return DiskBuffer(code, bool(is_compressed), data, self)
 
     def recycle(self, data: Part) -> None:
-        """A buffer that was given is not needed any more."""
+        """A buffer is not needed any more."""
         buffer = self._out.pop(id(data), None)
         if buffer is None:
             return
@@ -236,7 +237,7 @@ class FileReader:
 
 @dataclass(slots=True)
 class _Region:
-    """A mapped part of the file. `start`: where the data begins in `memory`; `length`: of the data, bytes."""
+    """A mapped part of the file. `start`: where the data begins in `memory`; `length`: of the data, in bytes."""
 
     memory: mmap.mmap
     start: int
@@ -244,7 +245,7 @@ class _Region:
 
 
 class MappedData(BoundedData):
-    """What both mapped kinds share: readers that slice regions; no frame crosses one."""
+    """What both mapped kinds share: readers that slice regions. No frame crosses a region's border."""
 
     def __init__(self, path: str, region_bytes: int) -> None:
         super().__init__(path)
@@ -264,14 +265,14 @@ class MappedData(BoundedData):
 
     def _close(self) -> None:
         for region in self._regions:
-            # A buffer that somebody refers to keeps the memory until it goes itself.
+            # A buffer that is still in use keeps the region's memory alive until it is dropped.
             with contextlib.suppress(BufferError):
                 region.memory.close()
         self._regions = []
 
 
 class MappedFileData(MappedData):
-    """Written through the file, mapped for reading when a region is full or all is written."""
+    """Written through the file. A region is mapped for reading when it is full or everything is written."""
 
     def __init__(self, path: str, region_bytes: int = MAX_REGION) -> None:
         super().__init__(path, region_bytes)
@@ -288,7 +289,7 @@ class MappedFileData(MappedData):
         self._map()
 
     def _map(self) -> None:
-        """What is written and not mapped yet; the system wants it to begin at a multiple of a page."""
+        """Map what is written and not mapped yet. The operating system requires a mapping to begin at a multiple of a page."""
         length = self.size - self._mapped
         if not length:
             return
@@ -300,7 +301,7 @@ class MappedFileData(MappedData):
 
 
 class MemoryMappedData(MappedData):
-    """Written and read through the map."""
+    """Written and read through the mapping."""
 
     def __init__(self, path: str, region_bytes: int = DEFAULT_MAPPED_REGION) -> None:
         """Raises: ResultWriteError: a region smaller than a page."""
@@ -335,7 +336,7 @@ class MemoryMappedData(MappedData):
         return self._regions[-1]
 
     def _allocate(self, end: int) -> None:
-        """Blocks up to `end`, some ahead: a page that finds none would end the process with SIGBUS."""
+        """Allocate blocks up to `end` and some more: writing to a page without a block would end the process with SIGBUS."""
         if end <= self._allocated:
             return
         most = len(self._regions) * self._region_bytes
@@ -343,13 +344,14 @@ class MemoryMappedData(MappedData):
         with self._opened(os.O_RDWR) as file:
             try:
                 _reserve(file, self._allocated, ahead)
-            except OSError:  # no room for that much ahead: what is needed will do
+            # There is no room for the additional blocks, so allocate only the necessary ones.
+            except OSError:
                 ahead = end
                 _reserve(file, self._allocated, ahead)
         self._allocated = ahead
 
     def _finish(self) -> None:
-        """Give back what the last region does not need."""
+        """Give back the unused end of the last region."""
         with self._opened(os.O_RDWR) as file:
             os.ftruncate(file, self.file_bytes)
 
@@ -361,8 +363,8 @@ class MemoryMappedData(MappedData):
 
 
 class MappedReader:
-    """Slices of the regions, in order: nothing is copied. They are to be read at once: a file that is cut short
-    afterwards takes their memory away.
+    """Slices of the regions, in order, without copies. Read them at once: if the file is cut short afterwards, access to their
+    memory fails.
     """
 
     def __init__(self, data: MappedData, regions: list[_Region]) -> None:
@@ -384,13 +386,16 @@ class MappedReader:
         return None
 
     def _cut(self, view: memoryview, region: _Region) -> DiskBuffer:
-        self._data.check_length(self._file)  # to read beyond its end would end the process
+        # Reading beyond the end of the file would end the process.
+        self._data.check_length(self._file)
         at = region.start + self._at
         code, is_compressed, length = _HEADER.unpack_from(view, at)
         at += _HEADER.size
         self._at += _HEADER.size + length
         if length < 0 or self._at > region.length:
-            raise ResultDataLost(f"{self._data.path} is damaged: a buffer of {length:,} bytes")
+            raise ResultDataLost(
+                f"{self._data.path} is damaged: it names a buffer of {length:,} bytes"
+            )
         return DiskBuffer(code, bool(is_compressed), view[at : at + length])
 
     def close(self) -> None:
@@ -399,7 +404,8 @@ class MappedReader:
         self._is_closed = True
         os.close(self._file)
         for view in self._views:
-            with contextlib.suppress(BufferError):  # somebody refers to a buffer still
+            # Some buffer is still in use.
+            with contextlib.suppress(BufferError):
                 view.release()
         self._views = []
 
@@ -407,15 +413,17 @@ class MappedReader:
 def _map(file: int, length: int, offset: int, access: int) -> mmap.mmap:
     options: dict[str, Any] = {"access": access, "offset": offset}
     if sys.version_info >= (3, 13):
-        options["trackfd"] = False  # else each region keeps a file descriptor
+        # Otherwise each region would keep a file descriptor open.
+        options["trackfd"] = False
     return mmap.mmap(file, length, **options)
 
 
 def _reserve(file: int, start: int, end: int) -> None:
-    """Blocks for these bytes, none of which has been written. Raises: OSError: the disk is full."""
+    """Allocate blocks for these bytes, none of which has been written. Raises: OSError: the disk is full."""
     try:
         os.posix_fallocate(file, start, end - start)
-    except AttributeError:  # not on this system
+    # Not available on this system.
+    except AttributeError:
         pass
     except OSError as error:
         if error.errno not in _NOT_THIS_FILE_SYSTEM:
@@ -441,12 +449,12 @@ def _write_all(file: int, header: bytes, data: Part) -> int:
 
 def truncated(path: str, found: int, expected: int) -> ResultDataLost:
     return ResultDataLost(
-        f"{path} is truncated: it has {found:,} bytes where {expected:,} were written. The result is made anew."
+        f"{path} is truncated: it has {found:,} bytes where {expected:,} were written. The result is computed again."
     )
 
 
 def _write_error(path: str, error: OSError) -> ResultWriteError:
     return ResultWriteError(
-        f"a blocking result cannot be written to {path}: {error.strerror or error}. Make room there, or set "
-        "io.tmp.dirs to directories with more."
+        f"a blocking result cannot be written to {path}: {error.strerror or error}. Free space there, or set "
+        "io.tmp.dirs to directories with more space."
     )

@@ -1,6 +1,6 @@
-"""Compression of single buffers, each on its own. Source: Flink BufferCompressor, BufferDecompressor.
+"""Compression of single buffers, each independent of the others. Source: Flink BufferCompressor, BufferDecompressor.
 
-The first four bytes say how large the buffer is when it is unpacked.
+The first four bytes hold the uncompressed size.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class BufferCompressor:
     """`codec`: LZ4 or ZSTD."""
 
     def __init__(self, codec: str) -> None:
-        """Raises: ConfigurationError: not known, or not in this pyarrow."""
+        """Raises: ConfigurationError: the codec is unknown, or not available in this pyarrow."""
         name = _CODECS.get(codec.upper())
         if name is None or not pa.Codec.is_available(name):
             raise ConfigurationError(
@@ -32,13 +32,13 @@ class BufferCompressor:
         self._codec = pa.Codec(name)
 
     def compress(self, data: Part) -> bytes | None:
-        """None when it would not become smaller."""
+        """The compressed buffer; None if it would not become smaller."""
         size = memoryview(data).nbytes
         packed: bytes = self._codec.compress(data, asbytes=True)
         return _SIZE.pack(size) + packed if len(packed) + _SIZE.size < size else None
 
     def decompress(self, data: Part) -> bytes:
-        """Raises: ResultDataLost: it is damaged."""
+        """The uncompressed buffer. Raises: ResultDataLost: it is damaged."""
         view = memoryview(data)
         try:
             size: int = _SIZE.unpack_from(view)[0]

@@ -1,6 +1,6 @@
-"""The queue of a pipelined subpartition: frames and events in order, the last frame perhaps still being filled.
+"""The queue of a pipelined subpartition: frames and events in order. The last frame may still be filled.
 
-Not thread-safe, and tells nobody: `PipelinedSubpartition` locks and notifies by what it answers.
+Not thread-safe, and notifies nobody: `PipelinedSubpartition` takes the lock, and notifies depending on the return values.
 Source: Flink PipelinedSubpartition (docs/spec/exchange.md#queue-of-a-subpartition). Differs: a
 buffer is a frame of whole records.
 """
@@ -19,7 +19,7 @@ from penstock.runtime.network.subpartition_view import NextType
 
 
 class Frame:
-    """Batches that leave as one. Only the last one of a queue may be unfinished."""
+    """Batches that are sent together. Only the last frame of a queue may be unfinished."""
 
     __slots__ = ("batches", "rows")
 
@@ -29,7 +29,7 @@ class Frame:
 
 
 class FrameQueue:
-    """`tail`: the unfinished last frame, if there is one; `frames`: of data, that one included, count."""
+    """`tail`: the unfinished last frame, if there is one. `frames`: number of data frames, including the tail."""
 
     __slots__ = (
         "_delivers_empty", "_flush_requested", "_queue", "frames", "is_blocked", "is_finished", "tail",
@@ -50,7 +50,7 @@ class FrameQueue:
     # ---------------------------------------------------------------- adding
 
     def add_frame(self, batch: Batch, rows: int, *, is_finished: bool) -> bool:
-        """A frame of its own. Returns whether the consumer is to be told."""
+        """Add a frame of its own. Returns whether to notify the consumer."""
         frame = Frame(batch, rows)
         self._queue.add(frame)
         self.frames += 1
@@ -64,12 +64,12 @@ class FrameQueue:
         return self.is_news
 
     def takes(self, batch: Batch) -> bool:
-        """Whether the tail can be filled on with this."""
+        """Whether this batch can be added to the tail."""
         tail = self.tail
         return tail is not None and (not tail.batches or can_join(tail.batches[0], batch))
 
     def fill(self, batch: Batch, rows: int, limit: int) -> bool:
-        """Into the tail, which is finished at `limit` rows. Returns as `add_frame`."""
+        """Add a batch to the tail, which is finished at `limit` rows. Returns as `add_frame`."""
         tail = self.tail
         assert tail is not None
         tail.batches.append(batch)
@@ -77,30 +77,34 @@ class FrameQueue:
         return tail.rows >= limit and self.finish_tail()
 
     def finish_tail(self) -> bool:
-        """Returns as `add_frame`: a lone tail becomes the first finished frame; before others nobody waits for it."""
+        """Finish the tail. Returns as `add_frame`. The consumer is notified only if the tail is alone: if frames stand
+        before it, the
+        consumer has been notified of those.
+        """
         if self.tail is None:
             return False
         self.tail = None
         return len(self._queue) == 1 and self.is_news
 
     def flush(self) -> bool:
-        """Show the tail's rows. Returns as `add_frame`."""
+        """Make the tail's rows visible. Returns as `add_frame`."""
         size = len(self._queue)
         if size == 0 or self._flush_requested:
             return False
         head = self._queue.peek()
         is_empty = size == 1 and type(head) is Frame and not head.batches
         self._flush_requested = not is_empty
-        # Of several the consumer has been told, at the latest when the second one came.
+        # If there are several entries, the consumer was notified when the second one came, or
+        # before.
         return size == 1 and not is_empty and not self.is_blocked
 
     @property
     def is_news(self) -> bool:
-        """The count of finished frames, as the consumer is told of them, is one."""
+        """Whether the queue has just got its first finished frame, so that the consumer has to be notified."""
         return not self._flush_requested and not self.is_blocked and self._finished_count() == 1
 
     def _finished_count(self) -> int:
-        """The last one counts only when it is alone and finished."""
+        """How many entries are finished. The last one counts only if it is alone and finished."""
         size = len(self._queue)
         if size == 1 and self.tail is None:
             return 1
@@ -109,13 +113,15 @@ class FrameQueue:
     # ---------------------------------------------------------------- priority
 
     def add_priority(self, event: Element) -> list[Batch]:
-        """Before all without priority. Returns the data that is overtaken, which stays where it is."""
+        """Insert an event before all entries without priority. Returns the data that it overtakes, which stays in its place."""
         self.tail = None
         self._queue.add_priority(event)
         return _batches_of(islice(self._queue, self._queue.priority_count, None))
 
     def replace_by_priority(self, event: object, replacement: Element) -> list[Batch]:
-        """Take an event out, put another one before all without priority. Returns the data it was behind."""
+        """Remove an event, and insert another one before all entries without priority. Returns the data that stood
+        before the event.
+        """
         before = _batches_of(_until(self._queue, event))
         self._queue.remove(event)
         self._queue.add_priority(replacement)
@@ -123,7 +129,7 @@ class FrameQueue:
 
     @property
     def is_first_priority(self) -> bool:
-        """The consumer is to be told of the element with priority that has just come."""
+        """Whether the element with priority that has just come is the first one, so that the consumer has to be notified."""
         return self._queue.priority_count == 1 and not self.is_blocked
 
     # ---------------------------------------------------------------- taking
@@ -143,7 +149,8 @@ class FrameQueue:
                 self.is_blocked = getattr(head, "blocks_upstream", False)
                 return head
             batches, head.batches, head.rows = head.batches, [], 0
-            if head is self.tail:  # what has been written so far; it goes on being filled
+            # The batches so far. The frame stays in the queue and is filled further.
+            if head is self.tail:
                 return batches or None
             queue.poll()
             self.frames -= 1
@@ -152,14 +159,14 @@ class FrameQueue:
         return None
 
     def resume(self) -> None:
-        """Raises: EngineBug: nothing is blocked."""
+        """Go on after an element that blocked. Raises: EngineBug: nothing is blocked."""
         if not self.is_blocked:
-            raise EngineBug("a subpartition is to go on behind a barrier, but is not blocked")
+            raise EngineBug("a subpartition was resumed although no barrier blocks it")
         self.is_blocked = False
 
     @property
     def backlog(self) -> int:
-        """Frames of data that a consumer can count on; the last one only when it is flushed or followed."""
+        """How many data frames a consumer can read. The last one counts only if it is flushed or followed by another entry."""
         if self.is_blocked or not self._queue:
             return 0
         is_all = self._flush_requested or self.is_finished
@@ -169,7 +176,7 @@ class FrameQueue:
 
     @property
     def next_type(self) -> NextType:
-        """What the next `take` would give, partly filled frames only when they are flushed."""
+        """What the next `take` would give. A partly filled frame counts only if it is flushed."""
         if self.is_blocked or not (self._flush_requested or self._finished_count()):
             return NextType.NONE
         head = self._queue.peek()
@@ -181,11 +188,11 @@ class FrameQueue:
 
     @property
     def waiting(self) -> int:
-        """Everything but a frame that is still being filled."""
+        """Number of entries, without a frame that is still being filled."""
         return len(self._queue) - (self.tail is not None)
 
     def clear(self) -> int:
-        """Drop everything. Returns the frames of data that were here."""
+        """Drop everything. Returns how many data frames there were."""
         self._queue.clear()
         self.tail = None
         dropped, self.frames = self.frames, 0

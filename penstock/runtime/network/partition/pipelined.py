@@ -1,13 +1,13 @@
-"""PipelinedSubpartition: a queue in memory towards one consumer, which reads it once and meanwhile.
+"""PipelinedSubpartition: a queue in memory for one consumer, which reads it once, while it is being written.
 
-Knows no thread, socket or checkpoint; the lock comes from the host. Source: Flink
+Does not know threads, sockets or checkpoints; the lock comes from the host. Source: Flink
 PipelinedSubpartition and its view (docs/spec/exchange.md#queue-of-a-subpartition,
-#priority-and-barriers-in-a-queue). Differs: a buffer is a frame of whole records: batches that are
-joined when they are taken. The unfinished tail is the frame that is still being filled. What is
-full is visible at once.
+#priority-and-barriers-in-a-queue). Differs: a buffer is a frame of whole records, made of batches that are
+joined when they are taken. The unfinished tail is the frame that is still being filled. A full
+frame is visible at once.
 
-Elements that steer the queue are told by their attributes, so that barriers need no change here:
-`has_priority`, `blocks_upstream`, `is_timeoutable`; a barrier has a `checkpoint_id` and, when it can be timed
+Elements that control the queue are recognised by their attributes, so that a new kind of barrier needs no change here:
+`has_priority`, `blocks_upstream`, `is_timeoutable`. A barrier has a `checkpoint_id` and, if its alignment can time
 out, `as_unaligned()`.
 """
 
@@ -34,29 +34,29 @@ from penstock.runtime.network.sequence import following
 from penstock.runtime.network.subpartition_view import NextType, Polled, ViewListener
 
 MAX_QUEUED: Final = 4
-"""Finished frames that wait in one subpartition before the producer is blocked. Few: what is in flight should stay in
-the processor's cache (measured on word count: 16 give 1.2 M words/s, 8 give 2.3 M, 4 give 2.6 M)."""
+"""How many finished frames may wait in one subpartition before the producer is blocked. Few, so that data in flight stays in
+the processor's cache (measured on word count: 16 give 1.2 M words/s, 8 give 2.3 M, 4 give 2.6 M).
+"""
 MAX_ROWS_PER_FRAME: Final = 2048
-_COLUMN_ROWS_DIRECT: Final = (
-    1024  # a column batch of this size goes as it is: joining would copy it
-)
+_COLUMN_ROWS_DIRECT: Final = 1024
+"""A column batch of at least so many rows is not joined with others, because joining would copy it."""
 
 
 class _KeepsNothing:
-    """`OutputState` of a partition whose data no barrier overtakes."""
+    """The `OutputState` of a partition whose data no barrier overtakes."""
 
     def complete(self, checkpoint_id: int, subpartition: int, overtaken: Sequence[Batch]) -> None:
-        """Nobody waits for it."""
+        """Does nothing: nobody waits for the data."""
 
     def fail(self, checkpoint_id: int, subpartition: int, cause: str) -> None:
-        """Nobody waits for it."""
+        """Does nothing: nobody waits for the data."""
 
 
 _KEEPS_NOTHING: Final = _KeepsNothing()
 
 
 class PipelinedSubpartition:
-    """`write`, `add`, `flush`, `finish` on the producer's thread; its view on the consumer's; `release` on any."""
+    """`write`, `add`, `flush`, `finish`: the producer's thread. Its view: the consumer's thread. `release`: any thread."""
 
     __slots__ = (
         "_full", "_listener", "_lock", "_output_state", "_owner", "_pending", "_queue", "_sequence", "_timeoutable", "_view",
@@ -74,8 +74,8 @@ class PipelinedSubpartition:
         delivers_empty: bool = False,
         output_state: OutputState | None = None,
     ) -> None:
-        """`marks`: where this one puts its index; `delivers_empty`: the consumer has no buffers of its own
-        and must learn of every frame, also of one whose rows have all gone before it was finished.
+        """`marks`: where this subpartition puts its index. `delivers_empty`: the consumer has no buffers of its own
+        and must learn of every frame, even of one whose rows were all taken before it was finished.
         """
         self.index = index
         self.records = 0
@@ -117,7 +117,7 @@ class PipelinedSubpartition:
             self._write(piece, len(piece), is_whole=True)
 
     def _write(self, batch: Batch, rows: int, *, is_whole: bool) -> None:
-        """`is_whole`: nothing is to be joined to it."""
+        """`is_whole`: nothing may be joined to the batch."""
         is_whole = is_whole or (rows >= _COLUMN_ROWS_DIRECT and type(batch) is ColumnBatch)
         queue = self._queue
         with self._lock:
@@ -134,7 +134,7 @@ class PipelinedSubpartition:
             self._listener.notify_data()
 
     def add(self, event: Element) -> int:
-        """An event: at the tail, or before all without priority if it has it."""
+        """Add an event at the tail, or, if it has priority, before all entries without priority."""
         if getattr(event, "has_priority", False):
             return self._add_priority(event)
         replaced = None
@@ -145,13 +145,15 @@ class PipelinedSubpartition:
             self._watch_bound()
             if getattr(event, "is_timeoutable", False):
                 replaced, self._timeoutable = self._timeoutable, event
-        self._fail_in_flight(replaced, "a newer checkpoint came before it got through")
+        self._fail_in_flight(
+            replaced, "a newer checkpoint's barrier came before this checkpoint's barrier was taken"
+        )
         if is_news and self._listener is not None:
             self._listener.notify_data()
         return self.sizes.frame_bytes
 
     def add_frame(self, batch: Batch, *, is_finished: bool) -> int:
-        """A frame of its own, behind a tail that is finished by that. Returns as `add`."""
+        """Add a frame of its own; an unfinished tail before it is finished. Returns as `add`."""
         rows = len(batch)
         with self._lock:
             if self._queue.is_finished or self.is_released:
@@ -164,7 +166,7 @@ class PipelinedSubpartition:
         return self.sizes.frame_bytes
 
     def finish_tail(self) -> None:
-        """The frame being filled is closed: what is written next starts another."""
+        """Finish the frame that is being filled: later batches start another one."""
         with self._lock:
             is_news = self._queue.finish_tail()
             self._watch_bound()
@@ -182,7 +184,7 @@ class PipelinedSubpartition:
             self._listener.notify_data()
 
     def flush(self) -> None:
-        """Make the rows of the unfinished tail visible. Without any nothing happens."""
+        """Make the rows of the unfinished tail visible. Does nothing if there are none."""
         with self._lock:
             is_news = self._queue.flush()
         if is_news and self._listener is not None:
@@ -218,7 +220,7 @@ class PipelinedSubpartition:
 
     def time_out_barrier(self, checkpoint_id: int) -> None:
         """The aligned barrier of this checkpoint has waited too long: it goes on as an unaligned one, ahead
-        of the data before it. Nothing happens when it has gone in its turn.
+        of the data before it. Does nothing if the barrier has been taken already.
         """
         with self._lock:
             barrier = self._timeoutable
@@ -232,7 +234,7 @@ class PipelinedSubpartition:
             self._listener.notify_priority(sequence)
 
     def abort_checkpoint(self, checkpoint_id: int, cause: str) -> None:
-        """Nobody waits any more for what the barrier of this checkpoint would overtake."""
+        """The checkpoint was aborted, so nobody waits any more for the data that its barrier would overtake."""
         with self._lock:
             barrier = self._timeoutable
             if barrier is None or barrier.checkpoint_id != checkpoint_id:
@@ -249,7 +251,7 @@ class PipelinedSubpartition:
     def create_view(
         self, listener: ViewListener, *, is_encoded: bool = False
     ) -> PipelinedSubpartitionView:
-        """The one consumer. Is told nothing by this: it looks once by itself. Nothing is encoded here.
+        """Open the only view. Its consumer polls once by itself: it is not notified of existing data. Nothing is encoded here.
 
         Raises: EngineBug: there is or was one. PartitionConnectionError: the partition is released.
         """
@@ -267,7 +269,7 @@ class PipelinedSubpartition:
             return self._view
 
     def poll(self) -> Polled | None:
-        """For the view: next element, or None for now."""
+        """For the view: the next element, or None for now."""
         queue, through = self._queue, None
         with self._lock:
             frames = queue.frames
@@ -299,29 +301,29 @@ class PipelinedSubpartition:
         return kind is not NextType.NONE and (has_credit or kind is not NextType.DATA)
 
     def resume(self) -> None:
-        """For the view: go on behind an element that blocks. Raises: EngineBug: nothing is blocked."""
+        """For the view: go on after an element that blocked. Raises: EngineBug: nothing is blocked."""
         with self._lock:
             self._queue.resume()
 
     @property
     def backlog(self) -> int:
-        """Frames of data that a consumer can count on."""
+        """How many data frames a consumer can read."""
         with self._lock:
             return self._queue.backlog
 
     @property
     def has_priority(self) -> bool:
-        """What comes next overtakes all the rest."""
+        """Whether the next element has priority over all the rest."""
         return self._queue.next_type is NextType.PRIORITY_EVENT
 
     @property
     def is_blocked(self) -> bool:
-        """An element that blocks has been taken, and the consumer has not gone on."""
+        """Whether an element that blocks was taken and the consumer has not resumed yet."""
         return self._queue.is_blocked
 
     @property
     def queued(self) -> int:
-        """Everything in the queue, events and the unfinished tail too."""
+        """Number of entries in the queue, including events and the unfinished tail."""
         return len(self._queue)
 
     # -------------------------------------------------------------- the end
@@ -348,17 +350,17 @@ class PipelinedSubpartition:
                 self.pool.recycle(self.index)
 
     def on_all_records_read(self) -> None:
-        """For the view: no record is on its way any more."""
+        """For the view: the consumer has read the last record."""
         self._owner.on_all_records_read(self.index)
 
     def on_view_released(self) -> None:
-        """For the view, once: nobody reads on, so nothing is kept and the producer is not held up."""
+        """For the view, once: the consumer reads no further, so drop everything and do not block the producer."""
         self.release()
         self._owner.on_consumed(self.index)
 
 
 class PipelinedSubpartitionView:
-    """The one consumer's reading. Source: Flink PipelinedSubpartitionView."""
+    """The reading of the one consumer. Source: Flink PipelinedSubpartitionView."""
 
     __slots__ = ("_is_released", "_parent", "failure")
 
@@ -384,7 +386,7 @@ class PipelinedSubpartitionView:
         return self._parent.poll()
 
     def is_available(self, *, has_credit: bool) -> bool:
-        """A failure is news as well: the next `poll` raises it."""
+        """True also after a failure, which the next `poll` raises."""
         return self.failure is not None or self._parent.is_available(has_credit=has_credit)
 
     def resume(self) -> None:
@@ -397,7 +399,7 @@ class PipelinedSubpartitionView:
         self._parent.sizes.set_frame_bytes(frame_bytes)
 
     def disconnect(self) -> None:
-        """Not consumed: its producer must not count as finished by this."""
+        """Does nothing: the partition was not consumed, so its producer must not count as finished."""
 
     def release(self) -> None:
         if not self._is_released:

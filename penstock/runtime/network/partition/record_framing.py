@@ -1,6 +1,6 @@
-"""Serialized records in buffers of one size: a record may begin and end anywhere, its length too.
+"""Serialized records in buffers of one size. A record, and even its length, may begin and end anywhere in a buffer.
 
-Knows no file. Source: Flink SpanningRecordSerializer, SpillingAdaptiveSpanningRecordDeserializer
+Does not know files. Source: Flink SpanningRecordSerializer, SpillingAdaptiveSpanningRecordDeserializer
 (docs/spec/exchange.md#records-in-buffers). A record is 4 bytes of length, big-endian, and that many
 bytes. What Flink calls a record is a whole encoded batch here.
 """
@@ -18,14 +18,14 @@ _LENGTH: Final = struct.Struct("!I")
 
 
 class RecordSerializer:
-    """Fills buffers of `buffer_size` bytes; each is handed out when it is full, the last one by `flush`."""
+    """Fills buffers of `buffer_size` bytes. A buffer is handed out when it is full; `flush` hands out the last one."""
 
     def __init__(self, buffer_size: int) -> None:
         self._buffer_size = buffer_size
         self._buffer = bytearray()
 
     def add(self, parts: Sequence[Part]) -> Iterator[bytearray]:
-        """One record of these parts. Gives the buffers that are full by that; take them all before the next."""
+        """Add one record made of these parts. Yields the buffers that become full; take them all before the next call."""
         views = [memoryview(part).cast("B") for part in parts]
         length = _LENGTH.pack(sum(view.nbytes for view in views))
         for view in (memoryview(length), *views):
@@ -38,7 +38,7 @@ class RecordSerializer:
                     yield self._take()
 
     def flush(self) -> bytearray | None:
-        """What is in the unfinished buffer, if anything."""
+        """The unfinished buffer, if it holds anything."""
         return self._take() if self._buffer else None
 
     def _take(self) -> bytearray:
@@ -47,17 +47,17 @@ class RecordSerializer:
 
 
 class RecordDeserializer:
-    """Takes buffers in order, gives records.
+    """Takes buffers in order and gives records.
 
-    A record that lies in one buffer is a view of it, if that is `bytes`; of any other buffer, which may be used again
-    or be a file that somebody cuts short, it is a copy.
+    A record inside one buffer is a view of the buffer if that is `bytes`. From any other buffer the record is copied, because
+    such a buffer may be reused, or be a mapped file that somebody cuts short.
     """
 
     def __init__(self) -> None:
         self._rest: bytearray | None = None
 
     def feed(self, buffer: Part) -> Iterator[Part]:
-        """The records that end in this buffer; take them all before the next."""
+        """The records that end in this buffer; take them all before the next call."""
         view = memoryview(buffer).cast("B")
         is_stable = type(buffer) is bytes
         at, size = 0, view.nbytes
@@ -78,14 +78,14 @@ class RecordDeserializer:
 
     @staticmethod
     def _end_of(view: memoryview, at: int) -> int | None:
-        """Where the record that begins there ends, None if its length does not fit in."""
+        """Where the record that begins there ends; None if its length is cut off by the end of the buffer."""
         if at + _LENGTH.size > view.nbytes:
             return None
         length: int = _LENGTH.unpack_from(view, at)[0]
         return at + _LENGTH.size + length
 
     def _go_on(self, rest: bytearray, view: memoryview) -> int:
-        """Take what the record lacks, its length first. Returns the bytes taken."""
+        """Complete the unfinished record, its length first. Returns how many bytes were used."""
         wanted = _LENGTH.size
         if len(rest) >= _LENGTH.size:
             wanted += _LENGTH.unpack_from(rest)[0]

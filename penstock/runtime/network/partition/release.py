@@ -1,7 +1,7 @@
-"""When a pipelined partition is released: as soon as everybody who uses it has let go.
+"""When a pipelined partition is released: as soon as all of its users have finished with it.
 
-Source: Flink ReleaseOnConsumptionResultPartition (docs/spec/exchange.md#result-partitions). Both of
-its shapes: the newer one, which this product uses, counts the producing task as a user as well.
+Source: Flink ReleaseOnConsumptionResultPartition (docs/spec/exchange.md#result-partitions), in both of
+its forms. The newer one, which this product uses, counts the producing task as a user as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class ReleaseOnConsumption:
     """Counts users down. Not thread-safe: its owner calls it under its lock."""
 
     def __init__(self, subpartitions: int, *, is_producer_a_user: bool = True) -> None:
-        """`is_producer_a_user`: False gives the older shape, released with the last consumer."""
+        """`is_producer_a_user` False: the older form, in which the last consumer releases the partition."""
         self._has_consumed = [False] * subpartitions
         self._is_producer_a_user = is_producer_a_user
         self._is_closed = False
@@ -24,7 +24,7 @@ class ReleaseOnConsumption:
         return self._users == 0
 
     def consumed(self, subpartition: int) -> bool:
-        """Its consumer has let go; said again, nothing happens. Returns whether this was the last user.
+        """A consumer has finished with its subpartition; a second call does nothing. Returns whether it was the last user.
 
         Raises: EngineBug: there is no such subpartition.
         """

@@ -1,9 +1,10 @@
-"""ResultPartition: what one attempt of a task produces of one data set, a subpartition for each consumer.
+"""ResultPartition: the part of one data set that one attempt of a task produces, with a subpartition for each consumer.
 
-Knows no subpartition's inside and no thread: who waits is woken by a callable, who looks partitions
-up is told through `PartitionManager`. Source: Flink ResultPartition, PipelinedResultPartition,
-ResultPartitionWriter (docs/spec/exchange.md#result-partitions). Differs: what is released on
-consumption and what by the scheduler is told by the type, not by a subclass.
+Does not know the inside of subpartitions, or threads: a callable wakes the producer, and `PartitionManager` registers the
+partition for its consumers. Source: Flink ResultPartition, PipelinedResultPartition,
+ResultPartitionWriter (docs/spec/exchange.md#result-partitions). Differs: the type, not a subclass, decides whether
+a partition is
+released on consumption or by the scheduler.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ class PartitionManager(Protocol):
     """Where consumers find partitions. Source: Flink ResultPartitionManager."""
 
     def register(self, partition: ResultPartition) -> None:
-        """Raises: EngineBug: it was shut down, or has this partition already."""
+        """Raises: EngineBug: the manager was shut down, or has this partition already."""
         ...
 
     def release(self, partition_id: ResultPartitionId, failure: str | None = None) -> None:
-        """Forget it and release it; nothing happens to an unknown one."""
+        """Forget a partition and release it. Does nothing for an unknown one."""
         ...
 
 
@@ -64,16 +65,17 @@ class MakePool(Protocol):
 
 
 def _wake_nobody() -> None:
-    """Nobody waits: who writes to a file never does."""
+    """For a partition in files, whose producer never waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionHooks:
-    """What a partition has of its task. The calls may come on any thread.
+    """The callbacks of a partition. They may be called on any thread.
 
-    `wake_producer`: there is room again. `tell_read_whole`: no record is on its way any more. `output_state`: takes what barriers
-    overtake; None: they overtake nothing. `may_be_overtaken`: its data, by barriers; False: they keep their turn on this edge.
-    `producer`: the operator whose output it is, for what cannot be encoded.
+    `wake_producer`: there is room again. `tell_read_whole`: consumers have read the last record. `output_state`:
+    takes the data that
+    barriers overtake; None: they overtake nothing. `may_be_overtaken` False: barriers do not overtake data on this edge.
+    `producer`: the operator whose output it is, for errors about records that cannot be encoded.
     """
 
     wake_producer: Callable[[], None] = _wake_nobody
@@ -84,7 +86,7 @@ class PartitionHooks:
 
 
 class ResultPartition:
-    """`setup`, then written by one thread until `finish`; `close` when the task ends, however it ends."""
+    """Call `setup`, then write from one thread until `finish`. Call `close` when the task ends, however it ends."""
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class ResultPartition:
         self._readers_at_end: set[int] = set()
 
     def setup(self, manager: PartitionManager, make_pool: MakePool | None = None) -> None:
-        """Get buffers, then become known to consumers. `make_pool` None: without a bound by memory.
+        """Get buffers, then register for consumers. `make_pool` None: memory does not limit it.
 
         Raises: EngineBug: it was set up before. InsufficientBuffers.
         """
@@ -135,13 +137,13 @@ class ResultPartition:
 
     @property
     def is_available(self) -> bool:
-        """Room in every subpartition, and a buffer. Without it the producer must suspend (nothing is dropped if
+        """Whether every subpartition has room and a buffer is free. Otherwise the producer must pause (nothing is dropped if
         it does not).
         """
         return not self.marks.full and (self._pool is None or self._pool.is_available)
 
     def flush(self) -> None:
-        """Show consumers what is gathered for them."""
+        """Make all gathered data visible to consumers."""
         pending = self.marks.pending
         if pending:
             for index in pending:
@@ -149,16 +151,20 @@ class ResultPartition:
             pending.clear()
 
     def broadcast_event(self, event: Element) -> None:
-        """To every consumer, behind all that was written before, or ahead of that. Raises: EngineBug: it is finished."""
+        """Send an event to every consumer, behind everything written before or, with priority, ahead of it. Raises:
+        EngineBug: it is finished.
+        """
         if self.is_finished:
-            raise EngineBug(f"partition {self.partition_id} is finished, but {event!r} is written")
+            raise EngineBug(
+                f"partition {self.partition_id} is finished, but {event!r} was written to it"
+            )
         if isinstance(event, CheckpointBarrier) and not self.hooks.may_be_overtaken:
             event = event.as_forced_aligned()
         for subpartition in self.subpartitions:
             subpartition.add(event)
 
     def notify_end_of_data(self, end: EndOfData) -> None:
-        """No more records; a second call does nothing."""
+        """Tell consumers that no more records come. A second call does nothing."""
         if not self._has_ended_data:
             self._has_ended_data = True
             self.broadcast_event(end)
@@ -173,11 +179,11 @@ class ResultPartition:
 
     @property
     def queued(self) -> int:
-        """Frames and events that consumers have not taken; none of a partition that lies in a file."""
+        """Frames and events that consumers have not taken; 0 for a partition in files."""
         return sum(subpartition.queued for subpartition in self.subpartitions)
 
     def count_remote_bytes(self, size: int) -> None:
-        """Bytes of one frame that left over a socket."""
+        """Count the bytes of a frame that was sent over a socket."""
         self.remote_bytes_out += size
 
     # ------------------------------------------------------------------ reading
@@ -185,7 +191,7 @@ class ResultPartition:
     def create_view(
         self, subpartition: int, listener: ViewListener, *, is_encoded: bool = False
     ) -> FrameView:
-        """`is_encoded`: frames that are encoded already may come as they are.
+        """`is_encoded`: frames that are encoded already may be given as they are.
 
         Raises: EngineBug: it can be read once and has a reader. PartitionNotFound: its data is gone.
         PartitionConnectionError: it was released.
@@ -194,20 +200,20 @@ class ResultPartition:
 
     @property
     def is_consumed(self) -> bool:
-        """Nobody has to wait for it: every consumer has let go, or it lives without its task."""
+        """Whether every consumer has finished with it. Always true for a partition that outlives its task."""
         if self.result_type.is_released_by_scheduler:
             return True
         return all(subpartition.is_released for subpartition in self.subpartitions)
 
     @property
     def is_read_whole(self) -> bool:
-        """Nobody has to wait for it: every consumer has read the last record, or has let go, or it lives without its task."""
+        """Whether every consumer has read the last record or has finished. Always true for a partition that outlives its task."""
         if self.result_type.is_released_by_scheduler:
             return True
         return len(self._readers_at_end) == len(self.subpartitions)
 
     def on_all_records_read(self, index: int) -> None:
-        """A consumer has read the last record. From subpartitions."""
+        """Called by a subpartition: its consumer has read the last record."""
         with self._lock:
             is_news = index not in self._readers_at_end
             self._readers_at_end.add(index)
@@ -216,7 +222,7 @@ class ResultPartition:
             self.hooks.tell_read_whole()
 
     def on_consumed(self, index: int) -> None:
-        """A consumer has let go; the last user releases the partition. From subpartitions."""
+        """Called by a subpartition: its consumer has finished. The last user releases the partition."""
         self.on_all_records_read(index)
         users = self._users
         if users is None:
@@ -226,14 +232,14 @@ class ResultPartition:
         self._release_if(is_last=is_last)
 
     def on_room(self, index: int) -> None:
-        """A full subpartition can take more. From subpartitions."""
+        """Called by a full subpartition that has room again."""
         if not self.marks.full:
             self.hooks.wake_producer()
 
     # ------------------------------------------------------------------ the end
 
     def close(self) -> None:
-        """The task has ended: it uses the partition no more."""
+        """The task has ended and does not use the partition any more."""
         users = self._users
         if users is None:
             return
@@ -242,13 +248,13 @@ class ResultPartition:
         self._release_if(is_last=is_last)
 
     def fail(self, failure: str | None) -> None:
-        """The attempt did not finish: consumers see "producer failed", if there is a `failure`."""
+        """The attempt failed. With a `failure` consumers get "producer failed"."""
         if self._manager is not None:
             self._manager.release(self.partition_id, failure)
         self.release(failure)
 
     def release(self, failure: str | None = None) -> None:
-        """Drop everything. The first call counts."""
+        """Drop everything. Only the first call counts."""
         with self._lock:
             if self.is_released:
                 return
@@ -276,9 +282,9 @@ def pipelined_partition(
 ) -> ResultPartition:
     """A partition in memory that is read once, while it is written.
 
-    Args: frame_bytes: how large frames should be. make_lock: called once for each subpartition and once for
+    Args: frame_bytes: the wanted size of frames. make_lock: called once for each subpartition and once for
     the partition; the default is for one thread only. delivers_empty: consumers have no buffers of their own, and
-    got one for each frame that they heard of.
+    must get an element for each frame of which they were notified.
     """
     partition = ResultPartition(partition_id, result_type, hooks, make_lock())
     partition.subpartitions = [
@@ -305,7 +311,7 @@ def blocking_partition(
     result_type: ResultPartitionType = ResultPartitionType.BLOCKING,
     hooks: PartitionHooks | None = None,
 ) -> ResultPartition:
-    """A partition in files that is read when it is complete, any number of times.
+    """A partition in files, which is read any number of times when it is complete.
 
     Args: make_data: called once for each subpartition. Raises: ResultWriteError: a file cannot be made.
     """
@@ -327,7 +333,7 @@ def blocking_partition(
 def pool_of(
     partition: ResultPartition, memory: NetworkMemory, network: NetworkSettings
 ) -> MakePool:
-    """What `setup` asks for the partition's buffers: as many as its type and its subpartitions say."""
+    """The argument of `setup`: makes a pool with the limits that the partition's type and number of subpartitions require."""
     subpartitions = len(partition.subpartitions)
     required, maximum = output_buffers(
         subpartitions,

@@ -1,6 +1,6 @@
-"""How many rows make a frame of the wanted size: from what encoded rows weigh, or a guess where none are.
+"""How many rows make a frame of the wanted size, from measured sizes of encoded rows or, if none are known, an estimate.
 
-Source: Flink has buffers of bytes; a local exchange here passes objects, whose size must be estimated.
+Source: none; Flink has buffers of bytes. A local exchange here passes objects, whose size must be estimated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _FLAT: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
 
 class RowSize:
-    """Of one subpartition. `frame_bytes`: wanted now; `frame_rows`: rows that make such a frame, at most `max_rows`."""
+    """The row size of one subpartition. `frame_bytes`: the wanted size now; `frame_rows`: rows in such a frame, at
+    most `max_rows`.
+    """
 
     __slots__ = ("_buffer_bytes", "_frame_bytes_max", "_is_measured", "_max_rows", "_wanted_bytes", "bytes_per_row", "frame_bytes", "frame_rows")  # fmt: skip
 
@@ -35,34 +37,35 @@ class RowSize:
         self._update()
 
     def set_frame_bytes(self, frame_bytes: int) -> None:
-        """What the consumer announced; never above what was set up."""
+        """Set the size that the consumer announced; never above the initial one."""
         self._wanted_bytes = frame_bytes
         self._update()
 
     def limit(self, buffer_bytes: int) -> None:
-        """What a buffer of the pool may hold."""
+        """Set the largest size of the pool's buffers."""
         self._buffer_bytes = buffer_bytes
         self._update()
 
     def measured(self, rows: int, size: int) -> None:
-        """So many rows were so many bytes on the wire; from now on nothing is guessed."""
+        """So many rows had so many bytes when encoded. From now on nothing is estimated."""
         self._is_measured = True
         self.bytes_per_row = max(1.0, size / max(1, rows))
         self._update()
 
     def sample(self, batch: Batch) -> None:
-        """Guess from some rows. Heavier ones count at once, lighter ones by and by."""
+        """Estimate from some rows. A larger estimate counts at once, a smaller one gradually."""
         if self._is_measured or not len(batch):
             return
         try:
             size = _row_bytes(batch)
         except Exception:
-            return  # an object of the user's that cannot be looked at passes unweighed
+            # An object of the user's that cannot be inspected is not counted.
+            return
         self.bytes_per_row = max(1.0, size, (3 * self.bytes_per_row + size) / 4)
         self._update()
 
     def pieces(self, batch: Batch) -> Iterator[Batch]:
-        """The batch, cut into equal parts if it is above the wanted bytes: what exceeds only the rows passes whole."""
+        """The batch, cut into equal parts if it has more than the wanted bytes. A batch that only has too many rows stays whole."""
         rows, limit = len(batch), self.frame_rows
         if rows <= limit or limit == self._max_rows:
             yield batch
@@ -89,7 +92,7 @@ def _row_bytes(batch: Batch) -> float:
 
 
 def object_bytes(value: Any, depth: int) -> float:
-    """What an object occupies with what it holds, `depth` levels down; of a long container some items."""
+    """The size of an object and its content, `depth` levels down. Of a long container only some items are counted."""
     size = float(sys.getsizeof(value, 64))
     if type(value) in _FLAT or depth == 0:
         return size

@@ -30,10 +30,11 @@ _LEAST_BUFFER = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class BlockingSettings:
-    """`kind`: file, mmap (mapped for writing and reading) or auto (written as a file, mapped for reading).
+    """How blocking results are stored. `kind`: file, mmap (mapped for writing and reading) or auto (written as a file,
+    mapped for reading).
 
-    `codec`: LZ4 or ZSTD, None: not compressed. `tmp_dirs`: empty for the system's. `buffer_bytes`: of the buffers
-    in a file; two of them are the memory of a reader of kind `file`.
+    `codec`: LZ4 or ZSTD; None: not compressed. `tmp_dirs`: empty for the system's. `buffer_bytes`: size of the buffers
+    in a file; a reader of kind `file` has two of them in memory.
     """
 
     kind: str = "file"
@@ -50,7 +51,7 @@ class BlockingSettings:
 
 
 def blocking_settings_of(settings: Settings) -> BlockingSettings:
-    """Raises: ConfigurationError: a kind or a codec that there is not."""
+    """The settings from the options. Raises: ConfigurationError: an unknown kind or codec."""
     kind = settings.get(BlockingShuffleOptions.TYPE).lower()
     if kind not in _KINDS:
         raise ConfigurationError(
@@ -59,7 +60,8 @@ def blocking_settings_of(settings: Settings) -> BlockingSettings:
     is_compressed = settings.get(BlockingShuffleOptions.COMPRESSION_ENABLED)
     codec = settings.get(BlockingShuffleOptions.COMPRESSION_CODEC) if is_compressed else None
     if codec is not None:
-        BufferCompressor(codec)  # refused here, not on a TaskManager
+        # Raises here, at submission, instead of on a TaskManager.
+        BufferCompressor(codec)
     segment_bytes = settings.get(NetworkMemoryOptions.SEGMENT_SIZE)
     return BlockingSettings(
         kind,
@@ -70,6 +72,6 @@ def blocking_settings_of(settings: Settings) -> BlockingSettings:
 
 
 def _directories(text: str | None) -> tuple[str, ...]:
-    """Separated by a comma, a bar, or what separates paths on this system."""
+    """The directories, separated by a comma, a bar, or the path separator of this system."""
     parts = re.split(rf"[,|{re.escape(os.pathsep)}]", text or "")
     return tuple(part.strip() for part in parts if part.strip())

@@ -1,4 +1,4 @@
-"""What a result partition needs of its subpartitions, and they of it. Knows no kind of them.
+"""The interfaces between a result partition and its subpartitions. Does not know the kinds of subpartitions.
 
 Source: Flink ResultSubpartition, ResultPartition.
 """
@@ -16,11 +16,11 @@ from penstock.runtime.network.network_memory import LocalBufferPool
 from penstock.runtime.network.subpartition_view import SubpartitionView, ViewListener
 
 REFUSED = -1
-"""Answer of `add` when nothing may be added any more."""
+"""Returned by `add` when nothing may be added any more."""
 
 
 class Lock(Protocol):
-    """What hosting passes in: a threading.Lock, or anything that lets one thread in at a time."""
+    """A lock from hosting: a threading.Lock, or any other that lets one thread in at a time."""
 
     def __enter__(self) -> object: ...
     def __exit__(
@@ -33,30 +33,31 @@ class Lock(Protocol):
 
 
 class BufferAccount(Protocol):
-    """The partition's buffer pool, as its subpartitions see it: each frame of data holds one buffer."""
+    """The partition's buffer pool, as its subpartitions see it: each data frame holds one buffer."""
 
     def take(self, subpartition: int | None = None) -> None: ...
     def recycle(self, subpartition: int | None = None) -> None: ...
 
 
 class OutputState(Protocol):
-    """Takes what a barrier overtakes on its way out: output in-flight data of a checkpoint."""
+    """Takes the data that a barrier overtakes at the output: output data in flight of a checkpoint."""
 
     def complete(self, checkpoint_id: int, subpartition: int, overtaken: Sequence[Batch]) -> None:
-        """All that was overtaken there, in order; nothing, if the barrier went in its turn."""
+        """All the data that was overtaken there, in order; empty if the barrier overtook nothing."""
         ...
 
     def fail(self, checkpoint_id: int, subpartition: int, cause: str) -> None:
-        """The barrier will not get through: aborted, replaced by a newer one, or released."""
+        """The barrier will not be sent: the checkpoint was aborted or replaced by a newer one, or the partition was released."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Indexes of a partition's subpartitions, so that nobody has to ask all of them.
+    """Sets of subpartition indexes, so that not all subpartitions have to be asked.
 
-    `full`: they hold the producer up; set and cleared by either side. `pending`: a flush may show something; the
-    producer's thread only.
+    `full`: those that block the producer; set and cleared by either side. `pending`: those for which a flush may
+    show something;
+    used by the producer's thread only.
     """
 
     full: set[int] = field(default_factory=set)
@@ -69,15 +70,15 @@ class SubpartitionOwner(Protocol):
     partition_id: ResultPartitionId
 
     def on_room(self, index: int) -> None:
-        """A full subpartition can take more."""
+        """A full subpartition has room again."""
         ...
 
     def on_all_records_read(self, index: int) -> None:
-        """Its consumer has read the last record."""
+        """The consumer has read the last record."""
         ...
 
     def on_consumed(self, index: int) -> None:
-        """Its consumer has read the end, or wants no more."""
+        """The consumer has read the end, or reads no further."""
         ...
 
 
@@ -86,24 +87,24 @@ class FrameView(SubpartitionView, Protocol):
 
     @property
     def frame_bytes(self) -> int:
-        """How large an encoded frame may be; a single record above it passes alone."""
+        """The largest size of an encoded frame; a single larger record is allowed."""
         ...
 
     @property
     def has_priority(self) -> bool:
-        """What comes next overtakes all the rest."""
+        """Whether the next element has priority over all the rest."""
         ...
 
     def measured(self, rows: int, size: int) -> None:
-        """So many rows came to so many bytes."""
+        """So many rows had so many bytes when encoded."""
         ...
 
     def disconnect(self) -> None:
-        """The consumer is out of reach. Who can be read again ends this reading; what is read once is kept."""
+        """The consumer cannot be reached. A subpartition that can be read again ends this reading; one that is read once is kept."""
         ...
 
     def new_buffer_size(self, frame_bytes: int) -> None:
-        """The consumer wants frames of this size from now on; never larger than was set up."""
+        """The consumer wants frames of this size from now on; never larger than the initial one."""
         ...
 
 
@@ -119,23 +120,23 @@ class Subpartition(Protocol):
         ...
 
     def use_pool(self, pool: LocalBufferPool) -> None:
-        """Before anything is written: frames hold buffers of this pool, and are no larger than those."""
+        """Called before anything is written: frames take buffers of this pool, and are no larger than those."""
         ...
 
     def limit_frames(self, frame_bytes: int) -> None:
-        """The pool's buffers are of this size now. Any thread."""
+        """The pool's buffers have this size now. Any thread."""
         ...
 
     def write(self, batch: Batch) -> None:
-        """Behind all before. Joined with other batches to frames; visible when full or flushed."""
+        """Append a batch. Batches are joined to frames, which become visible when they are full or flushed."""
         ...
 
     def add(self, event: Element) -> int:
-        """An event, visible at once. Returns the wanted bytes per frame, or `REFUSED`."""
+        """Add an event, visible at once. Returns the wanted bytes per frame, or `REFUSED`."""
         ...
 
     def add_frame(self, batch: Batch, *, is_finished: bool) -> int:
-        """A frame of its own, with nothing before or (if it `is_finished`) after it joined to it. As `add`."""
+        """Add a frame of its own: it is not joined with batches before it or (if it `is_finished`) after it. Returns as `add`."""
         ...
 
     def flush(self) -> None: ...
@@ -144,9 +145,9 @@ class Subpartition(Protocol):
         ...
 
     def create_view(self, listener: ViewListener, *, is_encoded: bool = False) -> FrameView:
-        """`is_encoded`: the consumer sends what it gets; frames that are encoded already come as they are."""
+        """`is_encoded`: the consumer sends what it gets, so frames that are encoded already are given as they are."""
         ...
 
     def release(self, failure: str | None = None) -> None:
-        """Drop everything and block nobody; with a failure, the consumer sees "producer failed"."""
+        """Drop everything and block nobody. With a failure the consumer gets "producer failed"."""
         ...
