@@ -259,7 +259,7 @@ def test_task_events_are_replayed_to_producers_that_become_known():
 def test_an_unknown_channel_cannot_be_read():
     channel = gate_of(1).channel(0)
     assert isinstance(channel, UnknownInputChannel)
-    with pytest.raises(EngineBug, match="before its producer's place was known"):
+    with pytest.raises(EngineBug, match="before its producer's location was known"):
         channel.poll()
 
 
@@ -269,7 +269,7 @@ def test_a_channel_is_resumed_while_the_gate_goes_on():
     gate.resume(0)
     assert view.resumed == 1
     drained_gate(gate)
-    with pytest.raises(EngineBug, match="nothing to resume"):
+    with pytest.raises(EngineBug, match="so it cannot be resumed"):
         gate.resume(0)
 
 
