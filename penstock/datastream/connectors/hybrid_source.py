@@ -1,7 +1,8 @@
-"""HybridSource: sources one after the other, as if they were one.
+"""HybridSource: reads several sources one after the other, as if they were one source.
 
-All subtasks read a source to its end before any begins with the next. Made by `HybridSource.builder(first)`.
-Source: pyflink.datastream.connectors.hybrid_source, Flink HybridSource, HybridSourceSplitEnumerator, HybridSourceReader.
+All subtasks read a source to its end before any subtask begins the next one. `HybridSource.builder(first)` makes it.
+Source: pyflink.datastream.connectors.hybrid_source, Flink HybridSource, HybridSourceSplitEnumerator,
+HybridSourceReader.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["HybridSource", "HybridSourceBuilder"]
 class HybridSource(Source):
     """Reads several sources one after the other. Build it with `HybridSource.builder`.
 
-    All sources have one type of records; all but the last are bounded.
+    All sources have the same type of records; all but the last are bounded.
     """
 
     def __init__(self, sources: Sequence[Source], *, is_batch: bool = False) -> None:
@@ -77,13 +78,14 @@ class HybridSourceBuilder:
             number, before = len(self._sources), self._sources[-1]
             if before.boundedness is not Boundedness.BOUNDED:
                 raise ConfigurationError(
-                    f"HybridSource: source {number} ({type(before).__name__}) has no end, so that nothing can come behind it. "
-                    "Bound it, or add it last."
+                    f"HybridSource: source {number} ({type(before).__name__}) has no end, so no "
+                    "source can follow it. Make it bounded, or add it last."
                 )
             if before.produced_type != source.produced_type:
                 raise ConfigurationError(
-                    f"HybridSource: all sources need one type of records, but source {number} has {before.produced_type}, "
-                    f"source {number + 1} ({type(source).__name__}) has {source.produced_type}."
+                    f"HybridSource: all sources need the same type of records, but source {number} "
+                    f"has {before.produced_type} and source {number + 1} ({type(source).__name__}) "
+                    f"has {source.produced_type}."
                 )
         self._sources.append(source)
         return self

@@ -1,8 +1,9 @@
-"""JdbcSink: a statement of SQL for each record. Needs SQLAlchemy 2 (`penstock[sql]`) and the driver of the database.
+"""JdbcSink: executes an SQL statement for each record. Needs SQLAlchemy 2 (`penstock[sql]`) and the database's driver.
 
-At least once, as Flink's: records are written when a batch is full or old enough, and before each barrier. What is to be
-there once needs a statement that replaces by key; or use SqlSink, which is exactly once.
-Source: pyflink.datastream.connectors.jdbc, Flink's JdbcBatchingOutputFormat; differs: Python's driver takes the place of Java's.
+At least once, as in Flink: records are written when a batch is full or old enough, and before each barrier. To get each
+row once, use a statement that replaces by key, or use SqlSink, which is exactly once.
+Source: pyflink.datastream.connectors.jdbc, Flink's JdbcBatchingOutputFormat; differs: uses a Python driver instead of a
+Java driver.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _TOKEN: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?|:""")
 class JdbcConnectionOptions:
     """Holds the connection to a database. Build it with a `JdbcConnectionOptionsBuilder`.
 
-    `url` is one of JDBC, such as jdbc:postgresql://host/database, or of SQLAlchemy.
+    `url` is a JDBC URL, such as jdbc:postgresql://host/database, or an SQLAlchemy URL.
     """
 
     url: str
@@ -62,7 +63,7 @@ class JdbcConnectionOptions:
             self._options = JdbcConnectionOptions("")
 
         def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """Set the URL, of JDBC or of SQLAlchemy."""
+            """Set the URL: a JDBC URL or an SQLAlchemy URL."""
             self._options = replace(self._options, url=url)
             return self
 
@@ -249,7 +250,7 @@ class _StatementWriter:
         self._rows.clear()
 
     def write_rows(self, rows: Sequence[dict[str, Any]]) -> None:
-        """In one transaction; without rows only a connection is made. Raises: ExternalError."""
+        """Writes the rows in one transaction. Without rows it only makes a connection. Raises: ExternalError."""
         for left in range(self._options.max_retries, -1, -1):
             try:
                 self._try_to_write(rows)
@@ -280,13 +281,17 @@ class _StatementWriter:
         values = list(row)
         if len(values) != len(self._names):
             raise TypeError(
-                f"JdbcSink: the record {row!r} has {len(values)} fields, the statement takes {len(self._names)}"
+                f"JdbcSink: the record {row!r} has {len(values)} fields, but the statement takes "
+                f"{len(self._names)}"
             )
         return dict(zip(self._names, values, strict=True))
 
 
 def with_names(sql: str) -> tuple[str, int]:
-    """A statement with :p0, :p1, ... for each ?, as SQLAlchemy takes it, and how many there are. Quoted text stays as it is."""
+    """The statement with :p0, :p1, ... in place of each ?, as SQLAlchemy needs it, and their number.
+
+    Text in quotes stays as it is.
+    """
     count = 0
 
     def name(found: re.Match[str]) -> str:
@@ -301,7 +306,7 @@ def with_names(sql: str) -> tuple[str, int]:
 
 
 def url_of(options: JdbcConnectionOptions, where: str) -> str:
-    """SQLAlchemy's. Raises: ConfigurationError: Java's names a database that is not known here."""
+    """The URL for SQLAlchemy. Raises: ConfigurationError: a JDBC URL names a database that is not supported."""
     url = options.url
     if url.startswith("jdbc:sqlite:"):
         url = f"sqlite:///{url.removeprefix('jdbc:sqlite:')}"
@@ -309,8 +314,8 @@ def url_of(options: JdbcConnectionOptions, where: str) -> str:
         kind, colon, rest = url.removeprefix("jdbc:").partition(":")
         if not colon or kind not in _DRIVERS:
             raise ConfigurationError(
-                f"{where}: no database driver is known for {url!r}: expected jdbc:postgresql, jdbc:mysql, jdbc:mariadb, "
-                "jdbc:sqlite, or a URL of SQLAlchemy."
+                f"{where}: no database driver is known for {url!r}: expected jdbc:postgresql, "
+                "jdbc:mysql, jdbc:mariadb, jdbc:sqlite, or an SQLAlchemy URL."
             )
         url = f"{_DRIVERS[kind]}:{rest}"
     if not options.user_name and not options.password:

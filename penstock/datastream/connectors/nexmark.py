@@ -1,14 +1,12 @@
-"""Nexmark events as a source: the online auction benchmark's persons, auctions and bids, in
-columns.
+"""Nexmark events as a source: persons, auctions and bids of the online auction benchmark, as columns.
 
-Event number n is the same whatever the batch size, the parallelism and the rate: all chance comes
-from a hash of the number and the seed. Source: the Nexmark generator's distributions (1 person, 3
-auctions and 46 bids in 50 events; half of the bids on the hot auction, three quarters by the hot
-bidder); differs: one row layout for all kinds, no filler text, an own implementation.
+Event number n is the same whatever the batch size, the parallelism and the rate are: all randomness comes from a hash
+of the number and the seed. Source: the Nexmark generator's distributions (1 person, 3 auctions and 46 bids in 50
+events; half of the bids on the hot auction, three quarters by the hot bidder); differs: all kinds of events have the
+same columns, there is no filler text, and the implementation is our own.
 
-Columns: `kind` (PERSON, AUCTION, BID), `auction`, `bidder`, `price`, `ts` (epoch ms, also the
-records' timestamp). Of an auction, `bidder` is the seller and `price` the first bid; of a person,
-`auction` and `price` are 0.
+Columns: `kind` (PERSON, AUCTION, BID), `auction`, `bidder`, `price`, `ts` (epoch ms, also the records' timestamp). In
+an auction, `bidder` is the seller and `price` the first bid; in a person, `auction` and `price` are 0.
 """
 
 from __future__ import annotations
@@ -41,9 +39,14 @@ UInt64s: TypeAlias = NDArray[np.uint64]
 
 
 class NexmarkSource(BatchGeneratorSource):
-    """Args: events: how many, None for no end. events_per_second: of event time. rate_per_second:
-    of the clock, None for as fast as it goes. bids_only: leave persons and auctions out. columns:
-    which ones.
+    """Generates Nexmark events.
+
+    Args:
+        events: how many; None is without end.
+        events_per_second: the rate of event time.
+        rate_per_second: the rate by the clock; None is as fast as possible.
+        bids_only: leaves persons and auctions out.
+        columns: the columns to generate.
     """
 
     def __init__(
@@ -58,14 +61,17 @@ class NexmarkSource(BatchGeneratorSource):
     ) -> None:
         if events_per_second < 1:
             raise ConfigurationError(
-                f"events_per_second must be 1 or more, got {events_per_second}."
+                f"NexmarkSource: events_per_second must be 1 or more, got {events_per_second}."
             )
         if events is not None and events > MAX_EVENTS:
-            raise ConfigurationError(f"events must be at most 2^40 or None, got {events}.")
+            raise ConfigurationError(
+                f"NexmarkSource: events must be at most 2^40 or None, got {events}."
+            )
         unknown = [name for name in columns if name not in COLUMNS]
         if unknown or "ts" not in columns:
             raise ConfigurationError(
-                f"columns {columns} must contain 'ts' and be some of {COLUMNS}."
+                f"NexmarkSource: columns must contain 'ts', and only names of {COLUMNS}, got "
+                f"{columns}."
             )
         generator = NexmarkGenerator(seed, events_per_second, columns, is_bids_only=bids_only)
         super().__init__(generator.batch, events, batch_size, rate_per_second, timestamps="ts")

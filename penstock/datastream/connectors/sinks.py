@@ -1,6 +1,6 @@
 """Small sinks. Source: Flink DiscardingSink.
 
-A sink of one's own needs three methods:
+A sink of your own needs three methods:
 
     class Lines(Sink):
         def create_writer(self, context):   # on a TaskManager, once per subtask
@@ -9,8 +9,8 @@ A sink of one's own needs three methods:
         def create_committer(self):         # leave it out when writers need none
             return LinesCommitter()         # commit(committables), abort(job_prefix)
 
-Commits run in the driver at the job's end, and with checkpoints in the subtasks when one completes: they must be
-idempotent. A writer may have prepare_checkpoint(checkpoint_id), which then takes the place of prepare_commit().
+Commits run in the driver at the job's end or, with checkpoints, in the subtasks when one completes. They must be
+idempotent. If a writer has prepare_checkpoint(checkpoint_id), it is called instead of prepare_commit().
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.runtime.elements import Batch
 
 
 class DiscardingSink(Sink):
-    """Drops all records, as for measuring the operators before it."""
+    """Drops all records, for example to measure the operators before it."""
 
     accepts = Accepts.ANY
 
@@ -49,8 +49,8 @@ class _Discard:
 class CollectingSink(Sink):
     """Keeps records in a list of the driver: `sink.values` after `env.execute()`. For tests.
 
-    One sink may take several streams and jobs. As with `execute_and_collect`, records that were
-    handed over are not taken back: a job that restarts without checkpoints fails.
+    One sink may take several streams and jobs. As with `execute_and_collect`, records that were handed over are not
+    taken back, so a job that restarts without checkpoints fails.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class CollectingSink(Sink):
 
     @property
     def values(self) -> list[Any]:
-        """The records so far; all records of jobs that have ended."""
+        """The records so far; for jobs that have ended, all of their records."""
         for control, thread in list(self._reading):
             if control.status().is_terminal:
                 thread.join()
@@ -72,7 +72,7 @@ class CollectingSink(Sink):
     def read_from(
         self, control: JobControl, stream: str, values: Callable[[list[Any]], list[Any]]
     ) -> None:
-        """Take the records of a job that runs, as they come. `values`: makes a batch what the client gets."""
+        """Takes the records of a running job as they come. `values`: turns a batch into the client's values."""
         thread = threading.Thread(
             target=self._read,
             args=(control, stream, values),
@@ -85,9 +85,11 @@ class CollectingSink(Sink):
     def _read(
         self, control: JobControl, stream: str, values: Callable[[list[Any]], list[Any]]
     ) -> None:
-        with contextlib.suppress(PenstockError):  # execute() tells the job's failure
+        with contextlib.suppress(PenstockError):  # execute() raises the job's failure
             for batch in control.collect(stream):
                 self._values += values(batch)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        raise AssertionError("its records go to the driver: see DataStream.sink_to")
+        raise AssertionError(
+            "the records of a CollectingSink go to the driver: see DataStream.sink_to"
+        )

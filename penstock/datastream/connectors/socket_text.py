@@ -1,4 +1,4 @@
-"""Lines from a TCP server. For trying things out: nothing is read again after a failure.
+"""Lines from a TCP server, for experiments: nothing is read again after a failure.
 
 Source: Flink SocketTextStreamFunction; differs: a FLIP-27 reader, which waits for the socket on a fetcher's thread.
 """
@@ -34,13 +34,15 @@ MAX_PORT: Final = 65_535
 
 
 class SocketTextSource(Source):
-    """Use `env.socket_text_stream`. Ends when the server closes the connection."""
+    """The source of `env.socket_text_stream`. Ends when the server closes the connection."""
 
     def __init__(self, host: str, port: int, delimiter: str = "\n") -> None:
         if not 0 < port <= MAX_PORT:
-            raise ConfigurationError(f"port must be in [1, {MAX_PORT}], got {port}.")
+            raise ConfigurationError(
+                f"socket_text_stream: port must be in [1, {MAX_PORT}], got {port}."
+            )
         if not delimiter:
-            raise ConfigurationError("delimiter must be a non-empty string.")
+            raise ConfigurationError("socket_text_stream: delimiter must be a non-empty string.")
         self._host = host
         self._port = port
         self._delimiter = delimiter
@@ -70,7 +72,7 @@ class _SocketReader(SourceReaderBase):
 
 
 class LineReader(SplitReader):
-    """Lines of one connection after the other. A split: (host, port)."""
+    """Reads lines of one connection after the other. A split is a pair (host, port)."""
 
     def __init__(self, delimiter: str) -> None:
         self._delimiter = delimiter
@@ -97,7 +99,7 @@ class LineReader(SplitReader):
         return Fetched(batches, [self._addresses.popleft()])
 
     def wake_up(self) -> None:
-        """A wait for data ends by itself: orders wait for POLL_S at most."""
+        """Nothing to do: a wait for data lasts at most POLL_S, and then orders are read."""
 
     def close(self) -> None:
         self._disconnect()
@@ -115,7 +117,7 @@ class LineReader(SplitReader):
             self._socket = None
 
     def _lines(self, data: bytes) -> list[str]:
-        """Complete lines; at the end also the last one without its delimiter."""
+        """The complete lines; at the end of the connection also a last line without delimiter."""
         text = self._rest + self._decoder.decode(data, final=not data)
         *lines, self._rest = text.split(self._delimiter)
         if not data and self._rest:

@@ -1,4 +1,4 @@
-"""Which directory under a FileSink's base path a record goes to. Knows no file.
+"""The directory, under a FileSink's base path, that a record goes to. Does not touch the file system.
 
 Source: Flink BucketAssigner, BasePathBucketAssigner, DateTimeBucketAssigner.
 """
@@ -64,12 +64,13 @@ def _zone(timezone_id: str | None) -> tzinfo | None:
         return ZoneInfo(timezone_id)
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise ConfigurationError(
-            f"unknown time zone {timezone_id!r}; expected a name such as 'Europe/Berlin' or 'UTC'."
+            f"date_time_bucket_assigner: unknown time zone {timezone_id!r}. Expected a name such "
+            "as 'Europe/Berlin' or 'UTC'."
         ) from error
 
 
 def _strftime_format(pattern: str) -> str:
-    """Java's date letters (those of FORMAT_LETTERS, and text in quotes) as Python's."""
+    """Java's date letters (those of FORMAT_LETTERS, and text in quotes) as a format of Python's strftime."""
     result: list[str] = []
     place = 0
     while place < len(pattern):
@@ -77,7 +78,9 @@ def _strftime_format(pattern: str) -> str:
         if letter == "'":
             end = pattern.find("'", place + 1)
             if end < 0:
-                raise ConfigurationError(f"date format {pattern!r}: a quote is not closed.")
+                raise ConfigurationError(
+                    f"date format {pattern!r}: a quote is not closed. Add the closing quote."
+                )
             result.append(pattern[place + 1 : end].replace("%", "%%"))
             place = end + 1
             continue
@@ -90,7 +93,7 @@ def _strftime_format(pattern: str) -> str:
         directive = FORMAT_LETTERS.get(letter * length)
         if directive is None:
             raise ConfigurationError(
-                f"date format {pattern!r}: {letter * length!r} is not known; known are "
+                f"date format {pattern!r}: {letter * length!r} is not supported. Supported are "
                 f"{', '.join(FORMAT_LETTERS)} and text in single quotes."
             )
         result.append(directive)

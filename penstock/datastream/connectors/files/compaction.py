@@ -1,9 +1,9 @@
-"""Compaction of a FileSink's parts before they become visible: when, and how. Each subtask compacts its own.
+"""Compaction: merges a FileSink's part files before they become visible. Each subtask compacts its own files.
 
-A part that waits is a hidden file and part of checkpoints. What a compacted file stands for is removed when that is committed,
-so that a restore from a checkpoint before finds the parts.
-Source: Flink FileCompactStrategy, CompactorOperator, ConcatFileCompactor, IdenticalFileCompactor; differs: parts of different
-subtasks are not put together, and the writing subtask does the work, before the barrier.
+A part that waits for compaction is a hidden file and belongs to checkpoints. The parts that a compacted file replaces
+are removed only when that file is committed, so that a restore from an earlier checkpoint finds them.
+Source: Flink FileCompactStrategy, CompactorOperator, ConcatFileCompactor, IdenticalFileCompactor; differs: parts of
+different subtasks are not merged, and the writing subtask compacts, before the barrier.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class FileCompactStrategy:
 
 
 class FileCompactor(ABC):
-    """Merges several files into one. For one of your own define `compact`."""
+    """Merges several files into one. For your own compactor, define `compact`."""
 
     concatenates = False
-    """Whether it puts bytes behind each other, which not every format can stand."""
+    """Whether it concatenates bytes, which damages files of some formats."""
 
     @abstractmethod
     def compact(self, files: Sequence[str], output: BinaryIO) -> None:
@@ -109,8 +109,9 @@ class _Identity(FileCompactor):
     def compact(self, files: Sequence[str], output: BinaryIO) -> None:
         if len(files) != 1:
             raise ConfigurationError(
-                f"identical_file_compactor takes one file, got {len(files)}: {list(files)[:3]}. Use concat_file_compactor, or "
-                "set_size_threshold(0) with parts that roll at checkpoints only."
+                f"identical_file_compactor takes one file, got {len(files)}: {list(files)[:3]}. "
+                "Use concat_file_compactor, or set_size_threshold(0) with parts that roll at "
+                "checkpoints only."
             )
         with Path(files[0]).open("rb") as file:
             shutil.copyfileobj(file, output)
@@ -118,7 +119,7 @@ class _Identity(FileCompactor):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A finished file, its name once it is visible, and the hidden files that it stands for."""
+    """A finished file, its name once it is visible, and the hidden files that it replaces."""
 
     hidden: str
     final: str
@@ -126,12 +127,12 @@ class Part:
 
     @property
     def committable(self) -> tuple[object, ...]:
-        """As plain data."""
+        """The part as plain data."""
         return (self.hidden, self.final, self.replaces)
 
     @staticmethod
     def of(committable: object) -> Part:
-        """Pairs of names are those of checkpoints that were taken before files could be compacted."""
+        """The part of a committable. Checkpoints from before compaction was supported hold pairs of names."""
         if not isinstance(committable, tuple | list) or len(committable) not in {2, 3}:
             raise TypeError(f"a FileSink commits names of files, got {committable!r}")
         hidden, final, *rest = committable
@@ -140,7 +141,7 @@ class Part:
 
 @dataclass(slots=True)
 class Group:
-    """Parts of one bucket, and how many checkpoints it has waited for."""
+    """The parts of one bucket, and for how many checkpoints they have waited."""
 
     directory: Path
     parts: list[Part] = field(default_factory=list)
@@ -148,7 +149,7 @@ class Group:
 
 
 class Compaction:
-    """What waits in one writer. Without a strategy nothing does."""
+    """The parts of one writer that wait for compaction. Without a strategy no part waits."""
 
     def __init__(self, how: tuple[FileCompactStrategy, FileCompactor] | None) -> None:
         self._how = how
@@ -164,16 +165,16 @@ class Compaction:
         self._waiting.setdefault(directory, Group(directory)).parts.append(part)
 
     def end_input(self) -> None:
-        """All that waits is due."""
+        """After this, all parts that wait are due."""
         self._has_ended = True
 
     def take_plain(self) -> list[Part]:
-        """What is not to be compacted."""
+        """Takes the parts that are not to be compacted."""
         plain, self._plain = self._plain, []
         return plain
 
     def take_due(self) -> list[Group]:
-        """At each checkpoint, and at the end."""
+        """Takes the groups that are due; called at each checkpoint, and at the end."""
         for group in self._waiting.values():
             group.checkpoints += 1
         due = [group for group in self._waiting.values() if self._is_due(group)]
@@ -182,8 +183,11 @@ class Compaction:
         return due
 
     def compacted(self, group: Group, hidden: Path, final: Path) -> Part:
-        """One file of a group, durable. Raises: ExternalError: a part is gone; what the compactor raises."""
-        assert self._how is not None, "nothing waits without a compactor"
+        """Merges a group into one durable file.
+
+        Raises: ExternalError: a part is gone; and any error of the compactor.
+        """
+        assert self._how is not None, "parts wait only if there is a compactor"
         names = [part.hidden for part in group.parts]
         if len(names) == 1:
             return Part(names[0], str(final))
@@ -194,8 +198,9 @@ class Compaction:
                 os.fsync(output.fileno())
         except FileNotFoundError as error:
             raise ExternalError(
-                f"FileSink: {error.filename} is to be compacted and gone. Is the directory the same on every machine, and does "
-                "nobody clean it up?"
+                f"FileSink: the part {error.filename} is to be compacted, but it does not exist "
+                "any more. Check that the directory is the same on every machine, and that "
+                "nothing else removes files in it."
             ) from error
         return Part(str(hidden), str(final), tuple(names))
 
@@ -208,7 +213,7 @@ class Compaction:
 
     def restore_state(self, state: Sequence[object]) -> None:
         for one in state:
-            assert isinstance(one, tuple), "parts are kept as tuples"
+            assert isinstance(one, tuple), "a waiting part is stored as a tuple"
             hidden, final, checkpoints = one
             self.add(Part(hidden, final))
             group = self._waiting.get(Path(hidden).parent)
@@ -216,7 +221,7 @@ class Compaction:
                 group.checkpoints = max(group.checkpoints, checkpoints)
 
     def _is_due(self, group: Group) -> bool:
-        assert self._how is not None, "nothing waits without a strategy"
+        assert self._how is not None, "parts wait only if there is a strategy"
         strategy = self._how[0]
         if self._has_ended:
             return True

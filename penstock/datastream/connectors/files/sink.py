@@ -1,8 +1,8 @@
 """FileSink: part files on a local or mounted directory, visible when the job commits.
 
-Source: Flink FileSink, FileWriterBucket, BucketAssigner, RollingPolicy; differs: part files are
-written under hidden names and renamed by the committer, in one step for the whole job or, with checkpoints, for what
-each of them covers; every checkpoint rolls.
+Source: Flink FileSink, FileWriterBucket, BucketAssigner, RollingPolicy; differs: part files are written under hidden
+names, and the committer renames them: at once for the whole job or, with checkpoints, those that each checkpoint
+covers; every checkpoint rolls.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class OutputFileConfig:
 
 @dataclass(frozen=True, slots=True)
 class RollingPolicy:
-    """Sets when a part file is closed and another one started; 0: never for that reason."""
+    """Sets when a part file is closed and another one started; 0 switches a condition off."""
 
     part_bytes: int = 0
     rollover_ms: int = 0
@@ -140,7 +140,7 @@ class OnCheckpointRollingPolicy(RollingPolicy):
 
 @dataclass(frozen=True, slots=True)
 class _SinkSettings:
-    """What the builder collected. Exactly one of `encoder` and `bulk` is set."""
+    """The settings that the builder collected. Exactly one of `encoder` and `bulk` is set."""
 
     base_path: str
     encoder: Encoder | None
@@ -225,8 +225,9 @@ class FileSink(Sink, SupportsPreprocessing):
             bulk = self._settings.bulk
             if bulk is not None and compactor.concatenates and not bulk.can_be_concatenated:
                 raise ConfigurationError(
-                    f"FileSink: files of {type(bulk).__name__} are damaged when their bytes are put one after the other. Let parts "
-                    "grow instead, with a longer checkpoint interval, or write a row format."
+                    f"FileSink: files of {type(bulk).__name__} are damaged when they are "
+                    "concatenated. Make the parts larger with a longer checkpoint interval, or "
+                    "write a row format."
                 )
             self._settings = replace(self._settings, compaction=(strategy, compactor))
             return self
@@ -341,7 +342,10 @@ class _FileWriter:
 
     @uninterruptible()
     def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
-        """The hidden names tell the checkpoint: who restores an earlier one knows what will never be committed."""
+        """Renames finished parts to hidden names with the checkpoint's number.
+
+        A job that restores an earlier checkpoint can then tell which parts will never be committed.
+        """
 
         def named(part: Part) -> Part:
             renamed = f"{part.hidden.removesuffix(IN_PROGRESS)}.c{checkpoint_id}{PENDING}"
@@ -351,7 +355,7 @@ class _FileWriter:
         return [part.committable for part in self._prepared(named)]
 
     def snapshot_state(self) -> Sequence[object]:
-        """Parts that wait to be compacted."""
+        """The parts that wait to be compacted."""
         return self._compaction.snapshot_state()
 
     def restore_state(self, state: Sequence[object]) -> None:
@@ -363,7 +367,7 @@ class _FileWriter:
 
     @uninterruptible()
     def close(self) -> None:
-        """What was not prepared is of no use: a new attempt writes it again."""
+        """Removes the files that were not prepared: a new attempt writes them again."""
         for part in self._open.values():
             part.discard()
         self._open.clear()
@@ -372,12 +376,15 @@ class _FileWriter:
         self._finished.clear()
 
     def _finish(self, bucket: str) -> None:
-        # In this order: what a cancel interrupts is closed with the writer.
+        # The order matters: if a cancel interrupts this, close() still finds the file in `_open`.
         self._finished.append(self._open[bucket].finish())
         del self._open[bucket]
 
     def _prepared(self, named: Callable[[Part], Part]) -> list[Part]:
-        """What becomes visible next; the rest waits to be compacted. `named`: gives hidden files their names until then."""
+        """The parts that become visible next; the others wait to be compacted.
+
+        `named` gives a hidden file the name that it keeps until the commit.
+        """
         for bucket in list(self._open):
             self._finish(bucket)
         finished, self._finished = self._finished, []
@@ -394,7 +401,7 @@ class _FileWriter:
         return _PartFile(self._settings, hidden, final, self._input_type)
 
     def _names(self, directory: Path, kind: str = "") -> tuple[Path, Path]:
-        """Hidden and final, of the next file."""
+        """The hidden and the final path of the next file."""
         names, number = self._settings.names, self._parts
         self._parts += 1
         hidden = f".{self._attempt_prefix}.{self._mark}.{number}.{self._writer}{IN_PROGRESS}"
@@ -403,21 +410,25 @@ class _FileWriter:
 
 
 class _FileCommitter(Committer):
-    """Renames; a name that is there already was renamed by an earlier try."""
+    """Renames hidden files to their final names; a file with its final name was renamed by an earlier try."""
 
     def __init__(self, settings: _SinkSettings) -> None:
         self._base = Path(settings.base_path)
         self._token = settings.token
 
     def commit(self, committables: Sequence[object]) -> None:
-        """Raises: ExternalError: a part is gone, or (before any is renamed) its name is another file's."""
+        """Makes the parts visible.
+
+        Raises: ExternalError: a part is gone, or another file has its name; in the second case no part is renamed.
+        """
         parts = [Part.of(one) for one in committables]
         pairs = [(Path(part.hidden), Path(part.final)) for part in parts]
         for hidden, final in pairs:
             if final.exists() and hidden.exists():
                 raise ExternalError(
-                    f"FileSink: {final} is there already, and not of this run: {hidden} was to get that name. Has another run "
-                    "with the same pipeline.fixed-job-id written there? Give each run an id, or a directory, of its own."
+                    f"FileSink: {final} exists already and was not written by this run, which has "
+                    f"{hidden} for that name. Another run with the same pipeline.fixed-job-id may "
+                    "have written it: give each run its own id or directory."
                 )
         for hidden, final in pairs:
             if hidden.exists():
@@ -425,8 +436,8 @@ class _FileCommitter(Committer):
             elif not final.exists():
                 raise ExternalError(
                     f"FileSink: neither {hidden} nor {final} exists, so the part cannot be "
-                    "committed. Is the directory the same on every machine, and does nobody "
-                    "clean it up?"
+                    "committed. Check that the directory is the same on every machine, and that "
+                    "nothing else removes files in it."
                 )
         for part in parts:
             for replaced in part.replaces:

@@ -1,9 +1,9 @@
-"""What files of a FileSink are called, and whose they are by their names.
+"""Names of a FileSink's files, which tell whose files they are.
 
-`.<attempt prefix>.<token of the sink>.s<subtask>.<n>.<attempt>-<writer>.inprogress` while being written;
-`....c<checkpoint>.pending` from the checkpoint on until it completes. The token keeps two sinks on one directory apart; the
-prefixes and the attempt tell whose leftovers may be removed. No two writers share a hidden name, not even where a driver that
-was taken for dead still has one.
+A file is called `.<attempt prefix>.<token of the sink>.s<subtask>.<n>.<attempt>-<writer>.inprogress` while it is being
+written, and `....c<checkpoint>.pending` from its checkpoint on until the checkpoint completes. The token separates two
+sinks on one directory; the prefixes and the attempt tell whose leftovers may be removed. No two writers share a hidden
+name, not even when a driver that was taken for dead still runs a writer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ PENDING: Final = ".pending"
 
 
 def unique_name(context: WriterContext, mark: str) -> str:
-    """Of all attempts alike where one alone is committed: a job with the same id gives the same names."""
+    """A unique part of final names.
+
+    If several attempts may run at once and one of them is committed, all of them get the same name. A job with the same
+    id then gives the same names.
+    """
     if context.may_have_rivals:
         name = f"{context.job_prefix}/{context.operator_id}/{context.subtask}"
     else:
@@ -46,8 +50,9 @@ def in_progress(base: Path, job_prefix: str, mark: str) -> Iterator[Path]:
 
 
 def leftovers(base: Path, token: str, context: WriterContext) -> Iterator[Path]:
-    """Files that this subtask, or one that it follows, began in an older attempt, or prepared for a checkpoint after the
-    restored one.
+    """The hidden files that nobody will commit, left by this subtask or by subtasks whose work it continues.
+
+    They were begun in an older attempt, or prepared for a checkpoint after the restored one.
     """
     # All names of the job start with the shorter of its two prefixes.
     start = f".{min(context.job_prefix, context.attempt_prefix, key=len)}"

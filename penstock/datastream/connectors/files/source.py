@@ -1,7 +1,7 @@
 """FileSource: files, directories and globs on local or mounted file systems.
 
-Source: Flink FileSource, StaticFileSplitEnumerator, ContinuousFileSplitEnumerator; differs:
-`repeat`, and pieces travel in groups. Splits are handed out on request, in order.
+Source: Flink FileSource, StaticFileSplitEnumerator, ContinuousFileSplitEnumerator; differs: `repeat` is an addition,
+and a split is a group of pieces. Splits are handed out on request, in order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from penstock.runtime.elements import Batch
 
 @dataclass(frozen=True, slots=True)
 class _FileSettings:
-    """What the builder collected. `interval_ms` None: the files that are there at the start."""
+    """The settings that the builder collected. `interval_ms` None: only the files that exist at the start are read."""
 
     file_format: FileFormat
     paths: tuple[str, ...]
@@ -108,7 +108,10 @@ class FileSourceBuilder:
         """Look for new files at this interval, without end."""
         interval_ms = millis_of(discovery_interval)
         if interval_ms < 1:
-            raise ConfigurationError("monitor_continuously needs an interval of at least 1 ms.")
+            raise ConfigurationError(
+                "FileSource: monitor_continuously needs an interval of at least 1 ms, got "
+                f"{interval_ms} ms."
+            )
         self._interval_ms = interval_ms
         return self
 
@@ -129,14 +132,16 @@ class FileSourceBuilder:
     def set_split_size(self, size_bytes: int) -> FileSourceBuilder:
         """Set the largest size of a split in bytes. Not in PyFlink."""
         if size_bytes < 1:
-            raise ConfigurationError(f"split size must be at least 1 byte, got {size_bytes}.")
+            raise ConfigurationError(
+                f"FileSource: the split size must be at least 1 byte, got {size_bytes}."
+            )
         self._split_bytes = size_bytes
         return self
 
     def repeat(self, times: int) -> FileSourceBuilder:
         """Read all files this many times. Not in PyFlink."""
         if times < 1:
-            raise ConfigurationError(f"repeat: times must be at least 1, got {times}.")
+            raise ConfigurationError(f"FileSource: repeat needs at least 1 time, got {times}.")
         self._times = times
         return self
 
@@ -144,7 +149,8 @@ class FileSourceBuilder:
         """Return the source."""
         if self._interval_ms is not None and self._times > 1:
             raise ConfigurationError(
-                "repeat() reads a known set of files; it does not go with monitor_continuously()."
+                "FileSource: repeat() reads a fixed set of files, so it cannot be used with "
+                "monitor_continuously(). Leave one of the two out."
             )
         return FileSource(
             _FileSettings(
@@ -186,7 +192,7 @@ class FileSplitAssignerProvider:
 
 
 class _FileEnumerator(QueueEnumerator):
-    """Lists the files when it starts and, when it monitors, again and again."""
+    """Lists the files at the start and, when it monitors, again at each interval."""
 
     def __init__(self, context: EnumeratorContext, settings: _FileSettings) -> None:
         super().__init__(context, (), is_final=settings.interval_ms is None)
@@ -197,7 +203,7 @@ class _FileEnumerator(QueueEnumerator):
         self._is_restored = False
 
     def restore(self, state: Any) -> None:
-        """Go on with what was not handed out; files that were seen are not read again."""
+        """Continues with the splits that were not handed out; files that were seen are not read again."""
         self._seen = set(state["seen"])
         self._numbers = state["numbers"]
         self._is_restored = True
@@ -233,7 +239,7 @@ class _FileEnumerator(QueueEnumerator):
         self.add(splits)
 
     def _listed(self) -> list[str]:
-        """A monitored directory may still be empty or be replaced just now."""
+        """The files now. A monitored directory may still be empty, or may just be being replaced."""
         try:
             return list_files(self._settings.paths)
         except (ConfigurationError, FileNotFoundError):

@@ -1,8 +1,10 @@
-"""The driver's half of a HybridSource: the enumerator of one source at a time, and when the next one's turn is.
+"""The enumerator of a HybridSource, on the driver: runs the enumerator of one source at a time, and switches to the
+next.
 
-A reader says OPENED with the number of a source when it begins with it, and FINISHED when it has read all that it was
-given; -1: it has just begun, and waits to be told with which source. It is answered by splits of two more kinds: NoMoreOf
-and SwitchTo. When all readers have FINISHED, the next source's enumerator is made.
+A reader reports OPENED with a source's number when it begins to read that source, and FINISHED when it has read all its
+splits; FINISHED with -1 means that it has just started and waits to be told which source to read. The answers are
+splits of two special kinds: NoMoreOf and SwitchTo. When all readers have FINISHED, the next source's enumerator is
+made.
 Source: Flink HybridSourceSplitEnumerator; differs: NoMoreOf tells a reader that its source has no more splits.
 """
 
@@ -20,7 +22,7 @@ FINISHED: Final = "finished"
 
 @dataclass(frozen=True, slots=True)
 class HybridSplit:
-    """A split of source number `index`."""
+    """A split of the source with number `index`."""
 
     index: int
     split: Any
@@ -28,20 +30,23 @@ class HybridSplit:
 
 @dataclass(frozen=True, slots=True)
 class NoMoreOf:
-    """That source has no more splits for this reader."""
+    """Tells a reader that this source has no more splits for it."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchTo:
-    """Go on with that source."""
+    """Tells a reader to continue with this source."""
 
     index: int
 
 
 class HybridEnumerator(SplitEnumerator):
-    """`index`: the source that is read now. A reader that was restored may still have splits of one before it."""
+    """Enumerates one source after the other. `index`: the current source.
+
+    A restored reader may still have splits of an earlier source.
+    """
 
     def __init__(self, context: EnumeratorContext, sources: Sequence[Source]) -> None:
         self.context = context
@@ -59,16 +64,16 @@ class HybridEnumerator(SplitEnumerator):
         self.open()
 
     def add_reader(self, subtask: int) -> None:
-        """It says itself with which source it begins."""
+        """Only forgets the reader's place: the reader itself reports with which source it begins."""
         self._forget(subtask)
 
     def handle_split_request(self, subtask: int, host: str) -> None:
-        """Of a source before this one there is nothing but what was given with NoMoreOf."""
+        """Asks the current source's enumerator. An earlier source has no splits beyond those given with NoMoreOf."""
         if self.place_of.get(subtask) == self.index:
             self.current.handle_split_request(subtask, host)
 
     def handle_source_event(self, subtask: int, event: object) -> None:
-        assert isinstance(event, tuple), "a HybridReader tells pairs"
+        assert isinstance(event, tuple), "a HybridReader sends pairs"
         told, index = event
         if told == OPENED:
             self._begin(subtask, index)
@@ -103,11 +108,11 @@ class HybridEnumerator(SplitEnumerator):
         if inner is not None:
             inner.close()
 
-    # ---------------------------------------------------------- for the context
+    # ---------------------------------------------------------- for the inner context
 
     @property
     def current(self) -> SplitEnumerator:
-        assert self.inner is not None, "an enumerator was asked before its start"
+        assert self.inner is not None, "the enumerator was used before its start"
         return self.inner
 
     @property
@@ -115,14 +120,14 @@ class HybridEnumerator(SplitEnumerator):
         return self.index == len(self.sources) - 1
 
     def no_more(self, subtask: int) -> None:
-        """The current source has no more splits for this reader."""
+        """Tells a reader that the current source has no more splits for it."""
         if self.is_last:
             self.context.signal_no_more_splits(subtask)
         else:
             self.context.assign_splits(subtask, [NoMoreOf(self.index)])
 
     def open(self) -> None:
-        """The enumerator of the current source, from a checkpoint's state if there is one."""
+        """Makes the enumerator of the current source, from a checkpoint's state if there is one."""
         self.close()
         source, state, context = (
             self.sources[self.index],
@@ -160,7 +165,10 @@ class HybridEnumerator(SplitEnumerator):
 
 
 class BatchEnumerator(HybridEnumerator):
-    """In a BATCH job all splits are shared out before readers start: who is told that there is no more has finished."""
+    """The enumerator of a BATCH job. All splits are assigned before readers start.
+
+    A reader that is told that there are no more splits therefore counts as finished.
+    """
 
     def __init__(self, context: EnumeratorContext, sources: Sequence[Source]) -> None:
         super().__init__(context, sources)
@@ -191,7 +199,7 @@ class BatchEnumerator(HybridEnumerator):
 
 
 class _InnerEnumeratorContext:
-    """`EnumeratorContext` of one source's enumerator, as long as it is the current one."""
+    """The `EnumeratorContext` of one source's enumerator. It has an effect only while that source is the current one."""
 
     def __init__(self, hybrid: HybridEnumerator) -> None:
         self._hybrid = hybrid

@@ -1,4 +1,5 @@
-"""The tasks' half of a HybridSource: the reader of one source at a time. Told by `hybrid_enumerator` when to switch.
+"""The reader of a HybridSource, in the tasks: reads one source at a time. `hybrid/enumerator.py` tells it when to
+switch.
 
 Source: Flink HybridSourceReader.
 """
@@ -29,7 +30,7 @@ from penstock.runtime.sources.contract import Polled, SplitFetcher
 
 
 class HybridReader(SourceReader):
-    """Ids of splits are pairs of the source's number and the id there."""
+    """Reads one source after the other. A split's id is the pair of the source's number and the id in that source."""
 
     def __init__(self, context: ReaderContext, sources: Sequence[Source]) -> None:
         self.context = context
@@ -99,7 +100,7 @@ class HybridReader(SourceReader):
         return ids
 
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
-        """Those of a source that is over are not known any more."""
+        """Passes the ids of the current source on; splits of an earlier source no longer exist."""
         pause, resume = (
             [split_id for index, split_id in ids if index == self._index]
             for ids in (to_pause, to_resume)
@@ -112,7 +113,7 @@ class HybridReader(SourceReader):
             self._inner.before_checkpoint(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """A reader whose source is over is not told any more."""
+        """Tells the current reader; the readers of earlier sources are closed."""
         if self._inner is not None:
             self._inner.notify_checkpoint_complete(checkpoint_id)
 
@@ -131,7 +132,7 @@ class HybridReader(SourceReader):
     # ---------------------------------------------------------- private
 
     def _open_waiting(self) -> bool:
-        """The first source of which there are splits. Whether there is one."""
+        """Opens the first source that has waiting splits. Returns whether a source is open."""
         if self._waiting:
             self._open(min(self._waiting))
         return self._inner is not None
@@ -152,7 +153,7 @@ class HybridReader(SourceReader):
             inner.add_splits(splits)
 
     def _end_inner(self) -> None:
-        """Splits of which it did not say that they are over would hold the watermark back."""
+        """Reports all open splits as finished, because unfinished ones would hold the watermark back."""
         self._done.extend(map(SplitFinished, self._read))
         self._read.clear()
         self.close()
@@ -161,7 +162,7 @@ class HybridReader(SourceReader):
 
 
 class _InnerReaderContext:
-    """`ReaderContext` of one source's reader."""
+    """The `ReaderContext` of one source's reader."""
 
     def __init__(self, outer: ReaderContext) -> None:
         self._outer = outer
@@ -179,5 +180,6 @@ class _InnerReaderContext:
 
     def send_source_event(self, event: object) -> None:
         raise NotImplementedError(
-            "a source inside a HybridSource cannot send events to its enumerator. Read it by a stream of its own, and union() both."
+            "HybridSource: a source inside it cannot send events to its enumerator. Read that "
+            "source as a stream of its own, and unite the streams with union()."
         )

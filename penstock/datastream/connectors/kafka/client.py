@@ -1,6 +1,6 @@
-"""Kafka's client, confluent-kafka (librdkafka), as one process sees it: made from properties, asked about topics and offsets.
+"""The client library confluent-kafka (librdkafka): makes clients from properties, and looks up topics and offsets.
 
-Optional: `pip install 'penstock[kafka]'` on the driver and on every executor. Knows no source and no sink.
+Optional: `pip install 'penstock[kafka]'` on the driver and on every executor. Does not know sources or sinks.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ LATEST: Final = -1
 
 
 def import_kafka(where: str) -> Any:
-    """The module. Raises: ConfigurationError naming what to install where."""
+    """The client's module. Raises: ConfigurationError naming what to install where."""
     return extra("confluent_kafka", "kafka", where)
 
 
 class LastError:
-    """What the client said last of its connections: the reason why a request has timed out."""
+    """The client's latest connection error, which tells why a request has timed out."""
 
     def __init__(self) -> None:
         self._errors: deque[Any] = deque(maxlen=1)
         self.note: Final = self._errors.append
-        """For the client to call. Not our code: see `producing.RecordProducer`."""
+        """The client's error callback: a C function, for the reason given at `producing.RecordProducer`."""
 
     def reason(self) -> str:
         return f" The client's last error: {self._errors[0]}." if self._errors else ""
@@ -50,9 +50,9 @@ class LastError:
 def make_client(
     kind: str, properties: Mapping[str, str], where: str, **more: Any
 ) -> tuple[Any, LastError]:
-    """A Consumer or Producer (`kind`), which connects later. `more`: of librdkafka's, dots written as __.
+    """Makes a Consumer or Producer (`kind`), which connects later. `more`: librdkafka properties, with __ for each dot.
 
-    Raises: ConfigurationError: no librdkafka, or a property that it does not know or take.
+    Raises: ConfigurationError: librdkafka is missing, or refuses a property.
     """
     kafka = import_kafka(where)
     last = LastError()
@@ -62,18 +62,19 @@ def make_client(
         return getattr(kafka, kind)(settings), last
     except (kafka.KafkaException, TypeError, ValueError) as error:
         raise ConfigurationError(
-            f"{where}: the client refuses these properties: {text_of(error)}. They are named as in librdkafka "
-            "(CONFIGURATION.md of librdkafka); most of Java's client have the same names."
+            f"{where}: the client refuses these properties: {text_of(error)}. Properties have the "
+            "names of librdkafka (CONFIGURATION.md of librdkafka); most names of the Java client "
+            "are the same."
         ) from error
 
 
 def make_consumer(properties: Mapping[str, str], where: str, **more: Any) -> tuple[Any, LastError]:
-    """One that joins no group: partitions are given to it. What it does where there is no offset is `more`'s to say."""
+    """Makes a consumer that joins no group: its partitions are assigned. `more` sets what it does at a missing offset."""
     usual = {
-        GROUP_ID: NO_GROUP,  # librdkafka wants one, also where nothing is committed
+        GROUP_ID: NO_GROUP,  # librdkafka requires a group id, even if nothing is committed
         "enable.auto.commit": "false",
         AUTO_OFFSET_RESET: "error",
-        # A reader that is held back by a full output is no dead member of anything.
+        # A reader that a full output holds back must not be taken for a dead group member.
         "max.poll.interval.ms": "86400000",
         "queued.max.messages.kbytes": "16384",
     }
@@ -83,7 +84,7 @@ def make_consumer(properties: Mapping[str, str], where: str, **more: Any) -> tup
 
 @contextmanager
 def kafka_errors(kafka: Any, what: str, last: LastError) -> Generator[None]:
-    """The client's error as ours: ExternalError, with its own as the cause."""
+    """Turns the client's error into an ExternalError, with the client's error as the cause."""
     try:
         yield
     except kafka.KafkaException as error:
@@ -91,13 +92,16 @@ def kafka_errors(kafka: Any, what: str, last: LastError) -> Generator[None]:
 
 
 def text_of(error: BaseException) -> str:
-    """Of a KafkaException, what its KafkaError says."""
+    """The text of the KafkaError in a KafkaException."""
     inner: Any = error.args[0] if error.args else None
     return f"{inner.str()} ({inner.name()})" if hasattr(inner, "name") else str(error)
 
 
 class KafkaCluster:
-    """Topics, partitions and offsets of a cluster. One thread; requests wait at most `default.api.timeout.ms` (30 s)."""
+    """Looks up topics, partitions and offsets of a cluster, on one thread.
+
+    A request waits at most `default.api.timeout.ms` (30 s).
+    """
 
     def __init__(self, properties: Mapping[str, str], where: str) -> None:
         self._kafka = import_kafka(where)
@@ -108,7 +112,7 @@ class KafkaCluster:
         self._consumer, self._last = make_consumer(properties, where, enable__auto__commit="false")
 
     def topics(self) -> list[str]:
-        """All that this client may see, without Kafka's own."""
+        """All topics that this client may see, without Kafka's internal ones."""
         found = self._asked(
             "cannot list topics", lambda: self._consumer.list_topics(timeout=self._timeout_s)
         )
@@ -116,7 +120,7 @@ class KafkaCluster:
         return sorted(name for name in found.topics if name not in own)
 
     def partitions(self, topic: str) -> list[KafkaTopicPartition]:
-        """Raises: UnknownTopic; ExternalError."""
+        """The partitions of a topic. Raises: UnknownTopic; ExternalError."""
         found = self._asked(
             f"cannot look up the topic {topic!r}",
             lambda: self._consumer.list_topics(topic, timeout=self._timeout_s),
@@ -129,8 +133,9 @@ class KafkaCluster:
                 else ExternalError
             )
             raise kind(
-                f"{self._where}: cannot read the topic {topic!r} of {self._servers}: {found.error.str()} ({name}). Is its "
-                "name right, and may this client read it? Create it before the job starts."
+                f"{self._where}: cannot read the topic {topic!r} of {self._servers}: "
+                f"{found.error.str()} ({name}). Check its name and this client's permission to "
+                "read it, and create it before the job starts."
             )
         return [KafkaTopicPartition(topic, number) for number in sorted(found.partitions)]
 
@@ -138,13 +143,13 @@ class KafkaCluster:
         return self._bounds(partitions, 0)
 
     def latest(self, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """One behind the last record that a reader of this isolation level can see."""
+        """The offset after the last record that a reader of this isolation level can see."""
         return self._bounds(partitions, 1)
 
     def at_time(
         self, partitions: Sequence[KafkaTopicPartition], timestamp_ms: int
     ) -> dict[KafkaTopicPartition, int]:
-        """First record whose timestamp is at or behind this, or the end where there is none."""
+        """The first record whose timestamp is at or after this one, or the end if there is no such record."""
         wanted = [self._place(one, timestamp_ms) for one in partitions]
         found = self._listed(
             f"cannot find the offsets for the time {timestamp_ms}",
@@ -158,7 +163,7 @@ class KafkaCluster:
     def committed(
         self, partitions: Sequence[KafkaTopicPartition]
     ) -> dict[KafkaTopicPartition, int]:
-        """Of those that the group has committed; the others are missing. Without a group there are none."""
+        """The offsets that the group has committed; partitions without one are missing. Without a group there are none."""
         if self.group_id is None or not partitions:
             return {}
         wanted = [self._place(one) for one in partitions]
@@ -185,7 +190,7 @@ class KafkaCluster:
         }
 
     def _place(self, partition: KafkaTopicPartition, offset: int = -1001) -> Any:
-        """-1001: librdkafka's word for none."""
+        """A place in a partition. -1001 is librdkafka's value for no offset."""
         return self._kafka.TopicPartition(partition.topic, partition.partition, offset)
 
     def _listed(self, what: str, ask: Callable[[], Any]) -> dict[KafkaTopicPartition, int]:

@@ -1,6 +1,6 @@
-"""Finds partitions, decides where each is read from and by whom. Runs on the driver.
+"""The enumerator of a KafkaSource: finds partitions, and decides where each is read from and by which subtask.
 
-Source: Flink KafkaSourceEnumerator, KafkaSubscriber.
+It runs on the driver. Source: Flink KafkaSourceEnumerator, KafkaSubscriber.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.datastream.connectors.messaging.topics import UnknownTopic, partit
 
 
 class KafkaTopics(Lookup, Protocol):
-    """The cluster as the enumerator asks it; `client.Cluster`."""
+    """The cluster as the enumerator needs it; `client.KafkaCluster` implements it."""
 
     def topics(self) -> list[str]: ...
     def partitions(self, topic: str) -> list[KafkaTopicPartition]: ...
@@ -27,14 +27,17 @@ class KafkaTopics(Lookup, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KafkaSubscription:
-    """What to read: topics by name, topics whose whole name matches `pattern`, or single partitions."""
+    """The partitions to read: topics by name, topics whose whole name matches `pattern`, or single partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: frozenset[KafkaTopicPartition] = frozenset()
 
     def find(self, cluster: KafkaTopics) -> list[KafkaTopicPartition]:
-        """What is there now, in order. Raises: UnknownTopic; ExternalError: the cluster does not answer."""
+        """The partitions that exist now, in order.
+
+        Raises: UnknownTopic; ExternalError: the cluster does not answer.
+        """
         if self.pattern is not None:
             is_wanted = re.compile(self.pattern).fullmatch
             return [
@@ -50,7 +53,8 @@ class KafkaSubscription:
         missing = sorted(self.partitions.difference(found))
         if missing:
             raise UnknownTopic(
-                f"KafkaSource: there is no partition {', '.join(map(str, missing))}; its topic has {_of_topic(found, missing[0])}."
+                f"KafkaSource: there is no partition {', '.join(map(str, missing))}; its topic has "
+                f"the partitions {_of_topic(found, missing[0])}."
             )
         return sorted(self.partitions)
 
@@ -60,7 +64,7 @@ def _of_topic(found: Sequence[KafkaTopicPartition], like: KafkaTopicPartition) -
 
 
 class KafkaEnumerator(PartitionEnumerator[KafkaTopics]):
-    """Partitions of the first round begin where the source begins, later ones at their first record."""
+    """Partitions of the first round begin at the source's starting offsets, later ones at their first record."""
 
     source_name = "KafkaSource"
     _plan: ReadingPlan[KafkaOffsetsInitializer, KafkaOffsetsInitializer]

@@ -1,6 +1,6 @@
-"""FlinkKafkaConsumer and FlinkKafkaProducer: KafkaSource and KafkaSink under the names and with the setters of former days.
+"""FlinkKafkaConsumer and FlinkKafkaProducer: KafkaSource and KafkaSink under their former names and setters.
 
-Source: pyflink.datastream.connectors.kafka; differs: they are sources and sinks, for from_source and sink_to as well.
+Source: pyflink.datastream.connectors.kafka; differs: they can also be used with from_source and sink_to.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FlinkKafkaConsumerBase(KafkaSource):
         return self._starting(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
 
     def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
-        """Start at the committed offsets (default); without one, by auto.offset.reset (latest)."""
+        """Start at the committed offsets (default); without one, as auto.offset.reset says (latest)."""
         return self._starting(_group_offsets(self._settings.properties))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
@@ -176,11 +176,14 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
 
 
 def _group_offsets(properties: Mapping[str, str]) -> KafkaOffsetsInitializer:
-    """Without a group there are none, and all partitions begin by the reset strategy."""
+    """The rule for committed offsets. Without a group there are none, and all partitions begin as auto.offset.reset
+    says.
+    """
     word = properties.get(AUTO_OFFSET_RESET, "latest")
     if word not in _RESETS:
         raise ConfigurationError(
-            f"FlinkKafkaConsumer: {AUTO_OFFSET_RESET!r} is one of {', '.join(_RESETS)}, got {word!r}."
+            f"FlinkKafkaConsumer: the property {AUTO_OFFSET_RESET!r} is one of "
+            f"{', '.join(_RESETS)}, got {word!r}."
         )
     if GROUP_ID in properties or _RESETS[word] is KafkaOffsetResetStrategy.NONE:
         return KafkaOffsetsInitializer.committed_offsets(_RESETS[word])

@@ -1,7 +1,7 @@
-"""Where reading begins and ends: rules that are turned into offsets when partitions are found.
+"""Rules for where reading begins and ends, which become offsets when partitions are found.
 
-Source: pyflink.datastream.connectors.kafka, Flink's OffsetsInitializer; differs: the driver looks every offset up, once, so
-that a reader that starts again begins where the first one did.
+Source: pyflink.datastream.connectors.kafka, Flink's OffsetsInitializer; differs: the driver looks up every offset,
+once, so that a reader that starts again begins at the same place.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Offsets: TypeAlias = "dict[KafkaTopicPartition, int]"
 
 
 class Lookup(Protocol):
-    """What a cluster is asked; `client.Cluster`."""
+    """The questions that the rules ask a cluster; `client.KafkaCluster` answers them."""
 
     def earliest(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets: ...
     def latest(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets: ...
     def at_time(self, partitions: Sequence[KafkaTopicPartition], timestamp_ms: int) -> Offsets: ...
     def committed(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets:
-        """Partitions of which nothing is committed are missing."""
+        """The committed offsets; partitions without one are missing."""
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """What replaces an offset that does not exist."""
+    """Says what replaces an offset that does not exist."""
 
     LATEST = 0
     EARLIEST = 1
@@ -108,12 +108,12 @@ class KafkaOffsetsInitializer:
 
     @property
     def needs_group(self) -> bool:
-        """Nothing is committed where there is no group."""
+        """Whether the rule needs a group id: without a group nothing is committed."""
         return self.kind is _Kind.COMMITTED
 
     @property
     def auto_offset_reset(self) -> str:
-        """Librdkafka's word for what a reader does whose offset is no longer there."""
+        """Librdkafka's word for what a reader does when its offset no longer exists."""
         return _RESET_PROPERTY[self.reset]
 
     def look_up(self, partitions: Sequence[KafkaTopicPartition], lookup: Lookup) -> Offsets:
@@ -148,8 +148,9 @@ class KafkaOffsetsInitializer:
                 return lookup.latest(partitions)
             case KafkaOffsetResetStrategy.NONE:
                 raise ExternalError(
-                    f"Kafka: no offset is known for {', '.join(map(str, partitions))}: the group has committed none, and the "
-                    "offset reset strategy is NONE. Choose KafkaOffsetResetStrategy.EARLIEST or LATEST to begin there."
+                    f"Kafka: no offset is known for {', '.join(map(str, partitions))}: the group "
+                    "has committed none, and the offset reset strategy is NONE. To begin there, "
+                    "use KafkaOffsetResetStrategy.EARLIEST or LATEST."
                 )
 
 

@@ -1,4 +1,4 @@
-"""A producer as sinks use it: records by the batch, and what became of them. Needs confluent-kafka."""
+"""A Kafka producer as sinks use it: sends batches of records, and reports failed deliveries. Needs confluent-kafka."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ WAIT_S: Final = 0.1
 
 
 class RecordProducer:
-    """Sends in the background; a record that cannot be delivered is an error of the next call, or is shown, if only that is wished.
+    """Sends records in the background. A failed delivery is raised by the next call, or only printed if the sink wants
+    so.
 
-    What the client calls back is no code of ours where a producer may be fenced off: after a fatal error it goes on calling
-    with that error pending, and forgets the exception which comes of it, with the whole stack of frames that it names.
+    If the producer may be fenced off, its delivery callback is a C function (`dict.setdefault`), not Python code.
+    After a fatal error the client goes on calling back with that error pending. It leaks the exception that results
+    from this in Python code, with all stack frames that the exception refers to.
     """
 
     def __init__(
@@ -28,14 +30,14 @@ class RecordProducer:
         only_shows_failures: bool = False,
         **more: Any,
     ) -> None:
-        """`more`: of librdkafka's, dots written as __."""
+        """`more`: librdkafka properties, with __ for each dot."""
         self._where = where
         self._shows = only_shows_failures
         self._undelivered: dict[Any, Any] = {}
-        """Error -> the first record that met it."""
-        usual: dict[str, str] = {"partitioner": "murmur2_random"}  # as Java's producers choose
+        """Each error, with the first record that had it."""
+        usual: dict[str, str] = {"partitioner": "murmur2_random"}  # the default of Java's producers
         if properties.get("acks", "all") in {"all", "-1"}:
-            # What is sent again is neither written twice nor out of turn.
+            # A record that is sent again is then neither written twice nor out of order.
             usual["enable.idempotence"] = "true"
         self.client, self._last = make_client(
             "Producer",
@@ -47,19 +49,19 @@ class RecordProducer:
         )
 
     def send(self, records: ProducedRecords) -> None:
-        """Waits while the client's queue is full. Raises: ExternalError."""
+        """Sends the records. Waits while the client's queue is full. Raises: ExternalError."""
         produce = self.client.produce
         stamps = repeat(0) if records.timestamps is None else records.timestamps.tolist()
         keys = repeat(None) if records.keys is None else records.keys
         rows = zip(records.topics, records.values, keys, stamps, strict=False)
         for topic, value, key, stamp in rows:
-            # 0: now. Kafka has no times before 1970, and NO_TIMESTAMP is one.
+            # 0 means now. Kafka has no times before 1970, and NO_TIMESTAMP is such a time.
             at_ms = max(0, stamp)
             try:
                 produce(topic, value, key, timestamp=at_ms)
             except BufferError:
                 self._produce_when_there_is_room(topic, value, key, at_ms)
-            except Exception as error:  # the client's, of which there is no one base class
+            except Exception as error:  # the client's errors have no common base class
                 raise ExternalError(
                     f"{self._where}: cannot write to the topic {topic!r}: {text_of(error)}"
                 ) from error
@@ -67,30 +69,33 @@ class RecordProducer:
         self.check()
 
     def flush(self) -> None:
-        """Until all is delivered. Raises: ExternalError: some is not; delivery.timeout.ms says how long it is tried."""
+        """Waits until all records are delivered.
+
+        Raises: ExternalError: a record is not delivered within delivery.timeout.ms.
+        """
         while self._flush():
             self.check()
         self.check()
 
     def _flush(self) -> int:
-        """How many are still on their way."""
+        """Waits for one second. Returns how many records are still under way."""
         try:
             return int(self.client.flush(1))
-        except SystemError as error:  # the client's only way to say that it was fenced off
+        except SystemError as error:  # the client's only sign that it was fenced off
             raise ExternalError(
                 f"{self._where}: the client has ended.{self._last.reason()}"
             ) from error
 
     def check(self) -> None:
-        """Raises: ExternalError: a record was not delivered; this producer is of no use then."""
+        """Raises: ExternalError: a record was not delivered; this producer cannot be used any more."""
         if self._undelivered:
             raise ExternalError(self._text_of(*next(iter(self._undelivered.items()))))
 
     def drop(self) -> None:
-        """Without waiting for anything; what was not sent is forgotten."""
+        """Ends the producer without waiting; records that were not sent are lost."""
         self._shows = False
         client = self.client
-        self.client = None  # it ends with the last who has it
+        self.client = None  # the client ends when its last user drops it
         if client is not None:
             client.purge()
             client.poll(0)

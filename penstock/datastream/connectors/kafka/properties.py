@@ -1,7 +1,8 @@
-"""Properties as programs for Flink have them, Kafka's Java client's names, as librdkafka takes them. Knows no client.
+"""Translates properties of Kafka's Java client, as Flink programs have them, into librdkafka's. Does not know any
+client.
 
-What librdkafka knows by the same name goes to it as it is, its own names too; what only Java needs is left out; what has
-another name is renamed. What it cannot do is an error with the property to use instead.
+Properties that librdkafka knows by the same name, including its own, are passed on. Properties with another name are
+renamed, and those that only Java needs are left out. An unsupported property is an error that names its replacement.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ _INSTEAD: Final = {
     "ssl.truststore.location": "ssl.ca.location, a file of PEM certificates (keytool -exportcert -rfc makes one)",
     "ssl.truststore.password": "ssl.ca.location, a file of PEM certificates, which needs no password",
     "ssl.truststore.type": "ssl.ca.location, a file of PEM certificates",
-    "partitioner.class": "partitioner, one of librdkafka's; murmur2_random, Java's own choice, is the default",
-    "interceptor.classes": "a map before the sink, or behind the source",
+    "partitioner.class": "partitioner to one of librdkafka's; the default, murmur2_random, is Java's",
+    "interceptor.classes": "nothing, and use a map before the sink, or behind the source",
     "sasl.login.callback.handler.class": "sasl.oauthbearer.method=oidc and the sasl.oauthbearer.* properties",
 }
 _CREDENTIAL: Final = re.compile(r"\b(username|password)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;]+))")
 
 
 def client_properties(properties: Mapping[str, str], where: str) -> dict[str, str]:
-    """Those for librdkafka. Raises: ConfigurationError: one that it cannot follow, which names what to set instead."""
+    """The properties for librdkafka. Raises: ConfigurationError: one is not supported; the text names its replacement."""
     found: dict[str, str] = {}
     for key, value in properties.items():
         if key in _INSTEAD:
@@ -81,7 +82,8 @@ def _credentials(jaas: str, where: str) -> dict[str, str]:
     }
     if set(found) != {"username", "password"}:
         raise ConfigurationError(
-            f"{where}: no username and password in the property 'sasl.jaas.config'. Only PLAIN and SCRAM are read from it; for "
-            "others set librdkafka's sasl.* properties in its place."
+            f"{where}: there is no username and password in the property 'sasl.jaas.config'. Only "
+            "PLAIN and SCRAM are read from it; for other mechanisms set librdkafka's sasl.* "
+            "properties instead."
         )
     return {f"sasl.{name}": value for name, value in found.items()}

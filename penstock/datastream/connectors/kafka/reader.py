@@ -1,6 +1,7 @@
-"""Reads partitions in a subtask: one consumer on a fetcher's thread, many messages at a time, and commits to the group.
+"""The reader of a KafkaSource: one consumer per subtask, on a fetcher's thread, with commits to the group.
 
-Source: Flink KafkaSourceReader, KafkaPartitionSplitReader; differs: the consumer hands over what it has at once.
+Source: Flink KafkaSourceReader, KafkaPartitionSplitReader; differs: the consumer hands over at once what it has, many
+messages at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KafkaReaderSettings:
-    """`properties`: as set, with Flink's own. `has_stops`: some partitions end."""
+    """`properties`: as the program set them, with Flink's own. `has_stops`: whether partitions have an end."""
 
     properties: Mapping[str, str]
     schema: DeserializationSchema
@@ -55,7 +56,10 @@ class KafkaReaderSettings:
 
 
 class KafkaReader(CommittingReader):
-    """Positions are those behind what `poll_next` gave; they are committed to the group when their checkpoint is complete."""
+    """A position is the offset after the records that `poll_next` returned.
+
+    It is committed to the group when its checkpoint is complete.
+    """
 
     def __init__(self, context: ReaderContext, settings: KafkaReaderSettings) -> None:
         super().__init__(context, commits=settings.commits_on_checkpoint)
@@ -76,9 +80,9 @@ class KafkaReader(CommittingReader):
 
 
 class KafkaSplitReader(CommittingSplitReader):
-    """A consumer that partitions are given to; it is in no group, whatever its group id commits for.
+    """A consumer whose partitions are assigned. It joins no group: its group id is used for commits only.
 
-    The consumer is for one thread alone: one that calls it while another waits in it never comes back.
+    Only one thread may use the consumer: a second call, while another waits in it, never returns.
     """
 
     def __init__(self, settings: KafkaReaderSettings, subtask: int) -> None:
@@ -122,7 +126,7 @@ class KafkaSplitReader(CommittingSplitReader):
     def fetch(self) -> Fetched:
         messages = self._consumer.consume(self._count, 0)
         if not messages and not self._over:
-            messages = self._consumer.consume(1, WAIT_S)  # which comes back with the first one
+            messages = self._consumer.consume(1, WAIT_S)  # returns with the first message
             messages += self._consumer.consume(self._count, 0) if messages else []
         by_partition: dict[tuple[str, int], list[Any]] = {}
         ends = []
@@ -137,13 +141,13 @@ class KafkaSplitReader(CommittingSplitReader):
             if key in self._open
             for batch in self._taken(key, found)
         ]
-        for message in ends:  # behind the records that came with them
+        for message in ends:  # after the records that came with them
             self._note_end(message)
         finished, self._over = self._over, []
         return Fetched(batches, finished)
 
     def commit(self) -> None:
-        """To the group."""
+        """Commits to the group."""
         told = self.not_yet_told()
         places = [self._place(partition, offset) for partition, offset in told.items()]
         try:
@@ -170,7 +174,7 @@ class KafkaSplitReader(CommittingSplitReader):
         return [SplitBatch(NO_RECORDS if batch is None else batch, split.partition, behind)]
 
     def _move(self, key: tuple[str, int], split: KafkaSplit) -> None:
-        """Its reading has come so far."""
+        """Notes that the partition was read up to here."""
         self._open[key] = split
         if split.is_over:
             del self._open[key]
@@ -178,19 +182,21 @@ class KafkaSplitReader(CommittingSplitReader):
             self._consumer.incremental_unassign([self._place(split.partition)])
 
     def _size_next(self, messages: Sequence[Any]) -> None:
-        """So many messages that they are about as large as a batch may be."""
+        """Sets the number of messages of the next fetch, so that they have about the size of a full batch."""
         size = sum(len(message) for message in messages) // max(1, len(messages))
         self._count = max(1, min(MAX_MESSAGES, MAX_BATCH_BYTES // max(1, size)))
 
     def _note_end(self, message: Any) -> None:
-        """Reached by what no reader sees too: the marker of a transaction, say, is the last before the stop."""
+        """Ends a split whose last offset no reader sees. A transaction's marker, for example, may be the last before
+        the stop.
+        """
         key = (message.topic(), message.partition())
         split = self._open.get(key)
         if split is not None and split.stop is not None and message.offset() >= split.stop:
             self._move(key, split.at(split.stop))
 
     def _is_end(self, message: Any) -> bool:
-        """The end of a partition, for now. Raises: ExternalError: what it tells is not passing."""
+        """Whether this is the current end of a partition. Raises: ExternalError: it is an error that will not pass."""
         error, kafka = message.error(), self._kafka.KafkaError
         key = (message.topic(), message.partition())
         if error.code() == kafka._PARTITION_EOF:  # ruff: ignore[private-member-access] - its public name
@@ -201,9 +207,9 @@ class KafkaSplitReader(CommittingSplitReader):
             split = self._open.get(key)
             at = "its offset" if split is None else f"offset {split.offset}"
             raise ExternalError(
-                f"{self._where}: {key[0]}[{key[1]}] has no record at {at} any more, or not yet: {error.str()}. It was removed by "
-                "the topic's retention, or the topic was made anew. With an offset reset strategy of EARLIEST or LATEST reading "
-                "goes on there."
+                f"{self._where}: {key[0]}[{key[1]}] has no record at {at} (any more): "
+                f"{error.str()}. Either the topic's retention removed it, or the topic was created "
+                "anew. To read on there, set an offset reset strategy of EARLIEST or LATEST."
             )
         at = f" of {key[0]}[{key[1]}]" if key[0] else ""
         raise ExternalError(f"{self._where}: cannot read{at}: {error.str()} ({error.name()}).")

@@ -1,6 +1,6 @@
-"""Messages of Kafka as batches of records: values by the deserialization schema, Kafka's timestamps.
+"""Turns Kafka's messages into batches of records: values by the deserialization schema, with Kafka's timestamps.
 
-Knows no client: a message is what has value(), timestamp(), topic(), partition(), offset().
+Does not know any client: a message is an object with value(), timestamp(), topic(), partition(), offset().
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.runtime.elements import Batch
 
 
 def batch_of(messages: Sequence[Any], schema: DeserializationSchema) -> Batch | None:
-    """In order, with timestamps of whichever kind the topic has; None: no message gives a record.
+    """The batch of these messages, in order, with the topic's kind of timestamps; None: no message gives a record.
 
     Raises: ValueError: the schema refuses a message; the text names topic, partition and offset.
     """

@@ -1,6 +1,7 @@
-"""Values as records of Kafka: topic, key and value.
+"""Turns values into Kafka records: topic, key and value.
 
-Source: pyflink.datastream.connectors.kafka, Flink's KafkaRecordSerializationSchemaBuilder; differs: whole batches.
+Source: pyflink.datastream.connectors.kafka, Flink's KafkaRecordSerializationSchemaBuilder; differs: works on whole
+batches.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
 
     @property
     def topic(self) -> str | None:
-        """The topic of all values; None: a selector chooses it."""
+        """The topic of all values; None: the selector chooses it."""
         return self._topic if isinstance(self._topic, str) else None
 
     def serialize(self, value: Any) -> bytes:
@@ -54,7 +55,10 @@ class KafkaRecordSerializationSchema(SerializationSchema):
         return self._value_schema.serialize(value)
 
     def records(self, values: Sequence[Any], timestamps: Int64s | None) -> ProducedRecords:
-        """A record for each value. Raises: what the schemas and the selector raise; TypeError: a topic is no text."""
+        """One record for each value.
+
+        Raises: TypeError: a topic is not text; any error of the schemas and the selector.
+        """
         select, key_schema = self._topic, self._key_schema
         if isinstance(select, str):
             topics = [select] * len(values)
@@ -128,7 +132,9 @@ class KafkaRecordSerializationSchemaBuilder:
 
     def _set_topic(self, setter: str, topic: str | Select) -> KafkaRecordSerializationSchemaBuilder:
         if self._topic is not None:
-            raise ConfigurationError(f"{setter}: the topic is set already: {self._topic!r}.")
+            raise ConfigurationError(
+                f"{setter}: the topic is set already: {self._topic!r}. Set it once."
+            )
         self._topic = topic
         return self
 
@@ -139,11 +145,15 @@ def _checked_schema(
     if not isinstance(schema, SerializationSchema):
         raise TypeError(f"{setter}: expected a SerializationSchema, got {type(schema).__name__}.")
     if before is not None:
-        raise ConfigurationError(f"{setter}: it is set already: {type(before).__name__}.")
+        raise ConfigurationError(
+            f"{setter}: a schema is set already: {type(before).__name__}. Set it once."
+        )
     return schema
 
 
 def _checked_topic(topic: object, value: object) -> str:
     if not isinstance(topic, str) or not topic:
-        raise TypeError(f"the topic selector gave {topic!r} for {value!r}; expected a topic's name")
+        raise TypeError(
+            f"the topic selector returned {topic!r} for {value!r}; expected a topic's name"
+        )
     return topic

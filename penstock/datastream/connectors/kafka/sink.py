@@ -1,9 +1,9 @@
-"""KafkaSink: records to topics, each once, at least once, or as it comes. Needs confluent-kafka (`penstock[kafka]`).
+"""KafkaSink: writes records to topics, exactly once or at least once. Needs confluent-kafka (`penstock[kafka]`).
 
 At least once: records are sent as they come, and all are delivered before a checkpoint's barrier goes on.
 Exactly once: records wait in the checkpoint and are written, in one transaction, when it is complete (`staging`).
-Source: pyflink.datastream.connectors.kafka, Flink's KafkaSink; differs: no transaction is open between checkpoints, so none
-can time out, and none stands in front of readers.
+Source: pyflink.datastream.connectors.kafka, Flink's KafkaSink; differs: no transaction is open between checkpoints, so
+that no transaction can time out or delay the readers of a topic.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ MAX_PREFIX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class KafkaSinkSettings:
-    """What the builder collected. `only_shows_failures`: a record that cannot be delivered is printed, and no error.
+    """The settings that the builder collected.
 
-    `flushes_on_checkpoint` False: at least once becomes maybe. `writes_timestamps`: those of the records.
+    `only_shows_failures`: a record that cannot be delivered is printed instead of raising an error.
+    `flushes_on_checkpoint` False: records may be lost. `writes_timestamps`: whether records keep their timestamps.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -171,10 +172,10 @@ class KafkaSinkBuilder(MessagingBuilder):
 
 
 class _RecordMaker:
-    """Makes Kafka's records of a stream's."""
+    """Makes Kafka's records from a stream's records."""
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
-        assert settings.serializer is not None, "checked when the sink was made"
+        assert settings.serializer is not None, "the serializer was checked when the sink was made"
         self._serializer = settings.serializer
         self._writes_timestamps = settings.writes_timestamps
 
@@ -185,7 +186,7 @@ class _RecordMaker:
 
 
 class _KafkaDirectWriter(DirectMessageWriter):
-    """Sends as records come."""
+    """Sends records as they come."""
 
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
         where = f"{settings.name}, subtask {context.subtask} of {context.parallelism}"
@@ -205,12 +206,14 @@ class _KafkaDirectWriter(DirectMessageWriter):
         return super().prepare_checkpoint(checkpoint_id) if self._flushes else ()
 
     def close(self) -> None:
-        """What is not delivered comes again, from the last checkpoint on."""
+        """Drops the records that are not delivered: the job restarts from its last checkpoint and sends them again."""
         self._producer.drop()
 
 
 class _KafkaStagingWriter(StagingMessageWriter):
-    """Its name is unique, so that whoever commits its stagings, at any time, can tell which are written."""
+    """Stages records. The writer's name is unique, so that a committer can always tell which of its stagings are
+    written.
+    """
 
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
         properties = client_properties(settings.properties, settings.name)
@@ -218,8 +221,8 @@ class _KafkaStagingWriter(StagingMessageWriter):
         super().__init__(
             StagedRecords(
                 max_bytes,
-                f"Kafka's client sends at most {max_bytes}: set the property {MAX_BYTES!r} higher, here and at the brokers, or "
-                "make smaller records",
+                f"Kafka's client sends at most {max_bytes}. Set the property {MAX_BYTES!r} higher, "
+                "here and at the brokers, or make the records smaller",
             )
         )
         self._maker = _RecordMaker(settings)
@@ -232,11 +235,11 @@ class _KafkaStagingWriter(StagingMessageWriter):
         return self._name, self._staged.first_topic, number, pieces
 
     def close(self) -> None:
-        """Nothing outside knows of it."""
+        """Nothing to do: what is staged exists only in this process."""
 
 
 def _checked(settings: KafkaSinkSettings) -> KafkaSinkSettings:
-    """Raises: ConfigurationError."""
+    """The settings, if they are complete. Raises: ConfigurationError."""
     name = settings.name
     if not settings.properties.get(BOOTSTRAP_SERVERS):
         raise ConfigurationError(
@@ -249,11 +252,12 @@ def _checked(settings: KafkaSinkSettings) -> KafkaSinkSettings:
         )
     if settings.is_exactly_once and settings.transactional_id_prefix is None:
         raise ConfigurationError(
-            f"{name}: EXACTLY_ONCE needs a prefix of transactional ids, another one for each sink that writes to the "
-            "same cluster: call set_transactional_id_prefix('...')."
+            f"{name}: EXACTLY_ONCE needs a prefix of transactional ids, a different one for each "
+            "sink that writes to the same cluster: call set_transactional_id_prefix('...')."
         )
     if TRANSACTIONAL_ID in settings.properties:
         raise ConfigurationError(
-            f"{name}: {TRANSACTIONAL_ID!r} is set by the sink. Call set_transactional_id_prefix('...') in its place."
+            f"{name}: the sink sets {TRANSACTIONAL_ID!r} itself. Call "
+            "set_transactional_id_prefix('...') instead."
         )
     return settings

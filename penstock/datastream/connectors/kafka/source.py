@@ -1,7 +1,7 @@
-"""KafkaSource: records of topics, from offset to offset, each once. Needs confluent-kafka (`penstock[kafka]`).
+"""KafkaSource: reads records of topics between offsets, each exactly once. Needs confluent-kafka (`penstock[kafka]`).
 
-Positions lie in checkpoints; what is committed to the group besides is for others to see, and for a job that begins there.
-Source: pyflink.datastream.connectors.kafka, Flink's KafkaSource.
+Reading positions are kept in checkpoints. Offsets are also committed to the group, where other tools can see them and
+another job may begin. Source: pyflink.datastream.connectors.kafka, Flink's KafkaSource.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SETTERS: Final = "set_topics, set_topic_pattern and set_partitions"
 
 @dataclass(frozen=True, slots=True)
 class KafkaSourceSettings:
-    """What the builder collected. `stopping` None: never."""
+    """The settings that the builder collected. `stopping` None: the source never stops."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
     subscription: KafkaSubscription | None = None
@@ -197,14 +197,14 @@ class KafkaSourceBuilder(MessageSourceBuilder):
 
 
 def _checked(settings: KafkaSourceSettings) -> KafkaSourceSettings:
-    """Raises: ConfigurationError: as Flink's builder finds it before it builds."""
+    """The settings, if they are complete; the checks of Flink's builder. Raises: ConfigurationError."""
     name, properties = settings.name, settings.properties
     if not properties.get(BOOTSTRAP_SERVERS):
         raise ConfigurationError(
             f"{name}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
         )
     if settings.subscription is None:
-        raise ConfigurationError(f"{name}: nothing to read. Call one of {SETTERS}.")
+        raise ConfigurationError(f"{name}: there is nothing to read. Call one of {SETTERS}.")
     if not isinstance(settings.schema, DeserializationSchema):
         raise ConfigurationError(
             f"{name}: a deserializer is required, got {settings.schema!r}: call "

@@ -1,6 +1,6 @@
 """Partitions of topics as splits of a source. Plain data.
 
-Source: Flink KafkaPartitionSplit; differs: offsets are numbers from the start on.
+Source: Flink KafkaPartitionSplit; differs: offsets are always numbers, never rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ class KafkaTopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSplit:
-    """In checkpoints: where reading goes on. `offset`: of the next record; `stop`: of the first that is not read, None: none."""
+    """A partition in checkpoints. `offset`: of the next record to read; `stop`: of the first record not to read, or
+    None.
+    """
 
     partition: KafkaTopicPartition
     offset: int

@@ -1,11 +1,12 @@
-"""Records of a checkpoint, staged in the checkpoint, and written to Kafka in one transaction when it is complete.
+"""Staged records: they wait in the checkpoint, and are written to Kafka in one transaction when it is complete.
 
-A producer's transaction cannot be taken over by another process through librdkafka. So a subtask keeps the records of a
-checkpoint until that is complete; then its committer writes them in a transaction, and with them a marker: an offset that
-is committed in the same transaction, to a group of its own, which says how many of this writer's stagings are written. Whoever
-commits the same staging again, in any process, first becomes the only one who can write under the writer's transactional id
-(Kafka ends or aborts what others began with it), reads the marker, and leaves out what is written.
-Source: Flink KafkaCommitter, in its place; Kafka's consume-transform-produce transactions.
+With librdkafka another process cannot take over a producer's transaction. So a subtask keeps the records of a
+checkpoint until the checkpoint is complete. Then its committer writes them in a transaction, together with a marker.
+The marker is an offset that is committed in the same transaction to a group of its own, and says how many of this
+writer's stagings are written. A process that commits the same staging again first becomes the only one that can write
+under the writer's transactional id (Kafka ends or aborts transactions that others began with it). Then it reads the
+marker, and leaves out the stagings that are written.
+Source: replaces Flink's KafkaCommitter; Kafka's consume-transform-produce transactions.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ _FOR_BOTH: Final = (
 
 @dataclass(frozen=True, slots=True)
 class KafkaStaging:
-    """What one writer wrote for one checkpoint. `writer`: unique; `number`: counts its stagings from 1, without gaps.
+    """The records of one writer for one checkpoint. `writer`: unique; `number`: counts its stagings from 1, without
+    gaps.
 
-    `marker_topic`: the first topic that the writer wrote to; the marker is an offset of its partition 0. `pieces`: packed records.
+    `marker_topic`: the first topic that the writer wrote to; the marker is an offset of its partition 0. `pieces`:
+    packed records.
     """
 
     writer: str
@@ -47,7 +50,7 @@ class KafkaStaging:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Which stagings of a writer are written: all up to `all_up_to`, and `besides`, which are above it."""
+    """Tells which stagings of a writer are written: all up to `all_up_to`, and those in `besides`, which are higher."""
 
     all_up_to: int = 0
     besides: frozenset[int] = frozenset()
@@ -64,26 +67,26 @@ class Marker:
 
     @property
     def metadata(self) -> str:
-        """Text that an offset carries: numbers above it."""
+        """The text that is stored with the offset: the numbers in `besides`."""
         return ",".join(map(str, sorted(self.besides)))
 
     @classmethod
     def of(cls, offset: int, metadata: str | None) -> Marker:
-        """Below 0: there is none."""
+        """The marker of a committed offset. An offset below 0 means that there is no marker yet."""
         besides = frozenset(int(one) for one in (metadata or "").split(",") if one)
         return cls(max(0, offset), besides)
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaCommitterSettings:
-    """`name`: of the sink, for errors."""
+    """`name`: the sink's name, for errors."""
 
     properties: Mapping[str, str]
     name: str = "KafkaSink"
 
 
 class TransactionLog:
-    """Writes stagings of one writer, each once. From its making on nobody else can, until another one is made."""
+    """Writes the stagings of one writer, each once. A new log excludes all earlier ones from writing."""
 
     def __init__(self, writer: str, topic: str, settings: KafkaCommitterSettings) -> None:
         """Raises: ExternalError: the cluster does not answer."""
@@ -99,12 +102,12 @@ class TransactionLog:
             self.marker = self._begin()
         except (
             BaseException
-        ):  # a producer that is left behind goes on trying, and would fence off the next one
+        ):  # Otherwise the producer goes on trying, and would fence off the next one.
             self.close()
             raise
 
     def _begin(self) -> Marker:
-        """Fence off all others, then see what is written."""
+        """Fences off all other producers, then reads which stagings are written."""
         with kafka_errors(self._kafka, f"{self._where}: cannot begin", self._last):
             self._producer.client.init_transactions(self._timeout_s)
             place = self._kafka.TopicPartition(self._topic, 0)
@@ -112,15 +115,15 @@ class TransactionLog:
         return Marker.of(found.offset, found.metadata)
 
     def write(self, staging: KafkaStaging) -> None:
-        """Nothing if it is written. After an error this log is of no use: it is not known what has become of it.
+        """Writes the staging, unless it is written already. Raises: ExternalError.
 
-        Raises: ExternalError.
+        After an error the log must not be used any more: it is not known whether the staging was written.
         """
         if staging.number in self.marker:
             return
         after = self.marker.plus(staging.number)
         client = self._producer.client
-        what = f"{self._where}: cannot commit {staging.number}"
+        what = f"{self._where}: cannot commit staging {staging.number}"
         with kafka_errors(self._kafka, what, self._last):
             client.begin_transaction()
             for piece in staging.pieces:
@@ -139,12 +142,12 @@ class TransactionLog:
 
 
 def _is_for_both(key: str) -> bool:
-    """How to reach a cluster; what is for producers alone a consumer does not take."""
+    """Whether this property tells how to reach a cluster. A consumer refuses properties that are for producers alone."""
     return key.startswith(_FOR_BOTH)
 
 
 class KafkaCommitter(StagingCommitter):
-    """One log for each writer."""
+    """Commits stagings, with one log for each writer."""
 
     def __init__(self, settings: KafkaCommitterSettings) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What builders of sources and sinks have in common: settings that are set one by one, and are looked at while they are set.
+"""What the builders of message sources and sinks share: each setter sets one setting and checks it.
 
 Source: Flink KafkaSourceBuilder, KafkaSinkBuilder, PulsarSourceBuilder, PulsarSinkBuilder.
 """
@@ -24,7 +24,7 @@ class MessagingBuilder(ABC):
 
     @abstractmethod
     def build(self) -> object:
-        """The source or sink. Raises: ConfigurationError."""
+        """Returns the source or sink. Raises: ConfigurationError."""
 
     def _with(self, **changes: Any) -> Self:
         self._settings = replace(self._settings, **changes)
@@ -37,26 +37,30 @@ class MessagingBuilder(ABC):
 
 
 class MessageSourceBuilder(MessagingBuilder):
-    """`settings`: has `subscription`, which is what is read."""
+    """Builds a source. `settings` has a field `subscription`, which says what is read."""
 
     def _subscribe(self, setter: str, subscription: object, setters: str) -> Self:
-        """`setters`: of which one is called, once. Raises: ConfigurationError: it is the second call."""
+        """Sets what is read. `setters`: the setters of which only one may be called, once.
+
+        Raises: ConfigurationError: this is the second call.
+        """
         if self._settings.subscription is not None:
             raise ConfigurationError(
-                f"{setter}: what to read is set already: {self._settings.subscription}. Call one of {setters}, once."
+                f"{setter}: what to read is set already: {self._settings.subscription}. Call only "
+                f"one of {setters}, and only once."
             )
         return self._with(subscription=subscription)
 
 
 def checked_kind(setter: str, value: object, kind: type[Value]) -> Value:
-    """Raises: ConfigurationError: the value is of another kind."""
+    """The value. Raises: ConfigurationError: it is of another kind."""
     if not isinstance(value, kind):
         raise ConfigurationError(f"{setter}: expected a {kind.__name__}, got {value!r}.")
     return value
 
 
 def checked_topics(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Of set_topics: one name, or several. Raises: ConfigurationError."""
+    """The arguments of set_topics: one name, or several. Raises: ConfigurationError."""
     found = (names,) if isinstance(names, str) else tuple(names)
     if not found or not all(isinstance(one, str) and one for one in found):
         raise ConfigurationError(f"set_topics: expected names of topics, got {names!r}.")
@@ -64,11 +68,11 @@ def checked_topics(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def checked_topic_pattern(pattern: str) -> str:
-    """Of set_topic_pattern. Raises: ConfigurationError: it is no regular expression."""
+    """The argument of set_topic_pattern. Raises: ConfigurationError: it is not a regular expression."""
     try:
         re.compile(pattern)
     except (re.error, TypeError) as error:
         raise ConfigurationError(
-            f"set_topic_pattern: {pattern!r} is no regular expression: {error}."
+            f"set_topic_pattern: {pattern!r} is not a regular expression: {error}."
         ) from error
     return pattern

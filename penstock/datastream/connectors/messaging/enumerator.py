@@ -1,7 +1,7 @@
-"""Finds partitions and gives each to the subtask that owns it. Runs on the driver.
+"""The enumerator of a message source, on the driver: finds partitions and gives each to the subtask that owns it.
 
-Source: Flink KafkaSourceEnumerator, PulsarSourceEnumerator; differs: a round of discovery that fails for now is left out, and
-what it would have found is found by the next one.
+Source: Flink KafkaSourceEnumerator, PulsarSourceEnumerator; differs: a round of discovery that fails with a retryable
+error is skipped, and the next round finds what it would have found.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ StopT = TypeVar("StopT")
 
 
 class Subscription(Protocol):
-    """What is read."""
+    """The topics or partitions to read."""
 
     def find(self, cluster: Any) -> Sequence[Any]:
-        """Partitions that are there now, in order: hashable, plain data. Raises: UnknownTopic; ExternalError."""
+        """The partitions that exist now, in order, as hashable plain data. Raises: UnknownTopic; ExternalError."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlan(Generic[StartT, StopT]):
-    """`discovery_interval_ms` below 1: partitions are looked for once. `stop` None: partitions have no end."""
+    """Says what is read, and from where to where.
+
+    `discovery_interval_ms` below 1: partitions are looked for only once. `stop` None: partitions have no end.
+    """
 
     subscription: Subscription
     start: StartT
@@ -70,18 +73,18 @@ class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
 
     @abstractmethod
     def splits_of(self, partitions: Sequence[Any], cluster: ClusterT) -> Sequence[Any]:
-        """Of partitions that were not there before; `has_begun` tells whether they are those of the first round.
+        """The splits of new partitions; `has_begun` tells whether a first round came before.
 
         Raises: ExternalError.
         """
 
     @abstractmethod
     def owner(self, split: Any, parallelism: int) -> int:
-        """Its subtask."""
+        """The subtask that reads the split."""
 
     @property
     def has_begun(self) -> bool:
-        """A first round was made, here or before the checkpoint that this goes on from."""
+        """Whether a first round of discovery was made, here or before the restored checkpoint."""
         return self._has_begun
 
     def start(self) -> None:
@@ -102,7 +105,7 @@ class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
         self._assign()
 
     def snapshot_state(self) -> Any:
-        """(partitions that were found, splits that no reader has yet, whether a first round was made)."""
+        """The partitions that were found, the splits that no reader has yet, and whether a first round was made."""
         return sorted(self._known), list(self._waiting), self._has_begun
 
     def restore_state(self, state: Any) -> None:
@@ -124,7 +127,7 @@ class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
             _LOG.warning("enumerator=%s discovery=FAILED cause=%s", self, error)
 
     def _discover(self) -> None:
-        assert self._cluster is not None, "partitions are looked for before the start"
+        assert self._cluster is not None, "partitions are looked for after the start"
         found = self._plan.subscription.find(self._cluster)
         new = [one for one in found if one not in self._known]
         self._waiting.extend(self.splits_of(new, self._cluster))
@@ -133,7 +136,7 @@ class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
         self._assign()
 
     def _assign(self) -> None:
-        """What waits for a reader that is there. A split is given once."""
+        """Gives waiting splits to the readers that are registered. A split is given once."""
         there = set(self._context.registered_readers())
         parallelism = self._context.parallelism()
         waiting, self._waiting = self._waiting, []

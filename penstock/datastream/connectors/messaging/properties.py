@@ -1,6 +1,6 @@
-"""Properties as builders collect them: names to text. Knows no client.
+"""Properties as builders collect them: a dict of names and texts. Does not know any client.
 
-Source: java.util.Properties, as Flink's builders take them; differs: numbers and booleans are taken too.
+Source: java.util.Properties, as Flink's builders take them; differs: numbers and booleans are accepted too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from penstock.model.errors import ConfigurationError
 
 
 def checked_properties(properties: object, setter: str) -> dict[str, str]:
-    """Names to text. Raises: ConfigurationError."""
+    """The properties as texts. Raises: ConfigurationError."""
     if not isinstance(properties, Mapping):
         raise ConfigurationError(f"{setter}: expected a dict of properties, got {properties!r}.")
     return dict(checked_property(key, value, setter) for key, value in properties.items())
@@ -35,7 +35,7 @@ def flag_of(properties: Mapping[str, str], key: str, *, default: bool) -> bool:
         return default
     known = {"true": True, "false": False}
     if text.strip().lower() not in known:
-        raise ConfigurationError(f"the property {key!r} is true or false, got {text!r}.")
+        raise ConfigurationError(f"the property {key!r} must be true or false, got {text!r}.")
     return known[text.strip().lower()]
 
 
@@ -45,4 +45,4 @@ def int_of(properties: Mapping[str, str], key: str, default: int) -> int:
     try:
         return default if text is None else int(text)
     except ValueError as error:
-        raise ConfigurationError(f"the property {key!r} is a number, got {text!r}.") from error
+        raise ConfigurationError(f"the property {key!r} must be a number, got {text!r}.") from error

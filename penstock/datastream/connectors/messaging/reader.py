@@ -20,13 +20,19 @@ _NOTHING: Final[Mapping[Any, Any]] = {}
 
 
 class CommittingSplitReader(SplitReader):
-    """`to_commit`: positions by split, for the next `commit`; set by any thread. The client is for the fetcher's thread alone."""
+    """Reads splits on the fetcher's thread, and commits positions to the broker. Only that thread uses the client.
+
+    `to_commit`: the positions by split for the next `commit`; any thread sets it.
+    """
 
     to_commit: Mapping[Any, Any] = _NOTHING
     _told: Mapping[Any, Any] = _NOTHING
 
     def not_yet_told(self) -> Mapping[Any, Any]:
-        """`to_commit`, once. It is not emptied here: the other thread may be setting it."""
+        """The positions of `to_commit`, if they were not returned before.
+
+        The attribute is not emptied here, because the other thread may be setting it.
+        """
         positions = self.to_commit
         if positions is self._told:
             return _NOTHING
@@ -35,11 +41,14 @@ class CommittingSplitReader(SplitReader):
 
     @abstractmethod
     def commit(self) -> None:
-        """Tell the broker; waits for nobody. What a job goes on from is in its checkpoints: a failure costs nothing."""
+        """Tells the broker the positions, without waiting.
+
+        A failure does no harm: the job restarts from its checkpoints, not from these positions.
+        """
 
 
 class CommittingReader(SourceReaderBase):
-    """Positions are those behind what `poll_next` gave; splits that are read to their end are among them."""
+    """Keeps the positions after the records that `poll_next` returned, also of splits that were read to their end."""
 
     def __init__(self, context: ReaderContext, *, commits: bool) -> None:
         super().__init__(context)
@@ -50,11 +59,11 @@ class CommittingReader(SourceReaderBase):
 
     @abstractmethod
     def open_split_reader(self) -> CommittingSplitReader:
-        """Called once, with the first split."""
+        """Opens the split reader; called once, with the first split."""
 
     @abstractmethod
     def position_behind(self, batch: SplitBatch) -> Any:
-        """What is committed once this was read; None: what was before."""
+        """The position to commit once this batch was read; None: the position stays as it is."""
 
     def create_split_reader(self) -> SplitReader:
         self._split_reader = self.open_split_reader()

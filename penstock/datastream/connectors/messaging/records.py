@@ -1,4 +1,4 @@
-"""Values of messages as batches of records, by the deserialization schema. Knows no client."""
+"""Turns messages into batches of records, by the deserialization schema. Does not know any client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.common.serialization import DeserializationSchema
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, Int64s, RowBatch
 
 NO_RECORDS: Final = RowBatch([])
-"""What messages are that give none: a reader's position moves behind them."""
+"""The batch of messages that give no record: a reader's position moves past them."""
 
 
 def batch_of(
@@ -18,9 +18,11 @@ def batch_of(
     schema: DeserializationSchema,
     place: Callable[[int], str],
 ) -> Batch | None:
-    """In order; a message whose value is None after deserializing gives no record. None: none does.
+    """The batch of these messages, in order; None: no message gives a record.
 
-    `place`: what the n-th of them is called in an error. Raises: ValueError: the schema refuses a message; the text names it.
+    A message that the schema deserializes to None gives no record. `place(n)`: names the n-th message in errors.
+
+    Raises: ValueError: the schema refuses a message; the text names the message.
     """
     columns = schema.deserialize_columns(values)
     if columns is not None:
@@ -36,7 +38,7 @@ def batch_of(
 
 
 def stamps_of(stamps: Int64s, lowest: int) -> Int64s | None:
-    """Of messages: below `lowest` there is none. None: no message has one."""
+    """The event times of messages; those below `lowest` are missing. None: no message has one."""
     is_missing = stamps < lowest
     if not is_missing.any():
         return stamps
@@ -55,12 +57,13 @@ def _deserialized(
     try:
         for value in values:
             append(deserialize(value))  # type: ignore[arg-type] # a tombstone is the schema's to judge
-    except Exception as error:  # whatever the user's schema raises
+    except Exception as error:  # the user's schema may raise any error
         number = len(records)
         shown = values[number]
         raise ValueError(
-            f"{place(number)} cannot be deserialized by "
-            f"{type(schema).__name__}: {type(error).__name__}: {error}. Its value: "
-            f"{shown if shown is None else bytes(shown[:200])!r}. A schema that returns None for it passes it over."
+            f"{place(number)} cannot be deserialized by {type(schema).__name__}: "
+            f"{type(error).__name__}: {error}. Its value: "
+            f"{shown if shown is None else bytes(shown[:200])!r}. To skip such messages, let the "
+            "schema return None for them."
         ) from error
     return records

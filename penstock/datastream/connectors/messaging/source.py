@@ -1,4 +1,4 @@
-"""What sources of brokers do alike: they look at their topics before the job starts, and hand out partitions.
+"""The part that sources of all brokers share: they check their topics before the job starts, and assign partitions.
 
 Source: Flink KafkaSource, PulsarSource.
 """
@@ -27,7 +27,7 @@ from penstock.datastream.connectors.messaging.topics import topics_of_settings
 
 
 class MessageSourceSettings(Protocol):
-    """What builders of all sources collect, besides what is their broker's own."""
+    """The settings that builders of all message sources collect."""
 
     @property
     def subscription(self) -> Subscription | None: ...
@@ -38,7 +38,10 @@ class MessageSourceSettings(Protocol):
 
 
 class MessageSource(Source):
-    """`enumerator`: its class. `advertised`: what brokers name themselves by, for errors."""
+    """A source of messages. `enumerator`: its enumerator's class.
+
+    `advertised`: the setting with which brokers advertise their addresses, for errors.
+    """
 
     enumerator: ClassVar[Callable[..., PartitionEnumerator[Any]]]
     advertised: ClassVar[str]
@@ -56,7 +59,7 @@ class MessageSource(Source):
         return None if schema is None else schema.produced_type
 
     def validate(self) -> None:
-        """Looks at the topics. Raises: ConfigurationError: the cluster does not answer, or they are not there."""
+        """Looks up the topics. Raises: ConfigurationError: a topic does not exist, or the cluster does not answer."""
         with closing(self._connect()) as cluster, topics_of_settings(self.advertised):
             self._subscription.find(cluster)
 
@@ -66,18 +69,18 @@ class MessageSource(Source):
     @property
     def _subscription(self) -> Subscription:
         subscription = self._settings.subscription
-        assert subscription is not None, "checked when it was made"
+        assert subscription is not None, "the settings were checked when the source was made"
         return subscription
 
     @property
     def _schema(self) -> DeserializationSchema:
         schema = self._settings.schema
-        assert schema is not None, "checked when it was made"
+        assert schema is not None, "the settings were checked when the source was made"
         return schema
 
     @abstractmethod
     def _connect(self) -> Any:
-        """The cluster, for the driver."""
+        """Connects the driver to the cluster."""
 
     @abstractmethod
     def _plan(self) -> ReadingPlan[Any, Any]: ...

@@ -1,6 +1,7 @@
-"""Records of a checkpoint, staged in the checkpoint, until their committer writes them when it is complete.
+"""Staged records: they are part of a checkpoint until it is complete; then their committer writes them to the broker.
 
-Source: Flink KafkaCommitter, PulsarCommitter, in their place: there a transaction is open in the broker meanwhile.
+Source: replaces Flink's KafkaCommitter and PulsarCommitter, with which a transaction stays open in the broker
+meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.runtime.elements import NO_TIMESTAMP, Int64s
 
 PIECE_BYTES: Final = 4 << 20
 FRAME_BYTES: Final = 64
-"""More than what is around a record's key and value; clients count that too."""
+"""An upper bound of the frame around a record's key and value, which clients count too."""
 
 MAX_RETRIES: Final = 3
 _SCHEMA: Final = pa.schema([
@@ -45,7 +46,7 @@ class ProducedRecords:
         return len(self.values)
 
     def sizes(self) -> list[int]:
-        """Bytes of key and value, of each."""
+        """The bytes of key and value of each record."""
         values = [0 if value is None else len(value) for value in self.values]
         if self.keys is None:
             return values
@@ -54,13 +55,13 @@ class ProducedRecords:
 
 
 class StagedRecords:
-    """Records in memory, packed from `PIECE_BYTES` on.
+    """Staged records in memory; from `PIECE_BYTES` on they are packed.
 
-    One that is larger than `max_bytes` is refused here: in a checkpoint it would fail each commit, and each restart.
+    A record larger than `max_bytes` is refused here. In a checkpoint it would fail each commit and each restart.
     """
 
     def __init__(self, max_bytes: int, limit: str) -> None:
-        """`limit`: for the error: who sets it, and what to do."""
+        """`limit`: ends the error of a record that is too large: who sets the limit, and what to do."""
         self._max_bytes = max_bytes
         self._limit = limit
         self._loose: list[ProducedRecords] = []
@@ -69,15 +70,15 @@ class StagedRecords:
         self.first_topic: str | None = None
 
     def add(self, records: ProducedRecords) -> None:
-        """Raises: ValueError: one is too large; nothing of `records` is taken then."""
+        """Stages the records. Raises: ValueError: one is too large; then none of them is staged."""
         if not len(records):
             return
         sizes = records.sizes()
         largest = max(sizes) + FRAME_BYTES
         if largest > self._max_bytes:
             raise ValueError(
-                f"a record for the topic {records.topics[sizes.index(max(sizes))]!r} has {largest} bytes with its frame; "
-                f"{self._limit}"
+                f"a record for the topic {records.topics[sizes.index(max(sizes))]!r} has {largest} "
+                f"bytes with its frame. {self._limit}"
             )
         if self.first_topic is None:
             self.first_topic = records.topics[0]
@@ -87,7 +88,7 @@ class StagedRecords:
             self._pack()
 
     def take(self) -> tuple[bytes, ...]:
-        """All of them, in order; none are left."""
+        """Takes all staged records, in order."""
         self._pack()
         pieces, self._pieces = tuple(self._pieces), []
         return pieces
@@ -99,7 +100,7 @@ class StagedRecords:
 
 
 def pack(parts: Sequence[ProducedRecords]) -> bytes:
-    """Compressed."""
+    """The records as compressed bytes."""
     batches = [_columns(part) for part in parts]
     sink = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -111,7 +112,7 @@ def pack(parts: Sequence[ProducedRecords]) -> bytes:
 
 
 def unpack(piece: bytes) -> Iterable[ProducedRecords]:
-    """As `pack` was given them."""
+    """The records that were given to `pack`."""
     for batch in pa.ipc.open_stream(piece):
         stamps = batch.column("timestamp")
         yield ProducedRecords(
@@ -132,16 +133,22 @@ def _columns(part: ProducedRecords) -> pa.RecordBatch:
 
 
 class StagingLog(Protocol):
-    """Writes stagings into a broker, each once, whoever asked before."""
+    """Writes stagings into a broker, each exactly once, also if another process has tried before."""
 
     def write(self, staging: Any) -> None:
-        """Nothing if it is written. Raises: ExternalError: it is not known what has become of it; this log is of no use."""
+        """Writes the staging, unless it is written already.
+
+        Raises: ExternalError: it is not known whether it was written; the log must not be used any more.
+        """
 
     def close(self) -> None: ...
 
 
 class StagingCommitter(Committer):
-    """Keeps the log that it used last. What fails for now is put off a few times, each time with a log made anew."""
+    """Commits stagings, and keeps the log that it used last.
+
+    A commit that fails is retried a few times later, each time with a new log.
+    """
 
     def __init__(self) -> None:
         self._log: tuple[Hashable, StagingLog] | None = None
@@ -149,15 +156,15 @@ class StagingCommitter(Committer):
 
     @abstractmethod
     def staging_of(self, committable: object) -> Any:
-        """What the writer prepared. Raises: TypeError: it is something else."""
+        """The staging that the writer prepared. Raises: TypeError: the committable is something else."""
 
     @abstractmethod
     def log_key(self, staging: Any) -> Hashable:
-        """Stagings with the same one go to the same log."""
+        """The key of a log: stagings with the same key are written by the same log."""
 
     @abstractmethod
     def open_log(self, staging: Any) -> StagingLog:
-        """Raises: ExternalError."""
+        """Opens a log. Raises: ExternalError."""
 
     def commit(self, committables: Sequence[object]) -> Sequence[object] | None:
         for place, committable in enumerate(committables):
@@ -174,7 +181,7 @@ class StagingCommitter(Committer):
         return None
 
     def abort(self, job_prefix: str) -> None:
-        """Nothing was left behind: what is not committed was never written."""
+        """Only closes the log: records that are not committed were never written."""
         self._drop_log()
 
     def close(self) -> None:

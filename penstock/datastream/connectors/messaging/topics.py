@@ -1,4 +1,4 @@
-"""Topics that are looked at before a job starts. Knows no client."""
+"""Checks of topics before a job starts. Does not know any client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.model.errors import ConfigurationError, ExternalError
 
 
 class UnknownTopic(ExternalError):
-    """There is no such topic, or this client may not see it."""
+    """The topic does not exist, or this client may not see it."""
 
 
 Partition_co = TypeVar("Partition_co", covariant=True)
@@ -21,7 +21,7 @@ class HasPartitions(Protocol[Partition_co]):
 
 
 def partitions_seen(cluster: HasPartitions[Partition_co], topic: str) -> Sequence[Partition_co]:
-    """Of a topic that may have been deleted since it was listed: none."""
+    """The partitions of a topic; none if it was deleted since it was listed."""
     try:
         return cluster.partitions(topic)
     except UnknownTopic:
@@ -30,9 +30,9 @@ def partitions_seen(cluster: HasPartitions[Partition_co], topic: str) -> Sequenc
 
 @contextmanager
 def topics_of_settings(advertised: str) -> Generator[None]:
-    """What goes wrong with them is wrong with the settings. `advertised`: what names brokers give themselves by.
+    """Turns errors of a lookup into errors of the settings, because the program has set the topics.
 
-    Raises: ConfigurationError.
+    `advertised`: the setting with which brokers advertise their addresses. Raises: ConfigurationError.
     """
     try:
         yield
@@ -40,6 +40,6 @@ def topics_of_settings(advertised: str) -> Generator[None]:
         raise ConfigurationError(str(error)) from error
     except ExternalError as error:
         raise ConfigurationError(
-            f"{error} The driver and all executors must reach the brokers by the names that these give themselves "
-            f"({advertised})."
+            f"{error} The driver and all executors must reach the brokers at the addresses that "
+            f"the brokers advertise ({advertised})."
         ) from error

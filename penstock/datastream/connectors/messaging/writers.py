@@ -1,6 +1,6 @@
-"""Writers of sinks that send records to a broker: as they come, or from checkpoints.
+"""Writers of sinks that send records to a broker: at once, or after their checkpoint.
 
-Source: Flink KafkaWriter, ExactlyOnceKafkaWriter, PulsarWriter; differs: what is written exactly once waits in the checkpoint.
+Source: Flink KafkaWriter, ExactlyOnceKafkaWriter, PulsarWriter; differs: exactly-once records wait in the checkpoint.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ class DirectMessageWriter(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Until all that was sent is delivered. Raises: ExternalError."""
+        """Waits until all sent records are delivered. Raises: ExternalError."""
 
     def prepare_commit(self) -> Sequence[object]:
-        """At the end of the job."""
+        """Called at the end of the job."""
         self.flush()
         return ()
 
@@ -41,13 +41,13 @@ class StagingMessageWriter(ABC):
 
     @abstractmethod
     def committable(self, number: int, pieces: tuple[bytes, ...]) -> object:
-        """What the committer is given. `number`: of this writer's stagings, from 1."""
+        """What the committer gets. `number`: counts this writer's stagings, from 1."""
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
         self._staged.add(self.records(batch))
 
     def prepare_commit(self) -> Sequence[object]:
-        """At most one, so that its records are written together."""
+        """At most one committable, so that its records are written together."""
         pieces = self._staged.take()
         if not pieces:
             return ()

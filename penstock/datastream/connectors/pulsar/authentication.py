@@ -1,6 +1,7 @@
-"""Who a client is: Java's authentication plugins by their class names, as the Python client has them. Knows no connection.
+"""Authentication: Java's plugins, by their class names, as the Python client has them. Does not open connections.
 
-Source: Flink's PulsarOptions.PULSAR_AUTH_PLUGIN_CLASS_NAME; AuthenticationToken, -Tls, -Basic and -OAuth2 of Pulsar's client.
+Source: Flink's PulsarOptions.PULSAR_AUTH_PLUGIN_CLASS_NAME; AuthenticationToken, -Tls, -Basic and -OAuth2 of Pulsar's
+client.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ _NEEDS: Final = {
 
 
 def method_of(options: Options, where: str) -> str | None:
-    """One of the four; None: nobody in particular. Raises: ConfigurationError: a plugin that only Java has."""
+    """The method of the plugin, one of four; None: no authentication.
+
+    Raises: ConfigurationError: only the Java client has the plugin.
+    """
     plugin = options.get(AUTH_CLASS)
     if plugin is None:
         return None
@@ -51,9 +55,9 @@ def method_of(options: Options, where: str) -> str | None:
 
 
 def parameters_of(options: Options, where: str) -> dict[str, str]:
-    """As Java's plugins have them, a token read from its file. Raises: ConfigurationError: some are missing.
+    """The parameters, as Java's plugins have them; a token file is read.
 
-    Values are not shown: they are secrets.
+    Raises: ConfigurationError: some are missing. The text does not show values, because they are secrets.
     """
     method = method_of(options, where)
     if method is None:
@@ -68,14 +72,15 @@ def parameters_of(options: Options, where: str) -> dict[str, str]:
     missing = [name for name in _NEEDS[method] if not found.get(name)]
     if missing:
         raise ConfigurationError(
-            f"{where}: the authentication by {method} needs {' and '.join(_NEEDS[method])}; {', '.join(missing)} is missing in "
-            "the parameters. They are a dict, JSON, or 'name:value,name:value'."
+            f"{where}: the authentication by {method} needs {' and '.join(_NEEDS[method])}, but "
+            f"{', '.join(missing)} is missing in the parameters. Give them as a dict, as JSON, or "
+            "as 'name:value,name:value'."
         )
     return found
 
 
 def authentication_of(options: Options, pulsar: Any, where: str) -> Any:
-    """For the client; None: nobody in particular. Raises: ConfigurationError."""
+    """The client's authentication object; None: no authentication. Raises: ConfigurationError."""
     found = parameters_of(options, where)
     match method_of(options, where):
         case "token":
@@ -93,9 +98,9 @@ def authentication_of(options: Options, pulsar: Any, where: str) -> Any:
 
 
 def handshake(options: Options, where: str, context: ssl.SSLContext | None) -> tuple[str, bytes]:
-    """(method, proof) for a connection of our own; `context` gets the certificate, where that is the proof.
+    """The method and the proof for a connection of our own; a certificate is loaded into `context`.
 
-    Raises: ConfigurationError: only the client can do it.
+    Raises: ConfigurationError: only the client library supports the method.
     """
     found = parameters_of(options, where)
     match method_of(options, where):
@@ -117,7 +122,7 @@ def handshake(options: Options, where: str, context: ssl.SSLContext | None) -> t
 
 
 def _parsed(text: str, method: str) -> dict[str, str]:
-    """JSON; name:value pairs; of a token the token itself too."""
+    """The parameters from JSON, name:value pairs or, for a token, the token itself."""
     if text.lstrip().startswith("{"):
         try:
             found = json.loads(text)
@@ -134,18 +139,16 @@ def _parsed(text: str, method: str) -> dict[str, str]:
 
 
 def _token_in(path: str, where: str) -> str:
-    """`path`: as in a file: URL."""
+    """The token in a file. `path`: may be a file: URL."""
     file = Path("/" + path.lstrip("/")) if path.startswith("/") else Path(path)
     try:
         return file.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise ConfigurationError(
-            f"{where}: the file of the token cannot be read: {error}."
-        ) from error
+        raise ConfigurationError(f"{where}: cannot read the token's file: {error}.") from error
 
 
 def checked_parameters(parameters: object, setter: str) -> str | Mapping[str, str]:
-    """Raises: ConfigurationError: no text and no dict."""
+    """The parameters. Raises: ConfigurationError: they are neither text nor a dict."""
     if isinstance(parameters, str | Mapping):
         return parameters
     raise ConfigurationError(

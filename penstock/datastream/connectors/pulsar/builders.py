@@ -1,4 +1,4 @@
-"""What the builders of source and sink have in common: options, and settings that are looked at one by one."""
+"""What the builders of source and sink share: options, and settings that are checked one by one."""
 
 from __future__ import annotations
 
@@ -23,24 +23,27 @@ class PulsarBuilder(MessagingBuilder):
     """`settings`: a frozen dataclass that has `options`."""
 
     def set_admin_url(self, admin_url: str) -> Self:
-        """Taken for the programs that set it; nothing here needs it."""
+        """Accept an admin URL, and ignore it: nothing here needs it."""
         return self.set_config(ADMIN_URL, admin_url)
 
     def set_service_url(self, service_url: str) -> Self:
-        """pulsar://host:6650, several hosts separated by commas; pulsar+ssl:// with TLS."""
+        """Set the service URL: pulsar://host:6650, several hosts separated by commas; pulsar+ssl:// with TLS."""
         return self.set_config(SERVICE_URL, service_url)
 
     def set_authentication(
         self, auth_plugin_class_name: str, auth_params_string: str | dict[str, str]
     ) -> Self:
-        """A class of Java's client: AuthenticationToken, -Tls, -Basic or -OAuth2, with its package or without."""
+        """Set the authentication: a class of Java's client: AuthenticationToken, -Tls, -Basic or -OAuth2.
+
+        The package may be left out.
+        """
         options = self._settings.options
         return self._with(
             options=with_authentication(options, auth_plugin_class_name, auth_params_string)
         )
 
     def set_config(self, key: str | ConfigOption[Any], value: Any) -> Self:
-        """An option as Flink has it, pulsar.client. and so on. Raises: ConfigurationError: nobody knows it."""
+        """Set an option by Flink's name, such as pulsar.client.*. Raises: ConfigurationError: there is no such option."""
         return self._with(options=with_option(self._settings.options, key, value, "set_config"))
 
     def set_properties(self, config: dict[str, Any]) -> Self:
@@ -51,7 +54,10 @@ class PulsarBuilder(MessagingBuilder):
 
 
 def with_authentication(options: Options, plugin: str, parameters: object) -> dict[str, str]:
-    """`parameters`: text or dict. Raises: ConfigurationError: a plugin that the Python client does not have."""
+    """The options with this authentication. `parameters`: text or dict.
+
+    Raises: ConfigurationError: the Python client does not have the plugin.
+    """
     setter = "set_authentication"
     found = with_option(options, AUTH_CLASS, plugin, setter)
     method_of(found, setter)

@@ -1,6 +1,6 @@
-"""Pulsar's client, pulsar-client (C++), as one process sees it: made from options, asked about topics and places in them.
+"""The client library pulsar-client (C++): makes clients from options, and looks up topics and places in them.
 
-Optional: `pip install 'penstock[pulsar]'` on the driver and on every executor. Knows no source and no sink.
+Optional: `pip install 'penstock[pulsar]'` on the driver and on every executor. Does not know sources or sinks.
 """
 
 from __future__ import annotations
@@ -43,22 +43,25 @@ from penstock.model.errors import ConfigurationError, ExternalError
 
 MAX_BATCH_BYTES: Final = 1 << 20
 WAIT_MS: Final = 1
-"""How long a consumer gathers messages for a batch that is not full: all of a subtask wait one after the other."""
+"""How long a consumer waits to fill a batch. It is short, because a subtask's consumers wait one after the other."""
 
 RETRY_S: Final = 0.01
 
 
 class ConsumerIsBusy(ExternalError):
-    """Another consumer has the subscription: one that is about to close, or of another job."""
+    """Another consumer has the subscription: of another job, or one that is about to close."""
 
 
 def import_pulsar(where: str) -> Any:
-    """The module. Raises: ConfigurationError naming what to install where."""
+    """The client's module. Raises: ConfigurationError naming what to install where."""
     return extra("pulsar", "pulsar", where)
 
 
 def make_client(options: Options, where: str) -> Any:
-    """A client, which connects later. Raises: ConfigurationError: no client library, or an option that it does not take."""
+    """Makes a client, which connects later.
+
+    Raises: ConfigurationError: the client library is missing, or refuses an option.
+    """
     pulsar = import_pulsar(where)
     try:
         return pulsar.Client(
@@ -71,36 +74,41 @@ def make_client(options: Options, where: str) -> Any:
         if isinstance(error, ConfigurationError):
             raise
         raise ConfigurationError(
-            f"{where}: the client refuses the service URL {options[SERVICE_URL]!r} or its options: {error}. A URL is "
-            "pulsar://host:6650, or pulsar+ssl://host:6651 with TLS."
+            f"{where}: the client refuses the service URL {options[SERVICE_URL]!r} or its options: "
+            f"{error}. Expected a URL such as pulsar://host:6650, or pulsar+ssl://host:6651 with "
+            "TLS."
         ) from error
 
 
 @contextmanager
 def pulsar_errors(pulsar: Any, what: str) -> Generator[None]:
-    """The client's error as ours: ExternalError, with its own as the cause."""
+    """Turns the client's error into an ExternalError, with the client's error as the cause."""
     try:
         yield
     except pulsar.TopicNotFound as error:
         raise UnknownTopic(
-            f"{what}: there is no such topic. Is its name right, and may this client see it? Create it before the job starts."
+            f"{what}: there is no such topic. Check its name and this client's permission to see "
+            "it, and create it before the job starts."
         ) from error
     except pulsar.ConsumerBusy as error:
         raise ConsumerIsBusy(
-            f"{what}: the subscription has a consumer already; it is exclusive. Does another job use its name?"
+            f"{what}: the subscription is exclusive and has a consumer already. Check whether "
+            "another job uses its name."
         ) from error
     except pulsar.Timeout as error:
         raise ExternalError(
-            f"{what}: no answer in time. Is a broker there, and does it accept this client's authentication?"
+            f"{what}: no answer in time. Check that a broker is there, and that it accepts this "
+            "client's authentication."
         ) from error
     except pulsar.PulsarException as error:
         raise ExternalError(f"{what}: {text_of(error)}.") from error
 
 
 def close_client(client: Any, pulsar: Any) -> None:
-    """With its consumers and producers; what is under way is given up. Raises nothing: there is nothing left to lose.
+    """Closes a client with its consumers and producers. Requests under way are given up, and errors are ignored.
 
-    Its `shutdown` waits for threads of its own while it keeps them out of Python, which takes ten seconds.
+    It does not call the client's `shutdown`. That call waits ten seconds for threads that it keeps out of Python
+    meanwhile.
     """
     with suppress(pulsar.PulsarException):
         client.close()
@@ -113,7 +121,7 @@ def text_of(error: object) -> str:
 def open_consumer(
     client: Any, partition: TopicPartition, options: Options, where: str, *, at_end: bool = False
 ) -> Any:
-    """On the job's subscription, which is made if there is none: at the first message, or behind the last one.
+    """Opens a consumer of the job's subscription. A missing one is made at the first message, or after the last one.
 
     Raises: UnknownTopic; ConsumerIsBusy; ExternalError.
     """
@@ -140,8 +148,9 @@ def place_of(message_id: Any) -> Place:
 
 
 class PulsarCluster:
-    """Topics, partitions and places of a cluster, for the driver. One thread; a request waits at most
-    `pulsar.client.operationTimeoutMs` (30 s).
+    """Looks up topics, partitions and places of a cluster, for the driver, on one thread.
+
+    A request waits at most `pulsar.client.operationTimeoutMs` (30 s).
     """
 
     def __init__(self, options: Options, where: str) -> None:
@@ -151,25 +160,25 @@ class PulsarCluster:
         self._client = make_client(options, where)
 
     def topics(self, namespace: str) -> list[str]:
-        """Whole names of those that this client may see, partitions of one taken together."""
+        """The full names of the topics that this client may see. Partitions of a topic count as one topic."""
         names = topics_of_namespace(self._options, namespace, self._where)
         return sorted({TopicPartition.of(name).topic for name in names})
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """Raises: UnknownTopic; ExternalError."""
+        """The partitions of a topic. Raises: UnknownTopic; ExternalError."""
         what = f"{self._where}: cannot look up the topic {topic!r} at {self._options[SERVICE_URL]}"
         with pulsar_errors(self._pulsar, what):
             return sorted(map(TopicPartition.of, self._client.get_topic_partitions(topic)))
 
     def begin(self, partition: TopicPartition, start: Start, stop: Stop | None) -> PulsarSplit:
-        """The split of a partition that is new, with its subscription made, so that nothing of it is removed unread."""
+        """The split of a new partition. Makes the subscription too, so that no message is removed before it is read."""
         at_end = start.kind is StartKind.LATEST
         keeps_place = stop is None and (at_end or start.kind is StartKind.EARLIEST)
         consumer = self._consumer(partition, at_end=at_end)
         if keeps_place and not flag_of(self._options, RESET_SUBSCRIPTION, default=False):
             consumer.close()
             return PulsarSplit(partition, Start(StartKind.SUBSCRIPTION))
-        what = f"{self._where}: cannot find the places to read {partition} from and to"
+        what = f"{self._where}: cannot look up where to start and stop reading {partition}"
         with pulsar_errors(self._pulsar, what):
             try:
                 return self._split(consumer, partition, start, stop)
@@ -180,7 +189,7 @@ class PulsarCluster:
         close_client(self._client, self._pulsar)
 
     def _consumer(self, partition: TopicPartition, *, at_end: bool) -> Any:
-        """A reader of a former attempt may hold the subscription for a moment yet."""
+        """Opens a consumer. A reader of an earlier attempt may still hold the subscription for a moment."""
         deadline = monotonic() + operation_timeout_s(self._options)
         while True:
             try:
@@ -209,7 +218,7 @@ class PulsarCluster:
         return PulsarSplit(partition, start, stop, is_over)
 
     def _last_published(self, consumer: Any, last: Place | None) -> int:
-        """When the last message was. Epoch ms."""
+        """The publish time of the last message, in epoch ms."""
         assert last is not None, "the last message is known"
         consumer.seek(message_id(self._pulsar, last))
         while True:
@@ -219,16 +228,16 @@ class PulsarCluster:
 
 
 def message_id(pulsar: Any, place: Place) -> Any:
-    """As the client takes it."""
+    """The place as the client's message id."""
     ledger, entry, index = place
     return pulsar.MessageId(-1, ledger, entry, index)
 
 
 def _ends_at_once(start: Start, stop: Stop | None) -> bool:
-    """By the places alone."""
+    """Whether nothing is to be read, as far as the places alone tell."""
     if stop is None or stop.kind is not StopKind.PLACE or start.place is None:
         return False
-    assert isinstance(stop.goal, tuple), "a place is the goal"
+    assert isinstance(stop.goal, tuple), "the goal is a place"
     if start.kind is StartKind.BEHIND:
         return start.place >= stop.goal
     return start.place > stop.goal or (start.place == stop.goal and not stop.is_inclusive)

@@ -1,7 +1,7 @@
-"""Where reading begins and ends, and which keys are read: what users choose. Plain data.
+"""Cursors and key ranges: where reading begins and ends, and which keys are read. Plain data, as users choose it.
 
-Source: pyflink.datastream.connectors.pulsar, Flink's StartCursor, StopCursor, RangeGenerator; differs: of fixed keys exactly
-those are read, not all whose hash is the same.
+Source: pyflink.datastream.connectors.pulsar, Flink's StartCursor, StopCursor, RangeGenerator; differs: fixed keys
+select exactly these keys, not all keys with the same hash.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StartCursor:
 class StopCursor:
     """Sets where reading stops. Make it with one of the static methods.
 
-    `at_...`: the message there is not read. `after_...`: the message there is the last one.
+    `at_...`: the message at that place is not read. `after_...`: the message at that place is the last one.
     """
 
     stop: Stop | None
@@ -132,7 +132,7 @@ class StopCursor:
 class RangeGenerator:
     """Sets which keys are read. Make it with one of the static methods.
 
-    `keys` None: all messages. The key "" is that of messages without key.
+    `keys` None: all messages. The key "" stands for messages without key.
     """
 
     keys: frozenset[str] | None = None
@@ -156,18 +156,19 @@ class RangeGenerator:
         """
         found = _texts(keys)
         if key_bytes is not None:
-            found.append(base64.b64encode(key_bytes).decode())  # as keys of bytes travel
+            found.append(base64.b64encode(key_bytes).decode())  # byte keys have this form
         if support_null_key:
             found.append("")
         ordering = [] if ordering_key_bytes is None else [_ordering_key(ordering_key_bytes)]
         if not found and not ordering:
             raise ConfigurationError(
-                "RangeGenerator.fixed_key: no key is given. Name keys, or take RangeGenerator.full()."
+                "RangeGenerator.fixed_key: no key is given. Name keys, or use "
+                "RangeGenerator.full()."
             )
         return RangeGenerator(frozenset(found), frozenset(ordering))
 
     def wants(self, key: str, ordering_key: str) -> bool:
-        """Return whether a message is read; "": it has no such key."""
+        """Return whether a message with these keys is read; "": it has no such key."""
         if self.keys is None:
             return True
         return ordering_key in self.ordering_keys if ordering_key else key in self.keys
@@ -178,8 +179,8 @@ def _ordering_key(data: bytes) -> str:
         return data.decode("utf-8")
     except (UnicodeDecodeError, AttributeError) as error:
         raise ConfigurationError(
-            f"RangeGenerator.fixed_key: expected an ordering key as bytes of UTF-8, which is all that the Python client can "
-            f"read, got {data!r}."
+            "RangeGenerator.fixed_key: expected an ordering key in UTF-8, because the Python "
+            f"client cannot read other bytes, got {data!r}."
         ) from error
 
 
@@ -188,7 +189,7 @@ def _texts(keys: str | Sequence[str] | None) -> list[str]:
     found = list(found)
     if not all(isinstance(one, str) and one for one in found):
         raise ConfigurationError(
-            f"RangeGenerator.fixed_key: expected keys as text that is not empty, got {keys!r}."
+            f"RangeGenerator.fixed_key: expected keys that are text and not empty, got {keys!r}."
         )
     return found
 
@@ -207,7 +208,7 @@ def _stop_id(message_id: bytes, where: str, *, after: bool) -> StopCursor:
 
 
 def _place(message_id: object, where: str) -> Place:
-    """Of a serialized id. Source: MessageIdData of PulsarApi.proto."""
+    """The place in a serialized message id. Source: MessageIdData of PulsarApi.proto."""
     fields: dict[int, list[int | bytes]] = {}
     reason = "ledger and entry are missing"
     if isinstance(message_id, bytes):
@@ -222,7 +223,8 @@ def _place(message_id: object, where: str) -> Place:
     if isinstance(ledger, int) and isinstance(entry, int) and isinstance(index, int):
         return ledger, entry, index
     raise ConfigurationError(
-        f"{where}: expected what pulsar.MessageId.serialize() gave, got {message_id!r}: {reason}."
+        f"{where}: expected the bytes from pulsar.MessageId.serialize(), got {message_id!r}: "
+        f"{reason}."
     )
 
 

@@ -1,7 +1,7 @@
-"""Finds partitions of topics, and where each is read from and to. Runs on the driver.
+"""The enumerator of a PulsarSource, on the driver: finds partitions, and where each is read from and to.
 
-Source: Flink PulsarSourceEnumerator, TopicListSubscriber, TopicPatternSubscriber; differs: of a partition that comes later
-nothing is left out by `latest`.
+Source: Flink PulsarSourceEnumerator, TopicListSubscriber, TopicPatternSubscriber; differs: with `latest`, partitions
+that are found later are read from their first message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_NAMESPACE = "public/default"
 
 
 class PulsarTopics(Protocol):
-    """The cluster as the enumerator asks it; `client.Cluster`."""
+    """The cluster as the enumerator needs it; `client.PulsarCluster` implements it."""
 
     def topics(self, namespace: str) -> list[str]: ...
     def partitions(self, topic: str) -> list[TopicPartition]: ...
@@ -36,13 +36,16 @@ class PulsarTopics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PulsarSubscription:
-    """What to read: topics by name, or those of a namespace whose name, with the namespace, matches `pattern` wholly."""
+    """The topics to read: by name, or those of a namespace whose whole name, with the namespace, matches `pattern`."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
 
     def find(self, cluster: PulsarTopics) -> list[TopicPartition]:
-        """What is there now, in order, each once. Raises: UnknownTopic; ExternalError: the cluster does not answer."""
+        """The partitions that exist now, in order, each once.
+
+        Raises: UnknownTopic; ExternalError: the cluster does not answer.
+        """
         if self.pattern is None:
             found = [one for name in self.topics for one in cluster.partitions(name)]
         else:
@@ -58,7 +61,7 @@ class PulsarSubscription:
 
 
 def split_pattern(pattern: str) -> tuple[str, str]:
-    """(namespace, pattern of a name that begins with it)."""
+    """The namespace, and a pattern for names that begin with it."""
     text = pattern.partition("://")[2] if "://" in pattern else pattern
     parts = text.split("/", 2)
     if len(parts) < 3:
@@ -67,12 +70,15 @@ def split_pattern(pattern: str) -> tuple[str, str]:
 
 
 def _is_internal(name: str) -> bool:
-    """Pulsar's own."""
+    """Whether this is one of Pulsar's internal topics."""
     return name.rpartition("/")[2].startswith("__")
 
 
 class PulsarEnumerator(PartitionEnumerator[PulsarTopics]):
-    """Partitions of the first round begin where the source begins, later ones there by time alone, else at their first message."""
+    """Partitions of the first round begin at the source's start.
+
+    Later ones begin at their first message, unless the start is a publish time, which holds for them too.
+    """
 
     source_name = "PulsarSource"
     _plan: ReadingPlan[Start, Stop]

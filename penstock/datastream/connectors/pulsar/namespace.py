@@ -1,4 +1,4 @@
-"""Which topics a namespace has: one command of Pulsar's binary protocol, which the Python client does not offer.
+"""Lists the topics of a namespace, with a command of Pulsar's binary protocol that the Python client does not offer.
 
 Source: PulsarApi.proto (CommandConnect, CommandGetTopicsOfNamespace), Flink's TopicPatternSubscriber.
 """
@@ -28,9 +28,9 @@ _PORTS: Final = {"pulsar": 6650, "pulsar+ssl": 6651}
 
 
 def topics_of_namespace(options: Options, namespace: str, where: str) -> list[str]:
-    """Whole names of its persistent topics, those of partitions one by one, in the broker's order.
+    """The full names of its persistent topics, each partition by itself, in the broker's order.
 
-    Raises: ConfigurationError: the URL, or the authentication, is not for this; ExternalError: no broker of the URL answers.
+    Raises: ConfigurationError: the URL or the authentication cannot be used for this; ExternalError: no broker answers.
     """
     url = options[SERVICE_URL]
     scheme, hosts = _addresses(url, where)
@@ -55,11 +55,11 @@ def _addresses(url: str, where: str) -> tuple[str, list[tuple[str, int]]]:
             return parts.scheme, [
                 (one.hostname or "localhost", one.port or default) for one in each
             ]
-        except ValueError as error:  # a port that is none
+        except ValueError as error:  # the port is not a number
             reason = str(error)
     raise ConfigurationError(
-        f"{where}: to list the topics of a namespace the service URL has to be pulsar://host:6650 or "
-        f"pulsar+ssl://host:6651, got {url!r}: {reason}."
+        f"{where}: to list the topics of a namespace, the service URL must be pulsar://host:6650 "
+        f"or pulsar+ssl://host:6651, got {url!r}: {reason}."
     )
 
 
@@ -102,7 +102,10 @@ def _send(stream: Any, command: int, fields: dict[int, int | str | bytes]) -> No
 
 
 def _answer(stream: Any, command: int, where: str) -> dict[int, list[int | bytes]]:
-    """Raises: ExternalError: the broker refuses; EOFError, OSError: it has gone, or speaks something else."""
+    """The broker's answer.
+
+    Raises: ExternalError: the broker refuses; EOFError, OSError: it is gone, or speaks another protocol.
+    """
     while True:
         size = int.from_bytes(_read(stream, 4), "big")
         if not 4 <= size <= _MAX_FRAME_BYTES:
@@ -122,7 +125,7 @@ def _answer(stream: Any, command: int, where: str) -> dict[int, list[int | bytes
         elif number == _ERROR:
             text = found.get(3, [b""])[-1]
             shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-            raise ExternalError(f"{where}: the broker does not list topics: {shown}.")
+            raise ExternalError(f"{where}: the broker refuses to list topics: {shown}.")
 
 
 def _read(stream: Any, size: int) -> bytes:

@@ -1,7 +1,7 @@
-"""Options as programs for Flink have them, `pulsar.client.`, `.producer.`, `.consumer.`, `.source.`, `.sink.`, and what becomes of them.
+"""Flink's options `pulsar.client.`, `.producer.`, `.consumer.`, `.source.` and `.sink.`, and how they are applied.
 
-What the Python client can do goes to it under its own names; what only tunes Java's is left out; what it cannot do, and what
-nobody knows, is an error. Knows no client.
+Options that the Python client supports are passed on under its names. Options that only tune Java's client are ignored.
+Options that it cannot support, and unknown ones, are errors. Does not know any client.
 Source: Flink's PulsarOptions, PulsarSourceOptions, PulsarSinkOptions.
 """
 
@@ -56,7 +56,7 @@ def _int(options: Options, key: str) -> int:
 
 
 def _at_least_1(options: Options, key: str) -> int:
-    """A consumer without a queue gives no batches."""
+    """The value, at least 1: a consumer without a queue gives no batches."""
     return max(1, _int(options, key))
 
 
@@ -69,7 +69,7 @@ def _text(options: Options, key: str) -> str:
 
 
 def _up_to_thousands(options: Options, key: str) -> int:
-    """Of a thousandth part: milliseconds as seconds, microseconds as milliseconds; at least 1."""
+    """The value in a unit a thousand times larger (milliseconds to seconds, microseconds to milliseconds), at least 1."""
     return max(1, -(-_int(options, key) // 1000))
 
 
@@ -141,7 +141,7 @@ _OF_JAVA: Final = frozenset({
     "pulsar.producer.batchingPartitionSwitchFrequencyByPublishDelay", "pulsar.producer.chunkMaxMessageSize",
     "pulsar.producer.producerCryptoFailureAction", "pulsar.consumer.cryptoFailureAction",
 })  # fmt: skip
-"""What tunes Java's client, or has nothing to be applied to here: a source redelivers nothing, a sink has no keys."""
+"""Options that tune Java's client, or have nothing to apply to: a source redelivers nothing, a sink has no keys."""
 
 _INSTEAD: Final = {
     "pulsar.client.useKeyStoreTls": "pulsar.client.tlsTrustCertsFilePath, a file of PEM certificates",
@@ -161,9 +161,10 @@ _INSTEAD: Final = {
 
 
 def with_option(options: Options, key: object, value: object, setter: str) -> dict[str, str]:
-    """`options` and this one. A dict as value is taken apart: its keys stand behind the option's.
+    """The options with this one added. A dict as value sets several options: its keys are appended to the option's
+    name.
 
-    Raises: ConfigurationError: nobody knows it, it cannot be followed, or it is set already to something else.
+    Raises: ConfigurationError: the option is unknown or not supported, or it is set already to something else.
     """
     name = key.key if isinstance(key, ConfigOption) else key
     if isinstance(value, Mapping):
@@ -185,7 +186,7 @@ def with_option(options: Options, key: object, value: object, setter: str) -> di
 
 
 def with_options(options: Options, more: object, setter: str) -> dict[str, str]:
-    """Raises: ConfigurationError."""
+    """The options with these added. Raises: ConfigurationError."""
     if not isinstance(more, Mapping):
         raise ConfigurationError(f"{setter}: expected a dict of options, got {more!r}.")
     found = dict(options)
@@ -195,12 +196,12 @@ def with_options(options: Options, more: object, setter: str) -> dict[str, str]:
 
 
 def arguments_of(options: Options, table: Mapping[str, tuple[str, Read]]) -> dict[str, Any]:
-    """Those of a table, as arguments of the client. Raises: ConfigurationError: a value is none."""
+    """The options of a table, as arguments of the client. Raises: ConfigurationError: a value cannot be used."""
     return {name: read(options, key) for key, (name, read) in table.items() if key in options}
 
 
 def properties_of(options: Options, prefix: str) -> dict[str, str]:
-    """Metadata of a producer or consumer: what stands behind the prefix."""
+    """The metadata of a producer or consumer: the options with this prefix, without it."""
     return {
         key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)
     }

@@ -1,4 +1,4 @@
-"""Producers as sinks use them: records by the batch, and what became of them. Needs pulsar-client."""
+"""Pulsar producers as sinks use them: send batches of records, and report failed deliveries. Needs pulsar-client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from penstock.model.errors import ConfigurationError, ExternalError
 
 
 class Partitions:
-    """Of the topics that a sink writes to, looked up anew every `pulsar.sink.topicMetadataRefreshInterval` (30 min)."""
+    """The partitions of a sink's topics, looked up again every `pulsar.sink.topicMetadataRefreshInterval` (30 min)."""
 
     def __init__(self, client: Any, topics: Sequence[str], options: Options, where: str) -> None:
         self._client = client
@@ -46,7 +46,7 @@ class Partitions:
         self._found_at = 0.0
 
     def now(self) -> list[str]:
-        """Raises: UnknownTopic; ExternalError."""
+        """The partitions now. Raises: UnknownTopic; ExternalError."""
         if not self._found or monotonic() - self._found_at > self._interval_s:
             pulsar = import_pulsar(self._where)
             found = []
@@ -60,10 +60,10 @@ class Partitions:
 
 
 class RecordProducers:
-    """One for each partition. A record that cannot be delivered is an error of the next call."""
+    """The producers of a sink, one for each partition. A failed delivery is raised by the next call."""
 
     def __init__(self, options: Options, where: str, delay_ms: int = 0) -> None:
-        """`delay_ms`: after it is sent a message is delivered so much later; 0: at once."""
+        """`delay_ms`: a message is delivered this long after it is sent; 0: at once."""
         self._options = options
         self._where = where
         self._delay_ms = delay_ms
@@ -71,8 +71,9 @@ class RecordProducers:
         self.client = make_client(options, where)
         self._producers: dict[str, Any] = {}
         self._failure: str | None = None
-        # The client's own send timeout begins anew with each connection: one that breaks again and again would keep a flush for
-        # ever. So it is waited for on a thread.
+        # The client's own send timeout starts again with each connection. A connection that breaks
+        # again and again would let a flush wait for ever.
+        # So a thread waits for the flush, with a timeout of ours.
         self._flusher = ThreadPoolExecutor(1, "pulsar-flush")
         timeout_ms = int_of(options, SEND_TIMEOUT_MS, SEND_TIMEOUT_DEFAULT_MS)
         self._flush_timeout_s = (
@@ -80,20 +81,20 @@ class RecordProducers:
         )
 
     def open(self, topic: str, **more: Any) -> Any:
-        """A producer of this partition that was not opened before. `more`: arguments of the client. Raises: ExternalError."""
+        """Opens the first producer of this partition. `more`: arguments of the client. Raises: ExternalError."""
         arguments = producer_arguments(self._options, self.pulsar, self._where) | more
         with pulsar_errors(self.pulsar, f"{self._where}: cannot write to {topic}"):
             self._producers[topic] = self.client.create_producer(topic, **arguments)
         return self._producers[topic]
 
     def close_producer(self, topic: str) -> None:
-        """Raises: ExternalError."""
+        """Closes the producer of a partition. Raises: ExternalError."""
         producer = self._producers.pop(topic)
         with pulsar_errors(self.pulsar, f"{self._where}: cannot close the producer of {topic}"):
             producer.close()
 
     def send(self, records: ProducedRecords, first_sequence_id: int | None = None) -> None:
-        """To partitions that were opened. Waits while the client's queue is full. Raises: ExternalError."""
+        """Sends records to partitions that were opened. Waits while the client's queue is full. Raises: ExternalError."""
         stamps = repeat(0) if records.timestamps is None else records.timestamps.tolist()
         deliver_at = int(time() * 1000) + self._delay_ms if self._delay_ms else None
         producers = {topic: self._producers[topic] for topic in dict.fromkeys(records.topics)}
@@ -112,7 +113,10 @@ class RecordProducers:
         self.check()
 
     def flush(self) -> None:
-        """Until all is delivered. Raises: ExternalError: some is not; pulsar.producer.sendTimeoutMs says how long it is tried."""
+        """Waits until all messages are delivered.
+
+        Raises: ExternalError: one is not delivered within pulsar.producer.sendTimeoutMs.
+        """
         for topic, producer in self._producers.items():
             what = f"{self._where}: cannot deliver to {topic}"
             with pulsar_errors(self.pulsar, what):
@@ -120,7 +124,8 @@ class RecordProducers:
                     self._flusher.submit(producer.flush).result(self._flush_timeout_s)
                 except TimeoutError as error:
                     raise ExternalError(
-                        f"{what}: not all was taken in {self._flush_timeout_s:g} s. Does the connection break again and again?"
+                        f"{what}: not all messages were delivered in {self._flush_timeout_s:g} s. "
+                        "Check whether the connection breaks again and again."
                     ) from error
         self.check()
 
@@ -130,19 +135,19 @@ class RecordProducers:
             raise ExternalError(failure)
 
     def close(self) -> None:
-        """Without waiting for anything; what was not sent is forgotten."""
+        """Closes the client without waiting; messages that were not sent are lost."""
         self._producers.clear()
         close_client(self.client, self.pulsar)
         self._flusher.shutdown(wait=False)
 
     def _on_done(self, result: Any, message_id: object) -> None:
-        """On the client's thread; must not raise."""
+        """The client calls it on its own thread. It must not raise."""
         if result != self.pulsar.Result.Ok and self._failure is None:
             self._failure = f"{self._where}: a message was not delivered: {text_of(result)}."
 
 
 def producer_arguments(options: Options, pulsar: Any, where: str) -> dict[str, Any]:
-    """For the client. Batches are sent at once when Java's would be. Raises: ConfigurationError."""
+    """The client's arguments. Batches are sent at once when Java's would be. Raises: ConfigurationError."""
     usual = {"batching_enabled": True, "batching_max_publish_delay_ms": 1}
     found = usual | arguments_of(options, PRODUCER) | {"block_if_queue_full": True}
     if "compression_type" in found:
@@ -162,6 +167,7 @@ def compression_of(name: str, pulsar: Any, where: str) -> Any:
     }
     if name.upper() not in known:
         raise ConfigurationError(
-            f"{where}: the option 'pulsar.producer.compressionType' is one of {', '.join(known)}, got {name!r}."
+            f"{where}: the option 'pulsar.producer.compressionType' must be one of "
+            f"{', '.join(known)}, got {name!r}."
         )
     return known[name.upper()]

@@ -1,4 +1,4 @@
-"""Protocol buffers, as much as message ids and one command need: fields by number. Knows no message."""
+"""The small part of protocol buffers that message ids and one command need: fields by number. Does not know messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def encode(fields: Mapping[int, int | str | bytes]) -> bytes:
 
 
 def decode(data: bytes) -> dict[int, list[int | bytes]]:
-    """Raises: ValueError: it is none."""
+    """The fields of a message. Raises: ValueError: the bytes are not a message."""
     found: dict[int, list[int | bytes]] = {}
     place = 0
     while place < len(data):
@@ -53,7 +53,7 @@ def _varint(number: int) -> bytes:
 
 
 def _take_varint(data: bytes, place: int) -> tuple[int, int]:
-    """As a signed number of 64 bits."""
+    """A number, as signed with 64 bits."""
     found = 0
     for shift in range(0, 70, 7):
         if place >= len(data):

@@ -1,7 +1,7 @@
-"""Reads partitions in a subtask: a consumer for each, batches of messages at a time, on one fetcher's thread.
+"""The reader of a PulsarSource: one consumer per partition, which gives batches, all on one fetcher's thread.
 
-Source: Flink PulsarSourceReader, PulsarPartitionSplitReader; differs: one thread for all partitions of a subtask; what a
-consumer gets again after a broken connection is not read twice.
+Source: Flink PulsarSourceReader, PulsarPartitionSplitReader; differs: one thread for all partitions of a subtask;
+messages that a consumer gets again after a broken connection are not read twice.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from penstock.model.errors import ExternalError
 
 WAIT_S: Final = 0.1
 PAUSE_S: Final = 0.005
-"""After a turn in which no partition had anything."""
+"""The pause after a turn in which no partition had messages."""
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PulsarReaderSettings:
-    """What a reader needs of its source."""
+    """The settings of the source that a reader needs."""
 
     options: Options
     schema: DeserializationSchema
@@ -79,15 +79,19 @@ class PulsarReaderSettings:
 
 @dataclass(slots=True)
 class ReadBatch(SplitBatch):
-    """`last_id`: of its last message, as the client has it, which knows how much of its batch is acknowledged."""
+    """A batch of a split. `last_id`: the client's id of its last message.
+
+    It is the client's object, because only that knows how much of the message's batch is acknowledged.
+    """
 
     last_id: Any = None
 
 
 @dataclass(slots=True)
 class _Open:
-    """A split with its consumer. `expected`: the first message that should come. `to_acknowledge`: where nobody waits for
-    checkpoints.
+    """A split with its consumer. `expected`: the first message that should come.
+
+    `to_acknowledge`: the next message to acknowledge, if acknowledgements do not wait for checkpoints.
     """
 
     split: PulsarSplit
@@ -115,7 +119,7 @@ class PulsarReader(CommittingReader):
 
 
 class PulsarSplitReader(CommittingSplitReader):
-    """Consumers are opened by `fetch`, which waits for a former one of the same subscription to go."""
+    """Reads partitions. `fetch` opens the consumers, and waits until an earlier consumer of the subscription is closed."""
 
     def __init__(self, settings: PulsarReaderSettings, subtask: int) -> None:
         self._where = f"PulsarSource, subtask {subtask}"
@@ -140,7 +144,9 @@ class PulsarSplitReader(CommittingSplitReader):
         self._to_open += [split for split in splits if not split.is_over]
 
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
-        """A consumer that is not asked holds what its queue has, and gets no more."""
+        """Notes the paused partitions. The queue of a consumer that is not polled fills, and then gets no more
+        messages.
+        """
         self._paused.update(to_pause)
         self._paused.difference_update(to_resume)
 
@@ -148,7 +154,7 @@ class PulsarSplitReader(CommittingSplitReader):
         self._woken.set()
 
     def fetch(self) -> Fetched:
-        """One turn of all consumers: each waits a little for messages."""
+        """Polls all consumers in turn; each waits a little for messages."""
         self._open_consumers()
         batches: list[SplitBatch] = []
         is_idle = True
@@ -168,7 +174,7 @@ class PulsarSplitReader(CommittingSplitReader):
         return Fetched(batches, finished)
 
     def commit(self) -> None:
-        """By acknowledging."""
+        """Commits by acknowledging."""
         for partition, last_id in self.not_yet_told().items():
             self._acknowledge(partition, last_id)
 
@@ -179,7 +185,9 @@ class PulsarSplitReader(CommittingSplitReader):
             close_client(self._client, self._pulsar)
 
     def _open_consumers(self) -> None:
-        """Of the splits that are new. A subscription that has a consumer yet is asked again, for as long as a request may take."""
+        """Opens the consumers of new splits. If a subscription still has a consumer, it is tried again until the
+        timeout.
+        """
         waiting, self._to_open = self._to_open, []
         for split in waiting:
             try:
@@ -210,7 +218,7 @@ class PulsarSplitReader(CommittingSplitReader):
             elif start.kind is StartKind.PUBLISH_TIME:
                 consumer.seek(start.timestamp_ms)
             else:
-                assert start.place is not None, "the driver has looked it up"
+                assert start.place is not None, "the driver has looked up the place"
                 consumer.seek(message_id(self._pulsar, start.place))
 
     def _taken(self, one: _Open, messages: Sequence[Any]) -> list[SplitBatch]:
@@ -234,18 +242,22 @@ class PulsarSplitReader(CommittingSplitReader):
         return [ReadBatch(read, partition, one.split, one.to_acknowledge)]
 
     def _verify(self, one: _Open, first: Place) -> None:
-        """The message that reading goes on from comes again, if it is there. Raises: ExternalError, if the source wants it so."""
+        """Checks that the message where reading goes on still exists, or was just acknowledged.
+
+        Otherwise it logs a warning. Raises: ExternalError: messages are missing, and the source is set to fail then.
+        """
         expected, one.expected = one.expected, None
         if expected is None or first[:2] <= expected[:2]:
             return
         ledger, entry, _ = expected
         is_next = first[:2] == (ledger, entry + 1) or (first[0] > ledger and first[1] == 0)
         if one.split.start.kind is StartKind.BEHIND and is_next:
-            return  # what was read and acknowledged may be gone
+            return  # the message was read and acknowledged, so it may have been removed
         text = (
-            f"{self._where}: {one.split.partition} has no message {ledger}:{entry} any more, at which reading was to go on; the "
-            f"first one there is {first[0]}:{first[1]}. What lay between was removed, by the topic's retention, or because it "
-            "was acknowledged."
+            f"{self._where}: {one.split.partition} has lost the message {ledger}:{entry}, at which "
+            f"reading was to go on; the first message now is {first[0]}:{first[1]}. The messages "
+            "between them were removed, either by the topic's retention or because they were "
+            "acknowledged."
         )
         if self._settings.options.get(VERIFY_START, WARNS) == FAILS:
             raise ExternalError(text)

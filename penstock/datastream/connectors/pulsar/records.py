@@ -1,6 +1,7 @@
-"""Messages of Pulsar as batches of records: which of them are read, their values, event times and places.
+"""Turns Pulsar's messages into batches of records: selects the messages to read, with their values and event times.
 
-Knows no client: a message is what has data(), event_timestamp(), publish_timestamp(), partition_key(), ordering_key(), message_id().
+Does not know any client: a message is an object with data(), event_timestamp(), publish_timestamp(), partition_key(),
+ordering_key(), message_id().
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from penstock.runtime.elements import Batch
 
 
 def not_yet_read(messages: Sequence[Any], start: Start) -> Sequence[Any]:
-    """Without those that a consumer gets again when it comes back: behind the last acknowledged one, whole batches of them."""
+    """The messages that were not read yet.
+
+    A consumer that reconnects gets whole batches again from the last acknowledged message on.
+    """
     if start.place is None or not messages:
         return messages
     place, is_behind = start.place, start.kind is StartKind.BEHIND
@@ -42,7 +46,7 @@ def not_yet_read(messages: Sequence[Any], start: Start) -> Sequence[Any]:
 
 
 def up_to(messages: Sequence[Any], stop: Stop | None) -> tuple[Sequence[Any], bool]:
-    """(those before the stop, whether it is reached). Source: Flink StopCursor.StopCondition.compare."""
+    """The messages before the stop, and whether it is reached. Source: Flink StopCursor.StopCondition.compare."""
     if stop is None or not messages:
         return messages, False
     goal: Any = stop.goal
@@ -70,8 +74,9 @@ def with_keys(messages: Sequence[Any], keys: RangeGenerator) -> Sequence[Any]:
 def batch_of(
     messages: Sequence[Any], schema: DeserializationSchema, partition: TopicPartition
 ) -> Batch | None:
-    """In order, with event times; a message without one has no timestamp. None: no message gives a record.
+    """The batch of these messages, in order, with event times; None: no message gives a record.
 
+    A message without event time has no timestamp.
     Raises: ValueError: the schema refuses a message; the text names topic, partition and message id.
     """
     if not messages:

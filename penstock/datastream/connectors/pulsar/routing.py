@@ -1,4 +1,4 @@
-"""Which partition a message goes to, and when it is delivered. Knows no client.
+"""Chooses the partition of a message, and the time of its delivery. Does not know any client.
 
 Source: pyflink.datastream.connectors.pulsar, Flink's RoundRobinTopicRouter, KeyHashTopicRouter, MessageDelayer.
 """
@@ -45,16 +45,19 @@ class MessageDelayer:
         delay_ms = duration.to_millis() if isinstance(duration, Duration) else 0
         if delay_ms <= 0:
             raise ConfigurationError(
-                f"MessageDelayer.fixed: expected a Duration of at least a millisecond, got {duration!r}."
+                f"MessageDelayer.fixed: expected a Duration of at least 1 ms, got {duration!r}."
             )
         return MessageDelayer(delay_ms)
 
 
 class Router:
-    """For one subtask. Flink's serializer for Python gives messages no keys, so that MESSAGE_KEY_HASH chooses at random."""
+    """Chooses partitions for one subtask.
+
+    Flink's serializer for Python gives messages no keys, so MESSAGE_KEY_HASH chooses at random.
+    """
 
     def __init__(self, mode: TopicRoutingMode, switch_after: int) -> None:
-        """`switch_after`: so many messages ROUND_ROBIN sends to one partition before it goes on to the next."""
+        """`switch_after`: after this many messages ROUND_ROBIN switches to the next partition."""
         self._mode = mode
         self._switch_after = switch_after
         self._sent = 0

@@ -1,9 +1,9 @@
-"""PulsarSink: messages to topics, each once, at least once, or as it comes. Needs pulsar-client (`penstock[pulsar]`).
+"""PulsarSink: writes messages to topics, exactly once or at least once. Needs pulsar-client (`penstock[pulsar]`).
 
 At least once: messages are sent as records come, and all are delivered before a checkpoint's barrier goes on.
 Exactly once: messages wait in the checkpoint and are sent, deduplicated by the broker, when it is complete (`staging`).
-Source: pyflink.datastream.connectors.pulsar, Flink's PulsarSink; differs: the Python client has no transactions, so that none can
-time out, and messages of one checkpoint become visible one after the other.
+Source: pyflink.datastream.connectors.pulsar, Flink's PulsarSink; differs: the Python client has no transactions, so
+that none can time out, and messages of one checkpoint become visible one after the other.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ NAME = "PulsarSink"
 
 @dataclass(frozen=True, slots=True)
 class PulsarSinkSettings:
-    """What the builder collected."""
+    """The settings that the builder collected."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     topics: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class PulsarSinkSettings:
         return self.options.get(GUARANTEE) == DeliveryGuarantee.EXACTLY_ONCE.name
 
     def new_producer_name(self, subtask: int) -> str:
-        """Another one each time: a broker lets in only one producer of a name."""
+        """A new name each time: a broker lets in only one producer of a name."""
         prefix = self.options.get(PRODUCER_NAME, "penstock")
         return f"{prefix}-{subtask}-{uuid.uuid4().hex[:16]}"
 
@@ -170,17 +170,19 @@ class PulsarSinkBuilder(PulsarBuilder):
         checked_kind("set_topic_routing_mode", topic_routing_mode, TopicRoutingMode)
         if topic_routing_mode is TopicRoutingMode.CUSTOM:
             raise NotImplementedError(
-                "pyflink.datastream.connectors.pulsar.TopicRoutingMode.CUSTOM has no counterpart in Penstock: it takes a class of "
-                "Java's. Split the stream by side outputs or filters, and give each part a PulsarSink with its own topics."
+                "pyflink.datastream.connectors.pulsar.TopicRoutingMode.CUSTOM has no counterpart "
+                "in Penstock: it takes a Java class. Split the stream by side outputs or filters, "
+                "and give each part a PulsarSink with its own topics."
             )
         return self._with(mode=topic_routing_mode)
 
     def set_topic_router(self, topic_router_class_name: str) -> PulsarSinkBuilder:
         """Raise NotImplementedError: a router is a Java class."""
         raise NotImplementedError(
-            "pyflink.datastream.connectors.pulsar.PulsarSinkBuilder.set_topic_router has no counterpart in Penstock: it takes a "
-            f"class of Java's, got {topic_router_class_name!r}. Split the stream by side outputs or filters, and give each part a "
-            "PulsarSink with its own topics."
+            "pyflink.datastream.connectors.pulsar.PulsarSinkBuilder.set_topic_router has no "
+            f"counterpart in Penstock: it takes a Java class, got {topic_router_class_name!r}. "
+            "Split the stream by side outputs or filters, and give each part a PulsarSink with "
+            "its own topics."
         )
 
     def set_serialization_schema(
@@ -197,10 +199,10 @@ class PulsarSinkBuilder(PulsarBuilder):
 
 
 class _MessageMaker:
-    """Makes messages of a stream's records. `where`: in errors."""
+    """Makes messages from a stream's records. `where`: names the sink and subtask in errors."""
 
     def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
-        assert settings.schema is not None, "checked when the sink was made"
+        assert settings.schema is not None, "the serializer was checked when the sink was made"
         self._serialize = settings.schema.serialize
         self.where = f"{NAME}, subtask {context.subtask} of {context.parallelism}"
         switch = int_of(settings.options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT)
@@ -215,7 +217,7 @@ class _MessageMaker:
 
 
 class _PulsarDirectWriter(DirectMessageWriter):
-    """Sends as records come."""
+    """Sends messages as records come."""
 
     def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
         self._maker = _MessageMaker(settings, context)
@@ -237,19 +239,21 @@ class _PulsarDirectWriter(DirectMessageWriter):
         self._producers.flush()
 
     def close(self) -> None:
-        """What is not delivered comes again, from the last checkpoint on."""
+        """Closes the producers. Messages that are not delivered are sent again: the job restarts from its last
+        checkpoint.
+        """
         self._producers.close()
 
 
 class _PulsarStagingWriter(StagingMessageWriter):
-    """Names of producers are its own, one for each staging, so that the broker can tell which are written."""
+    """Stages messages. Each staging has a producer name of its own, by which the broker can tell whether it is written."""
 
     def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
         super().__init__(
             StagedRecords(
                 MAX_RECORD_BYTES,
-                f"a Pulsar broker takes at most {MAX_RECORD_BYTES}: make smaller records, or take AT_LEAST_ONCE with "
-                f"{CHUNKING!r}: 'true' and {BATCHING!r}: 'false'",
+                f"A Pulsar broker takes at most {MAX_RECORD_BYTES}. Make the records smaller, or "
+                f"use AT_LEAST_ONCE with {CHUNKING!r}: 'true' and {BATCHING!r}: 'false'",
             )
         )
         self._maker = _MessageMaker(settings, context)
@@ -265,19 +269,19 @@ class _PulsarStagingWriter(StagingMessageWriter):
         return f"{self._name}-{number}", pieces
 
     def close(self) -> None:
-        """Nothing outside knows of what is staged."""
+        """Nothing to do: what is staged exists only in this process."""
         close_client(self._client, import_pulsar(self._maker.where))
 
 
 def _checked(settings: PulsarSinkSettings) -> PulsarSinkSettings:
-    """Raises: ConfigurationError."""
+    """The settings, if they are complete. Raises: ConfigurationError."""
     options = settings.options
     if not options.get(SERVICE_URL):
         raise ConfigurationError(
             f"{NAME}: the option {SERVICE_URL!r} is required: call set_service_url('pulsar://host:6650')."
         )
     if not settings.topics:
-        raise ConfigurationError(f"{NAME}: nothing to write to: call set_topics('...').")
+        raise ConfigurationError(f"{NAME}: there is no topic to write to: call set_topics('...').")
     if settings.schema is None:
         raise ConfigurationError(
             f"{NAME}: a serializer is required: call set_serialization_schema(SimpleStringSchema()), or with another "
@@ -286,17 +290,20 @@ def _checked(settings: PulsarSinkSettings) -> PulsarSinkSettings:
     guarantee = options.get(GUARANTEE, DeliveryGuarantee.NONE.name)
     if guarantee not in DeliveryGuarantee.__members__:
         raise ConfigurationError(
-            f"{NAME}: the option {GUARANTEE!r} is one of {', '.join(DeliveryGuarantee.__members__)}, got {guarantee!r}."
+            f"{NAME}: the option {GUARANTEE!r} must be one of "
+            f"{', '.join(DeliveryGuarantee.__members__)}, got {guarantee!r}."
         )
     if flag_of(options, CHUNKING, default=False) and (
         settings.is_exactly_once or flag_of(options, BATCHING, default=True)
     ):
         raise ConfigurationError(
-            f"{NAME}: {CHUNKING!r} needs {BATCHING!r}: 'false', and goes not with EXACTLY_ONCE, whose messages are sent in batches."
+            f"{NAME}: {CHUNKING!r} needs {BATCHING!r}: 'false', and cannot be used with "
+            "EXACTLY_ONCE, whose messages are sent in batches."
         )
     if int_of(options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT) < 1:
         raise ConfigurationError(
-            f"{NAME}: the option {BATCHING_MESSAGES!r} is at least 1, got {options[BATCHING_MESSAGES]!r}."
+            f"{NAME}: the option {BATCHING_MESSAGES!r} must be at least 1, got "
+            f"{options[BATCHING_MESSAGES]!r}."
         )
     int_of(options, REFRESH_INTERVAL_MS, REFRESH_INTERVAL_DEFAULT_MS)
     parameters_of(options, NAME)

@@ -1,7 +1,7 @@
-"""PulsarSource: messages of topics, from place to place, each once. Needs pulsar-client (`penstock[pulsar]`).
+"""PulsarSource: reads messages of topics between places, each exactly once. Needs pulsar-client (`penstock[pulsar]`).
 
-Positions lie in checkpoints; what is acknowledged besides lets the broker remove messages, and shows others how far a job is.
-Source: pyflink.datastream.connectors.pulsar, Flink's PulsarSource.
+Reading positions are kept in checkpoints. Messages are also acknowledged: the broker may then remove them, and others
+see how far the job has read. Source: pyflink.datastream.connectors.pulsar, Flink's PulsarSource.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SETTERS: Final = "set_topics and set_topic_pattern"
 
 @dataclass(frozen=True, slots=True)
 class PulsarSourceSettings:
-    """What the builder collected."""
+    """The settings that the builder collected."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     subscription: PulsarSubscription | None = None
@@ -138,7 +138,8 @@ class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
         wanted = PulsarSubscription(pattern=checked_topic_pattern(topic_pattern))
         if topic_pattern.count("://") > 1:
             raise ConfigurationError(
-                f"set_topic_pattern: {topic_pattern!r} names two namespaces. Make a source for each, and union them."
+                f"set_topic_pattern: {topic_pattern!r} names two namespaces. Make a source for "
+                "each, and unite them with union()."
             )
         return self._subscribe("set_topic_pattern", wanted, SETTERS)
 
@@ -178,7 +179,7 @@ class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
 
 
 def _checked(settings: PulsarSourceSettings) -> PulsarSourceSettings:
-    """Raises: ConfigurationError: as Flink's builder finds it before it builds."""
+    """The settings, if they are complete; the checks of Flink's builder. Raises: ConfigurationError."""
     options = settings.options
     for key, setter in (
         (SERVICE_URL, "set_service_url('pulsar://host:6650')"),
@@ -187,7 +188,7 @@ def _checked(settings: PulsarSourceSettings) -> PulsarSourceSettings:
         if not options.get(key):
             raise ConfigurationError(f"{NAME}: the option {key!r} is required: call {setter}.")
     if settings.subscription is None:
-        raise ConfigurationError(f"{NAME}: nothing to read. Call one of {SETTERS}.")
+        raise ConfigurationError(f"{NAME}: there is nothing to read. Call one of {SETTERS}.")
     if settings.schema is None:
         raise ConfigurationError(
             f"{NAME}: a deserializer is required: call set_deserialization_schema(SimpleStringSchema()), or with another "
@@ -195,7 +196,8 @@ def _checked(settings: PulsarSourceSettings) -> PulsarSourceSettings:
         )
     if options.get(VERIFY_START, WARNS) not in {WARNS, FAILS}:
         raise ConfigurationError(
-            f"{NAME}: the option {VERIFY_START!r} is {WARNS} or {FAILS}, got {options[VERIFY_START]!r}."
+            f"{NAME}: the option {VERIFY_START!r} must be {WARNS} or {FAILS}, got "
+            f"{options[VERIFY_START]!r}."
         )
     int_of(options, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
     flag_of(options, AUTO_ACKNOWLEDGE, default=False)

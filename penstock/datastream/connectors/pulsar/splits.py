@@ -1,4 +1,4 @@
-"""Partitions of topics as splits of a source, with places in them. Plain data, and no client.
+"""Partitions of topics as splits of a source, with places in them. Plain data; does not know any client.
 
 Source: Flink PulsarPartitionSplit, TopicPartition; differs: the driver turns `latest` into the id of a message.
 """
@@ -10,21 +10,21 @@ from enum import Enum
 from typing import TypeAlias
 
 Place: TypeAlias = tuple[int, int, int]
-"""Of a message: ledger, entry, index in its batch or -1. Messages of a partition are in this order."""
+"""A message's place: ledger, entry, and index in its batch or -1. Messages of a partition are in this order."""
 
 NO_PARTITION = -1
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """`topic`: its whole name, without the partition. `number` NO_PARTITION: the topic has no partitions."""
+    """A partition. `topic`: its full name without the partition. `number` NO_PARTITION: the topic has no partitions."""
 
     topic: str
     number: int = NO_PARTITION
 
     @classmethod
     def of(cls, name: str) -> TopicPartition:
-        """As the client names partitions."""
+        """The partition with this name of the client."""
         topic, mark, number = name.rpartition("-partition-")
         return cls(topic, int(number)) if mark and number.isdigit() else cls(name)
 
@@ -33,7 +33,10 @@ class TopicPartition:
 
 
 class StartKind(Enum):
-    """Where reading begins. SUBSCRIPTION: behind what was acknowledged, in a new one where the driver made it begin."""
+    """Where reading begins.
+
+    SUBSCRIPTION: after the acknowledged messages; in a new subscription, where the driver made it begin.
+    """
 
     SUBSCRIPTION = "the subscription's place"
     EARLIEST = "earliest"
@@ -45,7 +48,7 @@ class StartKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`place`: for FROM and BEHIND; `timestamp_ms`: for PUBLISH_TIME. The driver puts BEHIND in the place of LATEST."""
+    """`place`: for FROM and BEHIND; `timestamp_ms`: for PUBLISH_TIME. The driver replaces LATEST by BEHIND."""
 
     kind: StartKind
     place: Place | None = None
@@ -53,7 +56,7 @@ class Start:
 
 
 class StopKind(Enum):
-    """What a message is compared with."""
+    """The property of a message that is compared with the goal."""
 
     LATEST = "latest"
     PLACE = "place"
@@ -63,7 +66,7 @@ class StopKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Messages from `goal` on are not read; `is_inclusive`: but for the first one that is just there."""
+    """Messages from `goal` on are not read; with `is_inclusive` the first message exactly at `goal` is."""
 
     kind: StopKind
     goal: Place | int | None = None
@@ -72,7 +75,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class PulsarSplit:
-    """In checkpoints: where reading goes on, BEHIND the last message that was read. `stop` None: no end."""
+    """A partition in checkpoints: reading goes on BEHIND the last message that was read. `stop` None: no end."""
 
     partition: TopicPartition
     start: Start

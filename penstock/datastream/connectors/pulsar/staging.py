@@ -1,10 +1,11 @@
-"""Messages of a checkpoint, staged in the checkpoint, and sent when it is complete: each once, by the broker's deduplication.
+"""Staged messages: they wait in the checkpoint, and are sent when it is complete; the broker drops duplicates.
 
-The Python client has no transactions. So a subtask keeps the messages of a checkpoint until that is complete; then its committer
-sends them under a producer's name that belongs to this staging alone, numbered from 1 in each partition, in batches whose
-boundaries depend on nothing but the messages. Whoever commits the same staging again, in any process, sends the same, and the broker
-drops every batch whose number it has seen under this name. That it does so is looked at when a partition is written for the first time.
-Source: Flink PulsarCommitter, in its place; Pulsar's message deduplication (producer name and sequence id).
+The Python client has no transactions. So a subtask keeps the messages of a checkpoint until the checkpoint is complete.
+Then its committer sends them under a producer name that belongs to this staging alone. It numbers them from 1 in each
+partition, in batches whose boundaries depend on the messages alone. Any process that commits the same staging again
+sends the same batches, and the broker drops every batch whose number it has seen under this name. Whether the broker
+does that is checked when a partition is written for the first time.
+Source: replaces Flink's PulsarCommitter; Pulsar's message deduplication (producer name and sequence id).
 """
 
 from __future__ import annotations
@@ -26,27 +27,30 @@ from penstock.model.errors import ConfigurationError
 CHUNK_MESSAGES: Final = 1000
 CHUNK_BYTES: Final = 128 * 1024
 MAX_BATCH_BYTES: Final = 5 << 20
-"""A broker's maxMessageSize, if nobody has changed it."""
+"""The default of a broker's maxMessageSize."""
 
 MAX_RECORD_BYTES: Final = MAX_BATCH_BYTES - 10 * 1024
-"""Which leaves room for what the client puts around it."""
+"""Leaves room for what the client puts around a message."""
 
 _IN_CHUNKS: Final[Mapping[str, Any]] = {
-    # Only a flush ends a batch: never a limit of the client's, nor its timer.
+    # Only a flush may end a batch, never a limit or a timer of the client.
     "batching_enabled": True,
     "chunking_enabled": False,
     "batching_max_messages": 2 * CHUNK_MESSAGES,
     "batching_max_allowed_size_in_bytes": MAX_BATCH_BYTES,
     "batching_max_publish_delay_ms": 24 * 60 * 60 * 1000,
     "max_pending_messages": 2 * CHUNK_MESSAGES,
-    # One that is set is told back as the broker's last one, which shows whether it deduplicates.
+    # If it were set, the client would report it as the broker's last one, which must show whether
+    # the broker deduplicates.
     "initial_sequence_id": None,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PulsarStaging:
-    """What one writer wrote for one checkpoint. `producer`: a name that no other staging has. `pieces`: packed records."""
+    """The messages of one writer for one checkpoint. `producer`: a name that no other staging has. `pieces`: packed
+    records.
+    """
 
     producer: str
     pieces: tuple[bytes, ...]
@@ -54,7 +58,7 @@ class PulsarStaging:
 
 @dataclass(frozen=True, slots=True)
 class PulsarCommitterSettings:
-    """`delay_ms`: as `RecordProducers` has it."""
+    """`delay_ms`: as in `RecordProducers`."""
 
     options: Mapping[str, str]
     delay_ms: int
@@ -62,7 +66,7 @@ class PulsarCommitterSettings:
 
 @dataclass(slots=True)
 class Chunk:
-    """Messages for one partition that make a batch. `first`: the number of its first one."""
+    """The messages of one partition that make a batch. `first`: the number of its first message."""
 
     topic: str
     first: int = 1
@@ -76,11 +80,11 @@ class Chunk:
 
 
 def chunks_of(staging: PulsarStaging) -> Iterator[Chunk]:
-    """The same ones each time; those of a partition in order."""
+    """The batches of a staging, always the same ones; those of a partition in order."""
     open_chunks: dict[str, Chunk] = {}
     for piece in staging.pieces:
         for records in unpack(piece):
-            assert records.timestamps is not None, "unpacked records have them"
+            assert records.timestamps is not None, "unpacked records have timestamps"
             rows = zip(
                 records.topics,
                 records.values,
@@ -100,7 +104,7 @@ def chunks_of(staging: PulsarStaging) -> Iterator[Chunk]:
 
 
 class DeduplicatedLog:
-    """Sends stagings; the broker drops what it has."""
+    """Sends stagings; the broker drops messages that it has already."""
 
     def __init__(self, settings: PulsarCommitterSettings, where: str) -> None:
         """Raises: ConfigurationError: the client is missing, or refuses the options."""
@@ -109,7 +113,7 @@ class DeduplicatedLog:
         self._deduplicating: set[str] = set()
 
     def write(self, staging: PulsarStaging) -> None:
-        """Raises: ExternalError; ConfigurationError: a broker does not deduplicate."""
+        """Sends the staging. Raises: ExternalError; ConfigurationError: a broker does not deduplicate."""
         opened: set[str] = set()
         for chunk in chunks_of(staging):
             if chunk.topic not in opened:
@@ -131,14 +135,14 @@ class DeduplicatedLog:
             self._deduplicating.add(topic)
 
     def _look_for_deduplication(self, topic: str, name: str) -> None:
-        """A broker that deduplicates tells a producer that comes again what it has of it."""
+        """Checks that the broker deduplicates: it then tells a producer that reconnects the last number that it has."""
         self._producers.close_producer(topic)
         self._open(topic, name)
         if topic not in self._deduplicating:
             raise ConfigurationError(
-                f"{self._where}: EXACTLY_ONCE needs message deduplication, which {topic} does not have. Switch it on for its "
-                "namespace (pulsar-admin namespaces set-deduplication --enable) or for all (brokerDeduplicationEnabled=true), "
-                "or take AT_LEAST_ONCE."
+                f"{self._where}: EXACTLY_ONCE needs message deduplication, which {topic} does not "
+                "have. Switch it on for its namespace (pulsar-admin namespaces set-deduplication "
+                "--enable) or for all (brokerDeduplicationEnabled=true), or use AT_LEAST_ONCE."
             )
 
 
@@ -148,7 +152,7 @@ def _records(chunk: Chunk) -> ProducedRecords:
 
 
 class PulsarCommitter(StagingCommitter):
-    """One log for all."""
+    """Commits stagings, with one log for all of them."""
 
     def __init__(self, settings: PulsarCommitterSettings) -> None:
         super().__init__()

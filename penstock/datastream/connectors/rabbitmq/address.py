@@ -1,4 +1,4 @@
-"""Where a broker is and who connects: from the parts or from an AMQP URI. Plain data; knows no client.
+"""The address of a broker and the user, from single parts or an AMQP URI. Plain data; does not know any client.
 
 Source: the AMQP URI specification of RabbitMQ, com.rabbitmq.client.ConnectionFactory.setUri.
 """
@@ -21,7 +21,7 @@ _FORM: Final = "amqp://user:password@host:5672/virtual-host"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Its text names host, port and virtual host, and nobody."""
+    """A broker's address and user. As text it shows host, port and virtual host, but not the user."""
 
     host: str
     port: int
@@ -35,22 +35,24 @@ class Address:
 
 
 def parsed_uri(uri: str) -> tuple[Address, Mapping[str, int]]:
-    """And what its query sets: heartbeat (s), connection_timeout (ms), channel_max.
+    """The address in a URI, and the settings in its query: heartbeat (s), connection_timeout (ms), channel_max.
 
     Raises: ConfigurationError, which does not show the password.
     """
     try:
         parts = urlsplit(uri)
         port = parts.port
-    except ValueError:  # whose text may have the password
+    except ValueError:  # the error's text may contain the password
         raise _refused(
-            "it cannot be read; is the port a number, and is a slash in the password %2F?"
+            "it cannot be parsed; check that the port is a number, and write a slash in the "
+            "password as %2F"
         ) from None
     if (
         "@" in f"{parts.path}{parts.query}{parts.fragment}"
-    ):  # what stands there may be of the password
+    ):  # this part may contain a piece of the password
         raise _refused(
-            "an @ stands behind the host; write /, ?, # and @ in user and password as %2F, %3F, %23 and %40"
+            "there is an @ after the host; write /, ?, # and @ in user and password as %2F, %3F, "
+            "%23 and %40"
         )
     if parts.scheme.lower() not in PORTS:
         raise _refused(f"its scheme is {parts.scheme!r}" if parts.scheme else "it has no scheme")
@@ -70,7 +72,9 @@ def parsed_uri(uri: str) -> tuple[Address, Mapping[str, int]]:
 def _virtual_host(path: str) -> str:
     name = path.removeprefix("/")
     if "/" in name:
-        raise _refused(f"its path {path!r} has several parts; a slash in the virtual host is %2F")
+        raise _refused(
+            f"its path {path!r} has several parts; write a slash in the virtual host as %2F"
+        )
     return unquote(name) or DEFAULT_VIRTUAL_HOST
 
 
@@ -78,9 +82,11 @@ def _query(parts: SplitResult) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in QUERY:
-            raise _refused(f"its query has {name!r}, and only {', '.join(QUERY)} are known there")
+            raise _refused(
+                f"its query has {name!r}, but only {', '.join(QUERY)} are supported there"
+            )
         if not value.isdecimal():
-            raise _refused(f"{name!r} in its query is a number, got {value!r}")
+            raise _refused(f"{name!r} in its query must be a number, got {value!r}")
         found[name] = int(value)
     return found
 

@@ -1,7 +1,8 @@
-"""The life of a channel, over all its connections: what is to be done next, and when nothing more is. Knows no client, thread or clock.
+"""The life of a channel over all its connections: a state machine that says what to do next, and when it is over.
 
-The queue is looked for first, because a queue that is there is taken as it is. Where there is none, the broker closes the channel, and
-another channel declares the queue. A connection that breaks is followed by another one, if the settings say so.
+Does not know any client, thread or clock. It first asks whether the queue exists, because an existing queue is used as
+it is. If there is none, the broker closes the channel, and another channel declares the queue. After a connection
+breaks, another one is opened if the settings say so.
 Source: Flink RMQSource.open, RMQSink.open; AutorecoveringConnection of RabbitMQ's Java client.
 """
 
@@ -14,11 +15,14 @@ from typing import Final
 from penstock.model.errors import ExternalError, IllegalTransition
 
 NOT_FOUND: Final = 404
-"""AMQP's reply code for a queue that is not there."""
+"""AMQP's reply code for a missing queue."""
 
 
 class ChannelState(StrEnum):
-    """CLOSING and REFUSED wait for the end of a connection, by us; APART has no connection, and gets one; OVER never will."""
+    """APART: without connection, before the next one. CLOSING, REFUSED: waiting for the connection to end.
+
+    LOOKING: asking for the queue. OVER: without connection, for good.
+    """
 
     APART = "apart"
     CONNECTING = "connecting"
@@ -31,7 +35,7 @@ class ChannelState(StrEnum):
 
 
 class ChannelEvent(StrEnum):
-    """What happens. GIVE_UP: there is to be no other connection."""
+    """Events of the channel and its connection. GIVE_UP: no other connection shall be opened."""
 
     CONNECT = "connect"
     CHANNEL_OPENED = "channel opened"
@@ -64,7 +68,7 @@ MOVES: Final[Mapping[tuple[ChannelState, ChannelEvent], ChannelState]] = {
     (_S.READY, _E.REFUSE): _S.REFUSED,
     (_S.READY, _E.CLOSE): _S.CLOSING,
     (_S.READY, _E.LOSE): _S.APART,
-    # What the broker had sent before it read that the connection ends comes too late.
+    # These answers were sent before the broker read that the connection ends. They are ignored.
     (_S.CLOSING, _E.CHANNEL_OPENED): _S.CLOSING,
     (_S.CLOSING, _E.QUEUE_THERE): _S.CLOSING,
     (_S.CLOSING, _E.REFUSE): _S.CLOSING,
@@ -75,19 +79,23 @@ MOVES: Final[Mapping[tuple[ChannelState, ChannelEvent], ChannelState]] = {
     (_S.REFUSED, _E.CLOSE): _S.CLOSING,
     (_S.REFUSED, _E.LOSE): _S.OVER,
 }  # fmt: skip
-"""What is not here cannot happen."""
+"""The next state for each state and event. Other pairs cannot happen."""
 
 _HAVE_CONNECTION: Final = frozenset(_S) - {_S.APART, _S.OVER}
 _ENDING: Final = frozenset({_S.CLOSING, _S.REFUSED})
 
 
 class ChannelLife:
-    """One state, and what the errors need that end a life."""
+    """The state of the channel, and the error that ended its life."""
 
     def __init__(
         self, where: str, address: object, queue: str, *, recovers: bool, declares_again: bool
     ) -> None:
-        """`where`: who asks. `recovers`: a connection that breaks is followed by another one. `declares_again`: and the queue, too."""
+        """`where`: names the user of the channel in errors. `recovers`: after a connection breaks, another one is
+        opened.
+
+        `declares_again`: a queue that is missing then is declared again.
+        """
         self._where = where
         self._address = address
         self._queue = queue
@@ -96,7 +104,7 @@ class ChannelLife:
         self._has_been_ready = False
         self.state = ChannelState.APART
         self.error: ExternalError | None = None
-        """Why it is REFUSED, or OVER; None: somebody wanted it."""
+        """Why the channel is REFUSED or OVER; None: it was closed on request."""
 
     @property
     def has_connection(self) -> bool:
@@ -108,44 +116,51 @@ class ChannelLife:
 
     @property
     def is_ending(self) -> bool:
-        """The connection is to be closed."""
+        """Whether the connection is to be closed."""
         return self.state in _ENDING
 
     def connect(self) -> None:
-        """A connection is being opened."""
+        """Call it when a connection is being opened."""
         self._move(ChannelEvent.CONNECT)
 
     def channel_opened(self) -> bool | None:
-        """Whether the queue is only looked for, or declared; None: neither, for it is too late."""
+        """Returns True: look for the queue; False: declare it; None: do neither, because the channel is ending."""
         self._move(ChannelEvent.CHANNEL_OPENED)
         return None if self.is_ending else self.state is ChannelState.LOOKING
 
     def queue_is_there(self) -> bool:
-        """Whether the channel may be used."""
+        """Returns whether the channel may be used."""
         self._move(ChannelEvent.QUEUE_THERE)
         self._has_been_ready = self._has_been_ready or self.is_ready
         return self.is_ready
 
     def channel_closed(self, code: int, reason: str) -> bool:
-        """By the broker. Whether another channel is to be opened, for the queue was missing; else this is a refusal."""
+        """The broker has closed the channel. Returns whether to open another one, because the queue was missing.
+
+        Otherwise the broker has refused the channel.
+        """
         may_declare = self._declares_again or not self._has_been_ready
         if self.state is ChannelState.LOOKING and code == NOT_FOUND and may_declare:
             self._move(ChannelEvent.QUEUE_MISSING)
             return True
         self.refuse(
-            f"the broker at {self._address} has closed the channel for the queue {self._queue!r}: {reason}."
+            f"the broker at {self._address} has closed the channel for the queue {self._queue!r}: "
+            f"{reason}."
         )
         return False
 
     def refuse(self, text: str) -> None:
-        """Connecting again would not help. The first refusal counts, and none that comes while somebody closes."""
+        """Ends with this error, because connecting again would not help.
+
+        Only the first refusal counts; during a close refusals are ignored.
+        """
         was_ending = self.is_ending
         self._move(ChannelEvent.REFUSE)
         if not was_ending:
             self.error = ExternalError(f"{self._where}: {text}")
 
     def close(self) -> bool:
-        """Somebody wants the end, and none of the errors. Whether a connection is to be closed for it, now."""
+        """Ends on request, without an error. Returns whether a connection is to be closed now."""
         if self.state in {ChannelState.CLOSING, ChannelState.OVER}:
             return False
         self._move(ChannelEvent.CLOSE)
@@ -153,7 +168,7 @@ class ChannelLife:
         return self.has_connection
 
     def lose(self, reason: str) -> bool:
-        """The connection is over, or could not be opened. Whether there is to be another one."""
+        """The connection has ended, or could not be opened. Returns whether to open another one."""
         self._move(ChannelEvent.LOSE)
         if self.state is ChannelState.OVER:
             return False
@@ -164,7 +179,10 @@ class ChannelLife:
         self.error = ExternalError(
             f"{at} was lost: {reason}."
             if self._has_been_ready
-            else f"{at} cannot be used: {reason}. Is it there, reachable from this host, and do user and virtual host fit?"
+            else (
+                f"{at} cannot be used: {reason}. Check that it is running and reachable from this "
+                "host, and check user and virtual host."
+            )
         )
         return False
 
@@ -172,6 +190,7 @@ class ChannelLife:
         to = MOVES.get((self.state, event))
         if to is None:
             raise IllegalTransition(
-                f"{self._where}: the channel for the queue {self._queue!r} is {self.state}, where '{event}' cannot happen"
+                f"{self._where}: the channel for the queue {self._queue!r} is {self.state}, where "
+                f"'{event}' cannot happen"
             )
         self.state = to

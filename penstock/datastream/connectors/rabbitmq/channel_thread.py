@@ -1,7 +1,8 @@
-"""A connection with one channel, on a thread of its own, which answers heartbeats whatever its task is at. Needs pika.
+"""A connection with one channel, on a thread of its own, so that heartbeats are answered while the task is busy.
 
-What is done next is said by `channel_life`; this carries it out, and its subclasses use the channel.
-Source: Flink RMQSource.open, RMQSink.open; differs: a queue that is there is taken as it is, so that it may be a quorum queue.
+`channel_life` says what to do next, this class does it, and its subclasses use the channel. Needs pika.
+Source: Flink RMQSource.open, RMQSink.open; differs: an existing queue is used as it is, so that it may be a quorum
+queue.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class ChannelThread(ABC):
-    """`changed` guards what both threads see. Methods with an underscore run on the thread of the connection."""
+    """Runs a connection. `changed` guards the state that both threads use.
+
+    Methods with an underscore run on the connection's thread.
+    """
 
     def __init__(
         self,
@@ -40,7 +44,9 @@ class ChannelThread(ABC):
         *,
         recovers: bool | None = None,
     ) -> None:
-        """`where`: who asks, for errors. `recovers`: whether to connect again; None: as `config` says."""
+        """`where`: names the user of the channel in errors. `recovers`: whether to connect again; None: as `config`
+        says.
+        """
         self._client = client
         self._config = config
         self._queue = queue
@@ -70,18 +76,18 @@ class ChannelThread(ABC):
             self._thread.start()
 
     def check(self) -> None:
-        """Raises: ExternalError: what has ended the thread."""
+        """Raises: ExternalError: the error that has ended the thread."""
         if self._error is not None:
             raise self._error
 
     def run_soon(self, order: Callable[[], None]) -> None:
-        """On the connection's thread; when there is none, as soon as there is one. Any thread."""
+        """Runs the order on the connection's thread, or as soon as there is a connection. Any thread may call it."""
         with self.changed:
             self._orders.append(order)
             self._wake_up()
 
     def close(self) -> None:
-        """What was ordered is carried out if that does not take long."""
+        """Ends the thread. Orders that were given are carried out if that does not take long."""
         with self.changed:
             self._is_closing = True
             self.changed.notify_all()
@@ -97,24 +103,24 @@ class ChannelThread(ABC):
 
     @abstractmethod
     def _begin(self, channel: Any) -> None:
-        """The queue is there: what is to be done on a new channel."""
+        """Called on a new channel, when the queue exists."""
 
     def _after_step(self) -> None:
-        """What has come is complete for now."""
+        """Called after each step of the loop, when all events of the step were handled."""
 
     def _on_lost(self) -> None:
-        """The connection is over."""
+        """Called when the connection has ended."""
 
     def _on_error(self) -> None:
-        """The thread has ended by an error: somebody should `check`."""
+        """Called when an error has ended the thread: the task should call `check`."""
 
     @property
     def _is_usable(self) -> bool:
-        """Whether something can be written to the channel."""
+        """Whether the channel can be written to."""
         return self._life.is_ready and bool(self._channel.is_open)
 
     def _refuse(self, text: str) -> None:
-        """Connecting again would not help: end with this error."""
+        """Ends with this error, because connecting again would not help."""
         self._life.refuse(text)
         self._end_connection()
 
@@ -127,16 +133,16 @@ class ChannelThread(ABC):
                 self._on_lost()
                 if not self._is_closing:
                     self._wait_for_the_next()
-        except BaseException as error:  # whatever it is: the task is told, and raises it
+        except BaseException as error:  # the task gets any error, and raises it
             with self.changed:
                 self._error = error
                 self.changed.notify_all()
             self._on_error()
         finally:
-            self._channel = self._connection = None  # whose callbacks have this object
+            self._channel = self._connection = None  # their callbacks refer to this object
 
     def _hold_connection(self) -> None:
-        """From opening it until it is over."""
+        """Opens a connection, and runs its loop until it ends."""
         loop = PausableLoop(self._client.make_loop())
         self._life.connect()
         with self.changed:
@@ -175,14 +181,14 @@ class ChannelThread(ABC):
             order()
 
     def _wait_for_the_next(self) -> None:
-        """A connection ended by itself. Raises: ExternalError: there is to be no other one."""
+        """Waits before the next connection. Raises: ExternalError: no other connection shall be opened."""
         if self._life.error is not None:
             raise self._life.error
         with self.changed:
             self.changed.wait_for(lambda: self._is_closing, self._config.recovery_interval_s)
 
     def _end_connection(self) -> None:
-        """In good order if that goes quickly. What is closing or closed stays so."""
+        """Closes the connection, by force if it does not end soon. Leaves a closing or closed connection alone."""
         loop, connection = self._loop, self._connection
         if loop is None:
             return
@@ -226,12 +232,12 @@ class ChannelThread(ABC):
 
     def _on_channel_closed(self, channel: Any, reason: Any) -> None:
         if not isinstance(reason, self._client.pika.exceptions.ChannelClosedByBroker):
-            return  # its connection is over, or ends
+            return  # the connection has ended, or is ending
         if not self._life.channel_closed(reason.reply_code, text_of(reason)):
             self._end_connection()
             return
         assert self._loop is not None
-        # Later: only then the channel's number is free again.
+        # Not at once: the channel's number is free only after this callback.
         self._loop.add_callback_threadsafe(self._open_channel)
 
     def _open_channel(self) -> None:

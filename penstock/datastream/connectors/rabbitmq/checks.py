@@ -1,4 +1,4 @@
-"""What source and sink are made of, looked at when they are made. Knows no client."""
+"""Checks of the arguments of source and sink. Does not know any client."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ MAX_NAME_BYTES: Final = 255
 
 
 def checked_config(where: str, config: object) -> RMQConnectionConfig:
-    """Raises: TypeError."""
+    """The configuration. Raises: TypeError."""
     if not isinstance(config, RMQConnectionConfig):
         raise TypeError(
-            f"{where}: expected a RMQConnectionConfig, got {type(config).__name__}. Make one with "
+            f"{where}: expected an RMQConnectionConfig, got {type(config).__name__}. Make one with "
             "RMQConnectionConfig.Builder() and its build()."
         )
     return config
 
 
 def checked_queue(where: str, queue: object) -> str:
-    """Raises: ConfigurationError."""
+    """The queue's name. Raises: ConfigurationError."""
     if not isinstance(queue, str) or not 0 < len(queue.encode()) <= MAX_NAME_BYTES:
         raise ConfigurationError(
             f"{where}: expected the name of a queue, of up to {MAX_NAME_BYTES} bytes, got {queue!r}."
@@ -30,7 +30,7 @@ def checked_queue(where: str, queue: object) -> str:
 
 
 def checked_schema(where: str, schema: object, kind: type) -> Any:
-    """Raises: TypeError."""
+    """The schema. Raises: TypeError."""
     if not isinstance(schema, kind):
         raise TypeError(f"{where}: expected a {kind.__name__}, got {type(schema).__name__}.")
     return schema

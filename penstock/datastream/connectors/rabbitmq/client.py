@@ -1,4 +1,4 @@
-"""The client library as the connector uses it: its modules, its settings, its errors as text. Needs pika.
+"""The client library pika as the connector uses it: its modules, its settings, its errors as text.
 
 Source: ConnectionFactory of RabbitMQ's Java client.
 """
@@ -16,7 +16,7 @@ from penstock.model.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class PikaClient:
-    """`pika`: the module. `make_loop`: an I/O loop for one connection. `parameters`: of each connection."""
+    """`pika`: the module. `make_loop`: makes an I/O loop for one connection. `parameters`: those of each connection."""
 
     pika: Any
     make_loop: Callable[[], Any]
@@ -24,7 +24,10 @@ class PikaClient:
 
     @classmethod
     def of(cls, config: RMQConnectionConfig, where: str) -> PikaClient:
-        """`where`: who asks, for errors. Raises: ConfigurationError: no pika, or it refuses the settings."""
+        """Loads pika. `where`: names the user of the client in errors.
+
+        Raises: ConfigurationError: pika is missing, or refuses the settings.
+        """
         pika = import_pika(where)
         make_loop = extra("pika.adapters.select_connection", "rabbitmq", where).IOLoop
         try:
@@ -34,7 +37,7 @@ class PikaClient:
 
 
 def import_pika(where: str) -> Any:
-    """The module. Raises: ConfigurationError naming what to install where."""
+    """The client's module. Raises: ConfigurationError naming what to install where."""
     return extra("pika", "rabbitmq", where)
 
 
@@ -63,7 +66,7 @@ def parameters_of(pika: Any, config: RMQConnectionConfig) -> Any:
 
 
 def text_of(error: BaseException | None) -> str:
-    """What is at the bottom of it."""
+    """The text of the innermost error."""
     while error is not None:
         causes = getattr(error, "exceptions", None)
         inner = causes[-1] if causes else getattr(error, "exception", None)
@@ -74,9 +77,11 @@ def text_of(error: BaseException | None) -> str:
 
 
 def count_as_sign_of_life(connection: Any) -> None:
-    """What lies unread is a sign of life, which the client cannot see: it would take the broker for dead.
+    """Counts unread data as a sign of life. Otherwise the client would take the broker for dead while the loop is
+    paused.
 
-    Its heartbeat checker looks only whether `bytes_received` has changed since it looked last, and the client has no call for this.
-    Heartbeats cannot be switched off for a while, and reading on would fill the memory. A test runs the client's own checker.
+    The client's heartbeat checker only looks whether `bytes_received` has changed since its last look, and there is no
+    call for this. Heartbeats cannot be switched off for a while, and reading on would fill the memory. A test runs the
+    client's own checker.
     """
     connection.bytes_received += 1

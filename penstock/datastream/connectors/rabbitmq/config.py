@@ -1,6 +1,7 @@
-"""RMQConnectionConfig: which broker, and how to stay connected. Knows no client.
+"""RMQConnectionConfig: the broker's address, and how to stay connected. Does not know any client.
 
-Source: pyflink.datastream.connectors.rabbitmq, Flink's RMQConnectionConfig; its defaults are those of RabbitMQ's Java client.
+Source: pyflink.datastream.connectors.rabbitmq, Flink's RMQConnectionConfig; its defaults are those of RabbitMQ's Java
+client.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MAX_CHANNELS: Final = 2047
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What the builder was told; None: nothing."""
+    """The settings that the builder collected; None: not set."""
 
     host: str | None = None
     port: int | None = None
@@ -108,7 +109,8 @@ class RMQConnectionConfig:
         """Return the time between heartbeats in s; 60 if not set, 0: none."""
         return self._options.requested_heartbeat
 
-    # ------------------------------------------------------------------ what holds, for source and sink
+    # ------------------------------------------------------------------ effective settings, for
+    # source and sink
 
     @property
     def prefetch_count(self) -> int:
@@ -150,13 +152,13 @@ class RMQConnectionConfig:
         return min(self._options.requested_frame_max or MAX_FRAME_BYTES, MAX_FRAME_BYTES)
 
     def _chosen(self, value: int | None, name: str, default: int) -> int:
-        """A setter goes before the URI's query, as with Java's client."""
+        """The effective value: a setter takes precedence over the URI's query, as with Java's client."""
         return self._query.get(name, default) if value is None else value
 
     class Builder:
         """Builds an RMQConnectionConfig. Required: a URI, or host, port, user name and password.
 
-        If both are set, the URI counts.
+        If both are set, the URI is used.
         """
 
         def __init__(self) -> None:
@@ -185,7 +187,7 @@ class RMQConnectionConfig:
         def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
             """Set the URI: amqp://user:password@host:5672/virtual-host, or amqps:// for TLS.
 
-            Missing parts have their usual values.
+            Missing parts get their defaults.
             """
             if not isinstance(uri, str):
                 raise ConfigurationError(f"set_uri: expected a text, got {type(uri).__name__}.")
@@ -213,7 +215,7 @@ class RMQConnectionConfig:
         def set_requested_channel_max(
             self, requested_channel_max: int
         ) -> RMQConnectionConfig.Builder:
-            """Set the largest number of channels (default 2,047); 0: no limit. One is used."""
+            """Set the largest number of channels (default 2,047); 0: no limit. Only one channel is used."""
             found = _number("set_requested_channel_max", requested_channel_max, 0, MAX_SHORT)
             return self._set(requested_channel_max=found)
 
@@ -270,8 +272,9 @@ def _address_of(options: _Options) -> tuple[Address, Mapping[str, int]]:
         }
         missing = [setter for setter, value in parts.items() if value is None]
         raise ConfigurationError(
-            f"RMQConnectionConfig: {', '.join(missing)} missing before build(). Set host, port, user name and password, or "
-            "all in one with set_uri('amqp://user:password@host:5672/virtual-host')."
+            f"RMQConnectionConfig: {', '.join(missing)} missing before build(). Set host, port, "
+            "user name and password, or all at once with "
+            "set_uri('amqp://user:password@host:5672/virtual-host')."
         )
     virtual_host = options.virtual_host or DEFAULT_VIRTUAL_HOST
     return Address(host, port, virtual_host, user_name, password), {}

@@ -1,6 +1,7 @@
-"""What a source reads: messages of a queue as they come, in lists, and their acknowledgement. Needs pika.
+"""The consumer of a source: collects the messages of a queue, and acknowledges them. Needs pika.
 
-Source: Flink RMQSource, QueueingConsumer; differs: what waits is bounded, acknowledgements are one for all messages up to one.
+Source: Flink RMQSource, QueueingConsumer; differs: the number of waiting messages is limited, and one acknowledgement
+covers all messages up to one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ MAX_WAITING_BYTES: Final = 8 * MAX_BATCH_BYTES
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """Up to which message: `tag` is of the broker, on the `connection`-th connection; 0: none. Others mean nothing there."""
+    """A position in a queue: the message with the broker's `tag` on the `connection`-th connection; tag 0: none.
+
+    A tag means nothing on another connection.
+    """
 
     connection: int
     tag: int = 0
@@ -30,7 +34,7 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """`ids`: correlation ids, empty unless they are used. `tags`: of each message, by which it is acknowledged."""
+    """Messages of a batch. `ids`: correlation ids, empty if they are not used. `tags`: the broker's delivery tags."""
 
     connection: int
     bodies: list[bytes]
@@ -39,7 +43,7 @@ class Taken:
 
 
 class QueueConsumer(ChannelThread):
-    """`acknowledges` False: messages count as acknowledged when they are sent."""
+    """Consumes a queue. `acknowledges` False: messages count as acknowledged when the broker sends them."""
 
     def __init__(
         self,
@@ -52,10 +56,11 @@ class QueueConsumer(ChannelThread):
         acknowledges: bool,
         uses_ids: bool,
     ) -> None:
-        """`wake`: called when there is something to take, or an error. Any thread.
+        """`wake`: called on any thread when there is something to take, or an error.
 
-        Messages that are not acknowledged come again on another connection, though the task has counted them. Who cannot tell them by
-        their ids goes back to its checkpoint instead, and connects no other time.
+        Messages that are not acknowledged come again on another connection, although the task has counted them already.
+        If it cannot recognise them by their ids, this consumer does not reconnect: the task fails and restarts from its
+        checkpoint.
         """
         recovers = config.recovers and (uses_ids or not acknowledges)
         super().__init__(client, config, queue, where, recovers=recovers)
@@ -73,7 +78,7 @@ class QueueConsumer(ChannelThread):
     # ------------------------------------------------------------------ the task's thread
 
     def take(self) -> Taken | None:
-        """A batch of what waits. Raises: ExternalError: nothing more comes."""
+        """Takes a batch of waiting messages. Raises: ExternalError: no more messages will come."""
         with self.changed:
             waiting, count = self._waiting, len(self._waiting.bodies)
             if not count:
@@ -100,18 +105,21 @@ class QueueConsumer(ChannelThread):
         return taken
 
     def progress(self) -> QueuePlace:
-        """Which connection it is, and what the broker has confirmed as acknowledged on it."""
+        """The current connection, and the last message on it whose acknowledgement the broker has confirmed."""
         with self.changed:
             return self._done
 
     def is_read_out(self) -> bool:
-        """Whether nothing that came waits, as far as one can know."""
+        """Whether, as far as can be known, no message waits to be taken."""
         with self.changed:
             is_paused = self._loop is None or self._loop.is_paused
             return self._life.is_ready and not is_paused and not self._waiting.bodies
 
     def acknowledge(self, place: QueuePlace) -> None:
-        """All messages up to this one; `progress` tells when that is done. What a lost connection brought comes again."""
+        """Acknowledges all messages up to this one; `progress` tells when the broker has confirmed it.
+
+        Nothing is acknowledged on a lost connection: its messages come again.
+        """
         self.run_soon(lambda: self._acknowledge(place))
 
     # ------------------------------------------------------------------ the connection's thread
@@ -137,7 +145,7 @@ class QueueConsumer(ChannelThread):
         self._on_message(channel, method, properties, body)
 
     def _after_step(self) -> None:
-        """Hand over what this step has brought."""
+        """Hands over the messages of this step."""
         if not self._come.bodies:
             return
         with self.changed:
@@ -159,7 +167,7 @@ class QueueConsumer(ChannelThread):
             self._loop.resume()
 
     def _has_room(self, share: int = 1) -> bool:
-        """Whether less waits than that share of what may."""
+        """Whether fewer messages wait than the limit divided by `share`."""
         is_short = len(self._waiting.bodies) < MAX_WAITING // share
         return is_short and self._waiting_bytes < MAX_WAITING_BYTES // share
 
@@ -177,11 +185,12 @@ class QueueConsumer(ChannelThread):
 
     def _on_cancelled(self, frame: Any) -> None:
         self._refuse(
-            f"the broker at {self._config.address} sends nothing more of the queue {self._queue!r}: it was deleted, or moved."
+            f"the broker at {self._config.address} has cancelled the consumer of the queue "
+            f"{self._queue!r}: the queue was deleted or moved."
         )
 
     def _on_lost(self) -> None:
-        """What waits comes again, unless it is acknowledged."""
+        """Drops the waiting messages, because they come again, unless they count as acknowledged."""
         with self.changed:
             self._forget_come()
             self._connections += 1

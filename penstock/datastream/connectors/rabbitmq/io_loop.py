@@ -1,7 +1,7 @@
-"""The client's I/O loop, which can leave what has come unread for a while. Knows the loop by its methods only.
+"""The client's I/O loop, with a pause in which nothing is read. Knows the loop by its methods only.
 
-A broker that sends faster than its reader takes is held back by TCP: nothing else bounds what it sends where messages count as
-acknowledged when they are sent. What is written still goes out meanwhile, heartbeats too.
+TCP then holds back a broker that sends faster than its reader takes. If messages count as acknowledged when they are
+sent, nothing else limits the broker. While the loop is paused it still writes, heartbeats included.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class PausableLoop:
-    """A pika IOLoop, with a switch. All but `add_callback_threadsafe` on one thread."""
+    """A pika IOLoop that can be paused. One thread uses it; only `add_callback_threadsafe` may be called by others."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -24,7 +24,7 @@ class PausableLoop:
         return getattr(self._inner, name)
 
     def pause(self) -> None:
-        """Leave unread what comes."""
+        """Stops reading."""
         self._switch(is_paused=True)
 
     def resume(self) -> None:
@@ -33,7 +33,8 @@ class PausableLoop:
     def add_handler(self, fd: int, handler: Callable[[int, int], None], events: int) -> None:
         def handle(ready: int, found: int) -> None:
             if self.is_paused and not found & (self._inner.READ | self._inner.WRITE):
-                # It broke. Only who reads is told so, and until then it is said again and again.
+                # The connection broke. Only a reader notices that, and the loop would report it
+                # again and again.
                 self.resume()
             else:
                 handler(ready, found)
@@ -50,13 +51,13 @@ class PausableLoop:
         self._inner.remove_handler(fd)
 
     def cut(self) -> None:
-        """End all connections at once: the client finds them broken, and cleans up."""
+        """Ends all connections at once: the client finds them broken, and cleans up."""
         self.resume()
         for fd in list(self._wanted):
             with socket.socket(fileno=os.dup(fd)) as found:
                 try:
                     found.shutdown(socket.SHUT_RDWR)
-                except OSError:  # it is not connected, or broken already
+                except OSError:  # the socket is not connected, or broken already
                     continue
 
     def _switch(self, *, is_paused: bool) -> None:

@@ -1,6 +1,7 @@
-"""What a sink writes: messages to a queue, kept until the broker has confirmed them. Needs pika.
+"""The publisher of a sink: sends messages to a queue, and keeps them until the broker has confirmed them. Needs pika.
 
-Source: Flink RMQSink; differs: publisher confirms, messages that survive the broker's restart, whole batches from thread to thread.
+Source: Flink RMQSink; differs: uses publisher confirms and messages that survive a restart of the broker, and passes
+whole batches from thread to thread.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PERSISTENT: Final = 2
 
 
 class QueuePublisher(ChannelThread):
-    """What was not confirmed on a connection that is lost is sent again on the next one."""
+    """Publishes messages. After a connection is lost, those that were not confirmed are sent again on the next one."""
 
     def __init__(
         self, client: PikaClient, config: RMQConnectionConfig, queue: str, where: str
@@ -37,7 +38,7 @@ class QueuePublisher(ChannelThread):
     # ------------------------------------------------------------------ the task's thread
 
     def send(self, bodies: Sequence[bytes]) -> None:
-        """Waits while much is not confirmed. Raises: ExternalError: nothing is sent any more."""
+        """Sends the messages. Waits while too many are not confirmed. Raises: ExternalError: sending has ended."""
         self._wait(MAX_OPEN, MAX_OPEN_BYTES)
         with self.changed:
             self._outbox.extend(bodies)
@@ -46,11 +47,11 @@ class QueuePublisher(ChannelThread):
         self.run_soon(self._publish)
 
     def flush(self) -> None:
-        """Until all is confirmed. Raises: ExternalError: some cannot be."""
+        """Waits until all messages are confirmed. Raises: ExternalError: some cannot be."""
         self._wait(1, 1)
 
     def _wait(self, count: int, size: int) -> None:
-        """Until less is open. In short waits, which a cancelled task can be torn out of."""
+        """Waits until fewer messages are open. The waits are short, so that a cancelled task can leave them."""
         while True:
             with self.changed:
                 self.check()
@@ -84,11 +85,12 @@ class QueuePublisher(ChannelThread):
     def _on_confirmed(self, frame: Any) -> None:
         method = frame.method
         if self._life.is_ending:
-            return  # also what is returned is confirmed behind that
+            return  # a message that was returned is confirmed afterwards, too
         if method.NAME == "Basic.Nack":
             self._refuse(
-                f"the broker at {self._config.address} does not take messages for the queue {self._queue!r}: it is full, and "
-                "its overflow policy refuses what is new, or the broker had an error of its own, which its log tells."
+                f"the broker at {self._config.address} refuses messages for the queue "
+                f"{self._queue!r}. Either the queue is full and its overflow policy rejects new "
+                "messages, or the broker had an internal error: see its log."
             )
             return
         numbers = [method.delivery_tag]
@@ -107,6 +109,7 @@ class QueuePublisher(ChannelThread):
 
     def _on_returned(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         self._refuse(
-            f"the broker at {self._config.address} has no queue {self._queue!r} any more ({method.reply_text}): it was deleted "
-            "while this sink wrote to it. The sink makes a new one when it starts again."
+            f"the broker at {self._config.address} has no queue {self._queue!r} any more "
+            f"({method.reply_text}): it was deleted while this sink wrote to it. The sink creates "
+            "a new one when it starts again."
         )

@@ -1,7 +1,7 @@
-"""Reads a queue in a subtask: what came as batches, acknowledged when its checkpoint is complete, each message once by its id.
+"""The reader of an RMQSource: batches of messages, acknowledged when their checkpoint is complete, each once by its id.
 
-Source: Flink RMQSource, MessageAcknowledgingSourceBase; differs: ids are forgotten when the broker has confirmed that their messages
-are acknowledged, not before; those of which that is not known, when the connection that had them must be gone.
+Source: Flink RMQSource, MessageAcknowledgingSourceBase; differs: an id is forgotten only when the broker has confirmed
+that its message is acknowledged. If that is not known, the id is forgotten when its connection must be gone.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ HEARTBEATS_UNTIL_GONE: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class ReadIds:
-    """In checkpoints: messages that were read, and may come again."""
+    """In checkpoints: the ids of messages that were read and may come again."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RMQReaderSettings:
-    """What a RMQSource was made of."""
+    """The settings of an RMQSource."""
 
     config: RMQConnectionConfig
     queue: str
@@ -45,7 +45,7 @@ class RMQReaderSettings:
 
 
 class RMQReader(SourceReader):
-    """Has no splits: all subtasks read one queue, and the broker shares it out."""
+    """Reads a queue. It has no splits: all subtasks read one queue, and the broker distributes its messages."""
 
     def __init__(self, context: ReaderContext, settings: RMQReaderSettings) -> None:
         self._context = context
@@ -64,7 +64,7 @@ class RMQReader(SourceReader):
         )
         self._read = QueuePlace(0)
         self._seen = SeenIds()
-        # Up to where each checkpoint read, on this connection.
+        # The last message that each checkpoint covers, on the current connection.
         self._places: dict[int, QueuePlace] = {}
         heartbeat_s = settings.config.heartbeat_s or HEARTBEAT_S
         self._gone_after_ms = HEARTBEATS_UNTIL_GONE * heartbeat_s * 1000
@@ -74,13 +74,13 @@ class RMQReader(SourceReader):
         self._consumer.start()
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        """What a checkpoint has, before the start."""
+        """Takes over the ids of a checkpoint, before the start."""
         if self._uses_ids:
             for state in splits:
                 self._seen.carry_over(state.ids)
 
     def notify_no_more_splits(self) -> None:
-        """It has none."""
+        """Nothing to do: there are no splits."""
 
     def poll_next(self) -> Polled:
         self._catch_up()
@@ -88,7 +88,7 @@ class RMQReader(SourceReader):
             if self._acknowledges and taken.connection != self._read.connection:
                 self._catch_up()
                 if taken.connection != self._read.connection:
-                    continue  # which is lost, too: they come again
+                    continue  # that connection is lost too, so its messages come again
             batch = self._batch(taken)
             self._read = QueuePlace(self._read.connection, taken.tags[-1])
             if batch is not None:
@@ -116,14 +116,15 @@ class RMQReader(SourceReader):
         self._consumer.close()
 
     def _batch(self, taken: Taken) -> Batch | None:
-        """Without messages that were read before."""
+        """The batch of the new messages. Messages that were read before are left out."""
         bodies, tags, queue = taken.bodies, taken.tags, self._settings.queue
         if self._uses_ids:
             if None in taken.ids:
                 raise ValueError(
-                    f"a message of the queue {queue!r} has no correlation id, but the RMQSource was made with "
-                    "use_correlation_id=True, which needs one of its own on each message. Have who publishes set the property "
-                    f"correlation_id, or take use_correlation_id=False. The message: {bodies[taken.ids.index(None)][:200]!r}"
+                    f"a message of the queue {queue!r} has no correlation id, but the RMQSource "
+                    "was made with use_correlation_id=True. Let the publisher set a unique "
+                    "property correlation_id on each message, or use use_correlation_id=False. "
+                    f"The message: {bodies[taken.ids.index(None)][:200]!r}"
                 )
             new = self._seen.add_all(taken.ids)
             if new is not None:
@@ -138,7 +139,10 @@ class RMQReader(SourceReader):
         )
 
     def _catch_up(self) -> None:
-        """With the connection: what is acknowledged is forgotten; when it is another one, nothing more of the last one will be."""
+        """Follows the connection: forgets the ids whose messages are acknowledged.
+
+        After a reconnect, messages of the last connection can no longer be acknowledged, so their ids are kept.
+        """
         done = self._consumer.progress()
         if done.connection != self._read.connection:
             self._read = QueuePlace(done.connection)
@@ -152,14 +156,21 @@ class RMQReader(SourceReader):
                 self._seen.forget(checkpoint_id)
 
     def _forget_what_is_gone(self) -> None:
-        """Of former connections. The broker has missed their heartbeats by now, and what it had to send again was read."""
+        """Forgets the ids of earlier connections.
+
+        By then the broker has missed the heartbeats of these connections, and the messages that it sent again were
+        read.
+        """
         is_time = self._seen.has_carried and self._context.monotonic_ms() >= self._gone_at_ms
         if is_time and self._consumer.is_read_out():
             self._seen.forget_carried()
 
 
 class SeenIds:
-    """Ids of messages that were read, and may come again: since the last checkpoint, by checkpoint, and of former connections."""
+    """The ids of messages that were read and may come again.
+
+    They are kept in three groups: since the last checkpoint, by checkpoint, and of earlier connections.
+    """
 
     def __init__(self) -> None:
         self._all: set[str] = set()
@@ -175,7 +186,7 @@ class SeenIds:
         return tuple(self._all)
 
     def add_all(self, ids: Sequence[Any]) -> Sequence[int] | None:
-        """Places of those that were not there; None, as usual: none was."""
+        """Adds ids. Returns the places of the new ones; None, the usual case: all are new."""
         found = set(ids)
         if len(found) == len(ids) and found.isdisjoint(self._all):
             self._all |= found
@@ -184,25 +195,25 @@ class SeenIds:
         return [place for place, one in enumerate(ids) if self._add(one)]
 
     def _add(self, one: str) -> bool:
-        """Whether it was not there."""
+        """Adds an id. Returns whether it is new."""
         if one not in self._all:
             self._all.add(one)
             self._new.append(one)
             return True
-        if one in self._carried:  # it has come again: the next checkpoint acknowledges it
+        if one in self._carried:  # the message has come again: the next checkpoint acknowledges it
             self._carried.remove(one)
             self._new.append(one)
         return False
 
     def mark(self, checkpoint_id: int) -> None:
-        """What came since the last one belongs to this checkpoint."""
+        """Assigns the ids since the last checkpoint to this one."""
         self._by_checkpoint[checkpoint_id], self._new = self._new, []
 
     def forget(self, checkpoint_id: int) -> None:
         self._all.difference_update(self._by_checkpoint.pop(checkpoint_id, ()))
 
     def carry_over(self, more: Sequence[str]) -> None:
-        """All that is known, and `more`, is from former connections now."""
+        """Marks all known ids, and `more`, as ids of earlier connections."""
         self._all.update(more)
         self._carried = set(self._all)
         self._new, self._by_checkpoint = [], {}

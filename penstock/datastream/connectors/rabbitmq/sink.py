@@ -1,7 +1,7 @@
-"""RMQSink: a message in a queue for each record, at least once. Needs pika (`penstock[rabbitmq]`).
+"""RMQSink: writes a message to a queue for each record, at least once. Needs pika (`penstock[rabbitmq]`).
 
-Source: pyflink.datastream.connectors.rabbitmq, Flink's RMQSink, which promises nothing; differs: the broker has confirmed all
-messages before a checkpoint's barrier goes on.
+Source: pyflink.datastream.connectors.rabbitmq, Flink's RMQSink, which guarantees nothing; differs: the broker has
+confirmed all messages before a checkpoint's barrier goes on.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _QueueWriter:
         self._schema = schema
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
-        assert isinstance(batch, RowBatch), "a RMQSink accepts rows"
+        assert isinstance(batch, RowBatch), "an RMQSink accepts rows"
         bodies = list(map(self._schema.serialize, batch.values))
         for body, value in zip(bodies, batch.values, strict=True):
             if not isinstance(body, bytes):
@@ -77,7 +77,7 @@ class _QueueWriter:
         self._publisher.send(bodies)
 
     def prepare_commit(self) -> Sequence[object]:
-        """Before a barrier, and at the end of the job."""
+        """Called before a barrier, and at the end of the job."""
         self._publisher.flush()
         return ()
 

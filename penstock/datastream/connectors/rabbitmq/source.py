@@ -1,4 +1,4 @@
-"""RMQSource: messages of a queue. Needs pika (`penstock[rabbitmq]`).
+"""RMQSource: reads the messages of a queue. Needs pika (`penstock[rabbitmq]`).
 
 Source: pyflink.datastream.connectors.rabbitmq, Flink's RMQSource.
 """

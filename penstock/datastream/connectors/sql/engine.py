@@ -1,6 +1,6 @@
-"""Engines of SQLAlchemy for sinks that write to databases: made, used for one transaction at a time, and let go of cleanly.
+"""SQLAlchemy engines for sinks that write to databases, and transactions that always release their connection.
 
-Knows no table.
+Does not know any table.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ SQLITE_WAIT_S: Final = 60
 
 
 def import_sqlalchemy(where: str) -> Any:
-    """The module. Raises: ConfigurationError naming what to install where."""
+    """The module sqlalchemy. Raises: ConfigurationError naming what to install where."""
     sqlalchemy = extra("sqlalchemy", "sql", where)
     if int(sqlalchemy.__version__.split(".", maxsplit=1)[0]) < 2:
         raise ConfigurationError(
-            f"{where} needs SQLAlchemy 2.0 or newer, {sys.executable} has {sqlalchemy.__version__}."
+            f"{where} needs SQLAlchemy 2.0 or newer, but {sys.executable} has "
+            f"{sqlalchemy.__version__}. Upgrade it."
         )
     return sqlalchemy
 
 
 def make_engine(url: str, engine_options: Mapping[str, Any], where: str) -> sa.Engine:
-    """Whose connections are never pooled. `where`: for errors. Raises: ConfigurationError: what is needed is not installed, or
-    the URL is none.
+    """Makes an engine that does not pool connections. `where`: names the sink in errors.
+
+    Raises: ConfigurationError: the driver is not installed, or the URL is not one.
     """
     sql = import_sqlalchemy(where)
     options: dict[str, Any] = {
@@ -42,7 +44,7 @@ def make_engine(url: str, engine_options: Mapping[str, Any], where: str) -> sa.E
         parsed = sql.make_url(url)
         if parsed.get_backend_name() == "sqlite":
             _check_sqlite(parsed.database, where)
-            # Writers take turns: the usual 5 s are short where a commit has many rows.
+            # Writers take turns. The default of 5 s is too short if a commit has many rows.
             options["connect_args"] = {
                 "timeout": SQLITE_WAIT_S,
                 **options.get("connect_args", {}),
@@ -55,8 +57,9 @@ def make_engine(url: str, engine_options: Mapping[str, Any], where: str) -> sa.E
         ) from error
     except (sql.exc.ArgumentError, sql.exc.NoSuchModuleError) as error:
         raise ConfigurationError(
-            f"{where}: cannot make a connection of this URL: {error}. Expected one of SQLAlchemy's, such as "
-            "postgresql+psycopg://user:password@host/database or sqlite:////directory/file.db."
+            f"{where}: cannot make a connection from this URL: {error}. Expected an SQLAlchemy URL "
+            "such as postgresql+psycopg://user:password@host/database or "
+            "sqlite:////directory/file.db."
         ) from error
     for event in ("invalidate", "close"):
         sql.event.listen(engine, event, _let_go)
@@ -69,25 +72,30 @@ def _remember_cursor(connection: Any, cursor: Any, *_: object) -> None:
 
 
 def _let_go(dbapi_connection: Any, record: Any, *_: object) -> None:
-    """Before it is closed: a closed SQLite connection keeps its locks as long as somebody, the traceback of what a cancel
-    has interrupted say, has a cursor of it.
+    """Rolls back before the connection is closed.
+
+    A closed SQLite connection keeps its locks as long as one of its cursors is alive, for example in the traceback of
+    an interrupted task.
     """
     cursor = record.info.pop("cursor", None)
     for let_go in (() if cursor is None else (cursor.close,)) + (dbapi_connection.rollback,):
-        with suppress(Exception):  # what cannot be rolled back is broken, and closed next
+        with suppress(Exception):  # the connection is closed next anyway
             let_go()
 
 
 @contextmanager
 def transaction(engine: sa.Engine) -> Generator[sa.Connection]:
-    """Committed at the end. A cancel may interrupt anything here: a connection that stayed open would keep its locks."""
+    """A connection with a transaction, which is committed at the end.
+
+    A cancel may interrupt anything here, and a connection that stays open would keep its locks.
+    """
     connection = engine.connect()
     raw = connection.connection.dbapi_connection
     try:
         with connection.begin():
             yield connection
         connection.close()
-    except BaseException:  # whatever came in between
+    except BaseException:  # any error, an interrupt too
         if raw is not None:
             raw.close()
         raise
@@ -96,13 +104,13 @@ def transaction(engine: sa.Engine) -> Generator[sa.Connection]:
 def _check_sqlite(path: str | None, where: str) -> None:
     if not path or path == ":memory:" or path.startswith("file:"):
         raise ConfigurationError(
-            f"{where}: a SQLite database in memory belongs to one process, and a job has several. Give a file that all "
-            "of them see: sqlite:////directory/file.db."
+            f"{where}: an SQLite database in memory belongs to one process, but a job has several. "
+            "Use a file that all of them can reach: sqlite:////directory/file.db."
         )
 
 
 def is_transient(error: ExternalError) -> bool:
-    """Whether it may work a moment later: the database is not there, or others are in the way."""
+    """Whether the error may pass: the database is not reachable, or is locked by others."""
     import sqlalchemy
 
     return isinstance(

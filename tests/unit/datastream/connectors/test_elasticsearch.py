@@ -266,9 +266,9 @@ def test_wrong_settings_are_refused(search):
         builder(search).set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
     with pytest.raises(TypeError, match="takes an ElasticsearchEmitter"):
         builder(search).set_emitter("words")
-    with pytest.raises(ConfigurationError, match="is no host"):
+    with pytest.raises(ConfigurationError, match="is not a host"):
         builder(search).set_hosts("ftp://a:1")
-    with pytest.raises(ConfigurationError, match="is no host"):
+    with pytest.raises(ConfigurationError, match="is not a host"):
         builder(search).set_hosts(["a:1", "b:x"])
     for setter in ("set_bulk_flush_max_actions", "set_bulk_flush_max_size_mb"):
         with pytest.raises(ConfigurationError, match=f"{setter}: expected 1 or more"):

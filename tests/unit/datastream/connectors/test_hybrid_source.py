@@ -287,7 +287,9 @@ def test_wrong_sources_are_refused(tmp_path):
     assert last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     with pytest.raises(GraphError, match="no end"):
         splits_of(last, "lines", 1)
-    with pytest.raises(ConfigurationError, match="one type of records, but source 1 has String"):
+    with pytest.raises(
+        ConfigurationError, match="the same type of records, but source 1 has String"
+    ):
         HybridSource.builder(lines(tmp_path, "a", "x")).add_source(NumberSequenceSource(1, 2))
     with pytest.raises(TypeError, match="takes Sources"):
         HybridSource.builder("a")

@@ -111,7 +111,7 @@ def test_fields_and_parameters_must_agree():
 def test_a_record_of_another_width_is_refused(url):
     Db(url)
     writer = sink(url).create_writer(context())
-    with pytest.raises(TypeError, match="has 1 fields, the statement takes 2"):
+    with pytest.raises(TypeError, match="has 1 fields, but the statement takes 2"):
         writer.write(batch(("a",)), 0)
 
 

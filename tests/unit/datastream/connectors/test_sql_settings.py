@@ -142,8 +142,8 @@ def test_a_password_is_not_shown():
     [
         ("sqlite://", "belongs to one process"),
         ("sqlite:///:memory:", "belongs to one process"),
-        ("nonsense", "cannot make a connection of this URL"),
-        ("strangedb://host/x", "cannot make a connection of this URL"),
+        ("nonsense", "cannot make a connection from this URL"),
+        ("strangedb://host/x", "cannot make a connection from this URL"),
         ("mysql+pymysql://host/x", "driver 'pymysql' is not installed"),
     ],
 )

@@ -181,7 +181,10 @@ def test_a_part_that_is_gone_is_named(tmp_path):
     checkpoint(writer, 1, "a")
     (part,) = hidden(tmp_path)
     part.unlink()
-    with contextlib.closing(writer), pytest.raises(ExternalError, match="compacted and gone"):
+    with (
+        contextlib.closing(writer),
+        pytest.raises(ExternalError, match="to be compacted, but it does not exist"),
+    ):
         checkpoint(writer, 2, "b")
 
 

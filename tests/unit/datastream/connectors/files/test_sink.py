@@ -306,7 +306,7 @@ def test_in_batch_the_part_of_another_run_is_never_written_over(tmp_path):
     sink.create_committer().commit(prepared)
     again, prepared_again = batch_part(tmp_path, 0)
     with pytest.raises(
-        ExternalError, match=r"is there already.*fixed-job-id.*directory, of its own"
+        ExternalError, match=r"exists already.*fixed-job-id.*its own id or directory"
     ):
         again.create_committer().commit(prepared_again)
     sink.create_committer().commit(prepared)  # the same once more is no harm

@@ -51,7 +51,7 @@ def source():
         (lambda: source().set_topics("b"), "what to read is set already"),
         (lambda: source().set_topic_pattern("b"), "Call one of set_topics"),
         (lambda: KafkaSource.builder().set_topics(), "expected names of topics"),
-        (lambda: KafkaSource.builder().set_topic_pattern("("), "no regular expression"),
+        (lambda: KafkaSource.builder().set_topic_pattern("("), "not a regular expression"),
         (lambda: KafkaSource.builder().set_partitions({"a"}), "a set of KafkaTopicPartition"),
         (lambda: source().set_starting_offsets("latest"), "expected a KafkaOffsetsInitializer"),
         (
@@ -66,7 +66,7 @@ def source():
         ),
         (
             lambda: source().set_property("partition.discovery.interval.ms", "soon").build(),
-            "'partition.discovery.interval.ms' is a number, got 'soon'",
+            "'partition.discovery.interval.ms' must be a number, got 'soon'",
         ),
         (lambda: source().set_property("a", None), "expected text as the value of 'a', got None"),
         (lambda: source().set_properties(["a"]), "expected a dict of properties"),
@@ -94,7 +94,7 @@ def source():
                 .set_property("transactional.id", "x")
                 .build()
             ),
-            "'transactional.id' is set by the sink",
+            "the sink sets 'transactional.id' itself",
         ),
         (lambda: KafkaRecordSerializationSchema.builder().build(), "no topic is set"),
         (

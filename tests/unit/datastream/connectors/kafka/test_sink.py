@@ -97,7 +97,7 @@ def test_keys_go_to_the_partitions_that_javas_producer_chooses(broker):
 
 def test_a_topic_selector_has_to_give_a_name(broker):
     sink = sink_builder(broker.servers, lambda value: None, AT_LEAST).build()
-    with pytest.raises(TypeError, match="the topic selector gave None for 'x'"):
+    with pytest.raises(TypeError, match="the topic selector returned None for 'x'"):
         written(sink, "x")
 
 

@@ -75,7 +75,7 @@ def sink():
         (lambda: source().set_topic_pattern("b"), "what to read is set already"),
         (lambda: source().set_topic_pattern("a://t/n/a|a://t/m/b"), "names two namespaces"),
         (lambda: PulsarSource.builder().set_topics([]), "expected names of topics"),
-        (lambda: PulsarSource.builder().set_topic_pattern("("), "is no regular expression"),
+        (lambda: PulsarSource.builder().set_topic_pattern("("), "is not a regular expression"),
         (lambda: source().set_start_cursor("latest"), "expected a StartCursor, got 'latest'"),
         (lambda: source().set_bounded_stop_cursor(None), "expected a StopCursor, got None"),
         (lambda: source().set_range_generator("k"), "expected a RangeGenerator"),
@@ -87,7 +87,7 @@ def sink():
         ),
         (
             lambda: source().set_config("pulsar.consumer.receiverQueueSize", "many").build(),
-            "'pulsar.consumer.receiverQueueSize' is a number, got 'many'",
+            "'pulsar.consumer.receiverQueueSize' must be a number, got 'many'",
         ),
         (
             lambda: source().set_config("pulsar.consumer.subscriptionType", "Shared"),
@@ -100,7 +100,7 @@ def sink():
         (lambda: source().set_properties("a"), "set_properties: expected a dict of options"),
         (lambda: source().set_config(5, 5), "expected the name of a property"),
         (PulsarSink.builder().build, "'pulsar.client.serviceUrl' is required"),
-        (PulsarSink.builder().set_service_url(URL).build, "nothing to write to"),
+        (PulsarSink.builder().set_service_url(URL).build, "no topic to write to"),
         (
             PulsarSink.builder().set_service_url(URL).set_topics("a").build,
             "a serializer is required",
@@ -120,7 +120,7 @@ def sink():
         ),
         (
             lambda: sink().set_config("pulsar.producer.batchingMaxMessages", 0).build(),
-            "is at least 1, got '0'",
+            "must be at least 1, got '0'",
         ),
         (
             lambda: sink().set_config("pulsar.producer.compressionType", "ZIP").build().validate(),
@@ -133,11 +133,14 @@ def sink():
         ),
         (
             lambda: source().set_authentication("AuthenticationToken", "file:/not/there").build(),
-            "the file of the token cannot be read",
+            "cannot read the token's file",
         ),
         (lambda: source().set_authentication("AuthenticationToken", 5), "as text or as a dict"),
         (lambda: StartCursor.from_message_id(b"\xff"), "a number is cut off"),
-        (lambda: StartCursor.from_message_id("7:3"), "expected what pulsar.MessageId.serialize"),
+        (
+            lambda: StartCursor.from_message_id("7:3"),
+            "expected the bytes from pulsar.MessageId.serialize",
+        ),
         (lambda: StartCursor.from_publish_time("now"), "expected epoch milliseconds"),
         (lambda: StopCursor.at_event_time(-1), "expected epoch milliseconds"),
         (
@@ -145,17 +148,17 @@ def sink():
             "stops before the first message",
         ),
         (RangeGenerator.fixed_key, "no key is given"),
-        (lambda: RangeGenerator.fixed_key(keys=["a", ""]), "as text that is not empty"),
-        (lambda: RangeGenerator.fixed_key(ordering_key_bytes=b"\xff"), "bytes of UTF-8"),
+        (lambda: RangeGenerator.fixed_key(keys=["a", ""]), "keys that are text and not empty"),
+        (lambda: RangeGenerator.fixed_key(ordering_key_bytes=b"\xff"), "an ordering key in UTF-8"),
         (lambda: MessageDelayer.fixed(5), "expected a Duration"),
-        (lambda: MessageDelayer.fixed(Duration.of_millis(0)), "at least a millisecond"),
+        (lambda: MessageDelayer.fixed(Duration.of_millis(0)), "at least 1 ms"),
         (
             lambda: topics_of_namespace({SERVICE_URL: "http://h:8080"}, "public/default", "here"),
             "the scheme 'http' has no binary protocol",
         ),
         (
             lambda: topics_of_namespace({SERVICE_URL: "pulsar://h:x"}, "public/default", "here"),
-            "has to be pulsar://host:6650",
+            "must be pulsar://host:6650",
         ),
     ],
 )

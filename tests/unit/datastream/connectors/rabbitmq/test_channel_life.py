@@ -84,7 +84,7 @@ def test_the_first_connection_is_not_tried_again():
     assert not life.lose("refused")
     assert life.state is S.OVER
     assert str(life.error).startswith(
-        "a test: the broker at h:5672 cannot be used: refused. Is it there"
+        "a test: the broker at h:5672 cannot be used: refused. Check that it is running"
     )
 
 

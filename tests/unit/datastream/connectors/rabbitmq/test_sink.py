@@ -92,7 +92,7 @@ def test_a_full_queue_that_refuses_what_is_new_is_an_error(amqp, queue):
         amqp.refuses_messages = True
     with (
         writing(sink_of(amqp, queue)) as writer,
-        pytest.raises(ExternalError, match=rf"does not take messages for the queue '{queue}'"),
+        pytest.raises(ExternalError, match=rf"refuses messages for the queue '{queue}'"),
     ):
         for _ in range(100):
             writer.write(rows_of("a", "b", "c"), 0)

@@ -155,7 +155,8 @@ def test_a_queue_that_is_gone_is_an_error(amqp, queue):
         task.read(1)
         delete_queue(amqp, queue)
         with pytest.raises(
-            ExternalError, match=rf"nothing more of the queue '{queue}': it was deleted"
+            ExternalError,
+            match=rf"has cancelled the consumer of the queue '{queue}': it was deleted",
         ):
             task.read(2)
 
