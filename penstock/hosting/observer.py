@@ -1,6 +1,7 @@
-"""What there is to see of a job, as calls that the JobManager's loop makes. The base sees nothing.
+"""The events of a job that can be observed, as calls by the JobManager's loop. The base class does
+nothing.
 
-`hosting/program/console.py` prints; tests record.
+`hosting/program/console.py` prints them; tests record them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class JobObserver:
 
 
 class _Guarded:
-    """Calls another observer; what it raises is shown once and changes nothing."""
+    """Calls another observer. Its first error is printed, and errors change nothing else."""
 
     def __init__(self, inner: JobObserver) -> None:
         self._inner = inner
@@ -59,12 +60,12 @@ class _Guarded:
             except Exception:
                 if not self._has_complained:
                     self._has_complained = True
-                    with contextlib.suppress(OSError, ValueError):  # stderr may be what is closed
+                    with contextlib.suppress(OSError, ValueError):  # Stderr itself may be closed.
                         traceback.print_exc()
 
         return guarded_call
 
 
 def guarded(observer: JobObserver) -> JobObserver:
-    """A closed console, or an observer's own fault, must not touch the job."""
+    """Wrap an observer, so that a closed console or a fault in the observer does not affect the job."""
     return cast("JobObserver", _Guarded(observer))

@@ -1,4 +1,4 @@
-"""The port through which TaskManagers are had: Spark tasks, or threads of a MiniCluster.
+"""The port that starts and stops TaskManagers: as Spark tasks, or as threads of a MiniCluster.
 
 Source: Flink ResourceManagerDriver. Every call returns at once.
 """
@@ -21,8 +21,9 @@ OnEnded = Callable[[ResourceId, str], None]
 
 @dataclass(frozen=True, slots=True)
 class MasterAddress:
-    """Where a TaskManager dials and how it proves itself. `silence_timeout_s`: one that hears nothing for so long
-    ends.
+    """Where a TaskManager dials and how it authenticates itself.
+
+    `silence_timeout_s`: a TaskManager that hears nothing for so long ends.
     """
 
     host: str
@@ -44,34 +45,40 @@ class TaskManagerProvider(Protocol):
 
     @property
     def control_endpoint(self) -> Endpoint:
-        """Where the JobManager listens, and where TaskManagers dial it: another address behind containers and NAT."""
+        """Where the JobManager listens, and where TaskManagers dial it. The addresses differ behind
+        containers and NAT.
+        """
 
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
-        """How many the host can give now, or None when it cannot tell."""
+        """Return how many TaskManagers the host can start now; None: it cannot tell."""
 
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
-        """How many of those TaskManagers of these sizes take together. UNSIZED: the usual ones.
+        """Return the task slots that so many TaskManagers of each size take together. UNSIZED: the
+        usual size.
 
-        Raises: NoResourceAvailable: the host cannot give them, not even to this job alone; the text says why.
+        Raises: NoResourceAvailable: the host could not start them even for this job alone; the text
+        says why.
         """
 
     def bring_files(self, program: ProgramSettings) -> None:
-        """The program's archives and requirements, to all TaskManagers. Before `open`. Raises: ConfigurationError."""
+        """Bring the program's archives and requirements to all TaskManagers. Before `open`. Raises:
+        ConfigurationError.
+        """
 
     def describe(self) -> str:
-        """What the host is, for messages: master, cores, what is used."""
+        """Return a text about the host for messages: master, cores, what is used."""
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
-        """Before the first start. `on_ended(resource_id, cause)` may be called from any thread."""
+        """Called before the first start. `on_ended(resource_id, cause)` may be called from any thread."""
 
     def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
-        """`size`: of its one slot; UNSIZED: the usual TaskManager."""
+        """Start a TaskManager. `size`: of its one slot; UNSIZED: the usual TaskManager."""
 
     def registered(self, resource_id: ResourceId) -> None:
-        """It is connected: from now on it can be told to end."""
+        """The TaskManager is connected, and from now on can be told to end."""
 
     def stop(self, resource_id: ResourceId) -> None:
-        """Make sure that it ends, whatever its state."""
+        """Make sure that a TaskManager ends, whatever its state."""
 
     def close(self) -> None:
-        """End all; waits a bounded time for what it started."""
+        """End all TaskManagers; waits a bounded time for those that it started."""

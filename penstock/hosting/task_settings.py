@@ -13,7 +13,7 @@ from penstock.runtime.task.latency import Granularity
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """What a task needs of the configuration. `checkpointing` None: the job neither takes nor reads any."""
+    """`checkpointing` None: the job neither takes nor reads checkpoints."""
 
     max_step_ms: float = 5.0
     frame_bytes: int = 1 << 20

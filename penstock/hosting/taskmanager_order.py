@@ -1,6 +1,8 @@
-"""What a TaskManager process is told at its start: plain data by `model.plain`, in JSON on its stdin.
+"""The configuration that a TaskManager process gets at its start: plain data by `model.plain`, in
+JSON on its stdin.
 
-The driver writes `TaskManagerOrder`. Its supervisor, which knows where it runs, puts that into a `ChildOrder`.
+The driver writes `TaskManagerOrder`. The supervisor adds what is known only where it runs, which
+gives a `ChildOrder`.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerOrder:
-    """From the driver. `bind_host` None: what reaches the driver. `cores` and `files_root` are filled in where it runs, in the
-    plain data: `hosting/spark/executor_task.py` has no classes of ours. `has_log`: its executor has a log that is not the user's console.
+    """From the driver.
+
+    `bind_host` None: the address from which the driver is reached. `cores` and `files_root` are set
+    in the plain data where the task runs, because `hosting/spark/executor_task.py` has none of our
+    classes. `has_log`: the executor has a log that is not the user's console.
     """
 
     slots: int
@@ -44,7 +49,9 @@ class TaskManagerOrder:
 
 @dataclass(frozen=True, slots=True)
 class ChildOrder:
-    """From the supervisor to the process. `progress_fd`: where it says that it lives. `log_fd`: the executor's stderr."""
+    """From the supervisor. `progress_fd`: the process writes signs of progress to it. `log_fd`: the
+    executor's stderr.
+    """
 
     taskmanager: TaskManagerOrder
     resource_id: ResourceId

@@ -1,4 +1,4 @@
-"""A program that waits for its job, on the user's own thread."""
+"""Waits for a job on the user's own thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 _SLICE_S: Final = 0.5
-"""So that Ctrl-C reaches a waiting main thread."""
+"""Waiting is split into short waits, so that Ctrl-C reaches the main thread."""
 _CANCEL_S: Final = 10.0
 
 
@@ -18,9 +18,10 @@ def wait_for_end(
     cancel: Callable[[], None],
     describe: Callable[[], str],
 ) -> None:
-    """Ctrl-C while waiting cancels the job, waits until nothing of it is left, and raises on.
+    """Wait. Ctrl-C cancels the job, waits until it has ended completely, and is raised again.
 
-    `describe`: the job and its state, for the text of the TimeoutError that comes after `timeout_s`.
+    `describe`: returns the job and its state, for the TimeoutError that is raised after
+    `timeout_s`.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:

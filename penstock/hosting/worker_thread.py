@@ -1,6 +1,7 @@
-"""WorkerThreads: calls that somebody else makes, in order, on threads of their own. Knows nothing of what is called.
+"""WorkerThreads: makes queued calls in order, on threads of its own. Knows nothing of the calls.
 
-The one kind of worker in the house: what each user of it wants of bounds, errors and the end is said where it is made.
+The only kind of worker in hosting. Each user sets bounds, error handling and ticks where it makes
+its workers.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def log_error(error: BaseException) -> None:
-    """What becomes of an error that nobody has a better use for: the thread goes on."""
+    """Log the error; the default handler. The thread continues."""
     _LOG.error("worker=%s cause=%r", threading.current_thread().name, error, exc_info=error)
 
 
 class WorkerThreads:
-    """Thread-safe. One thread makes the calls in the order in which they were put; several take them in that order.
+    """Thread-safe. One thread makes the calls in the order in which they were put; several threads
+    start them in that order.
 
-    Threads start when they are needed. They are daemons: a call that never comes back must not keep the process alive.
+    Threads start when they are needed. They are daemons: a call that never returns must not keep
+    the process alive.
     """
 
     def __init__(
@@ -36,9 +39,11 @@ class WorkerThreads:
         on_error: Callable[[BaseException], None] = log_error,
         tick: tuple[float, Call] | None = None,
     ) -> None:
-        """`name`: of the threads, with a number where there are several. `threads`: at most so many. `capacity`: calls that may
-        wait or run, None: any number. `on_error`: takes what a call raises. `tick`: (seconds, call): made at that interval by
-        the first thread, from its start on.
+        """`name`: of the threads, with a number where there are several. `threads`: the maximum.
+
+        `capacity`: calls that may wait or run; None: any number. `on_error`: takes what a call
+        raises. `tick`: (seconds, call): made at that interval by the first thread, once it has
+        started.
         """
         self._name = name
         self._max = threads
@@ -53,12 +58,14 @@ class WorkerThreads:
         self._drops = False
 
     def start(self) -> None:
-        """Have a thread at once, for the sake of its ticks."""
+        """Start a thread now, so that ticks begin."""
         with self._lock:
             self._start_threads(1)
 
     def put(self, call: Call, *, overdraws: bool = False) -> bool:
-        """Returns: whether it will be made; not when too many wait, nor after `close`. `overdraws`: however many wait."""
+        """Queue a call. Returns: whether it will be made; False when too many wait, and after
+        `close`. `overdraws`: ignore the capacity.
+        """
         with self._lock:
             is_full = self._capacity is not None and self._unfinished >= self._capacity
             if self._is_closed or (is_full and not overdraws):
@@ -69,8 +76,10 @@ class WorkerThreads:
         return True
 
     def close(self, timeout_s: float | None = None, *, drops: bool = False) -> None:
-        """Take no more calls. Wait until those that were put are made, at most `timeout_s`. Any thread, also one of its own, which
-        does not wait. `drops`: those that have not begun are not made.
+        """Take no more calls, and wait until the queued ones are made, at most `timeout_s`. Any
+        thread.
+
+        One of the own threads does not wait. `drops`: calls that have not begun are not made.
         """
         with self._lock:
             if not self._is_closed:
@@ -123,5 +132,7 @@ class WorkerThreads:
             call()
         except (
             BaseException
-        ) as error:  # the thread serves others too: no call may end it, sys.exit() neither
+            # No call may end the thread, not even by sys.exit(), because the thread makes the calls of
+            # others too.
+        ) as error:
             self._on_error(error)

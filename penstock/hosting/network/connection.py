@@ -1,7 +1,8 @@
-"""One multiplexed connection to another TaskManager: sending on it, and the ends of channels that share it.
+"""One multiplexed connection to another TaskManager: sending on it, and the ends of the channels
+that share it.
 
-Source: Flink PartitionRequestQueue, NettyPartitionRequestClient. A producing mailbox writes to the non-blocking
-socket itself; only when the socket is full does the network thread finish the job.
+Source: Flink PartitionRequestQueue, NettyPartitionRequestClient. A producing mailbox writes to the
+non-blocking socket itself; the network thread continues only when the socket is full.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ROOM_MS: Final = 1
 
 
 class WriteLoop(Protocol):
-    """The network thread: writes on when a full socket drains."""
+    """The network thread: continues writing when a full socket has room again."""
 
     def want_write(self, connection: DataConnection) -> None: ...
     def is_own_thread(self) -> bool:
@@ -43,7 +44,7 @@ class ConsumerEnd(Protocol):
 
 
 class ProducerEnd(Protocol):
-    """What sends a subpartition to a remote channel."""
+    """Sends a subpartition to a remote channel."""
 
     def pump(self) -> None: ...
     def add_credit(self, frames: int) -> None: ...
@@ -52,7 +53,7 @@ class ProducerEnd(Protocol):
     def acknowledge_all_records(self) -> None: ...
     def release(self) -> None: ...
     def disconnect(self) -> None:
-        """The consumer cannot be reached any more."""
+        """The consumer can no longer be reached."""
         ...
 
 
@@ -75,10 +76,10 @@ class DataConnection:
 
     @property
     def is_congested(self) -> bool:
-        """The socket is full: producers leave what they have in their subpartitions.
+        """Whether the socket is full. Producers then leave their data in the subpartitions.
 
-        Not the same as a filled outbox: another thread may be writing that out right now, and then nobody
-        would come back for a view that left.
+        This is not the same as a filled outbox: another thread may be emptying that right now, and
+        then no thread would resume a view that has stopped.
         """
         return self._is_full
 
@@ -95,7 +96,9 @@ class DataConnection:
         self.write_out()
 
     def write_out(self) -> None:
-        """Write until the socket is full. One writer at a time; who comes second leaves it to the first."""
+        """Write until the socket is full. There is one writer at a time; a second one returns, and
+        the first writes its frames.
+        """
         while self._outbox and not self.is_closed:
             if not self._lock.acquire(blocking=False):
                 return
@@ -119,7 +122,7 @@ class DataConnection:
                     return True
                 continue
             except OSError:
-                outbox.clear()  # the reading side sees the broken connection and reports it
+                outbox.clear()  # The reading side notices the broken connection and reports it.
                 return False
             while sent:
                 first = outbox[0]
@@ -132,7 +135,9 @@ class DataConnection:
         return False
 
     def _has_room_soon(self) -> bool:
-        """Wait for the peer, which reads all the time: handing over to the network thread costs more than that."""
+        """Wait briefly for room. The peer reads all the time, so this costs less than handing over
+        to the network thread.
+        """
         poll = select.poll()
         poll.register(self.sock, select.POLLOUT)
         return bool(poll.poll(_ROOM_MS))
@@ -141,7 +146,9 @@ class DataConnection:
         self._stalled.append(view)
 
     def resume_stalled(self) -> None:
-        """Network thread, the socket takes bytes again: write, then views that met a full one go on."""
+        """Write, then resume the views that met a full socket. On the network thread, when the
+        socket has room again.
+        """
         self._is_full = False
         self.write_out()
         for _ in range(len(self._stalled)):
@@ -150,14 +157,14 @@ class DataConnection:
     # ---------------------------------------------------------------- ends
 
     def fail(self, cause: str) -> None:
-        """Every channel on this connection reports the loss to its task."""
+        """Report the loss to every channel on this connection."""
         self.is_closed = True
         for channel in list(self.channels.values()):
             channel.on_error(PartitionConnectionError(f"connection to {self.peer} lost: {cause}"))
         self.drop_views()
 
     def drop_views(self) -> None:
-        """Nobody is there to send to."""
+        """Disconnect all producers' ends, because their consumers are gone."""
         views, self.views = list(self.views.values()), {}
         for view in views:
             view.disconnect()

@@ -1,7 +1,8 @@
-"""What input channels need of this TaskManager: connections to producers elsewhere, partitions here, the JobMaster.
+"""Services of a TaskManager for input channels: connections to remote producers, local partitions,
+questions to the JobMaster.
 
-The channels themselves are `runtime/network/gate`. Source: Flink NettyPartitionRequestClient, PartitionRequestClientFactory,
-Task.requestPartitionProducerState.
+The channels themselves are `runtime/network/gate`. Source: Flink NettyPartitionRequestClient,
+PartitionRequestClientFactory, Task.requestPartitionProducerState.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class ConsumerSide:
         self._numbers = count(1)
 
     def request(self, channel: RequestedChannel, location: TaskManagerLocation) -> None:
-        """As `ChannelHost.request`. Dialling blocks, so it runs on a short thread of its own."""
+        """As `ChannelHost.request`. Dialling blocks, so it runs on a short-lived thread."""
         connection = self._peers.known(location.resource_id)
         if connection is not None:
             self._request_on(connection, channel)
@@ -95,7 +96,7 @@ class ConsumerSide:
             )
             unreachable.partition_id = (
                 channel.partition_id
-            )  # as in Flink: its producer starts again
+            )  # As in Flink, the producer is started again.
             channel.on_error(unreachable)
             return
         self._request_on(connection, channel)
@@ -120,7 +121,7 @@ class ConsumerSide:
 
 
 class ConsumerTask(Protocol):
-    """The task whose channels these are."""
+    """The task that reads from these channels."""
 
     @property
     def state(self) -> ExecutionState: ...
@@ -145,7 +146,7 @@ class TaskChannelHost:
     """`runtime/network/gate`'s ChannelHost for the gates of one task."""
 
     def __init__(self, plane: LocalServices, task: ConsumerTask, ask: AskProducer) -> None:
-        """`ask`: the JobMaster for the state of a partition's producer; the answer may come on any thread."""
+        """`ask`: asks the JobMaster for the state of a partition's producer; the answer may come on any thread."""
         self._plane = plane
         self._task = task
         self._ask = ask
@@ -181,7 +182,7 @@ class TaskChannelHost:
         elif todo is Reaction.FAIL:
             self._task.fail(
                 PartitionNotFound(
-                    f"partition {partition_id} was not found and its producer is {answer}, which is no state in "
-                    "which it could come. See why the producer is late."
+                    f"partition {partition_id} was not found and its producer is {answer}, so "
+                    "the partition cannot appear. Look for the cause in the producer's log."
                 )
             )

@@ -1,7 +1,8 @@
-"""The network thread of a TaskManager: serves its partitions, reads from others.
+"""The network thread of a TaskManager: serves its partitions and reads from other TaskManagers.
 
-Source: Flink NettyConnectionManager, PartitionRequestServerHandler. One selector loop for all connections; a
-consumer that needs a peer for the first time dials on a short thread of its own, so that nobody else waits.
+Source: Flink NettyConnectionManager, PartitionRequestServerHandler. One selector loop for all
+connections. A consumer that needs a new peer dials on a short-lived thread, so that others need not
+wait.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Connected:
-    """What the selector holds for a connection."""
+    """What the selector keeps for a connection."""
 
     connection: DataConnection
     parser: FrameParser
 
 
 class DataPlane:
-    """Listens from the beginning; `start` before anything is asked of it. `close` ends its thread and all connections."""
+    """Listens from its creation. Call `start` before using it. `close` ends its thread and all connections."""
 
     def __init__(
         self,
@@ -70,9 +71,11 @@ class DataPlane:
         on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error,
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
-        """`max_buffer_bytes`: most that a frame of several records holds. `on_error`: told of a record that could not be
-        encoded on its way out, it says which error its consumer gets. `on_broken`: told when the network thread is over
-        for an error; both on that thread.
+        """`max_buffer_bytes`: largest frame with several records.
+
+        `on_error`: told of a record that could not be encoded for sending; returns the error for
+        its consumer. `on_broken`: told of an error that has ended the network thread. Both are
+        called on that thread.
         """
         self.resource_id = resource_id
         self.network = network or NetworkSettings()
@@ -115,7 +118,7 @@ class DataPlane:
         return self
 
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """On the network thread, which it must not hold up. Any thread."""
+        """Call on the network thread, which must not be blocked. Any thread."""
         if self._calls.add(time.monotonic() + delay_ms / 1000, action):
             self._on_loop(lambda: None)
 
@@ -124,9 +127,7 @@ class DataPlane:
     def _run(self) -> None:
         try:
             self._loop()
-        except (
-            Exception
-        ):  # of any kind: a TaskManager without its network thread is of no use to anybody
+        except Exception:  # Any error: a TaskManager without its network thread is useless.
             _LOG.exception("network=%s BROKEN", self.resource_id)
             self._on_broken()
 
@@ -159,7 +160,8 @@ class DataPlane:
 
     def _on_loop(self, task: Callable[[], None]) -> None:
         self._tasks.append(task)
-        with contextlib.suppress(OSError):  # a full pipe wakes as well; a closed one has no loop
+        # A full pipe wakes as well; if it is closed, the loop has ended.
+        with contextlib.suppress(OSError):
             self._wake_send.send(b"\0")
 
     def want_write(self, connection: DataConnection) -> None:
@@ -176,24 +178,25 @@ class DataPlane:
             key = self._selector.get_key(connection.sock)
             self._selector.modify(connection.sock, events, key.data)
         except (KeyError, ValueError):
-            pass  # closed in the meantime
+            pass  # It was closed in the meantime.
 
     def _accept(self, server: socket.socket) -> None:
         try:
             sock, _ = server.accept()
-        except OSError:  # nobody there after all, or no file descriptor left: the peer tries again
+        # The peer is gone, or there is no free file descriptor; the peer tries again.
+        except OSError:
             return
         threading.Thread(
             target=self.peers.greet, args=(sock,), name="penstock-greet", daemon=True
         ).start()
 
     def _adopted(self, connection: DataConnection) -> None:
-        """Any thread: from now on the loop reads it."""
+        """Have the loop read this connection from now on. Any thread."""
         connected = _Connected(connection, FrameParser())
         self._on_loop(lambda: self._register(connected))
 
     def _register(self, connected: _Connected) -> None:
-        with contextlib.suppress(ValueError, KeyError):  # closed before it was watched
+        with contextlib.suppress(ValueError, KeyError):  # It was closed before it was watched.
             self._selector.register(connected.connection.sock, selectors.EVENT_READ, connected)
 
     def _serve(self, connected: _Connected, events: int) -> None:
@@ -215,7 +218,7 @@ class DataPlane:
             return
         except (
             Exception
-        ) as error:  # of any kind: what is wrong with one peer must not end the others
+        ) as error:  # Any error: a fault of one peer must not end the other connections.
             self._drop(connection, f"{type(error).__name__}: {error}")
 
     def _drop(self, connection: DataConnection, cause: str) -> None:
@@ -232,7 +235,9 @@ class DataPlane:
     def _handle(self, connection: DataConnection, frame: DataFrame) -> None:
         handle = _FRAMES.get(frame.frame_type)
         if handle is None:
-            raise ExternalError(f"a data frame of type {frame.frame_type} came here")
+            raise ExternalError(
+                f"got a data frame of type {frame.frame_type}, which this side does not accept"
+            )
         handle(self, connection, frame)
 
     def _handle_task_event(self, _connection: DataConnection, frame: DataFrame) -> None:
@@ -264,7 +269,9 @@ class DataPlane:
         partition: ResultPartition,
     ) -> None:
         def failed(error: Exception) -> None:
-            """The producer may have ended: its consumer is told too, and is the one to fail then."""
+            """Tell the consumer of an error too: the producing task may have ended, and then the
+            consumer has to fail.
+            """
             text = str(self._on_error(partition, error)).encode()
             connection.send(FrameType.FAILED, channel, [text], (FailureKind.RECORD, 0, 0))
 
@@ -296,8 +303,8 @@ class DataPlane:
         self._selector.close()
 
 
-# What follows comes for one end of a channel. Of ends that are gone nothing is wanted: they were cancelled while the frame was on
-# its way.
+# The following frames are for one end of a channel. If that end is gone, it was cancelled while the
+# frame was on its way, and the frame is dropped.
 
 
 def _on_data(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
@@ -343,10 +350,11 @@ def _on_backlog(_plane: DataPlane, connection: DataConnection, frame: DataFrame)
 
 
 def _on_failed(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
-    """Of this channel alone: the others on the connection go on."""
+    """Only this channel has failed; the others on the connection continue."""
     text = bytes(frame.payload).decode(errors="replace")
     if frame.kind == FailureKind.NOT_FOUND:
-        channel = connection.channels.pop(frame.channel, None)  # another try has another number
+        # A further try gets another channel number.
+        channel = connection.channels.pop(frame.channel, None)
         if channel is not None:
             channel.on_not_found()
         return

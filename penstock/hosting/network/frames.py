@@ -1,6 +1,7 @@
-"""The data connection's frames: header, types, and a parser that copies each payload once.
+"""Frames of the data connection: header, types, and a parser that copies each payload once.
 
-Source: Flink NettyMessage (PartitionRequest, AddCredit, BufferResponse, ErrorResponse). Knows no socket.
+Source: Flink NettyMessage (PartitionRequest, AddCredit, BufferResponse, ErrorResponse). Knows no
+socket.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ _READ_SIZE: Final = 256 * 1024
 
 
 class FrameType(IntEnum):
-    """What a frame is. The channel number is always the consumer's.
+    """Type of a frame. The channel number is always the consumer's.
 
-    BUFFER_SIZE: the consumer wants frames of at most so many bytes. BACKLOG: a producer without credit
-    has so many (in the header). TASK_EVENT: a pickled TaskEventFor. ALL_READ: the consumer has read the last record.
+    BUFFER_SIZE: largest frame that the consumer wants, in bytes. BACKLOG: number of buffers (in the
+    header) that a producer without credit has. TASK_EVENT: a pickled TaskEventFor. ALL_READ: the
+    consumer has read the last record.
     """
 
     PEER = 0
@@ -43,8 +45,10 @@ class FrameType(IntEnum):
 
 
 class FailureKind(IntEnum):
-    """Element kind of a FAILED frame: what went wrong at the producer's end. CONNECTION: it cannot be read;
-    DATA_LOST: nor by anybody else, so that it has to be made anew.
+    """Element kind of a FAILED frame: what failed at the producer's end.
+
+    CONNECTION: this consumer cannot read it. DATA_LOST: no consumer can, so it has to be made
+    again.
     """
 
     CONNECTION = 0
@@ -56,7 +60,7 @@ class FailureKind(IntEnum):
 
 @dataclass(slots=True)
 class DataFrame:
-    """A whole frame. `payload` belongs to the receiver."""
+    """A complete frame. `payload` belongs to the receiver."""
 
     frame_type: int
     kind: int
@@ -67,9 +71,10 @@ class DataFrame:
 
 
 class FrameParser:
-    """Socket bytes to frames. Read into `buffer()`, then call `advance(count)`.
+    """Turns bytes of a socket into frames. Read into `buffer()`, then call `advance(count)`.
 
-    Small frames are cut out of a reused buffer; a long payload is received straight into its own memory.
+    Small frames are cut out of a reused buffer; a long payload is received straight into its own
+    memory.
     """
 
     def __init__(self) -> None:
@@ -82,7 +87,7 @@ class FrameParser:
         self._large_header: tuple[int, ...] = ()
 
     def buffer(self) -> memoryview:
-        """Where to receive next; never empty."""
+        """Return the memory to receive into; never empty."""
         if self._large is not None:
             return self._large[self._large_filled :]
         return self._view[self._end :]
@@ -104,7 +109,10 @@ class FrameParser:
             header = HEADER.unpack_from(self._buffer, self._start)
             size = header[0]
             if size > MAX_PAYLOAD:
-                raise ExternalError(f"a data frame of {size:,} bytes was announced; refused")
+                raise ExternalError(
+                    f"a data frame of {size:,} bytes was announced, which is too large; the "
+                    "connection is closed"
+                )
             body = self._start + HEADER.size
             if body + size <= self._end:
                 payload = bytes(self._view[body : body + size])
@@ -119,7 +127,8 @@ class FrameParser:
 
     def _begin_large(self, header: tuple[int, ...], body: int) -> None:
         have = self._end - body
-        self._large = np.empty(header[0], np.uint8).data  # a bytearray would be zeroed first
+        # A bytearray would be filled with zeros first.
+        self._large = np.empty(header[0], np.uint8).data
         self._large[:have] = self._view[body : self._end]
         self._large_filled = have
         self._large_header = header

@@ -1,8 +1,10 @@
-"""Unix sockets between TaskManagers of one machine: half the system time of loopback TCP for a megabyte.
+"""Unix sockets between TaskManagers of one machine. For a megabyte they need half the system time
+of loopback TCP.
 
-A TaskManager listens under a name in Linux's abstract namespace beside its TCP port. Whoever finds the name shares the
-network namespace with it, so nobody has to know which hosts are one machine. The name proves nothing: the handshake
-does, as it does on TCP. Where there is no such namespace (macOS), or no such name, TCP is used.
+Beside its TCP port, a TaskManager listens under a name in Linux's abstract namespace. A process
+that finds the name is in the same network namespace, so TaskManagers need not know which hosts are
+one machine. The name proves nothing; the handshake authenticates the peer, as on TCP. Without such
+a namespace (macOS), or without the name, TCP is used.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ _HAS_ABSTRACT_NAMES: Final = sys.platform.startswith("linux")
 
 
 def listen(resource_id: ResourceId, port: int) -> list[socket.socket]:
-    """One beside TCP port `port`; none where it cannot be."""
+    """Listen beside TCP port `port`; None where the system has no such sockets."""
     if not _HAS_ABSTRACT_NAMES:
         return []
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -32,7 +34,7 @@ def listen(resource_id: ResourceId, port: int) -> list[socket.socket]:
 
 
 def connect(resource_id: ResourceId, port: int, timeout_s: float) -> socket.socket | None:
-    """To a TaskManager of this machine; None if it is elsewhere."""
+    """Connect to a TaskManager of this machine; None if it is on another one."""
     if not _HAS_ABSTRACT_NAMES:
         return None
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -45,5 +47,5 @@ def connect(resource_id: ResourceId, port: int, timeout_s: float) -> socket.sock
 
 
 def _name(resource_id: ResourceId, port: int) -> bytes:
-    """The port tells apart the TaskManagers of several jobs, who count theirs alike."""
+    """Return the socket's name. It contains the port, because TaskManagers of several jobs have equal ids."""
     return f"\0penstock-{port}-{resource_id}".encode()

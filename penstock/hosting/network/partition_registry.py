@@ -1,7 +1,8 @@
-"""Result partitions of this TaskManager, and consumers that came before them.
+"""Result partitions of this TaskManager, and requests that came before their partition.
 
-Source: Flink ResultPartitionManager with its partition request listeners: a request for a partition that is
-not there yet waits for it, up to a time limit. Called from task threads and the network thread.
+Source: Flink ResultPartitionManager with its partition request listeners: a request for a partition
+that is not there yet waits for it, up to a time limit. Called from task threads and the network
+thread.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ class PartitionRegistry:
         self._is_closed = False
 
     def register(self, partition: ResultPartition) -> None:
-        """Raises: EngineBug: one of that id is here. PartitionConnectionError: this TaskManager is ending."""
+        """Add a partition.
+
+        Raises: EngineBug: the id is registered already. PartitionConnectionError: this TaskManager
+        is ending.
+        """
         with self._lock:
             if self._is_closed:
                 raise PartitionConnectionError(
-                    f"{partition.partition_id} comes when this TaskManager is ending"
+                    f"{partition.partition_id} cannot be registered: this TaskManager is ending"
                 )
             if partition.partition_id in self._partitions:
                 raise EngineBug(f"partition {partition.partition_id} is registered twice")
@@ -45,7 +50,7 @@ class PartitionRegistry:
             found(partition)
 
     def request(self, partition_id: ResultPartitionId, found: Found, now_s: float) -> None:
-        """`found(partition)` now or when it is registered, `found(None)` when the time is over."""
+        """Call `found(partition)` now or when it is registered, or `found(None)` when the time limit is over."""
         with self._lock:
             partition = self._partitions.get(partition_id)
             if partition is None:
@@ -55,14 +60,16 @@ class PartitionRegistry:
         found(partition)
 
     def find(self, partition_id: ResultPartitionId) -> ResultPartition | None:
-        """The partition, if it is here now."""
+        """Return the partition, if it is registered now."""
         with self._lock:
             return self._partitions.get(partition_id)
 
     def await_partition(
         self, partition_id: ResultPartitionId, found: Callable[[], None], now_s: float
     ) -> None:
-        """Call `found` when it is registered, at once if it is here; never, if that takes too long."""
+        """Call `found` when the partition is registered, at once if it already is. Never called
+        after the time limit.
+        """
 
         def answered(partition: ResultPartition | None) -> None:
             if partition is not None:
@@ -71,7 +78,7 @@ class PartitionRegistry:
         self.request(partition_id, answered, now_s)
 
     def expire(self, now_s: float) -> None:
-        """Give up on requests whose time is over."""
+        """Drop requests whose time limit is over."""
         expired: list[Found] = []
         with self._lock:
             for partition_id, waiting in list(self._waiting.items()):
@@ -91,7 +98,7 @@ class PartitionRegistry:
             partition.release(failure)
 
     def close(self) -> None:
-        """The TaskManager ends: everything goes, finished blocking results too."""
+        """Release everything, including finished blocking results. The TaskManager ends."""
         with self._lock:
             self._is_closed = True
             partitions, self._partitions = list(self._partitions.values()), {}

@@ -1,7 +1,7 @@
-"""Connections to other TaskManagers: dialled, greeted, and one for each pair.
+"""Connections to other TaskManagers: dialled, authenticated, and one for each pair.
 
-If both dial at once, the connection of the smaller resource id stands; the other side is told so and waits for
-it. Handshakes block, so they run on short threads of their own, never on the network thread.
+If both dial at once, the connection of the smaller resource id is kept; the other side is told so
+and waits for it. Handshakes block, so they run on short-lived threads, never on the network thread.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _USE_OTHER: Final = b"\x00"
 
 
 class Peers:
-    """`adopted` is called with each new connection, from the thread that made it."""
+    """`adopted` is called with each new connection, on the thread that made it."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Peers:
             return list(self._connections.values())
 
     def close(self) -> None:
-        """Close all connections, also one that is still being made and one that was the second of a pair."""
+        """Close all connections, also one that is still being made, and a surplus second one of a pair."""
         with self._changed:
             self._is_closed = True
             connections, self._open = list(self._open), set()
@@ -81,14 +81,14 @@ class Peers:
             connection.drop_views()
 
     def forget(self, connection: DataConnection) -> None:
-        """It broke: the next need dials anew."""
+        """Forget a broken connection, so that the next request dials again."""
         with self._changed:
             self._open.discard(connection)
             if self._connections.get(connection.peer) is connection:
                 del self._connections[connection.peer]
 
     def connection_to(self, location: TaskManagerLocation) -> DataConnection:
-        """Dials if it must; blocks for that long. Raises OSError, ExternalError."""
+        """Return the connection to a peer; dials and blocks if there is none. Raises OSError, ExternalError."""
         peer = location.resource_id
         with self._changed:
             while peer in self._dialling:
@@ -104,7 +104,7 @@ class Peers:
                 self._changed.notify_all()
 
     def _dial(self, location: TaskManagerLocation) -> DataConnection:
-        """Over a Unix socket if the peer has one here and proves itself there, else over TCP."""
+        """Dial over a Unix socket if the peer listens on one here and authenticates itself, else over TCP."""
         if self._tries_local:
             sock = local_sockets.connect(location.resource_id, location.data_port, _DIAL_TIMEOUT_S)
             if sock is not None:
@@ -134,13 +134,13 @@ class Peers:
                 rest = deadline - time.monotonic()
                 if rest <= 0:
                     raise PartitionConnectionError(
-                        f"{peer} refused our connection and did not dial"
+                        f"{peer} refused our connection, and did not dial in time itself"
                     )
                 self._changed.wait(rest)
             return self._connections[peer]
 
     def greet(self, sock: socket.socket) -> None:
-        """Handshake of an incoming connection, off the network thread: a silent peer blocks nobody."""
+        """Do the handshake of an incoming connection. Not on the network thread, because a silent peer blocks it."""
         try:
             said = greet(sock, self._credentials, ROLE_DATA)
             sock.settimeout(_DIAL_TIMEOUT_S)
@@ -181,17 +181,17 @@ def _read_greeting(sock: socket.socket, data: bytes) -> PeerGreeting:
         data += _receive(sock, HEADER.size - len(data))
     size, frame_type, *_ = HEADER.unpack_from(data)
     if frame_type != FrameType.PEER or size > _GREETING_MAX:
-        raise AuthenticationError("a peer did not say who it is")
+        raise AuthenticationError("a peer did not send its id")
     while len(data) < HEADER.size + size:
         data += _receive(sock, HEADER.size + size - len(data))
     greeting = decode(data[HEADER.size : HEADER.size + size])
     if not isinstance(greeting, PeerGreeting):
-        raise AuthenticationError("a peer did not say who it is")
+        raise AuthenticationError("a peer did not send its id")
     return greeting
 
 
 def _receive(sock: socket.socket, size: int) -> bytes:
     data = sock.recv(size)
     if not data:
-        raise AuthenticationError("the peer closed the connection while it introduced itself")
+        raise AuthenticationError("the peer closed the connection while it sent its id")
     return data

@@ -1,6 +1,8 @@
-"""Producer's end of a remote channel: takes from a subpartition while the consumer has granted credit.
+"""The producer's end of a remote channel: reads a subpartition as long as the consumer has granted
+credit.
 
-Source: Flink CreditBasedSequenceNumberingViewReader. Credit is one data frame. Events are free.
+Source: Flink CreditBasedSequenceNumberingViewReader. One unit of credit allows one data frame.
+Events need no credit.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from penstock.runtime.network.subpartition_view import NextType
 
 
 def failure_kind(error: ExternalError) -> FailureKind:
-    """How the consumer is to see it."""
+    """Return how the error is reported to the consumer."""
     if isinstance(error, ResultDataLost):
         return FailureKind.DATA_LOST
     is_producers = isinstance(error, ProducerFailed)
@@ -31,7 +33,7 @@ def failure_kind(error: ExternalError) -> FailureKind:
 
 
 class RemoteView:
-    """Producer's end. Not to be used before `start`; a listener of its view from then on."""
+    """The producer's end. It may be used after `start`, and then listens to its subpartition's view."""
 
     def __init__(
         self,
@@ -41,7 +43,7 @@ class RemoteView:
         on_error: Callable[[Exception], None],
         count_bytes: Callable[[int], None],
     ) -> None:
-        """`on_error`: a record could not be encoded, and nothing will follow it. `credit`: data frames."""
+        """`on_error`: called when a record could not be encoded; nothing follows it. `credit`: in data frames."""
         self._view: FrameView | None = None
         self._connection = connection
         self._channel = channel
@@ -59,67 +61,70 @@ class RemoteView:
         self._is_broken = False
 
     def start(self, view: FrameView, frame_bytes: int | None = None) -> None:
-        """What to read, and the consumer's wish for the size of frames. Sends what is there already."""
+        """Start with a view and the consumer's wish for the size of frames. Sends what is there already."""
         if frame_bytes is not None:
             view.new_buffer_size(frame_bytes)
         self._view = view
         self.pump()
 
     def notify_data(self) -> None:
-        """Producer's thread, or any that releases the partition."""
+        """There is data. On the producer's thread, or on any thread that releases the partition."""
         self.pump()
 
     def notify_priority(self, sequence: int) -> None:
-        """Producer's thread: what has priority is at the head, and free of credit. Frames that are encoded already
-        go before it, without credit too: nobody would keep what is overtaken here.
+        """An element with priority is at the head; it needs no credit. On the producer's thread.
+
+        Frames that are encoded already are sent before it, also without credit: on this side they
+        could not be saved with the data that it overtakes.
         """
         self.pump()
 
     def add_credit(self, frames: int) -> None:
-        """Network thread only."""
+        """Add credit. Network thread only."""
         with self._lock:
             self._credit += frames
             self._announced = 0
         self.pump()
 
     def resume(self) -> None:
-        """Network thread: the consumer goes on behind an element that blocks its channel."""
+        """The consumer continues after an element that blocks its channel. Network thread."""
         if self._view is not None:
             self._view.resume()
             self.pump()
 
     def acknowledge_all_records(self) -> None:
-        """Network thread: the consumer has read the last record."""
+        """The consumer has read the last record. Network thread."""
         if self._view is not None:
             self._view.acknowledge_all_records()
 
     def new_buffer_size(self, frame_bytes: int) -> None:
-        """Network thread: the consumer wants frames of this size."""
+        """The consumer wants frames of this size. Network thread."""
         if self._view is not None:
             self._view.new_buffer_size(frame_bytes)
 
     def pump(self) -> None:
-        """Send what may be sent. Any thread; whoever holds the lock takes the others' news along."""
+        """Send what may be sent. Any thread; the thread that holds the lock also sends for the others."""
         self._again = True
         while self._again and not self._is_broken and self._lock.acquire(blocking=False):
             try:
                 self._again = False
                 if self._view is not None:
                     self._drain(self._view)
-            except ExternalError as error:  # the view's: its producer failed, or its data is gone
+            # An error of the view: its producer failed, or its data is gone.
+            except ExternalError as error:
                 self._is_broken = True
                 text = str(error).encode()
                 kind = (failure_kind(error), 0, 0)
                 self._connection.send(FrameType.FAILED, self._channel, [text], kind)
             except Exception as error:
-                self._is_broken = True  # what follows must not arrive as if nothing were missing
+                self._is_broken = True  # Later data must not arrive as if nothing were missing.
                 self._on_error(error)
             finally:
                 self._lock.release()
 
     def _drain(self, view: FrameView) -> None:
         connection = self._connection
-        following: NextType | None = None  # not known: the view has to be asked
+        following: NextType | None = None  # Not known yet, so the view has to be asked.
         while not connection.is_closed:
             if connection.is_congested:
                 connection.stall(self)
@@ -145,9 +150,10 @@ class RemoteView:
             connection.send(FrameType.DATA, self._channel, parts, header)
 
     def _encode_next(self, view: FrameView, following: NextType | None) -> NextType | None:
-        """Poll and encode if that may be sent. Returns what comes after it, None if nothing was polled.
+        """Poll an element, if it may be sent, and encode it. Returns: the type of the next one;
+        None if nothing was polled.
 
-        `following`: as the last call returned.
+        `following`: what the last call returned.
         """
         has_credit = self._credit > 0
         if following is None:
@@ -172,22 +178,22 @@ class RemoteView:
         return polled.next
 
     def _announce_backlog(self, view: FrameView) -> None:
-        """To a consumer without buffers of its own, which grants credit only for what it has been told of."""
+        """Announce the backlog to a consumer without own buffers: it grants credit only for announced data."""
         if not self._announces_backlog or self._credit > 0:
             return
         waiting = len(self._encoded) + self._backlog
         if not waiting and view.is_available(has_credit=True):
-            waiting = 1  # there is something, though none has been polled yet
+            waiting = 1  # There is at least one buffer, although none has been polled yet.
         if waiting > self._announced:
             self._announced = waiting
             self._connection.send(FrameType.BACKLOG, self._channel, [], (0, 0, waiting))
 
     def disconnect(self) -> None:
-        """The connection is lost: what becomes of the consumer, the JobMaster decides."""
+        """The connection is lost. The JobMaster decides about the consumer."""
         if self._view is not None:
             self._view.disconnect()
 
     def release(self) -> None:
-        """The consumer cancelled or has read the end."""
+        """The consumer has cancelled or has read the end."""
         if self._view is not None:
             self._view.release()

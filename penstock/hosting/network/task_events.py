@@ -1,4 +1,6 @@
-"""Events that consumers send to their producers, against the flow. Source: Flink TaskEventDispatcher. Thread-safe."""
+"""Events from consumers to their producers, against the direction of the data. Source: Flink
+TaskEventDispatcher. Thread-safe.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ TaskEventListener = Callable[[object], None]
 
 
 class TaskEventDispatcher:
-    """Of one TaskManager. Events for partitions to which nobody listens are dropped."""
+    """The dispatcher of one TaskManager. Events for partitions without a listener are dropped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: dict[ResultPartitionId, list[TaskEventListener]] = {}
 
     def subscribe(self, partition_id: ResultPartitionId, listener: TaskEventListener) -> None:
-        """`listener`: called with each event, on the network thread or on a consumer's."""
+        """`listener`: called with each event, on the network thread or on the consumer's thread."""
         with self._lock:
             self._listeners.setdefault(partition_id, []).append(listener)
 
@@ -27,7 +29,7 @@ class TaskEventDispatcher:
             self._listeners.pop(partition_id, None)
 
     def publish(self, partition_id: ResultPartitionId, event: object) -> bool:
-        """Whether anybody listened."""
+        """Pass an event on. Returns: whether the partition has a listener."""
         with self._lock:
             listeners = list(self._listeners.get(partition_id, ()))
         for listener in listeners:

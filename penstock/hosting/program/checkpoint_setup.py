@@ -1,7 +1,9 @@
-"""From the configuration to where a job's checkpoints lie, and what it begins with. Before anything starts.
+"""From the configuration to a job's checkpoint directory, and the checkpoint that the job begins
+with. Runs before the job starts.
 
-Source: Flink CheckpointStorageLoader, Checkpoints.loadAndValidateCheckpoint; differs: without a directory Flink keeps them in
-the JobManager's memory, here they go to a temporary one if driver and tasks share a file system, else the job is refused.
+Source: Flink CheckpointStorageLoader, Checkpoints.loadAndValidateCheckpoint; differs: without a
+directory, Flink keeps checkpoints in the JobManager's memory. Here they go to a temporary directory
+if driver and tasks share a file system; otherwise the job is refused.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ _PREFIX: Final = "penstock-checkpoints-"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is known beside the configuration. `shares_files`: driver and tasks see the same local files.
+    """What is known beside the configuration. `shares_files`: driver and tasks see the same local
+    files.
 
-    `recovery_directory`: for checkpoints of a job that another driver may take over, None: none may. `pointers`: what a
-    former driver left, None: there was none. `say`: takes a line for the user.
+    `recovery_directory`: for checkpoints of a job that another driver may take over; None: no other
+    driver may. `pointers`: checkpoints that a former driver recorded; None: there was none. `say`:
+    prints a line for the user.
     """
 
     shares_files: bool
@@ -51,10 +55,11 @@ class Surroundings:
 def with_checkpoints(
     built: JobManagerSettings, settings: Settings, job_graph: JobGraph, around: Surroundings
 ) -> JobManagerSettings:
-    """What the job's checkpoints make of its settings.
+    """Add what the job's checkpoints need to its settings.
 
-    Raises: ConfigurationError: no directory where one is needed, a value out of range. CheckpointIoError, CheckpointDamaged: it
-    cannot be written to, or what the job is to begin with cannot be read.
+    Raises: ConfigurationError: there is no directory but one is needed, or a value is out of range.
+    CheckpointIoError, CheckpointDamaged: the directory cannot be written, or the checkpoint to
+    begin with cannot be read.
     """
     places = checkpoint_places_of(settings)
     wanted = checkpoint_settings_of(settings, around.draw)
@@ -112,7 +117,7 @@ def _built(
 def _directory(
     places: CheckpointPlaces, wanted: CheckpointSettings, around: Surroundings
 ) -> tuple[str | None, bool]:
-    """The directory, and whether it is made for this job only."""
+    """Return the directory, and whether it is made for this job only."""
     if places.directory is not None:
         return places.directory, False
     if around.shares_files and wanted.is_periodic:
@@ -121,14 +126,17 @@ def _directory(
         return tempfile.mkdtemp(prefix=_PREFIX), True
     if wanted.is_periodic:
         raise ConfigurationError(
-            "checkpoints are asked for (execution.checkpointing.interval), and there is no directory for them: the tasks "
-            "run on other machines than this driver. Set execution.checkpointing.dir to a path or URI that all of them can "
-            "write, such as file:///mnt/checkpoints, hdfs://namenode/checkpoints or s3://bucket/checkpoints."
+            "checkpoints are enabled (execution.checkpointing.interval), but there is no "
+            "directory for them, and the tasks run on other machines than this driver. Set "
+            "execution.checkpointing.dir to a path or URI that all of them can write, such "
+            "as file:///mnt/checkpoints, hdfs://namenode/checkpoints or "
+            "s3://bucket/checkpoints."
         )
     beside = places.savepoints or places.restored
-    if beside is not None:  # the file system counts; nothing is written below it but savepoints
+    # Only its file system matters; nothing but savepoints is written below it.
+    if beside is not None:
         return beside, False
-    if around.shares_files:  # no more than a name
+    if around.shares_files:  # Only a name; nothing is made there.
         return f"{tempfile.gettempdir()}/{_PREFIX}{secrets.token_hex(8)}", False
     return None, False
 
@@ -146,7 +154,7 @@ def _check_writable(storage: CheckpointStorage, directory: str) -> None:
 def _found(
     storage: CheckpointStorage, places: CheckpointPlaces, around: Surroundings
 ) -> tuple[CompletedCheckpoint, ...]:
-    """What the job begins with: where a former driver left it, else what the user names, else nothing."""
+    """Return the checkpoints to begin with: those that a former driver recorded, else the one that the user names."""
     if around.pointers:
         found = _recovered(storage, around.pointers, around.say)
         return tuple(_owned(one, storage, places) for one in found)
@@ -161,7 +169,9 @@ def _found(
 def _owned(
     checkpoint: CompletedCheckpoint, storage: CheckpointStorage, places: CheckpointPlaces
 ) -> CompletedCheckpoint:
-    """What the user named is the job's own if it is claimed; else it stays, as a savepoint does, whatever it was."""
+    """Mark a checkpoint that the user named: the job's own if it is claimed, else a savepoint,
+    which is never discarded.
+    """
     if places.restored is None or checkpoint.location is None:
         return checkpoint
     named = storage.find(places.restored)
@@ -174,7 +184,11 @@ def _owned(
 def _recovered(
     storage: CheckpointStorage, pointers: Pointers, say: Callable[[str], None]
 ) -> tuple[CompletedCheckpoint, ...]:
-    """All that are whole, oldest first. Raises: ExternalError: none is; to begin anew would double what is visible already."""
+    """Return all complete checkpoints, oldest first.
+
+    Raises: ExternalError: none is complete. Beginning without one would repeat results that are
+    visible already.
+    """
     whole: list[CompletedCheckpoint] = []
     trouble: list[str] = []
     for checkpoint_id, location in pointers:
@@ -187,12 +201,14 @@ def _recovered(
             whole.append(checkpoint)
     if not whole:
         raise ExternalError(
-            "none of the job's completed checkpoints can be used, so it cannot go on without losing or doubling "
-            f"results: {'; '.join(trouble)}. Bring the files back, or remove the job's entry and start it anew."
+            "none of the job's completed checkpoints can be read, so the job cannot continue "
+            f"without losing or repeating results: {'; '.join(trouble)}. Restore the files, "
+            "or remove the job's entry and start the job from nothing."
         )
     newest = pointers[-1][0]
     if whole[-1].checkpoint_id != newest:
         say(
-            f"the newest checkpoint is not used, but checkpoint {whole[-1].checkpoint_id}: {trouble[-1]}"
+            "the newest checkpoint cannot be read; continuing from checkpoint "
+            f"{whole[-1].checkpoint_id} instead: {trouble[-1]}"
         )
     return tuple(whole)

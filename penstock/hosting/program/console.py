@@ -1,7 +1,7 @@
 """What the driver's console shows of a job: a few lines on stderr, and live progress.
 
-stdout belongs to print sinks and to the user. On a terminal the progress block is redrawn in place; elsewhere
-it is one line an interval.
+stdout belongs to print sinks and to the user. On a terminal the progress block is redrawn in place;
+elsewhere one line is printed per interval.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Console(JobObserver):
     def submitted(self, job_graph: JobGraph, ignored_keys: list[str]) -> None:
         known = [vertex.parallelism for vertex in job_graph.vertices.values()]
         subtasks = sum(parallelism for parallelism in known if parallelism != UNDECIDED)
-        more = ", others by the data" if UNDECIDED in known else ""
+        more = ", others decided by the data" if UNDECIDED in known else ""
         self._say(f"job '{job_graph.name}': {len(known)} vertices, {subtasks} subtasks{more}")
         if ignored_keys:
             self._say(f"accepted but without effect here: {', '.join(ignored_keys)}")
@@ -76,11 +76,11 @@ class Console(JobObserver):
         self._say(f"lost TaskManager {resource_id}: {cause}")
 
     def resources_missing(self, missing: ResourcesMissing, host: str) -> None:
-        """The ResourceManager says when: after 3 s, then every 30 s."""
+        """Print missing slots. The ResourceManager reports them after 3 s, then every 30 s."""
         self._say(
-            f"waiting for slots: {missing.wanted} wanted, {missing.available} there "
-            f"({missing.reason}; {host}). Give Spark more cores, lower the parallelism, or raise "
-            "taskmanager.numberOfTaskSlots"
+            f"waiting for slots: {missing.wanted} wanted, {missing.available} available "
+            f"({missing.reason}; {host}). Give Spark more cores, lower the parallelism, or "
+            "raise taskmanager.numberOfTaskSlots"
         )
 
     def status_changed(self, change: JobStatusChanged) -> None:
@@ -93,15 +93,16 @@ class Console(JobObserver):
 
     def restarting(self, reset: ResetSubtasks) -> None:
         if reset.checkpoint_id is None:
-            place = "at its sources' start, as no checkpoint is complete"
+            place = "at the start of their sources, because no checkpoint is complete"
         else:
             place = f"from checkpoint {reset.checkpoint_id}"
         self._say(
-            f"subtasks that begin again {place}: {len(reset.vertices)}; what they printed since may be printed again"
+            f"{len(reset.vertices)} subtasks begin again {place}; what they printed since "
+            "then may be printed again"
         )
 
     def checkpoint_ended(self, ended: CheckpointEnded) -> None:
-        """One that failed of itself; not those that a restart, a newer one or the job's end made pointless."""
+        """Print a failed checkpoint, unless a restart, a newer checkpoint or the end of the job made it pointless."""
         if ended.reason is None or ended.reason in _EXPECTED:
             return
         what = "savepoint" if ended.checkpoint_type.is_savepoint else "checkpoint"
@@ -183,7 +184,7 @@ def _vertex_line(vertex: VertexProgress) -> str:
 
 
 def _headline(failure: FailureInfo | None) -> str:
-    """The error's own line out of a traceback."""
+    """Return the error's own line of a traceback."""
     if failure is None:
         return "unknown cause"
     lines = [line for line in failure.text.splitlines() if line and not line.startswith(" ")]

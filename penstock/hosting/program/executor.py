@@ -1,7 +1,8 @@
-"""Runs a program: StreamGraph -> JobGraph -> JobManager with TaskManagers of a host. `model.program`'s ports.
+"""Runs a program: StreamGraph -> JobGraph -> JobManager with TaskManagers of a host. Implements the
+ports of `model.program`.
 
-Source: Flink's PipelineExecutor and ClusterEntrypoint. What can be known to be wrong is said here, before
-anything starts.
+Source: Flink's PipelineExecutor and ClusterEntrypoint. Mistakes that can be found in advance are
+reported before anything starts.
 """
 
 from __future__ import annotations
@@ -79,9 +80,11 @@ class ClusterExecutor:
         return serialize(value)
 
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobControl:
-        """Raises GraphError, ConfigurationError, NoResourceAvailable before anything starts.
+        """Run the job. Raises GraphError, ConfigurationError, NoResourceAvailable before anything
+        starts.
 
-        With high availability: waits while another driver runs this job, and takes it over when that one dies.
+        With high availability: waits while another driver runs this job, and takes it over when
+        that driver dies.
         """
         settings = self._settings(program)
         graph, job = self._built(graph, program, settings)
@@ -90,7 +93,7 @@ class ClusterExecutor:
         ha = ha_settings_of(settings)
         if ha is None:
             return self._run(job, settings, JobGuard())
-        self._provider(job, settings)  # what this driver cannot run, it does not announce
+        self._provider(job, settings)  # Announce only a job that this driver can run.
         found = Election(ha, _say).claim(key_of(job.graph, _fixed_job_id(settings)), job)
         if isinstance(found, Ended):
             return ended_elsewhere(found)
@@ -133,8 +136,11 @@ class ClusterExecutor:
         *,
         knows_volumes: bool = True,
     ) -> tuple[StreamGraph, SubmittedJob]:
-        """With the defaults that the host knows, and the operators of the runtime mode. `knows_volumes`: stages run one after the
-        other, so that the data can decide the parallelism of those behind; else, in the lineage of a DataFrame, it is set before.
+        """Build the job with the host's defaults and the operators of its runtime mode.
+
+        `knows_volumes`: stages run one after the other, so the size of the data can decide the
+        parallelism of later ones. Otherwise (the lineage of a DataFrame) all parallelisms are set
+        in advance.
         """
         configured = settings.get(SchedulingOptions.DEFAULT_PARALLELISM)
         if configured is None:
@@ -165,7 +171,8 @@ class ClusterExecutor:
     def _run_batch(self, graph: StreamGraph, job: SubmittedJob, settings: Settings) -> BatchJob:
         if ha_settings_of(settings) is not None:
             _say(
-                "high-availability.type has no effect on a job in runtime mode BATCH: a lost driver costs the job"
+                "high-availability.type has no effect on a job in runtime mode BATCH: the "
+                "job is lost with its driver"
             )
         observer = self._observer or Console(settings)
         plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
@@ -177,14 +184,18 @@ class ClusterExecutor:
         return made
 
     def recover(self, configuration: Mapping[str, str]) -> list[tuple[str, JobControl]]:
-        """Take over all jobs of a cluster-id whose drivers are gone: their names, and what runs now.
+        """Take over all jobs of a cluster-id whose drivers are gone. Returns: their names, and the
+        jobs that now run.
 
-        Raises ConfigurationError, and what a job raises that cannot be started here.
+        Raises ConfigurationError, and the error of a job that cannot be started here.
         """
         settings = self._settings(ProgramSettings(configuration))
         ha = ha_settings_of(settings)
         if ha is None:
-            raise ConfigurationError("there is nothing to recover: high-availability.type is NONE.")
+            raise ConfigurationError(
+                "there is nothing to recover, because high-availability.type is NONE. Set it to "
+                "the type with which the jobs were run."
+            )
         election = Election(ha, _say)
         claims = [election.claim_abandoned(key) for key in election.store.job_keys()]
         found = [claim for claim in claims if claim is not None]
@@ -193,7 +204,8 @@ class ClusterExecutor:
             if claim.result is None:
                 needed.update(slots_by_size(claim.job.graph))
         if needed:
-            self._host.provider(settings, needed)  # an embedded Spark that has room for all of them
+            # Starts an embedded Spark that has room for all of them.
+            self._host.provider(settings, needed)
         return [
             (claim.job.graph.name, self._run_claimed(claim, settings, has_program=False))
             for claim in found
@@ -210,7 +222,7 @@ class ClusterExecutor:
     def _run_claimed(
         self, claim: Claim, settings: Settings, *, has_program: bool = True
     ) -> JobControl:
-        """The job of a claim: from its start, or, if its result was decided, that once more."""
+        """Run the job of a claim; if its end was recorded already, only carry that out again."""
         try:
             if claim.result is not None:
                 _say(told_of_recovery(claim))
@@ -221,12 +233,12 @@ class ClusterExecutor:
                 if not claim.keeper.former_checkpoints:
                     drop_leftovers(claim.job)
             return self._run(claim.job, settings, claim.keeper, has_program=has_program)
-        except BaseException:  # an interrupt too must not leave the job claimed
+        except BaseException:  # An interrupt, too, must not leave the job claimed.
             claim.keeper.abandon(is_wanted=claim.is_recovered)
             raise
 
     def _provider(self, job: SubmittedJob, settings: Settings) -> TaskManagerProvider:
-        """Raises NoResourceAvailable."""
+        """Return the host's provider for the job. Raises NoResourceAvailable."""
         needed = slots_by_size(job.graph)
         provider = self._host.provider(settings, needed)
         provider.bring_files(job.program)
@@ -258,7 +270,7 @@ class ClusterExecutor:
             manager = JobManager(
                 JobParts(job.graph, job.coordinated, provider, built, observer, job.modules, guard)
             )
-        except BaseException:  # an interrupt too must not leave its directory
+        except BaseException:  # An interrupt, too, must not leave the directory.
             if built.storage is not None:
                 built.storage.drop_unused()
             raise

@@ -1,4 +1,4 @@
-"""DataFrames that a job reads while it runs: whether there are some, and whose stand in after a takeover."""
+"""DataFrames that a streaming job reads: whether it reads any, and how a takeover replaces them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from penstock.hosting.ha.election import SubmittedJob
 
 
 def reads_frames(job: SubmittedJob) -> bool:
-    """Whether Spark computes DataFrames beside the job's tasks."""
+    """Whether Spark computes DataFrames while the job's tasks run."""
     return any(isinstance(place.coordinator, FrameSource) for place in job.coordinated)
 
 
 def lend_frames(job: SubmittedJob, own: SubmittedJob) -> None:
-    """A job that was another driver's has its sources without their DataFrames: this program's stand in for them."""
+    """Give this program's DataFrames to the sources of a job taken over from another driver, which
+    come without theirs.
+    """
     sources = {place.uid: place.coordinator for place in own.coordinated}
     for place in job.coordinated:
         mine = sources.get(place.uid)

@@ -1,4 +1,4 @@
-"""What runs jobs, before one is known: Spark, or threads of this process. The port between programs and hosts."""
+"""The port between programs and what runs their jobs: Spark, or threads of this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Needed: TypeAlias = "Mapping[SlotSize, int]"
 
 
 class Host(Protocol):
-    """Where TaskManagers come from, before a job is known."""
+    """Supplies TaskManagers before a job is known."""
 
     ships_modules: bool
 
@@ -24,19 +24,19 @@ class Host(Protocol):
     def spark_configuration(self) -> dict[str, str]: ...
     def default_parallelism(self, settings: Settings) -> int: ...
     def cores(self) -> int:
-        """How many subtasks of a BATCH job it runs at once."""
+        """Return how many subtasks of a BATCH job run at once."""
 
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider: ...
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
-        """For a job of type BATCH."""
+        """Return the runner for the stages of a BATCH job."""
 
     def lazy_frame(
         self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
     ) -> Any | None:
-        """None: BATCH jobs run elsewhere than on Spark."""
+        """Return a DataFrame of a BATCH job's result; None: this host does not run BATCH jobs on Spark."""
 
     def frame_of_files(self, settings: Settings, folder: str, type_info: Any) -> Any:
-        """A DataFrame of the Parquet files that a streaming job has written."""
+        """Return a DataFrame of the Parquet files that a streaming job has written."""
 
 
 LazyFrame: TypeAlias = "tuple[Callable[[StageRunner], Iterator[StageOrder]], Any]"

@@ -1,6 +1,8 @@
-"""LineWriter: writes to the console on a thread of its own, so that a slow one never holds the JobManager up.
+"""LineWriter: writes to the console on a thread of its own, so that a slow console never delays the
+JobManager.
 
-Bounded: what does not fit is dropped, and how much is said at the end.
+It is bounded. What does not fit is dropped, and the number of dropped messages is printed at the
+end.
 """
 
 from __future__ import annotations
@@ -29,11 +31,13 @@ class LineWriter:
 
     def close(self) -> None:
         if self._dropped:
-            text = f"penstock: {self._dropped} messages were dropped: the console is too slow\n"
+            text = (
+                f"penstock: {self._dropped} messages were dropped because the console is too slow\n"
+            )
             self._worker.put(lambda: _write(sys.stderr, text), overdraws=True)
         self._worker.close(_CLOSE_TIMEOUT_S)
 
 
 def _write(stream: TextIO, text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # a closed console is nobody's loss
+    with contextlib.suppress(OSError, ValueError):  # A closed console is no error.
         write_text(stream, text)

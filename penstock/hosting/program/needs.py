@@ -1,6 +1,6 @@
-"""What a job needs of its host: slots of each size, messages that can carry its functions.
+"""What a job needs of its host: slots of each size, and messages that can carry its functions.
 
-What is too much is refused before anything starts.
+A job that needs too much is refused before anything starts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MESSAGE_MARGIN = 1 << 20
 
 
 def slots_by_size(job_graph: JobGraph) -> Needed:
-    """Slots of each size: of every slot sharing group its largest parallelism."""
+    """Return how many slots of each size the job needs: the largest parallelism of every slot sharing group."""
     largest: dict[str, int] = {}
     for vertex in job_graph.vertices.values():
         group = vertex.slot_sharing_group
@@ -31,7 +31,7 @@ def slots_by_size(job_graph: JobGraph) -> Needed:
 
 
 def check_sizes(job_graph: JobGraph) -> None:
-    """A closure that no message can carry is told of before anything starts."""
+    """Refuse a closure that is too large for a message."""
     for vertex in job_graph.vertices.values():
         size = len(job_graph.blobs[vertex.chain_blob]) if vertex.chain_blob else 0
         if size > MAX_MESSAGE - _MESSAGE_MARGIN:
@@ -43,7 +43,7 @@ def check_sizes(job_graph: JobGraph) -> None:
 
 
 def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int = 0) -> None:
-    """Tell of a host that is too small at once, and never wait for it.
+    """Refuse a job for which the host is too small, instead of waiting for it.
 
     `beside`: task slots for what Spark computes meanwhile. Raises: NoResourceAvailable with what is
     asked, what is there, and what to change.

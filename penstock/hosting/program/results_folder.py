@@ -1,4 +1,4 @@
-"""Where a job keeps results that its program reads back as files. Knows no job."""
+"""The folder in which a job keeps results that its program reads back as files. Knows no job."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ _PREFIX: Final = "penstock-results-"
 
 
 def results_folder(configured: str | None, *, shares_files: bool) -> str:
-    """A new folder for the results of a job that this process reads back: it goes with this process.
+    """Make a folder for results that this process reads back. It is removed when this process ends.
 
-    Raises: ConfigurationError: there is none that driver and executors share.
+    Raises: ConfigurationError: driver and executors share no directory.
     """
     name = f"{_PREFIX}{secrets.token_hex(8)}"
     folder = None if configured is None else local_path(configured)
     if folder is None and not shares_files:
         raise ConfigurationError(
-            "to_spark of a streaming job and cache() keep results in files, and there is no directory that this driver and the "
-            f"executors share: execution.checkpointing.dir is {configured!r}. Set it to a mounted directory. to_spark needs none in "
-            "runtime mode BATCH."
+            "to_spark of a streaming job and cache() keep results in files, but this driver "
+            "and the executors share no directory: execution.checkpointing.dir is "
+            f"{configured!r}. Set it to a mounted directory. In runtime mode BATCH, to_spark "
+            "needs no directory."
         )
     own = tempfile.mkdtemp(prefix=_PREFIX) if folder is None else joined(folder, name)
     atexit.register(shutil.rmtree, own, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""From configuration to what the shells and machines are given."""
+"""From the configuration to the settings of shells and machines."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ from penstock.runtime.network.partition.settings import blocking_settings_of
 from penstock.runtime.state.settings import state_backend_settings_of
 from penstock.runtime.task.latency import Granularity
 
-# A supervisor heartbeats for its TaskManager even while a C call holds the GIL, so short times are safe here.
+# A supervisor sends heartbeats for its TaskManager even while a C call holds the GIL, so short
+# times are safe here.
 HOST_DEFAULTS: Final[Mapping[str, object]] = {
     HeartbeatOptions.INTERVAL.key: "500 ms",
     HeartbeatOptions.TIMEOUT.key: "3 s",
-    # Flink has 2 for each channel; see NetworkSettings for why few channels have more.
+    # Flink has 2 for each channel. NetworkSettings says why a gate with few channels gets more.
     ExchangeOptions.EXCLUSIVE_BUFFERS_PER_GATE.key: 16,
-    # A new TaskManager costs a second, so that a task that does not end after its cancel need not be waited for.
+    # A new TaskManager starts within a second, so there is no need to wait long for a task that
+    # does not end.
     TaskOptions.CANCELLATION_INTERVAL.key: "500 ms",
     TaskOptions.CANCELLATION_TIMEOUT.key: "3 s",
 }
 
 
 def python_files(settings: Settings, program: ProgramSettings) -> list[str]:
-    """Files whose modules the TaskManagers need: of the program and of `python.files`."""
+    """Return the files whose modules the TaskManagers need: those of the program and of `python.files`."""
     configured = (settings.get(PythonOptions.FILES) or "").split(",")
     return [*program.python_files, *filter(None, map(str.strip, configured))]
 
@@ -44,7 +46,7 @@ def python_files(settings: Settings, program: ProgramSettings) -> list[str]:
 def python_archives(
     settings: Settings, program: ProgramSettings
 ) -> tuple[tuple[str, str | None], ...]:
-    """(archive, where it is found): of the program and of `python.archives`, as a.zip#where,b.zip."""
+    """Return (archive, name in the working directory): of the program and of `python.archives`, as a.zip#name,b.zip."""
     found = list(program.python_archives)
     for one in filter(None, (settings.get(PythonOptions.ARCHIVES) or "").split(",")):
         path, _, target = one.strip().partition("#")
@@ -55,7 +57,7 @@ def python_archives(
 def python_requirements(
     settings: Settings, program: ProgramSettings
 ) -> tuple[str, str | None] | None:
-    """(file, folder with packages): of the program, else of `python.requirements`, as file#folder."""
+    """Return (file, folder with packages): of the program, else of `python.requirements`, as file#folder."""
     if program.python_requirements is not None:
         return program.python_requirements
     path, _, folder = (settings.get(PythonOptions.REQUIREMENTS) or "").partition("#")
@@ -63,7 +65,7 @@ def python_requirements(
 
 
 def _job_parameters(settings: Settings, program: ProgramSettings) -> tuple[tuple[str, str], ...]:
-    """Of the configuration and of the program, which counts more."""
+    """Merge the parameters of the configuration and of the program; the program's win."""
     found = settings.get(PipelineOptions.GLOBAL_JOB_PARAMETERS) or {}
     return tuple({**found, **program.job_parameters}.items())
 

@@ -1,4 +1,4 @@
-"""What a program brings for its functions, where these run in this process."""
+"""Modules and files of a program whose functions run in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from penstock.model.program import ProgramSettings
 
 
 def import_here(python_files: Sequence[str]) -> None:
-    """Have this process import the modules that a program names for its functions, which run in it.
+    """Make modules that a program names for its functions importable in this process, where the
+    functions run.
 
     They stay importable after the job. Raises: ConfigurationError for a missing file.
     """
@@ -28,9 +29,12 @@ def import_here(python_files: Sequence[str]) -> None:
 
 
 def refuse_files(program: ProgramSettings) -> None:
-    """Raises: ConfigurationError: the program brings some for its functions, which run in this process as it is."""
+    """Raises: ConfigurationError: the program has archives or requirements, which functions in this
+    process cannot get.
+    """
     if program.python_archives or program.python_requirements:
         raise ConfigurationError(
-            "add_python_archive and set_python_requirements are for jobs on Spark: a MiniCluster runs functions in this process. "
-            "Install the packages here, and leave both out of what the test runs."
+            "add_python_archive and set_python_requirements work only for jobs on Spark: a "
+            "MiniCluster runs functions in this process. Install the packages here, and "
+            "leave both calls out of the tested program."
         )

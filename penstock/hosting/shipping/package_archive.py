@@ -1,6 +1,7 @@
 """Penstock itself as a zip that any executor can import from: sources with their bytecode.
 
-The bytecode is of this Python version and unchecked; another version ignores it and compiles the source.
+The bytecode is of this Python version and is not checked against the source; another version
+ignores it and compiles the source.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import Final
 import penstock
 
 _ROOT: Final = "/penstock.zip/"
-"""In front of file names in the bytecode: our frames in a stack are known by a path that contains `/penstock/`."""
+"""Prefix of file names in the bytecode. Code recognises Penstock's own stack frames by `/penstock/` in their path."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 @functools.cache
 def package_archive() -> bytes:
-    """The same sources give the same bytes."""
+    """Return the zip. The same sources give the same bytes."""
     root = Path(penstock.__file__).parent
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:

@@ -1,6 +1,8 @@
-"""Functions and records to bytes and back: plain pickle, and PySpark's cloudpickle for what the main script defines.
+"""Converts functions and records to bytes and back: plain pickle, and PySpark's cloudpickle for
+what the main script defines.
 
-Knows no module but those of the pickles. What is read was authenticated before.
+Imports no module except those for pickling. Data that is unpickled must have been authenticated
+before.
 """
 
 from __future__ import annotations
@@ -35,16 +37,17 @@ def serialize(value: object) -> bytes:
 
 
 def deserialize(data: bytes) -> Any:
-    """On a TaskManager, after authentication only.
+    """Unpickle on a TaskManager, after authentication only.
 
-    One at a time: unpickling imports, and tasks that start together must not meet half-imported modules.
+    One call at a time: unpickling imports modules, and tasks that start together must not see
+    half-imported ones.
     """
     with _UNPICKLING:
         return loads_records(data)
 
 
 def dumps_records(value: object) -> bytes:
-    """Records for the wire: plain pickle, or cloudpickle for objects of the main script's own classes."""
+    """Pickle records for the wire: plain pickle, or cloudpickle for objects of the main script's own classes."""
     try:
         return pickle.dumps(value, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -52,8 +55,10 @@ def dumps_records(value: object) -> bytes:
 
 
 def load_cloudpickle_alone() -> None:
-    """For processes of ours: cloudpickle without the package around it. All of PySpark takes a second of
-    start-up where it comes as a zip. Who imports that gets it, and this module with it.
+    """Load cloudpickle without the rest of PySpark, in processes of ours.
+
+    Importing all of PySpark takes a second where it comes as a zip. Later imports of cloudpickle
+    get this module.
     """
     package = importlib.util.find_spec("pyspark")
     folders = () if package is None else package.submodule_search_locations or ()
@@ -65,8 +70,10 @@ def load_cloudpickle_alone() -> None:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Takes cloudpickle as it is loaded: the plain one imports the packages above it first. Finds classes of ours that stood
-    elsewhere when they were pickled.
+    """Uses the loaded cloudpickle, where the plain unpickler would first import the packages above
+    it.
+
+    Also finds classes of Penstock that were in another module when they were pickled.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -77,5 +84,5 @@ class _Unpickler(pickle.Unpickler):
 
 
 def loads_records(data: bytes | bytearray | memoryview) -> Any:
-    """What `dumps_records` and `serialize` made. After authentication only."""
+    """Unpickle what `dumps_records` or `serialize` made. After authentication only."""
     return _Unpickler(io.BytesIO(data)).load()

@@ -1,9 +1,10 @@
-"""Archives and requirements of a program, brought to the executors by Spark.
+"""Archives and requirements of a program, which Spark brings to the executors.
 
-An archive is unpacked by Spark on each executor (SparkContext.addArchive) and found under the name that the program gave it in
-the working directory of the functions. Requirements are installed on the driver, for its Python and platform, and travel as
-one more archive, which is importable. Source: PyFlink's add_python_archive and set_python_requirements; differs: pip runs once, on
-the driver, so that executors need neither pip nor a package index.
+Spark unpacks an archive on each executor (SparkContext.addArchive). Functions find it in their
+working directory, under the name that the program gave it. Requirements are installed on the
+driver, for its Python and platform, and travel as one more archive, which is importable. Source:
+PyFlink's add_python_archive and set_python_requirements; differs: pip runs once, on the driver, so
+that executors need neither pip nor a package index.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _CHUNK: Final = 1 << 20
 
 
 def bring_files(context: SparkContext, program: ProgramSettings) -> WorkerFiles:
-    """Raises: ConfigurationError: an archive that is none, a requirement that cannot be installed."""
+    """Add the files to Spark.
+
+    Raises: ConfigurationError: a file is not an archive, or a requirement cannot be installed.
+    """
     links = []
     for path, target in program.python_archives:
         name = target or Path(path).name
@@ -46,24 +50,27 @@ def bring_files(context: SparkContext, program: ProgramSettings) -> WorkerFiles:
 def _check(path: str, name: str) -> None:
     if not Path(path).is_file() or not path.endswith(_KINDS):
         raise ConfigurationError(
-            f"add_python_archive: {path!r} is not an archive that Spark unpacks: expected a file that ends with one of "
-            f"{', '.join(_KINDS)}."
+            f"add_python_archive: {path!r} is not an archive that Spark can unpack. Expected "
+            f"an existing file that ends with one of {', '.join(_KINDS)}."
         )
     if os.path.isabs(name) or ".." in Path(name).parts:
         raise ConfigurationError(
-            f"add_python_archive: the target {name!r} leads out of the working directory. Give a relative path below it."
+            f"add_python_archive: the target {name!r} is outside of the working directory. "
+            "Give a relative path below it."
         )
 
 
 def _bring(context: SparkContext, path: str) -> str:
-    """The name of its folder among Spark's files: by its content, so that the same one goes once."""
+    """Add an archive to Spark, once for equal content. Returns: its folder among Spark's files,
+    named by the content.
+    """
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     name = f"penstock-{digest.hexdigest()[:20]}"
     if not any(one.endswith(f"#{name}") for one in context.listArchives):
-        # Spark knows files by their names: those of two programs may be the same.
+        # Spark identifies files by name, and two programs may have different files of one name.
         kind = next(kind for kind in reversed(_KINDS) if path.endswith(kind))
         copy = Path(tempfile.mkdtemp(prefix="penstock-archive-")) / f"{name}{kind}"
         shutil.copyfile(path, copy)
@@ -74,11 +81,12 @@ def _bring(context: SparkContext, path: str) -> str:
 @functools.lru_cache(maxsize=16)
 def _installed(
     requirements: str,
-    text: str,  # ruff: ignore[unused-function-argument] - tells one content from another
+    text: str,  # ruff: ignore[unused-function-argument] - makes the content part of the cache key
     cache_directory: str | None,
 ) -> str:
-    """An archive with the packages, made once for each `text` of the file. `cache_directory`: with their files, for where there
-    is no index.
+    """Install requirements into an archive; cached by the `text` of the file.
+
+    `cache_directory`: contains the packages' files, where there is no package index.
     """
     folder = Path(tempfile.mkdtemp(prefix="penstock-requirements-"))
     packages = folder / "packages"
@@ -90,13 +98,13 @@ def _installed(
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ConfigurationError(
-                f"set_python_requirements: the packages of {requirements!r} cannot be installed on the driver, from where they "
-                f"go to the executors:\n{(done.stderr or done.stdout).strip()}"
+                f"set_python_requirements: the packages of {requirements!r} cannot be "
+                "installed on the driver, which installs them for the "
+                f"executors:\n{(done.stderr or done.stdout).strip()}"
             )
-        packages.mkdir(exist_ok=True)  # nothing is required
-        for leftover in packages.rglob(
-            "__pycache__"
-        ):  # has times in it: the same packages give the same archive
+        packages.mkdir(exist_ok=True)  # The file requires nothing.
+        # Bytecode contains times. Without it the same packages give the same archive.
+        for leftover in packages.rglob("__pycache__"):
             shutil.rmtree(leftover)
         return shutil.make_archive(str(folder / "requirements"), "zip", packages)
     finally:

@@ -1,9 +1,10 @@
-"""User code to the TaskManagers: functions by PySpark's cloudpickle, modules as files.
+"""Ships user code to the TaskManagers: functions by PySpark's cloudpickle, modules as files.
 
-Functions, lambdas and classes of the main script travel by value inside the chains' blobs. Modules of the user's
-own (whatever is loaded and neither installed, nor of the standard library, nor ours) travel as files and are
-importable there under their own names, so that records of their classes keep one identity everywhere.
-Nobody has to ask for it. Installed packages are not shipped.
+Functions, lambdas and classes of the main script travel by value inside the chains' blobs. The
+user's own modules (loaded, but neither installed, nor of the standard library, nor Penstock's)
+travel as files and are importable there under their own names, so that records of their classes
+keep one identity everywhere. This happens without any call of the program. Installed packages are
+not shipped.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
-    """A zip of the user's own loaded modules and of files that were named; empty when there are none.
+    """Return a zip of the user's own loaded modules and of named files; empty if there are none.
 
-    `python_files`: modules (.py), directories and archives whose contents shall be importable.
-    The same files give the same bytes. Raises: ConfigurationError for a missing file, GraphError above
+    `python_files`: modules (.py), directories and archives whose contents are to be importable. The
+    same files give the same bytes. Raises: ConfigurationError for a missing file, GraphError above
     `MODULES_LIMIT_BYTES`.
     """
     contents = modules_beside_main() | _loaded_modules()
@@ -52,8 +53,9 @@ def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
     total = sum(map(len, contents.values()))
     if total > MODULES_LIMIT_BYTES:
         raise GraphError(
-            f"the program's own modules have {total:,} bytes, more than {MODULES_LIMIT_BYTES:,}. "
-            "Install them as a package on the executors instead."
+            f"the program's own modules have {total:,} bytes, but at most "
+            f"{MODULES_LIMIT_BYTES:,} are shipped. Install them as a package on the executors "
+            "instead."
         )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -63,7 +65,7 @@ def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
 
 
 def _named_file(path: Path) -> dict[str, bytes]:
-    """What one `add_python_file` makes importable: the file itself, or what is in it."""
+    """Return what one `add_python_file` makes importable: the file itself, or its content."""
     if path.is_dir():
         inside = [file for file in path.rglob("*") if file.is_file() and file.suffix != ".pyc"]
         return {file.relative_to(path).as_posix(): file.read_bytes() for file in inside}
@@ -76,7 +78,7 @@ def _named_file(path: Path) -> dict[str, bytes]:
 
 
 def _loaded_modules() -> dict[str, bytes]:
-    """Name in the archive -> source, for loaded modules of the user's and the packages around them."""
+    """Return name in the archive -> source, for the user's loaded modules and the packages around them."""
     skipped = _foreign_prefixes()
     found: dict[str, bytes] = {}
     for name, module in list(sys.modules.items()):
@@ -89,7 +91,7 @@ def _loaded_modules() -> dict[str, bytes]:
         inside = name.replace(".", "/")
         inside += "/__init__.py" if os.path.basename(path) == "__init__.py" else ".py"
         if not Path(path).as_posix().endswith(inside):
-            continue  # loaded by another name than its file's
+            continue  # The module was loaded by another name than its file's.
         source = _source_of(module, path)
         if source is not None:
             found[inside] = source
@@ -97,7 +99,7 @@ def _loaded_modules() -> dict[str, bytes]:
 
 
 def _source_of(module: Any, path: str) -> bytes | None:
-    """From the file, or out of the zip that the module came from."""
+    """Read a module's source, from its file or out of its zip."""
     with contextlib.suppress(OSError):
         return Path(path).read_bytes()
     get_data = getattr(getattr(module, "__loader__", None), "get_data", None)
@@ -107,19 +109,21 @@ def _source_of(module: Any, path: str) -> bytes | None:
 
 
 def modules_beside_main() -> dict[str, bytes]:
-    """Modules that stand beside the main script, for imports inside functions; up to `_BESIDE_LIMIT`."""
+    """Return modules beside the main script, which functions may import later; at most `_BESIDE_LIMIT`."""
     main = sys.modules.get("__main__")
     script = getattr(main, "__file__", None)
     if not isinstance(script, str) or not os.path.isfile(script):
-        return {}  # a notebook, or -c
+        return {}  # A notebook, or python -c.
     real, foreign = Path(script).resolve(), _foreign_prefixes()
     if str(real).startswith(foreign) or os.path.abspath(script).startswith(foreign):
-        return {}  # an installed program (pytest, say)
+        return {}  # An installed program, such as pytest.
     folder = real.parent
     package = getattr(getattr(main, "__spec__", None), "parent", None)
     if (
         package
-    ):  # `python -m package.program`: its neighbours are the package's, not top-level modules
+        # `python -m package.program`: its neighbours belong to the package and are not top-level
+        # modules.
+    ):
         folder = folder.parents[package.count(".")]
         package = package.split(".")[0]
     found: dict[str, bytes] = {}
@@ -137,7 +141,7 @@ def modules_beside_main() -> dict[str, bytes]:
 
 
 def _sources_in(folder: str, package: str | None) -> Iterator[str]:
-    """Top-level modules and what is in packages, or in this package only; nothing that cannot be read."""
+    """Return top-level modules and the content of packages, or of this package only. Unreadable files are left out."""
     for parent, folders, files in os.walk(folder):
         is_top = parent == folder
         folders[:] = sorted(

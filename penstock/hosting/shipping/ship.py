@@ -1,4 +1,4 @@
-"""Archives for Spark's Python workers, sent once for a job. See `worker_imports`."""
+"""Archives for Spark's Python workers, broadcast once for a job. See `worker_imports`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from penstock.hosting.shipping.worker_files import WorkerFiles
 def ship(
     context: SparkContext, modules: bytes, files: WorkerFiles | None = None
 ) -> worker_imports.Archives:
-    """Penstock and the program's own modules (a zip, or empty). `files`: what else it brings, for its functions. Who ships
-    destroys `contents` when the job is over.
+    """Broadcast Penstock and the program's own modules (a zip, or empty).
+
+    `files`: what else the program brings for its functions. The caller destroys `contents` when the
+    job is over.
     """
     cloudpickle.register_pickle_by_value(worker_imports)
     cloudpickle.register_pickle_by_value(worker_files)

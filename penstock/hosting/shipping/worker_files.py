@@ -1,4 +1,4 @@
-"""A program's archives and packages on an executor: in a working directory, and on the path.
+"""A program's archives and packages on an executor: in a working directory, and on the import path.
 
 Shipped by value with the bodies of Spark tasks: imports nothing of Penstock.
 """
@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 
 class WorkerFiles(NamedTuple):
-    """Names are of folders among Spark's files. `links`: (name, path in the working directory). `paths`: names of those that are
+    """Names are of folders among Spark's files.
+
+    `links`: (name, path in the working directory). `paths`: names of the folders that are
     importable.
     """
 
@@ -23,9 +25,10 @@ class WorkerFiles(NamedTuple):
 
 
 def place(files: WorkerFiles, root: str, folder: str) -> str | None:
-    """Packages go on this process's path; archives into a directory in `folder`, which is given: None: there are none.
+    """Put packages on the import path, and archives into a new directory in `folder`.
 
-    `root`: where Spark keeps its files on this executor.
+    `root`: where Spark keeps its files on this executor. Returns: the directory; None: there are no
+    archives.
     """
     for name in files.paths:
         sys.path.insert(0, os.path.join(root, name))

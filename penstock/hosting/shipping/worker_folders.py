@@ -1,4 +1,5 @@
-"""Folders in which Spark's workers keep the shipped archive: claimed while in use, and swept when their worker was killed.
+"""Folders in which Spark's workers keep the shipped archive: locked while in use, and removed when
+their worker was killed.
 
 Imports nothing of Penstock: see `taskmanager_child`.
 """
@@ -20,20 +21,23 @@ _FOLDER: Final = re.compile(r"penstock-(\d+)-.+")  # `hosting/spark/executor_tas
 
 @contextlib.contextmanager
 def claimed(archive: str) -> Generator[None, None, None]:
-    """Locked while it is in use: a container that shares the folder but not our process ids sees that."""
+    """Lock a folder while it is in use. The lock is also seen in containers that share the folder
+    but not process ids.
+    """
     with Path(archive).open("rb") as claim:
         if sys.platform != "win32":
             import fcntl
 
-            with contextlib.suppress(OSError):  # a file system without locks
+            with contextlib.suppress(OSError):  # The file system has no locks.
                 fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield
 
 
 def sweep_leftovers() -> None:
-    """Remove folders of our user's whose worker was killed before it could."""
+    """Remove folders of this user whose worker was killed before it could remove them."""
     if sys.platform == "win32":
-        return  # there is no asking for a process there without ending it
+        # On Windows, os.kill would end the process instead of asking whether it exists.
+        return
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             found = _FOLDER.fullmatch(entry.name)

@@ -1,7 +1,9 @@
-"""Penstock and a program's modules inside Spark's Python worker, from archives that Spark has brought.
+"""Imports Penstock and a program's modules in Spark's Python worker, from archives that Spark has
+brought.
 
-Shipped by value with the bodies of Spark tasks, so that executors need not have Penstock: at module level it imports nothing of
-it but `worker_files`, which is shipped as this is. What is imported stays in the worker, which Spark reuses, until a job with other archives comes.
+Shipped by value with the bodies of Spark tasks, so that executors need not have Penstock. Of
+Penstock, this module imports only `worker_files` at module level, which is shipped the same way.
+Imported modules stay in the worker, which Spark reuses, until a job with other archives comes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from penstock.hosting.shipping.worker_files import WorkerFiles, place
 
 
 class Archives(NamedTuple):
-    """`contents`: broadcast zips, one for each of `names`, which are of their contents. `files`: what the program brings besides."""
+    """`contents`: broadcast zips, one for each of `names`, which are made from the contents.
+    `files`: further files of the program.
+    """
 
     names: tuple[str, ...]
     contents: Any
@@ -25,7 +29,7 @@ class Archives(NamedTuple):
 
 
 class Appended:
-    """`AccumulatorParam` of lists: what each task adds comes behind what is there."""
+    """`AccumulatorParam` of lists: each task's list is appended."""
 
     def zero(self, value: list[Any]) -> list[Any]:
         return []
@@ -36,7 +40,9 @@ class Appended:
 
 
 class _Installed(NamedTuple):
-    """What a worker has: `folder` is its own, `paths` are importable, `directory` is where functions work, None: anywhere."""
+    """State of a worker. `folder`: its own folder. `paths`: importable. `directory`: where
+    functions work; None: anywhere.
+    """
 
     names: tuple[str, ...]
     files: WorkerFiles
@@ -46,7 +52,7 @@ class _Installed(NamedTuple):
 
 
 def import_shipped(archives: Archives, module: str) -> Any:
-    """The module, of what these archives hold."""
+    """Import a module from these archives."""
     import importlib
 
     found = _installed()
@@ -58,7 +64,7 @@ def import_shipped(archives: Archives, module: str) -> Any:
 
 @contextlib.contextmanager
 def at_work() -> Generator[None]:
-    """In the directory with the program's archives, if it has any. A worker has one task at a time."""
+    """Work in the directory with the program's archives, if it has any. A worker has one task at a time."""
     found = _installed()
     if found is None or found.directory is None:
         yield
@@ -76,7 +82,7 @@ def _installed() -> Any:
 
 
 def _remove(installed: Any) -> None:
-    """Penstock, and what the job before brought along: it may have other versions of the same modules."""
+    """Remove Penstock and the former job's modules, which may be other versions of the same modules."""
     import shutil
 
     paths = () if installed is None else installed.paths
@@ -90,13 +96,14 @@ def _remove(installed: Any) -> None:
 
 
 def _install(archives: Archives) -> _Installed:
-    """Put the archives on the path, from a folder that goes with the application."""
+    """Put the archives on the import path, in a folder that is removed with the application."""
     import importlib
     import tempfile
 
     from pyspark import SparkFiles
 
-    root = os.path.abspath(SparkFiles.getRootDirectory())  # executors say "."
+    # On executors, getRootDirectory returns ".".
+    root = os.path.abspath(SparkFiles.getRootDirectory())
     folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-", dir=root)
     before = list(sys.path)
     directory = place(archives.files, root, folder)

@@ -1,7 +1,7 @@
-"""What of Spark's configuration is wrong for our jobs, each with the setting to change.
+"""Finds settings of Spark's configuration that harm our jobs, each with the setting to change.
 
-The rules and why: TaskManagers are Spark tasks that run as long as their job and give no rows; stages of BATCH jobs are
-ordinary ones. Knows no SparkContext, only its configuration.
+TaskManagers are Spark tasks that run as long as their job and return no rows; stages of BATCH jobs
+are ordinary tasks. Most rules follow from that. Knows no SparkContext, only its configuration.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ NO_JOBS: Final = frozenset[JobKind]()
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, with what was found, and what to set or do instead. `stops`: jobs that cannot run; none: a warning.
-    `is_hint`: nothing is wrong, but it is not what jobs run best with.
+    """What is wrong, and what to set or do instead.
+
+    `stops`: kinds of jobs that cannot run; none: a warning. `is_hint`: nothing is wrong, but jobs
+    run better with another setting.
     """
 
     what: str
@@ -62,14 +64,14 @@ _Rule = Callable[[Configured], "Finding | None"]
 
 
 def configuration_findings(conf: Mapping[str, str], master: str) -> list[Finding]:
-    """Of one Spark application: what stops jobs first, then warnings, then hints."""
+    """Return all findings of one Spark application: what stops jobs first, then warnings, then hints."""
     configured = Configured(conf, master)
     found = [finding for rule in _RULES if (finding := rule(configured)) is not None]
     return sorted(found, key=urgency)
 
 
 def check_configuration(conf: Mapping[str, str], master: str) -> list[str]:
-    """What would break TaskManagers: raises ConfigurationError, or returns warnings."""
+    """Check for streaming jobs. Returns: warnings. Raises ConfigurationError: TaskManagers would not work."""
     findings = configuration_findings(conf, master)
     for finding in findings:
         if JobKind.STREAMING in finding.stops:
@@ -83,7 +85,7 @@ def is_true(value: str | None) -> bool:
 
 
 def urgency(finding: Finding) -> int:
-    """0: it stops jobs."""
+    """Return a sort key: findings that stop jobs first, then warnings, then hints."""
     return 0 if finding.stops else 1 + finding.is_hint
 
 
@@ -94,7 +96,7 @@ def _speculation(conf: Configured) -> Finding | None:
     if not conf.is_on("spark.speculation"):
         return None
     return Finding(
-        "spark.speculation is true: Spark would start a twin of every TaskManager",
+        "spark.speculation is true: Spark would start a copy of every TaskManager",
         "Set spark.speculation=false for sessions that run streaming jobs; jobs in runtime mode BATCH may keep it",
         STREAMING,
     )
@@ -105,8 +107,8 @@ def _killed_when_idle(conf: Configured) -> Finding | None:
     if not conf.is_on("spark.python.worker.killOnIdleTimeout") or idle in _NO_TIME:
         return None
     return Finding(
-        f"spark.python.worker.killOnIdleTimeout is true with idleTimeoutSeconds={idle}: Spark takes a TaskManager, whose task "
-        "gives no rows, for idle and kills it",
+        f"spark.python.worker.killOnIdleTimeout is true with idleTimeoutSeconds={idle}: Spark "
+        "considers a TaskManager idle, because its task returns no rows, and kills it",
         "set spark.python.worker.killOnIdleTimeout=false",
     )
 
@@ -123,29 +125,31 @@ def _pyspark_memory(conf: Configured) -> Finding | None:
 
 
 def _one_try(conf: Configured) -> Finding | None:
-    """In one process Spark retries nothing unless the master says so, whatever maxFailures is."""
+    """In local mode Spark retries a task only if the master says so, whatever spark.task.maxFailures is."""
     local = LOCAL.match(conf.master)
     tries = (local[2] or "1") if local else conf.get("spark.task.maxFailures") or "4"
     if tries != "1":
         return None
     remedy = f"use local[{local[1] or 1},4] as master" if local else "set spark.task.maxFailures=4"
     return Finding(
-        f"a failed task of a BATCH job is not tried again ({conf.master}): the job fails with the first one",
+        f"a failed task of a BATCH job is not tried again ({conf.master}): its first failure "
+        "fails the job",
         remedy,
         is_hint=True,
     )
 
 
 def _lost_with_executors(conf: Configured) -> Finding | None:
-    """Executors that Spark gives back take what they have shuffled with them."""
+    """Shuffle files are lost with executors that Spark releases."""
     is_kept = conf.is_on("spark.shuffle.service.enabled") or conf.is_on(
         "spark.dynamicAllocation.shuffleTracking.enabled", default=True
     )
     if not conf.is_on("spark.dynamicAllocation.enabled") or is_kept:
         return None
     return Finding(
-        "spark.dynamicAllocation.enabled is true without a shuffle service and without shuffle tracking: what a stage of a "
-        "BATCH job has made goes with the executors that Spark gives back, and is made again",
+        "spark.dynamicAllocation.enabled is true without a shuffle service and without "
+        "shuffle tracking: when Spark releases an executor, the results of BATCH stages on "
+        "it are lost and must be computed again",
         "set spark.dynamicAllocation.shuffleTracking.enabled=true, or run a shuffle service",
     )
 
@@ -155,7 +159,8 @@ def _few_executors(conf: Configured) -> Finding | None:
     if not conf.is_on("spark.dynamicAllocation.enabled") or not most or int(most) > 1:
         return None
     return Finding(
-        f"spark.dynamicAllocation.maxExecutors={most}: a streaming job whose executor is lost has no other to go on with",
+        f"spark.dynamicAllocation.maxExecutors={most}: a streaming job that loses its "
+        "executor cannot continue on another one",
         "raise spark.dynamicAllocation.maxExecutors",
     )
 
@@ -166,23 +171,24 @@ def _preemption(conf: Configured) -> Finding | None:
     if not is_databricks or not preempts:
         return None
     return Finding(
-        "spark.databricks.preemption.enabled is true: Databricks takes the cores of tasks that run for long, which "
-        "TaskManagers do",
-        "set spark.databricks.preemption.enabled=false, or give the job a scheduler pool of its own",
+        "spark.databricks.preemption.enabled is true: Databricks takes cores away from tasks "
+        "that run for long, such as TaskManagers",
+        "set spark.databricks.preemption.enabled=false, or give the job its own scheduler pool",
     )
 
 
 def _small_overhead(conf: Configured) -> Finding | None:
-    """Python lives in what is left beside the JVM; YARN and Kubernetes end an executor that takes more."""
+    """Python uses the memory beside the JVM's. YARN and Kubernetes end an executor that exceeds it."""
     if not conf.master.startswith(("yarn", "k8s")):
         return None
     if conf.get("spark.executor.memoryOverhead") or conf.get("spark.executor.memoryOverheadFactor"):
         return None
     return Finding(
-        f"spark.executor.memoryOverhead is not set, and {conf.master.split(':', maxsplit=1)[0]} ends executors whose Python takes more than a "
-        "tenth of spark.executor.memory (384 MiB at least)",
-        "set spark.executor.memoryOverhead to what the TaskManagers of an executor take: taskmanager.memory.network, state and "
-        "some 200 MiB each",
+        "spark.executor.memoryOverhead is not set, and "
+        f"{conf.master.split(':', maxsplit=1)[0]} ends executors whose Python takes more than "
+        "a tenth of spark.executor.memory (384 MiB at least)",
+        "set spark.executor.memoryOverhead to what the TaskManagers of an executor need: "
+        "taskmanager.memory.network, state, and about 200 MiB each",
     )
 
 
@@ -190,7 +196,7 @@ def _worker_reuse(conf: Configured) -> Finding | None:
     if conf.is_on("spark.python.worker.reuse", default=True):
         return None
     return Finding(
-        "spark.python.worker.reuse is false: each task of a BATCH job starts a Python of its own",
+        "spark.python.worker.reuse is false: each task of a BATCH job starts its own Python",
         "set spark.python.worker.reuse=true",
         is_hint=True,
     )

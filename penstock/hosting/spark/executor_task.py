@@ -1,7 +1,9 @@
-"""What Spark's Python worker gets from us: functions, shipped by value, that leave nothing behind.
+"""Functions that Spark's Python worker runs for TaskManagers. They are shipped by value and leave
+nothing behind.
 
-They put the shipped archive on the path, run the supervisor or a probe, and take both away again, so that the worker,
-which Spark reuses, is as it was. Imports nothing of Penstock at module level: executors need not have it.
+They put the shipped archive on the path, run the supervisor or a probe, and remove both again, so
+that the worker, which Spark reuses, is as it was. Imports nothing of Penstock at module level,
+because executors need not have it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import Any
 def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
     """Body of the Spark task. `archive`: broadcast variable with the package's zip.
 
-    Yields why the TaskManager ended; never raises for that, so that Spark does not retry it.
+    Yields why the TaskManager ended. A TaskManager's failure never raises, because Spark would
+    retry the task.
     """
     import importlib
     import os
@@ -23,8 +26,9 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
 
     spark_task = TaskContext.get()
     if spark_task is not None and spark_task.attemptNumber() > 0:
-        # Spark runs a task again whose executor it lost; our ResourceManager has asked for a new one itself.
-        return ["a retry by Spark, which is not wanted"]
+        # Spark runs a task again whose executor it lost. Our ResourceManager has asked for a new
+        # TaskManager itself.
+        return ["this is a retry by Spark, which Penstock does not use"]
     if spark_task is not None:
         config["taskmanager"]["cores"] = spark_task.cpus()
         config["taskmanager"]["files_root"] = os.path.abspath(SparkFiles.getRootDirectory())
@@ -45,7 +49,7 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
 
 
 def probe_executor(order: dict[str, Any], archive: Any, task: int) -> Iterable[dict[str, Any]]:
-    """Body of the Spark task of a doctor. See `doctor.probe`."""
+    """Body of the Spark task of `penstock doctor`. See `doctor.probe`."""
     import importlib
 
     def probe(_path: str) -> Any:
@@ -55,14 +59,14 @@ def probe_executor(order: dict[str, Any], archive: Any, task: int) -> Iterable[d
 
 
 def with_package(archive: Any, call: Callable[[str], Any]) -> Any:
-    """What `call` returns, which is given the path of the zip, while Penstock can be imported from there alone."""
+    """Call `call` with the path of the zip, while Penstock can be imported from that zip only. Returns its result."""
     import os
     import shutil
     import sys
     import tempfile
 
     before = set(sys.modules)
-    # `worker_folders` sweeps by this name.
+    # `worker_folders` recognises leftovers by this name.
     folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")
     path = os.path.join(folder, "penstock.zip")
     with pathlib.Path(path).open("wb") as target:

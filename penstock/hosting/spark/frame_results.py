@@ -1,4 +1,4 @@
-"""Results of jobs as DataFrames: of a BATCH job Spark's lineage goes on, of a streaming one the files that it has written."""
+"""Results of jobs as DataFrames: the lineage of a BATCH job, or the files that a streaming job has written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from penstock.runtime.codecs.convert import arrow_schema
 def frame_of_messages(
     spark: SparkSession, messages: RDD[bytes], type_info: TypeInformation
 ) -> DataFrame:
-    """A DataFrame of Arrow messages without their schema. No row becomes a Python object; nothing runs yet."""
+    """Return a DataFrame of Arrow messages without their schema. No row becomes a Python object,
+    and nothing runs yet.
+    """
     messages._bypass_serializer = True
     jvm = spark.sparkContext._jvm
     assert jvm is not None
@@ -31,7 +33,7 @@ def frame_of_messages(
     def decode(batches: Any) -> Any:
         return decoded(schema, batches)
 
-    decode.__module__ = "__main__"  # by value, like everything in the Spark closure
+    decode.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
     kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     udf = UserDefinedFunction(decode, schema_of(type_info), evalType=kind)
     column = udf(*[packed[name] for name in packed.columns])
@@ -39,5 +41,5 @@ def frame_of_messages(
 
 
 def frame_of_files(spark: SparkSession, folder: str, type_info: TypeInformation) -> DataFrame:
-    """Of Parquet files."""
+    """Return a DataFrame of Parquet files."""
     return spark.read.schema(schema_of(type_info)).parquet(folder)

@@ -1,7 +1,7 @@
-"""The Spark session that carries jobs: the user's active one, or an embedded one of our own.
+"""The Spark session on which jobs run: the user's active one, or an embedded one.
 
-The embedded one is `local[n]` with enough logical cores, binds to loopback, and logs to a file whose name the
-console tells; the console itself is the job's.
+The embedded session is `local[n]` with enough logical cores and binds to loopback. It logs to a
+file, whose name is printed, because the console belongs to the job.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SPARE_LOCAL_CORES: Final = 1
 
 
 class _Overrides:
-    """What the command line decides for the whole process, and what it was told already."""
+    """Process-wide settings of the command line."""
 
     executor: JobExecutor | None = None
     settings: Mapping[str, str] = {}
@@ -46,18 +46,22 @@ class _Overrides:
 
 
 def override_executor(executor: JobExecutor | None) -> None:
-    """Programs of this process run on this one; None: on Spark again."""
+    """Make programs of this process run on this executor; None: on Spark again."""
     _Overrides.executor = executor
 
 
 def set_command_line(settings: Mapping[str, str], spark: Mapping[str, str] | None = None) -> None:
-    """`-D` settings: below the program's own, above Spark's. `spark`: Spark's own, for a session that is started here."""
+    """Apply `-D` settings: they override Spark's, and the program's override them. `spark`: Spark
+    settings of an embedded session.
+    """
     _Overrides.settings = dict(settings)
     _Overrides.spark = dict(spark or {})
 
 
 def spark_session(settings: Settings, cores: int) -> SparkSession:
-    """The user's, or an embedded one with so many cores. Raises: ConfigurationError: it does not start."""
+    """Return the user's session, or an embedded one with so many cores. Raises: ConfigurationError:
+    it does not start.
+    """
     return active_session() or embedded_session(settings, cores, _Overrides.spark)
 
 
@@ -77,13 +81,13 @@ class SparkHost:
         return dict(spark.sparkContext.getConf().getAll()) if spark is not None else {}
 
     def default_parallelism(self, settings: Settings) -> int:
-        """Cores that Spark can give, less those kept for Spark jobs beside us; at least 1."""
+        """Return the cores that Spark can give, except those kept for other Spark jobs; at least 1."""
         cores = self.cores()
         kept = 0 if active_session() is None else settings.get(SparkOptions.CORES_KEPT)
         return max(1, cores - kept)
 
     def cores(self) -> int:
-        """Of the active session, or of this machine, where one would be started."""
+        """Return the cores of the active session, or of this machine, where one would be started."""
         spark = active_session()
         return os.cpu_count() or 1 if spark is None else SparkSlots(spark.sparkContext).total()
 
@@ -104,7 +108,9 @@ class SparkHost:
         return SparkProvider(spark, slots, process, addresses_of(settings))
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
-        """Speculation and killed idle workers do no harm here: nothing is checked."""
+        """Return a runner. Spark's configuration is not checked: speculation and killed idle
+        workers do no harm to stages.
+        """
         return SparkRunner(_session_for(settings, plan), plan, job)
 
     def lazy_frame(
@@ -125,7 +131,7 @@ def _session_for(settings: Settings, plan: Plan) -> SparkSession:
 
 
 def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:
-    """Spark, unless the command line says otherwise."""
+    """Return the executor of programs: on Spark, unless the command line says otherwise."""
     if _Overrides.executor is not None:
         return _Overrides.executor
     return ClusterExecutor(SparkHost(configuration))

@@ -1,7 +1,9 @@
-"""TaskManagers as Spark tasks: one background job of one task for each incarnation.
+"""TaskManagers as Spark tasks: one background Spark job with one task for each TaskManager that is
+started.
 
-Source: Ray on Spark's lesson (one job for all workers loses all with one executor), rules 3.3 of the hosting
-notes. The task's body ends normally whatever happens to the TaskManager, so Spark never restarts one itself.
+Source: Ray on Spark's experience (one Spark job for all workers loses all of them with one
+executor), rules 3.3 of the hosting notes. The task's body ends normally whatever happens to the
+TaskManager, so that Spark never restarts one itself.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 class SparkProvider:
-    """`runtime` of one Penstock job on a SparkSession that is the user's (or the embedded one)."""
+    """The TaskManager provider of one Penstock job on a SparkSession (the user's or the embedded one)."""
 
     def __init__(
         self,
@@ -69,7 +71,9 @@ class SparkProvider:
 
     @property
     def _has_executor_log(self) -> bool:
-        """In `local[n]` the executor is the driver, and its stderr is the user's console."""
+        """Whether executors have a log. In `local[n]` the executor is the driver, and its stderr is
+        the user's console.
+        """
         master = str(self._context.master)
         return master != "local" and not master.startswith("local[")
 
@@ -87,8 +91,10 @@ class SparkProvider:
     # ------------------------------------------------------------------ what there is
 
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
-        """Task slots of the application that no other Spark task holds; None under dynamic allocation. Without `wanted` the
-        answer of the former call counts.
+        """Return the application's task slots that no other Spark task holds; None under dynamic
+        allocation.
+
+        Without `wanted`, returns the result of the former call.
         """
         if wanted is None and self._granted is not None:
             return self._granted
@@ -96,7 +102,7 @@ class SparkProvider:
         return self._granted
 
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
-        """Task slots are of the usual size; a larger task takes several."""
+        """As the port. Task slots are of the usual size; a larger task takes several."""
         size_of = self._slots.size()
         refusal = next(filter(None, map(size_of.refusal, taskmanagers)), None)
         if refusal is None and any(taskmanagers):
@@ -112,13 +118,13 @@ class SparkProvider:
     # ------------------------------------------------------------------ TaskManagers
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
-        """Ship the package, once a job."""
+        """Broadcast the package, once for a job."""
         self._master = master
         self._on_ended = on_ended
         self._archive = self._context.broadcast(package_archive())
 
     def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
-        """Never raises: what goes wrong is told by `on_ended`."""
+        """Start a TaskManager. Never raises; errors are reported by `on_ended`."""
         if size:
             self._large_ones.begin(resource_id)
         try:
@@ -126,7 +132,7 @@ class SparkProvider:
             thread.daemon = True
             thread.name = f"penstock-host-{resource_id}"
             thread.start()
-        except Exception as error:  # a stopped context has no JVM to ask
+        except Exception as error:  # A stopped context has no JVM.
             self._on_ended(resource_id, f"cannot submit to Spark ({self.describe()}): {error}")
             return
         self._threads[resource_id] = thread
@@ -136,16 +142,20 @@ class SparkProvider:
         self._large_ones.end(resource_id)
 
     def stop(self, resource_id: ResourceId) -> None:
-        """Only for one that is beyond messages: its supervisor ends a healthy one by itself."""
+        """Cancel the Spark task after a while. Only needed if messages do not reach it: a
+        supervisor ends a healthy one.
+        """
         threading.Thread(
             target=self._cancel_later, args=(resource_id,), name=f"penstock-stop-{resource_id}", daemon=True
         ).start()  # fmt: skip
 
     def close(self) -> None:
-        """Never raises. What still waits for a core is cancelled, the rest gets time to end.
+        """End all. Never raises. Tasks that wait for a core are cancelled; the others get time to
+        end.
 
-        Spark's knowledge of what runs is a moment old, and a TaskManager whose Spark task is cancelled while it
-        starts outlives this by seconds: so first that moment, in which one that started ends by itself.
+        Spark's knowledge of running tasks is slightly outdated, and a TaskManager whose Spark task
+        is cancelled while it starts outlives this by seconds. So this first waits a moment, in
+        which a starting TaskManager ends by itself.
         """
         self._is_closing = True
         deadline = time.monotonic() + _STOP_WAIT_S
@@ -159,16 +169,17 @@ class SparkProvider:
         for resource_id in self._running():
             self._cancel(resource_id)
         if self._archive is not None:
-            with contextlib.suppress(Exception):  # the session may be stopped already
+            with contextlib.suppress(Exception):  # The session may be stopped already.
                 self._archive.destroy()
 
     def _running(self) -> set[ResourceId]:
         return {resource_id for resource_id, thread in self._threads.items() if thread.is_alive()}
 
     def _cancel_queued(self, resource_id: ResourceId, deadline: float) -> None:
-        """Again and again: its thread may be about to submit the Spark job, which no cancel finds yet.
+        """Cancel repeatedly: a Spark job that is only about to be submitted is not found by the
+        first cancel.
 
-        One that runs finds nobody to register with, and ends by itself.
+        A TaskManager that runs already cannot register anywhere, and ends by itself.
         """
         thread = self._threads[resource_id]
         while thread.is_alive() and self._is_queued(resource_id) and time.monotonic() < deadline:
@@ -176,7 +187,7 @@ class SparkProvider:
             thread.join(_CANCEL_AGAIN_S)
 
     def _host(self, resource_id: ResourceId, size: SlotSize) -> None:
-        """Thread of one Spark job; returns when the TaskManager is over."""
+        """Run one Spark job on this thread; returns when the TaskManager is over."""
         try:
             self._context.setJobGroup(
                 self._group(resource_id),
@@ -209,9 +220,10 @@ class SparkProvider:
             "cluster_id": master.credentials.cluster_id,
             "heartbeat_interval_s": master.heartbeat_interval_s,
             "silence_timeout_s": master.silence_timeout_s,
-            # On the driver's own machine its interpreter is there; elsewhere Spark's choice counts.
+            # On the driver's own machine its interpreter exists; elsewhere Spark's choice counts.
             "python": sys.executable if self.is_local else None,
-            # Plain data, as the child gets it: Spark's worker, which unpickles this, does not have our classes.
+            # Plain data, as the child process gets it: the Spark worker that unpickles this does
+            # not have our classes.
             "taskmanager": to_plain(
                 TaskManagerOrder(
                     slots=1 if size else self.slots_per_taskmanager,
@@ -239,7 +251,7 @@ class SparkProvider:
                 stages = [tracker.getStageInfo(stage) for stage in (job.stageIds if job else ())]
                 if any(stage is not None and stage.numActiveTasks for stage in stages):
                     return False
-        except Exception:  # the context was stopped: nothing of it runs
+        except Exception:  # The context was stopped, so nothing of it runs.
             return False
         return True
 
@@ -251,7 +263,7 @@ class SparkProvider:
                 self._cancel(resource_id)
 
     def _cancel(self, resource_id: ResourceId) -> None:
-        with contextlib.suppress(Exception):  # a stopped context has no jobs left
+        with contextlib.suppress(Exception):  # A stopped context has no jobs left.
             self._context.cancelJobGroup(self._group(resource_id))
 
 
@@ -261,17 +273,20 @@ def _body(config: dict[str, Any], archive: Any) -> Any:
     def run(_partition: Any) -> Any:
         return host(config, archive)
 
-    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
     return run
 
 
 def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
-    """Unless it is set: dialled at the driver's address as Spark's own executors know it, listening where Spark's driver does
-    (all interfaces in a container, say); loopback in local modes.
+    """Return where the JobManager listens and is dialled, unless it is configured.
+
+    It is dialled at the driver's address as Spark's executors know it, and listens where Spark's
+    driver listens (for example all interfaces in a container); on loopback in local modes.
     """
     host, bind_host = _LOOPBACK, _LOOPBACK
     if not str(context.master).startswith("local"):
-        conf = context.getConf()  # IPv6 addresses are in brackets there, sockets take them without
+        # Spark writes IPv6 addresses in brackets, but sockets take them without.
+        conf = context.getConf()
         host = (conf.get("spark.driver.host") or _LOOPBACK).strip("[]")
         bind_host = (conf.get("spark.driver.bindAddress") or host).strip("[]")
     return Endpoint(

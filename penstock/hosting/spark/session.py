@@ -1,7 +1,7 @@
-"""Finding the user's SparkSession, or starting the embedded one.
+"""Finds the user's SparkSession, or starts the embedded one.
 
-The embedded session is `local[n]`, bound to loopback, without a UI; Spark's log goes to a file, so that the
-console belongs to the job.
+The embedded session is `local[n]`, bound to loopback, without a UI. Spark's log goes to a file,
+because the console belongs to the job.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ class _Embedded:
 
     session: SparkSession | None = None
     cores: int = 0
-    lock = threading.RLock()  # jobs are submitted from several threads
+    lock = threading.RLock()  # Jobs may be submitted from several threads.
 
 
 def active_session() -> SparkSession | None:
-    """The user's session, also from a thread in which none is marked active. Ours does not count."""
+    """Return the user's session, even in a thread for which none is active. The embedded session does not count."""
     context = SparkContext._active_spark_context
     if context is None or context._jsc is None:
         return None
-    with _Embedded.lock:  # one that is just being started is not known as ours yet
+    # An embedded session that is just being started is not in `_embedded` yet.
+    with _Embedded.lock:
         ours = _Embedded.session
     if ours is not None and ours.sparkContext is context:
         return None
@@ -64,7 +65,8 @@ def active_session() -> SparkSession | None:
 def embedded_session(
     settings: Settings, cores: int, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Started on first use; started anew when a job needs more logical cores than it has. `conf`: Spark's own settings.
+    """Return the embedded session; started on first use, and again when a job needs more logical
+    cores. `conf`: Spark settings.
 
     A session that somebody else has started meanwhile is used as it is, and never becomes ours.
     """
@@ -86,7 +88,7 @@ def embedded_session(
 
 def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSession:
     ensure_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes PATH's python3
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Otherwise Spark takes PATH's python3.
     master = settings.get(SparkOptions.MASTER) or f"local[{cores}]"
     _refuse_connect(master)
     log_file = _log_file(settings)
@@ -100,10 +102,10 @@ def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSess
 
 @contextlib.contextmanager
 def _errors_to(log_file: Path) -> Generator[None, None, None]:
-    """The JVM that is started inside, and its Python workers, write their stderr to the log for good.
+    """Permanently redirect stderr of the JVM and Python workers that are started inside to the log.
 
-    Threads of ours that write to stderr in these seconds do so too. Raises ConfigurationError with the log's
-    end when the session does not start.
+    Other threads that write to stderr during these seconds are redirected too. Raises
+    ConfigurationError with the end of the log if the session does not start.
     """
     sys.stderr.flush()
     saved = os.dup(2)
@@ -125,14 +127,15 @@ def _refuse_connect(master: str) -> None:
     remote = os.environ.get("SPARK_REMOTE")
     if remote or master.startswith("sc://"):
         raise ConfigurationError(
-            f"this is a Spark Connect client ({remote or master}), which has no SparkContext, and so no way to run TaskManagers or "
-            "stages of ours. Unset SPARK_REMOTE, and run the program as a driver of the cluster: with its master "
-            "(spark://, yarn, k8s://) by --master, or by spark-submit."
+            f"this is a Spark Connect client ({remote or master}), which has no SparkContext "
+            "and so cannot run TaskManagers or stages. Unset SPARK_REMOTE, and run the "
+            "program as a driver of the cluster: give its master (spark://, yarn, k8s://) by "
+            "--master, or use spark-submit."
         )
 
 
 def _embedded_configuration(log_file: Path, master: str) -> dict[str, str]:
-    """On a cluster's master Spark finds out itself where its driver is reached."""
+    """Return the session's configuration. On a cluster's master, Spark finds the driver's address by itself."""
     log4j = log_file.with_suffix(".properties")
     log4j.write_text(_LOG4J.format(log_file=log_file), encoding="utf-8")
     is_local = master.startswith("local")
@@ -156,11 +159,12 @@ def _log_file(settings: Settings) -> Path:
 
 
 def ensure_java() -> None:
-    """Say what is missing before PySpark's own 'Java gateway process exited'.
+    """Make sure that there is a Java that Spark can use, and report a missing one better than
+    PySpark does.
 
-    A `JAVA_HOME` that holds no Java gives way to one that is there (scripts/ensure-java does the same), and
-    Homebrew's openjdk, which is never on PATH, is found. An old Java that was named is told of.
-    Raises ConfigurationError.
+    A `JAVA_HOME` without Java gives way to a Java that is found (scripts/ensure-java does the
+    same). Homebrew's openjdk, which is never on PATH, is found. A named Java that is too old is an
+    error. Raises ConfigurationError.
     """
     home = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
@@ -191,7 +195,7 @@ def _told(java: str | None, version: int | None) -> str:
 
 
 def _kegs() -> list[str]:
-    """Where Homebrew keeps its Java, on macOS and Linux."""
+    """Return where Homebrew keeps its Java, on macOS and Linux."""
     return [
         f"{prefix}/opt/{formula}{inside}"
         for prefix in _BREW_PREFIXES
@@ -201,7 +205,7 @@ def _kegs() -> list[str]:
 
 
 def java_major(java: Path) -> int | None:
-    """None: there is no Java that runs (macOS keeps a `java` that only says so)."""
+    """Return the major version; None: no Java runs there (macOS has a `java` that only says so)."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except OSError:

@@ -1,7 +1,7 @@
-"""TaskManagers of a given size: what Spark is asked for, and why it cannot be given.
+"""TaskManagers of a given size: what is asked of Spark, and why Spark cannot give it.
 
-Cores are Spark's stage-level `task.cpus`; memory is the executor's memoryOverhead, in which Python lives, and can be
-asked for only where Spark may start executors of a new size (dynamic allocation).
+Cores are Spark's stage-level `task.cpus`. Memory is the executor's memoryOverhead, which Python
+uses. It can be asked for only where Spark may start executors of a new size (dynamic allocation).
 Source: Spark's ResourceProfile and TaskResourceProfile.
 """
 
@@ -26,12 +26,12 @@ from penstock.model.ids import ResourceId
 from penstock.model.slot_size import SlotSize, cores_of, describe, extended_of, memory_mb_of
 
 _LOCAL: Final = re.compile(r"local(\[|$)")
-_OVERHEAD_MB: Final = 384  # what Spark keeps for the JVM itself at the least
+_OVERHEAD_MB: Final = 384  # Spark keeps at least this much for the JVM itself.
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSize:
-    """What of Spark's configuration decides. `executor_cores`: of the largest executor, None: not known."""
+    """The relevant part of Spark's configuration. `executor_cores`: of the largest executor; None: not known."""
 
     master: str
     task_cpus: int
@@ -41,33 +41,35 @@ class SparkSize:
     resources: frozenset[str]
 
     def cpus_for(self, size: SlotSize) -> int:
-        """Cores of the Spark task that runs such a TaskManager."""
+        """Return the cores of a Spark task that runs a TaskManager of this size."""
         return max(self.task_cpus, math.ceil(cores_of(size)))
 
     def refusal(self, size: SlotSize) -> str | None:
-        """Why it cannot be given, and what to do; None: it can."""
+        """Return why Spark cannot give this size, and what to do; None: it can."""
         asked = f"a slot sharing group asks for {describe(size)}"
         cpus, extended = self.cpus_for(size), extended_of(size)
         if _LOCAL.match(self.master):
             if cpus <= self.task_cpus and not memory_mb_of(size) and not extended:
                 return None
             return (
-                f"{asked}, but master {self.master} runs tasks of one core in one process. Use a cluster's "
-                "master (local-cluster[executors,cores,MiB] for tests), or leave the resources out."
+                f"{asked}, but master {self.master} runs tasks of one core in one process. "
+                "Use a cluster's master (local-cluster[executors,cores,MiB] for tests), or "
+                "do not set resources."
             )
         return None if self.is_dynamic else self._refusal_by_executors(asked, size)
 
     def _refusal_by_executors(self, asked: str, size: SlotSize) -> str | None:
-        """Executors that keep the size they have."""
+        """As `refusal`, where executors keep their size."""
         cpus, missing = self.cpus_for(size), sorted(extended_of(size).keys() - self.resources)
         if memory_mb_of(size):
             return (
-                f"{asked}, but without spark.dynamicAllocation.enabled the executors of {self.master} keep the "
-                "size that they have. Turn it on, or leave the memory out and size spark.executor.memoryOverhead."
+                f"{asked}, but without spark.dynamicAllocation.enabled the executors of "
+                f"{self.master} keep their size. Enable it, or do not set the memory and size "
+                "spark.executor.memoryOverhead instead."
             )
         if missing:
             return (
-                f"{asked}, but the executors have no resource {missing[0]!r}: set "
+                f"{asked}, but the executors have no resource {missing[0]!r}. Set "
                 f"spark.executor.resource.{missing[0]}.amount."
             )
         if self.executor_cores is not None and cpus > self.executor_cores:
@@ -80,8 +82,11 @@ class SparkSize:
     def packing_refusal(
         self, taskmanagers: Mapping[SlotSize, int], executors: Sequence[int]
     ) -> str | None:
-        """Why they do not fit beside each other, the largest placed first; None where they do, or where
-        executors come as they are needed. `executors`: cores of each; empty: not known yet.
+        """Return why TaskManagers of these sizes do not fit into the executors together, the
+        largest placed first.
+
+        None: they fit, or executors are started as needed. `executors`: cores of each; empty: not
+        known yet.
         """
         if self.is_dynamic or not executors or _LOCAL.match(self.master):
             return None
@@ -107,7 +112,7 @@ class SparkSize:
         return None
 
     def profile(self, size: SlotSize) -> ResourceProfile | None:
-        """For `RDD.withResources`; None: the usual task will do."""
+        """Return a profile for `RDD.withResources`; None: the usual task is enough."""
         cpus, memory_mb, extended = self.cpus_for(size), memory_mb_of(size), extended_of(size)
         if cpus == self.task_cpus and not memory_mb and not extended:
             return None
@@ -125,7 +130,9 @@ class SparkSize:
 
 
 class LargeOnesFirst:
-    """Small tasks wait until the large ones have their place: else they may stand where a large one would fit."""
+    """Makes small tasks wait until the large ones have started; else they might take the only place
+    where a large one fits.
+    """
 
     def __init__(self) -> None:
         self._waiting: set[ResourceId] = set()
@@ -136,12 +143,12 @@ class LargeOnesFirst:
             self._waiting.add(resource_id)
 
     def end(self, resource_id: ResourceId) -> None:
-        """It runs, or will not."""
+        """The large task runs, or will never run."""
         with self._changed:
             self._waiting.discard(resource_id)
             self._changed.notify_all()
 
     def wait(self, timeout_s: float) -> None:
-        """Returns when no large one waits, or after that time."""
+        """Return when no large task waits, or after the time limit."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting, timeout_s)

@@ -1,6 +1,7 @@
-"""Spark's task slots: how many there are, how many are free, and what of a task's size Spark can give.
+"""Spark's task slots: how many exist and are free, and which sizes of tasks Spark can run.
 
-Executors come one by one, and a cluster may have to start machines for them: what is not there yet is waited for, for some time.
+Executors register one by one, and a cluster may have to start machines for them. So missing
+executors are waited for, up to a time limit.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from penstock.model.counted import counted
 
 _EXECUTORS_WAIT_S: Final = 5.0
 _SAY_AFTER_S: Final = 3.0
-_FIRST_EXECUTOR_WAIT_S: Final = 30.0  # as long as Spark itself lets a job wait for executors
+_FIRST_EXECUTOR_WAIT_S: Final = 30.0  # As long as Spark itself lets a job wait for executors.
 _POLL_S: Final = 0.05
 
 
 class SparkSlots:
-    """Of one Spark application."""
+    """The task slots of one Spark application."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -30,13 +31,14 @@ class SparkSlots:
 
     @property
     def is_local(self) -> bool:
-        """Driver and executors are on one machine."""
+        """Whether driver and executors are on one machine."""
         return str(self._context.master).startswith("local")
 
     def free(self, wanted: int) -> int | None:
-        """Those that no Spark task holds; None under dynamic allocation.
+        """Return the slots that no Spark task holds; None under dynamic allocation.
 
-        Waits some seconds for so many: executors register one by one, and tasks that have just ended are counted for a moment.
+        Waits some seconds for `wanted` slots: executors register one by one, and tasks that have
+        just ended still count for a moment.
         """
         if self._is_stopped():
             return 0
@@ -49,19 +51,21 @@ class SparkSlots:
             is_hopeless = self._is_stopped() or (self.is_local and total < wanted)
             if free >= wanted or is_hopeless or self._is_late(began, total):
                 return free
-            time.sleep(_POLL_S)  # Spark calls nobody when a slot becomes free
+            time.sleep(_POLL_S)  # Spark has no notification of a free slot.
 
     def total(self) -> int:
-        """Those that the master gives in all; waits some seconds for a cluster's first executors."""
+        """Return all slots of the master; waits some seconds for a cluster's first executors."""
         began = time.monotonic()
         while True:
             total, _ = self._task_slots()
             if total or self._is_stopped() or self._is_late(began, total):
                 return total
-            time.sleep(_POLL_S)  # Spark calls nobody when a slot becomes free
+            time.sleep(_POLL_S)  # Spark has no notification of a free slot.
 
     def describe(self) -> str:
-        """Never waits and never raises: the JobManager's loop asks, also after the session's end."""
+        """Describe the slots. Never waits and never raises: the JobManager's loop calls it, even
+        after the session's end.
+        """
         if self._is_stopped():
             return "the SparkSession was stopped"
         total, active = self._task_slots()
@@ -71,14 +75,14 @@ class SparkSlots:
         )
 
     def executors(self) -> list[int]:
-        """Cores of each executor, as far as they are known."""
+        """Return the cores of each executor that is known."""
         cluster = LOCAL_CLUSTER.match(self._context.master)
         if cluster is not None:
             return [int(cluster[2])] * int(cluster[1])
         return [cores for cores, _ in self._executor_summaries()]
 
     def size(self) -> SparkSize:
-        """What decides which tasks it can run."""
+        """Return the part of the configuration that decides which tasks can run."""
         conf = self._context.getConf()
         cluster = LOCAL_CLUSTER.match(self._context.master)
         cores = cluster[2] if cluster else conf.get("spark.executor.cores")
@@ -94,7 +98,9 @@ class SparkSlots:
         )
 
     def _is_late(self, began_s: float, total: int) -> bool:
-        """A cluster may have to start a machine for its first executor; the others follow soon."""
+        """Whether waiting is over. A cluster may have to start a machine for its first executor;
+        the others follow soon.
+        """
         waited_s = time.monotonic() - began_s
         if not total and waited_s >= _SAY_AFTER_S and not self._has_said:
             self._has_said = True
@@ -105,25 +111,25 @@ class SparkSlots:
         try:
             java_context = self._context._jsc
             return java_context is None or bool(java_context.sc().isStopped())
-        except Exception:  # Py4J: the JVM is gone, or going
+        except Exception:  # Py4J: the JVM is gone, or about to end.
             return True
 
     def _task_slots(self) -> tuple[int, int]:
-        """(in all, used by Spark tasks) at this moment; none of a session that was stopped."""
+        """Return (all slots, slots used by Spark tasks) now; none if the session was stopped."""
         try:
             cores, active = self._executor_cores()
             per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
-        except Exception:  # Py4J, or attributes that are gone: stopped while it was asked
+        except Exception:  # Py4J errors or missing attributes: the session was stopped meanwhile.
             return 0, 0
         return max(cores, self._expected_cores()) // per_task, active
 
     def _expected_cores(self) -> int:
-        """What will be there before long, although not every executor has registered."""
+        """Return the cores that will exist soon, even if not every executor has registered."""
         cluster = LOCAL_CLUSTER.match(self._context.master)
         return int(cluster[1]) * int(cluster[2]) if cluster else 0
 
     def _executor_cores(self) -> tuple[int, int]:
-        """Cores and running tasks by Spark's own status store."""
+        """Return cores and running tasks, from Spark's own status store."""
         executors = self._executor_summaries()
         return sum(cores for cores, _ in executors), sum(active for _, active in executors)
 

@@ -1,8 +1,9 @@
-"""AsyncCallThreads: where the calls of one async operator run. Coroutines share one event loop on one thread; plain
-functions have a pool of threads.
+"""AsyncCallThreads: runs the calls of one async operator. Coroutines share one event loop on one
+thread; plain functions have a pool of threads.
 
-Source: PyFlink's AsyncFunctionRunner, Flink's AsyncWaitOperator (callbacks become mails); differs: many outcomes are one
-mail. Threads are daemons: a call that never ends must not keep a TaskManager alive.
+Source: PyFlink's AsyncFunctionRunner, Flink's AsyncWaitOperator (callbacks become mails); differs:
+several outcomes share one mail. Threads are daemons: a call that never ends must not keep a
+TaskManager alive.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class AsyncCallThreads:
     """`runtime.operator.AsyncCalls`. Threads start with `open`."""
 
     def __init__(self, mail: Callable[[Callable[[], None]], None], name: str) -> None:
-        """`mail`: run an action on the task's mailbox thread; called from any thread."""
+        """`mail`: runs an action on the task's mailbox thread; called from any thread."""
         self._mail = mail
         self._name = name
         self._lock = UninterruptibleLock()
@@ -57,7 +58,8 @@ class AsyncCallThreads:
 
     def submit(self, calls: Sequence[tuple[int, Any]]) -> None:
         assert self._runner is not None, "calls before open"
-        with uninterruptible():  # the event loop's queue and its waking are two steps
+        # Putting a call into the event loop's queue and waking the loop are two steps.
+        with uninterruptible():
             self._runner.submit(calls)
 
     def cancel(self, number: int) -> None:
@@ -71,7 +73,9 @@ class AsyncCallThreads:
             runner.close()
 
     def _done(self, outcome: Outcome) -> None:
-        """Any thread: the first outcome sends the mail, those until it is read go with it."""
+        """Take an outcome. Any thread. The first one sends a mail; outcomes that come before the
+        mail is read are in it too.
+        """
         with self._lock:
             self._outcomes.append(outcome)
             is_first = len(self._outcomes) == 1
@@ -86,7 +90,7 @@ class AsyncCallThreads:
 
 
 class _EventLoop:
-    """One thread with one loop; each call is a task of it."""
+    """One thread with one event loop; each call is a task of the loop."""
 
     def __init__(
         self, function: Callable[[Any], Awaitable[Any]], done: Callable[[Outcome], None], name: str
@@ -106,7 +110,7 @@ class _EventLoop:
         self._loop.call_soon_threadsafe(self._cancel, number)
 
     def close(self) -> None:
-        """Calls are cancelled; one that does not end is left behind."""
+        """Cancel all calls. A call that does not end is left behind."""
         self._loop.call_soon_threadsafe(self._is_over.set)
         self._thread.join(CLOSE_TIMEOUT_S)
 
@@ -140,7 +144,7 @@ class _EventLoop:
         except asyncio.CancelledError as error:
             if self._is_ours(number):
                 return
-            outcome = _failed(number, error)  # the user's code cancelled itself
+            outcome = _failed(number, error)  # The user's own code cancelled it.
         except BaseException as error:
             outcome = _failed(number, error)
         finally:
@@ -154,7 +158,7 @@ class _EventLoop:
 
 
 class _Pool:
-    """Threads that call a plain function; what is cancelled before it starts is not called."""
+    """A pool that calls a plain function. A call that is cancelled before it starts is never made."""
 
     def __init__(
         self,
@@ -189,13 +193,14 @@ class _Pool:
 
 
 def _failed(number: int, error: BaseException) -> Outcome:
-    """Without our own frame: the traceback begins in the user's function."""
+    """Return the failure without our own frame, so that its traceback begins in the user's function."""
     frames = error.__traceback__
     return Outcome(number, error=error.with_traceback(frames.tb_next if frames else None))
 
 
 def _is_async(function: Callable[[Any], Any]) -> bool:
-    call = getattr(function, "__call__", None)  # ruff: ignore[unreliable-callable-check] - it is looked into
+    # ruff: ignore[unreliable-callable-check] - the attribute itself is examined
+    call = getattr(function, "__call__", None)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
@@ -203,7 +208,7 @@ def _no_coroutine(result: Any) -> Any:
     if inspect.iscoroutine(result):
         result.close()
         raise TypeError(
-            "the async function is not declared `async def`, but returned a coroutine: declare it so, and await "
-            "inside it"
+            "the async function is not declared `async def`, but returned a coroutine. "
+            "Declare it with `async def`, and await the coroutine inside it"
         )
     return result

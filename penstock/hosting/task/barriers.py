@@ -1,4 +1,4 @@
-"""How a task takes part in checkpoints: who decides on its barriers, and whom they are told to.
+"""Connects a task to checkpoints: what handles its barriers, and who is told about them.
 
 Source: Flink InputProcessorUtil.createCheckpointBarrierHandler.
 """
@@ -38,13 +38,13 @@ def is_final_awaited(attempt: TaskAttempt) -> bool:
 
 
 def notice_priority(attempt: TaskAttempt) -> None:
-    """A barrier overtakes, or an alignment has taken long: the task looks as soon as its slice is over. Any thread."""
+    """A barrier overtakes, or an alignment has timed out: the task looks at it after its current slice. Any thread."""
     description = "a barrier overtakes"
     attempt.mail_to_built(lambda built: built.task.notice_priority(), description, MAX_PRIORITY)
 
 
 def read_announcements(attempt: TaskAttempt) -> None:
-    """A barrier stands in a queue behind data: its time runs, whatever the task is at. Any thread."""
+    """A barrier waits in a queue behind data. Its timeout begins now, whatever the task is doing. Any thread."""
     attempt.mail_to_built(
         lambda built: built.read_announcements(), "a barrier is announced", MAX_PRIORITY
     )
@@ -52,14 +52,14 @@ def read_announcements(attempt: TaskAttempt) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OutputBarriers:
-    """What barriers do on their way out of a task. `in_flight` None: they overtake nothing."""
+    """What barriers do at the outputs of a task. `in_flight` None: they overtake nothing."""
 
     attempt: TaskAttempt
     spec: ChainSpec
     in_flight: OutputsInFlight | None
 
     def hooks_of(self, edge: DataSetId) -> PartitionHooks:
-        """Of the partition of this edge."""
+        """Return the hooks for the partition of this edge."""
         (output,) = [one for one in self.spec.outputs if one.data_set_id == edge]
         producer = self.spec.operators[output.operator_index]
         if self.in_flight is None:
@@ -77,14 +77,16 @@ class OutputBarriers:
         )
 
     def _tell_read_whole(self) -> None:
-        """The task takes checkpoints until its consumers have read its last record: it looks again whether it may end."""
+        """Wake the task: it takes checkpoints until its consumers have read its last record, and
+        may now be able to end.
+        """
         self.attempt.mail_to_built(lambda _: None, "consumers have read everything")
 
 
 def output_barriers(
     attempt: TaskAttempt, spec: ChainSpec, checkpoints: TaskCheckpoints
 ) -> OutputBarriers:
-    """Before the partitions are made."""
+    """Return how barriers leave the task; called before the partitions are made."""
     checkpointing, parts = checkpoints.settings, attempt.deployment.partitions
     if checkpointing is None or not checkpointing.may_be_unaligned or not parts:
         return OutputBarriers(attempt, spec, None)
@@ -109,10 +111,11 @@ def subtask_checkpoints(
     checkpointing: TaskCheckpointing,
     partitions: Sequence[ResultPartition],
 ) -> SubtaskCheckpoints:
-    """Which checkpoints the task takes, and when it may end.
+    """Return which checkpoints the task takes, and when it may end.
 
-    Where barriers overtake, it takes some until its consumers have read its last record. Where none is to come after its end, it
-    would only stand in their way: what its sinks handed over at the end is in none.
+    If barriers may overtake and a final checkpoint follows, the task takes checkpoints until its
+    consumers have read its last record. Without a final checkpoint this would only delay them: no
+    checkpoint contains what its sinks hand over at the end.
     """
     restore = attempt.deployment.restore
     waits = checkpointing.may_be_unaligned and checkpointing.has_final_checkpoint
@@ -130,7 +133,7 @@ def subtask_checkpoints(
 def input_checkpoints(
     attempt: TaskAttempt, checkpoints: TaskCheckpoints, inputs: Sequence[NetworkInput]
 ) -> InputCheckpoints | None:
-    """The inputs give the task one barrier for those of all channels. None: the job has no checkpoints, or the task no inputs."""
+    """Make the inputs give the task one barrier for those of all channels. None: no checkpoints, or no inputs."""
     checkpointing = checkpoints.settings
     if checkpointing is None or not inputs:
         return None

@@ -1,6 +1,7 @@
-"""From a deployment and its chain to a StreamTask with gates, partitions and writers.
+"""Builds a StreamTask with gates, partitions and writers from a deployment and its chain.
 
-Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGates, StreamTask.restore.
+Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGates,
+StreamTask.restore.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ from penstock.runtime.task.stream_task import StreamTask, TaskInput
 
 
 class BuiltTask:
-    """A StreamTask with what its host has to reach."""
+    """A StreamTask, and the parts of it that its host needs."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class BuiltTask:
         partitions: Sequence[ResultPartition],
         inputs: Sequence[NetworkInput] = (),
     ) -> None:
-        """`gates`: one for each gate of the deployment. `inputs`: what reads them."""
+        """`gates`: one for each gate of the deployment. `inputs`: the inputs that read from the gates."""
         self.task = task
         self.chain = task.chain
         self._attempt = attempt
@@ -98,9 +99,10 @@ class BuiltTask:
             self._readers.setdefault(deployed.data_set_id, []).append((gate, deployed))
 
     def start(self) -> None:
-        """Publish partitions, restore and open operators, ask for inputs.
+        """Publish partitions, restore and open operators, request inputs.
 
-        Partitions first: an operator may take its time to open, and consumers wait for a partition only so long.
+        Partitions come first: an operator may take long to open, and consumers wait for a partition
+        only for a limited time.
         """
         for partition in self._partitions:
             plane = self._attempt.host.data_plane
@@ -120,20 +122,22 @@ class BuiltTask:
             source.start()
 
     def read_announcements(self) -> None:
-        """Barriers have come to stand in the queues of inputs."""
+        """Read the barriers that have been announced in the queues of inputs."""
         for one in self._inputs:
             one.read_announcements()
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """None of the producers run. A source stops first, if the job stops with this savepoint.
+        """Trigger a checkpoint in a task whose producers have all ended. If the job stops with this
+        savepoint, a source stops first.
 
-        A task that only waits for consumers to take its end has no part in it: to the next one it counts as finished. Nor has
-        one that ends without a checkpoint of its end: what its sinks then hand over goes with the end, and is in no state.
+        Two kinds of tasks decline. One only waits until consumers take its end, and counts as
+        finished for the next checkpoint. The other ends without a checkpoint of its end: what its
+        sinks then hand over goes with the end and is in no state.
         """
         source, kind = self.task.input, barrier.options.type
         is_last_past = self.task.has_ended_data and not is_final_awaited(self._attempt)
         if self.task.is_done or (is_last_past and not kind.is_synchronous):
-            text = "the task is coming to its end. Try again when it is FINISHED"
+            text = "the task is ending. Try again when it is FINISHED"
             reason = CheckpointFailureReason.TASK_CLOSING
             self._checkpoints.decline(barrier.checkpoint_id, reason, text)
             return
@@ -142,15 +146,15 @@ class BuiltTask:
         self.task.trigger_checkpoint(barrier)
 
     def time_out_barriers(self, checkpoint_id: int) -> None:
-        """Its aligned barriers have waited long enough on their way out, and overtake."""
+        """The aligned barriers at the outputs have waited too long, and now overtake."""
         time_out_barriers(self._partitions, checkpoint_id)
 
     def forget_barriers(self, checkpoint_id: int) -> None:
-        """Nobody waits for what they overtake."""
+        """Drop what barriers of this checkpoint have overtaken."""
         forget_barriers(self._partitions, checkpoint_id)
 
     def connect(self, descriptors: Iterable[ShuffleDescriptor]) -> None:
-        """Known producers: turn unknown channels into local or remote ones."""
+        """Turn channels of unknown producers into local or remote ones, for producers that are known now."""
         for descriptor in descriptors:
             partition_id = descriptor.partition_id
             for gate, deployed in self._readers.get(partition_id.data_set_id, ()):
@@ -174,7 +178,7 @@ class BuiltTask:
         self._debloat(debloat.period_ms)
 
     def _debloat(self, period_ms: int) -> None:
-        """Now and in a while again, as long as the task takes mails."""
+        """Adapt the buffers now, and again every period as long as the task takes mails."""
         attempt = self._attempt
         for one in self.debloating:
             one.tick(time.perf_counter_ns(), attempt.processor.idle_ns)
@@ -185,7 +189,9 @@ class BuiltTask:
         attempt.host.data_plane.call_later(period_ms, again)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        """Splits that came behind the trigger of a checkpoint are in its enumerator's state, not in the reader's."""
+        """Add splits. Splits assigned after a checkpoint's trigger are in its enumerator's state,
+        so the reader's must not have them.
+        """
         source = self._source_input()
         self.task.checkpoints.behind(lambda: source.add_splits(splits))
 
@@ -194,13 +200,11 @@ class BuiltTask:
         self.task.checkpoints.behind(source.reader.notify_no_more_splits)
 
     def allow_watermark(self, watermark_ms: int) -> None:
-        if isinstance(
-            self.task.input, SourceInput
-        ):  # else one that had finished: it waits for nobody
+        if isinstance(self.task.input, SourceInput):  # A finished source has no SourceInput.
             self.task.input.allow_watermark(watermark_ms)
 
     def seconds_to_wait(self, most_s: float) -> float:
-        """Until a timer or the source's reader wants a turn, if no input comes before."""
+        """Return the time until a timer or the source's reader is due, at most `most_s`."""
         due_s = most_s
         timer_ms = self.task.next_timer_ms()
         if timer_ms is not None:
@@ -212,40 +216,40 @@ class BuiltTask:
 
     @property
     def bytes_in(self) -> int:
-        """All that was read; rows that never were bytes are counted by a guess."""
+        """Bytes of everything that was read. The size of rows that were never encoded is estimated."""
         return sum(gate.bytes_in for gate in self._gates)
 
     def remote_bytes(self) -> tuple[int, int]:
-        """Bytes in and out that crossed a socket."""
+        """Bytes in and out over sockets."""
         received = sum(gate.remote_bytes_in for gate in self._gates)
         return received, sum(partition.remote_bytes_out for partition in self._partitions)
 
     @property
     def buffers_in(self) -> int:
-        """Frames on their way to the task."""
+        """Frames that wait for the task."""
         return sum(gate.queued_buffers for gate in self._gates)
 
     @property
     def buffers_out(self) -> int:
-        """Frames that its consumers have not taken."""
+        """Frames that consumers have not taken yet."""
         return sum(partition.queued for partition in self._partitions)
 
     @property
     def is_consumed(self) -> bool:
-        """Every consumer has read to the end, or is gone."""
+        """Whether every consumer has read to the end, or is gone."""
         return all(partition.is_consumed for partition in self._partitions)
 
     def close(self) -> None:
-        """The attempt has finished: its partitions live on as long as others need them."""
+        """The attempt has finished; its partitions stay as long as others need them."""
         for gate in self._gates:
             gate.close()
         for partition in self._partitions:
             partition.close()
 
     def release(self, failure: str | None) -> None:
-        """The attempt did not finish: drop its partitions, leave its inputs.
+        """The attempt did not finish: drop its partitions, close its inputs.
 
-        `failure`: what consumers are told; None: they are to wait for what the JobManager tells them.
+        `failure`: reported to consumers; None: consumers wait for a message of the JobManager.
         """
         for partition in self._partitions:
             partition.fail(failure)
@@ -290,7 +294,7 @@ class BuiltTask:
 
 
 def build_task(attempt: TaskAttempt, checkpoints: TaskCheckpoints, spec: ChainSpec) -> BuiltTask:
-    """Everything of one attempt, not yet opened."""
+    """Build everything of one attempt; operators are not opened yet."""
     chain = _chain(attempt, spec)
     barriers = output_barriers(attempt, spec, checkpoints)
     by_edge = result_partitions(attempt, barriers)
@@ -357,7 +361,7 @@ def build_gates(
     wake_priority: Callable[[], None] | None = None,
     announced: Callable[[], None] | None = None,
 ) -> tuple[Sequence[NetworkInput], Sequence[SingleInputGate]]:
-    """Input gates as the deployment says, and what reads them; nothing is set up or connected yet."""
+    """Return the input gates of the deployment and the inputs that read them; nothing is set up or connected yet."""
     listener = WakeListener(wake, wake_priority, announced)
     gates: list[SingleInputGate] = []
     by_input: dict[int, list[SingleInputGate]] = {}
@@ -371,7 +375,7 @@ def build_gates(
 
 
 def _input_processor(inputs: Sequence[NetworkInput], head: object) -> TaskInput:
-    """What the head operator reads, as fairly as it wants."""
+    """Return what the head operator reads, and how inputs take turns."""
     if len(inputs) == 1:
         return StreamOneInputProcessor(inputs[0])
     next_selection = getattr(head, "next_selection", None)

@@ -1,9 +1,9 @@
 """Checkpoints of one task: triggers and ends come as mails, snapshots are written beside the task.
 
-The mailbox thread hands over a frozen snapshot and goes on; when the data in flight is there too, a
-writing thread puts it into bytes and files, and tells the driver. What cannot be written is
-declined: the job goes on with its last checkpoint. Source: Flink SubtaskCheckpointCoordinatorImpl,
-AsyncCheckpointRunnable (docs/spec/checkpoints.md#in-a-task).
+The mailbox thread hands over a frozen snapshot and continues. When the data in flight is there too,
+a writing thread serialises it, writes the files, and tells the driver. A snapshot that cannot be
+written is declined; the job keeps its last checkpoint. Source: Flink
+SubtaskCheckpointCoordinatorImpl, AsyncCheckpointRunnable (docs/spec/checkpoints.md#in-a-task).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from penstock.runtime.task.stream_task import TaskSnapshot
 
 
 class TaskCheckpoints:
-    """Of one attempt."""
+    """The checkpoints of one attempt."""
 
     def __init__(self, attempt: TaskAttempt) -> None:
         self._attempt = attempt
@@ -80,8 +80,10 @@ class TaskCheckpoints:
         return Owner(deployment.allocation_id, deployment.attempt_id.execution_vertex_id)
 
     def take_part(self, inputs: InputCheckpoints | None, outputs: OutputsInFlight | None) -> None:
-        """The task is built. `inputs`: what takes its barriers, None: it has no inputs. `outputs`: what they overtake on
-        their way out, None: they overtake nothing.
+        """Called when the task is built.
+
+        `inputs`: handles its barriers; None: it has no inputs. `outputs`: data that barriers
+        overtake at its outputs; None: they overtake nothing.
         """
         self._inputs = inputs
         self._outputs = outputs
@@ -89,7 +91,7 @@ class TaskCheckpoints:
     # ------------------------------------------------------------------ from the driver: any thread
 
     def trigger(self, message: TriggerCheckpoint) -> None:
-        """Take a snapshot between two slices, or say why not."""
+        """Take a snapshot between two slices, or decline."""
         refusal = self._refusal()
         if refusal is not None:
             self.decline(message.checkpoint_id, *refusal)
@@ -135,12 +137,15 @@ class TaskCheckpoints:
         if refusal is not None:
             return refusal, f"the task is {state}"
         if self.settings is None:
-            text = "the tasks of this job were not told of a checkpoint directory"
+            text = (
+                "the tasks of this job have no checkpoint directory (TaskSettings.checkpointing "
+                "is None)"
+            )
             return CheckpointFailureReason.CHECKPOINT_DECLINED, text
         return None
 
     def decline(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str = "") -> None:
-        """Any thread. The task has no part in it: what waits to be written of it goes."""
+        """Decline a checkpoint, and drop its snapshot. Any thread."""
         self._under_way.abandon(lambda one: one == checkpoint_id)
         message = DeclineCheckpoint(self._attempt.attempt_id, checkpoint_id, reason, text)
         self._attempt.host.send(message)
@@ -152,7 +157,7 @@ class TaskCheckpoints:
         settings = self.settings
         if settings is None:
             raise EngineBug(
-                "a task needs the checkpoint directory, but was not told of one: TaskSettings.checkpointing is None"
+                "a task needs the checkpoint directory, but TaskSettings.checkpointing is None"
             )
         with self._lock:
             if self._storage is None:
@@ -161,11 +166,12 @@ class TaskCheckpoints:
             return self._storage
 
     def begin_with(self, checkpoint_id: int) -> None:
-        """Of what former attempts here have taken, nothing else is wanted."""
+        """Drop local copies of all other checkpoints."""
         self._forget_copies(lambda one: one != checkpoint_id)
 
     def read(self, handle: StateHandle) -> bytes:
-        """Of the checkpoint that the attempt begins with; from this machine's disk, if it is there.
+        """Read a handle of the restored checkpoint, from this machine's disk if there is a local
+        copy.
 
         Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
         """
@@ -179,7 +185,7 @@ class TaskCheckpoints:
         return data
 
     def on_snapshot(self, snapshot: TaskSnapshot) -> None:
-        """The task has frozen its state and goes on."""
+        """Take over the frozen state; the task continues."""
         barrier, inputs = snapshot.barrier, self._inputs
         checkpoint_id = barrier.checkpoint_id
         metrics = CheckpointMetrics(
@@ -204,14 +210,14 @@ class TaskCheckpoints:
         self.go_on(checkpoint_id)
 
     def on_inputs_in_flight(self, checkpoint_id: int, channels: Mapping[Place, bytes]) -> None:
-        """All barriers of an unaligned checkpoint are there; its snapshot may still have to be taken."""
+        """Take over the input data in flight of an unaligned checkpoint. Its snapshot may not be taken yet."""
         if self._under_way.give_inputs(checkpoint_id, channels):
             self.go_on(checkpoint_id)
         else:
             self._inputs_in_flight[checkpoint_id] = channels
 
     def go_on(self, checkpoint_id: int) -> None:
-        """Write it, when all data in flight is there. Any thread."""
+        """Write the snapshot, if all of its data in flight is there. Any thread."""
         outputs = None if self._outputs is None else self._outputs.of(checkpoint_id)
         writing = self._under_way.submit(checkpoint_id, outputs)
         if writing is None:
@@ -220,11 +226,11 @@ class TaskCheckpoints:
             self._outputs.forget(checkpoint_id)
         if not self._attempt.host.snapshot_writers.submit(lambda: self._write(writing)):
             self._under_way.ended(writing, is_kept=False)
-            text = f"{MAX_WAITING} snapshots wait to be written on this TaskManager already"
+            text = f"{MAX_WAITING} snapshots already wait to be written on this TaskManager"
             self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
 
     def _time_out_later(self, barrier: CheckpointBarrier) -> None:
-        """Aligned barriers that have not left by then overtake."""
+        """Let the aligned barriers overtake if they have not left in time."""
         attempt, checkpoint_id = self._attempt, barrier.checkpoint_id
 
         def time_out() -> None:
@@ -236,13 +242,15 @@ class TaskCheckpoints:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is being written: what the driver has to know of it was sent. What waits for data in flight still, a task
-        at its end waits for in vain.
+        """Whether nothing is being written, so that the driver has been told everything.
+
+        Snapshots that still wait for data in flight do not count: when the task ends, that data
+        never comes.
         """
         return not self._under_way.is_any_submitted
 
     def abandon(self) -> None:
-        """The attempt does not finish: its snapshots are of no use."""
+        """Drop all snapshots: the attempt does not finish."""
         self._under_way.abandon(lambda _checkpoint_id: True)
 
     # ------------------------------------------------------------------ a writing thread
@@ -267,7 +275,7 @@ class TaskCheckpoints:
             )
         except Abandoned:
             pass
-        except BaseException as error:  # whatever it was, the driver waits for an answer
+        except BaseException as error:  # Any error: the driver waits for an answer.
             text = f"{type(error).__name__}: {error}"
             self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
         finally:
@@ -275,7 +283,7 @@ class TaskCheckpoints:
             self._attempt.wake()
 
     def _written(self, writing: Writing) -> SubtaskState:
-        """Everything is durable, or nothing is left. Raises: Abandoned; what writing raises."""
+        """Write everything durably, or leave nothing. Raises: Abandoned; what writing raises."""
         settings, barrier = self.settings, writing.barrier
         assert settings is not None, "a snapshot was taken in a job without checkpoints"
         storage = self.storage()
@@ -295,9 +303,7 @@ class TaskCheckpoints:
             files.close()
             writing.written_bytes = files.written_bytes
         except BaseException:
-            with contextlib.suppress(
-                CheckpointIoError
-            ):  # the first error counts; the driver sweeps
+            with contextlib.suppress(CheckpointIoError):  # The first error counts.
                 files.abandon()
             raise
         operators = tuple((uid, state) for uid, state in states if any(state.handles))
@@ -312,7 +318,7 @@ class TaskCheckpoints:
         writing: Writing,
         add: Callable[[bytes], StateHandle],
     ) -> None:
-        """To the state of the head: it stands for the task."""
+        """Add data in flight to the state of the head operator, which stands for the task."""
         inputs: list[ChannelStateHandle] = []
         outputs: list[ChannelStateHandle] = []
         for is_input, edge, channel, data in writing.in_flight:
@@ -330,7 +336,9 @@ class TaskCheckpoints:
 
 
 def _taken_in_hand(head_first: list[tuple[str, OperatorSnapshot]]) -> list[bytes]:
-    """Out of the head's lists: in a task with inputs they belong to this subtask, and are no list to be shared out."""
+    """Remove and return the records in hand from the head's list state. In a task with inputs they
+    belong to this subtask and are not redistributed as a list.
+    """
     for _, snapshot in head_first:
         in_hand = snapshot.lists.pop(IN_HAND, None)
         if in_hand is not None:

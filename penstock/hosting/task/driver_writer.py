@@ -1,6 +1,7 @@
-"""Streams from a task to the driver: print and collect. Bounded: `MAX_IN_FLIGHT` frames without an answer.
+"""Streams from a task to the driver: print and collect. At most `MAX_IN_FLIGHT` frames may be
+unanswered.
 
-A slow console or a slow reader of results so slows the job, and memory stays flat.
+So a slow console, or a slow reader of results, slows the job down, and memory stays bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ROWS_PER_FRAME: Final = 4096
 
 
 class DriverWriter:
-    """An output of the chain. Mailbox thread, `on_credit` too (as a mail)."""
+    """An output of the chain. Used on the mailbox thread; `on_credit` comes as a mail."""
 
     def __init__(
         self,
@@ -43,13 +44,14 @@ class DriverWriter:
 
     def write(self, element: Element) -> None:
         if isinstance(element, CheckpointBarrier):
-            self.flush()  # before the checkpoint that they belong to is acknowledged
+            self.flush()  # Rows must leave before the checkpoint that covers them is acknowledged.
             self._checkpoint_id = element.checkpoint_id
         if not isinstance(element, (RowBatch, ColumnBatch)):
-            return  # the driver needs no watermarks
+            return  # The driver needs no watermarks.
         try:
             element = self._as_rows(element)
-        except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
+        # sys.exit() in user code counts as a failure of that code.
+        except (Exception, SystemExit) as error:
             raise user_code_error(self._producer, None, error) from error
         self._pending.extend(element.values)
         self.records_out += len(element.values)

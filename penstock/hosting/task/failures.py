@@ -1,4 +1,4 @@
-"""An error of a task as text, for the JobManager: nobody unpickles exceptions."""
+"""Converts an error of a task to text for the JobManager, because nobody unpickles exceptions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.model.messages import FailureInfo
 
 
 def failure_info(error: BaseException, where: str) -> FailureInfo:
-    """An error as text: the user's own traceback first."""
+    """Convert an error to text, the user's own traceback first."""
     if isinstance(error, UserCodeError):
         return FailureInfo("UserCodeError", f"{error}\n{where}", is_user_code=True)
     if isinstance(error, ExternalError):

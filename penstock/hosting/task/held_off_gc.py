@@ -1,4 +1,4 @@
-"""Python's garbage collector, held off while very many objects are made that all stay."""
+"""Holds off Python's garbage collector while very many objects are made that all stay."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import threading
 
 
 class HeldOff:
-    """As a context, on any thread; several may overlap. The collector would look at all of the objects again and again: nearly
-    half of the time of a restore.
+    """A context, for any thread; several may overlap.
+
+    The collector would examine all of the objects again and again, which takes nearly half of the
+    time of a restore.
     """
 
     def __init__(self) -> None:
@@ -31,4 +33,4 @@ class HeldOff:
 
 
 COLLECTOR_HELD_OFF = HeldOff()
-"""There is one collector in a process."""
+"""One for all threads, because a process has one collector."""

@@ -1,6 +1,7 @@
-"""What a task reports of itself with each heartbeat. Reads counters that the mailbox thread writes, without a lock.
+"""The metrics of a task, for each heartbeat. Reads counters that the mailbox thread writes, without
+a lock.
 
-Source: Flink TaskIOMetricGroup, TaskMetricGroup. Costs the task nothing: it is asked, and not per record.
+Source: Flink TaskIOMetricGroup, TaskMetricGroup. The task does no work for it per record.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class TaskMetrics:
-    """Of one attempt, from its start on. `finish` stops the time."""
+    """The metrics of one attempt. `finish` stops its times."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class TaskMetrics:
         checkpoints: TaskCheckpoints,
         mail: Callable[[Callable[[], None], str], None],
     ) -> None:
-        """`mail(action, description)`: the task's thread acts, or nobody if the task is ending."""
+        """`mail(action, description)`: runs the action on the task's thread, unless the task is ending."""
         self._built = built
         self._checkpoints = checkpoints
         self._processor = processor
@@ -43,19 +44,19 @@ class TaskMetrics:
         self._ended_ns = time.perf_counter_ns()
 
     def update_gauges(self) -> None:
-        """The task's thread: the user's functions are asked."""
+        """Read the user's gauges, by calling the user's functions. On the task's thread."""
         self._is_asking_gauges = False
         for complaint in self._built.chain.user_metrics.update_gauges():
             _LOGGER.warning("%s", complaint)
 
     def _ask_gauges(self) -> None:
-        """What they tell is in the next report. A task that is busy is asked once."""
+        """Ask the task to read its gauges for the next report. A busy task is asked once."""
         if self._built.chain.user_metrics.has_gauges and not self._is_asking_gauges:
             self._is_asking_gauges = True
-            self._mail(self.update_gauges, "asking the user's gauges")
+            self._mail(self.update_gauges, "reading the user's gauges")
 
     def io(self) -> TaskIo:
-        """Counters so far; they may be a batch apart."""
+        """Return the counters so far; they may lag by a batch."""
         self._ask_gauges()
         user_metrics, left_out = self._built.chain.user_metrics.numbers()
         built, task = self._built, self._built.task

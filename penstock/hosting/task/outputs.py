@@ -1,6 +1,7 @@
-"""What leaves a task: result partitions, and the writers in front of them.
+"""The outputs of a task: result partitions, and the writers in front of them.
 
-Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGates, RecordWriterBuilder.
+Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGates,
+RecordWriterBuilder.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from penstock.runtime.task.writers import PartitionWriter
 def result_partitions(
     attempt: TaskAttempt, barriers: OutputBarriers
 ) -> dict[DataSetId, ResultPartition]:
-    """All or none: those before one that cannot be made are released."""
+    """Make all partitions, or none: if one cannot be made, those made before are released."""
     made: dict[DataSetId, ResultPartition] = {}
     try:
         for part in attempt.deployment.partitions:
@@ -126,7 +127,10 @@ def _driver_writer(
 ) -> DriverWriter:
     stream = output.driver_stream
     if stream is None:
-        raise EngineBug(f"{attempt.deployment.vertex_name}: an output leads nowhere")
+        raise EngineBug(
+            f"{attempt.deployment.vertex_name}: an output has neither a data set nor a driver "
+            "stream"
+        )
     return DriverWriter(
         stream, attempt.attempt_id, output.element_type, attempt.host.send, producer
     )

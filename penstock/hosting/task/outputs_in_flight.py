@@ -1,8 +1,9 @@
-"""What a task's barriers overtake on its way out, until it is written with the checkpoint.
+"""Data that a task's barriers overtake at its outputs, kept until it is written with the
+checkpoint.
 
 Source: Flink ChannelStateWriterImpl, PipelinedSubpartition's channel state future
-(docs/spec/checkpoints.md#data-in-flight). An aligned barrier that may be timed out counts as
-through when its consumer has taken it, with nothing overtaken. Thread-safe.
+(docs/spec/checkpoints.md#data-in-flight). An aligned barrier that may time out counts as through
+when its consumer has taken it; then it has overtaken nothing. Thread-safe.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from penstock.runtime.network.partition.result_partition import ResultPartition
 from penstock.runtime.network.partition.subpartition import OutputState
 
 Place: TypeAlias = tuple[DataSetId, int]
-"""Edge, and channel of it: of an output the consumer's subtask, of an input the producer's."""
+"""Edge, and channel of it: for an output the consumer's subtask, for an input the producer's."""
 
 
 class OutputsInFlight:
-    """Of all partitions of a task."""
+    """The overtaken data of all partitions of a task."""
 
     def __init__(
         self, channels: int, on_news: Callable[[int], None], on_failed: Callable[[int, str], None]
     ) -> None:
-        """`channels`: that barriers overtake on. `on_news`: told, on any thread, when a checkpoint's outputs are all there.
-        `on_failed`: a barrier will not get through, and why.
+        """`channels`: number of channels on which barriers may overtake.
+
+        `on_news`: called, on any thread, when all outputs of a checkpoint are there. `on_failed`:
+        called when a barrier cannot get through, with the cause.
         """
         self._channels = channels
         self._on_news = on_news
@@ -39,11 +42,11 @@ class OutputsInFlight:
         self._found: dict[int, dict[Place, bytes]] = {}
 
     def of_edge(self, edge: DataSetId) -> OutputState:
-        """For the subpartitions of an edge."""
+        """Return what the subpartitions of an edge report to."""
         return _OfEdge(self, edge)
 
     def of(self, checkpoint_id: int) -> Mapping[Place, bytes] | None:
-        """By edge and subpartition, where something was overtaken; None: not all barriers are through."""
+        """Return the overtaken data by edge and subpartition; None: some barriers are not through yet."""
         with self._lock:
             found = self._found.get(checkpoint_id, {})
             if len(found) < self._channels:
@@ -51,12 +54,14 @@ class OutputsInFlight:
             return {place: data for place, data in found.items() if data}
 
     def forget(self, checkpoint_id: int) -> None:
-        """All up to here: written, or of no use."""
+        """Forget this checkpoint and older ones: they are written, or not needed."""
         with self._lock:
             self._found = {i: found for i, found in self._found.items() if i > checkpoint_id}
 
     def complete(self, checkpoint_id: int, place: Place, batches: Sequence[Batch]) -> None:
-        """Encoded at once: whoever takes these batches later may change their records."""
+        """Take the data that a barrier has overtaken. It is encoded at once, because a consumer may
+        later change these records.
+        """
         data = recorded(batches, dumps_records)
         with self._lock:
             found = self._found.setdefault(checkpoint_id, {})
@@ -71,7 +76,7 @@ class OutputsInFlight:
 
 
 class _OfEdge:
-    """`OutputState`."""
+    """`OutputState` of one edge."""
 
     def __init__(self, owner: OutputsInFlight, edge: DataSetId) -> None:
         self._owner = owner
@@ -86,13 +91,13 @@ class _OfEdge:
 
 
 def time_out_barriers(partitions: Sequence[ResultPartition], checkpoint_id: int) -> None:
-    """Mailbox thread: aligned barriers have waited long enough, and overtake."""
+    """The aligned barriers have waited too long, and now overtake. Mailbox thread."""
     for subpartition in _overtaken(partitions):
         subpartition.time_out_barrier(checkpoint_id)
 
 
 def forget_barriers(partitions: Sequence[ResultPartition], checkpoint_id: int) -> None:
-    """Mailbox thread: nobody waits for what they overtake any more."""
+    """Drop what barriers of this checkpoint have overtaken. Mailbox thread."""
     for subpartition in _overtaken(partitions):
         subpartition.abort_checkpoint(checkpoint_id, "the checkpoint was aborted")
 

@@ -1,6 +1,7 @@
-"""What the parts of a task know of its thread, and what that knows of its TaskManager: ports, so that none of them knows the others.
+"""Ports between the parts of a task, its thread and its TaskManager, so that none of them depends
+on the others.
 
-TaskManager  <-  TaskHost  -  thread  -  TaskAttempt  ->  builder, checkpoints, restore, source
+    TaskManager  <-  TaskHost  -  thread  -  TaskAttempt  ->  builder, checkpoints, restore, source
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Built(Protocol):
 
 
 class TaskAttempt(OperatorCalls, Protocol):
-    """The thread of one attempt. Methods may be called from any thread, but for `check_...` and `report_committable`."""
+    """The thread of one attempt. Methods may be called from any thread, except `check_...` and `report_committable`."""
 
     deployment: TaskDeployment
     attempt_id: AttemptId
@@ -73,10 +74,10 @@ class TaskAttempt(OperatorCalls, Protocol):
     def backpressured_ms(self) -> int: ...
     def cancel(self) -> bool: ...
     def fail(self, error: BaseException) -> bool:
-        """Something outside the thread went wrong for this task."""
+        """Fail the task for an error outside of its thread."""
 
     def wake(self) -> None:
-        """It looks whether what it waits for is there."""
+        """Make the thread check its wait condition."""
 
     def mail(
         self,
@@ -97,6 +98,6 @@ class TaskAttempt(OperatorCalls, Protocol):
         """Raises: CancelSignal: the task was cancelled or failed from outside."""
 
     def check_is_mine(self) -> None:
-        """Raises: UserError: another thread than the task's own touches what is the task's."""
+        """Raises: UserError: called on another thread than the task's own."""
 
     def report_committable(self, node_id: int, payload: object) -> None: ...

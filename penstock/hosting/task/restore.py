@@ -1,6 +1,8 @@
-"""What an attempt begins with: from the handles of its deployment to the snapshots that its operators restore.
+"""Restores an attempt: turns the handles of its deployment into the snapshots that its operators
+restore.
 
-On the task's own thread, before its operators are opened. Source: Flink StreamTaskStateInitializerImpl, RecoveredInputChannel.
+Runs on the task's own thread, before its operators are opened. Source: Flink
+StreamTaskStateInitializerImpl, RecoveredInputChannel.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _Read = Callable[[StateHandle], bytes]
 
 
 def groups_of(deployment: TaskDeployment) -> tuple[int, int]:
-    """First and last key group of the subtask."""
+    """Return the first and last key group of the subtask."""
     subtask = deployment.attempt_id.subtask
     return key_group_range(deployment.max_parallelism, deployment.parallelism, subtask)
 
@@ -43,9 +45,10 @@ def restore_task(
     task: StreamTask,
     inputs: Sequence[NetworkInput],
 ) -> None:
-    """State to the operators, and what was in flight to its place: into the task's hand, before its inputs.
+    """Give state to the operators, and data in flight to the task and its inputs.
 
-    Raises: CheckpointDamaged, naming the file; CheckpointIoError; UserError: values that cannot be made again; CancelSignal.
+    Raises: CheckpointDamaged, naming the file; CheckpointIoError; UserError: values cannot be
+    unpickled; CancelSignal.
     """
     deployment = attempt.deployment
     restore = deployment.restore
@@ -66,7 +69,7 @@ def restore_task(
 def _read_states(
     deployment: TaskDeployment, restore: TaskRestore, read: _Read, pieces: Beside
 ) -> Mapping[str, OperatorSnapshot]:
-    """By uid. Keyed state is read when an operator takes it."""
+    """Return the states by uid. Keyed state is read later, when its operator takes it."""
     groups = groups_of(deployment)
     states: dict[str, OperatorSnapshot] = {}
     for uid, state in restore.operators:
@@ -83,7 +86,9 @@ def _read_states(
 
 
 class _ExplainedPieces:
-    """State that is read when its operator is opened: errors say of what it is, as if it had been read before."""
+    """State that is read when its operator is opened. Its errors name the operator, like those of
+    state that is read before.
+    """
 
     def __init__(self, pieces: Pieces, uid: str, checkpoint_id: int) -> None:
         self._pieces = pieces
@@ -110,6 +115,6 @@ class _ExplainedPieces:
 def _unreadable(uid: str, checkpoint_id: int, error: Exception) -> UserError:
     return UserError(
         f"the state of operator {uid!r} in checkpoint {checkpoint_id} cannot be read: "
-        f"{type(error).__name__}: {error}. Classes of its values must be importable where the task runs, under the "
-        "names that they had when it was written."
+        f"{type(error).__name__}: {error}. The classes of its values must be importable where "
+        "the task runs, under the names that they had when it was written."
     )

@@ -1,7 +1,9 @@
-"""Data in flight of the checkpoint that an attempt begins with: to the hand of the task and before its inputs.
+"""Restores data in flight of the checkpoint that an attempt begins with: into the task's hand and
+in front of its inputs.
 
-What was on its way to a subtask of another parallelism comes to several, and each keeps the records that are its own, as
-the edge's partitioner says. On the task's own thread. Source: Flink SequentialChannelStateReaderImpl, RecoveredInputChannel,
+If the parallelism has changed, several subtasks read the data that was on its way to one former
+subtask. Each keeps its own records, as decided by the edge's partitioner. On the task's own thread.
+Source: Flink SequentialChannelStateReaderImpl, RecoveredInputChannel,
 DemultiplexingRecordDeserializer, RecordFilter (docs/spec/checkpoints.md#data-in-flight).
 """
 
@@ -30,7 +32,7 @@ def recover_in_flight(
     task: StreamTask,
     inputs: Sequence[NetworkInput],
 ) -> None:
-    """In the order of its shares. Raises: what `read` raises; what a key selector or custom partitioner raises."""
+    """Restore the shares in order. Raises: what `read`, a key selector or a custom partitioner raises."""
     restore = deployment.restore
     if restore is None or not restore.in_flight:
         return
@@ -55,7 +57,7 @@ def recover_in_flight(
 
 
 class _Shared:
-    """What of a share is this subtask's."""
+    """Selects the records of a share that belong to this subtask."""
 
     def __init__(self, deployment: TaskDeployment, inputs: Sequence[ChainInput]) -> None:
         self._subtask = deployment.attempt_id.subtask
@@ -69,14 +71,16 @@ class _Shared:
         return self._mine(share, gate if partitioning.strategy.goes_by_content else None, batch)
 
     def in_hand(self, share: InFlightShare, input_index: int, batch: Batch) -> Iterator[Batch]:
-        """Which of an input's edges it came on, nobody knows any more: of a keyed operator they all say the same."""
+        """Select from records in hand. Their edge is no longer known, but all edges of a keyed
+        operator give the same owner.
+        """
         gates = [i for i, one in enumerate(self._inputs) if one.input_index == input_index]
         first, *others = (self._inputs[gate].partitioning for gate in gates)
         is_one = first.strategy.goes_by_content and all(_is_same(first, one) for one in others)
         return self._mine(share, gates[0] if is_one else None, batch)
 
     def _mine(self, share: InFlightShare, gate: int | None, batch: Batch) -> Iterator[Batch]:
-        """`gate`: whose partitioner says it; None: it goes to one subtask as a whole."""
+        """`gate`: its partitioner decides; None: one subtask takes the whole share."""
         if not share.is_filtered:
             yield batch
         elif gate is None:
@@ -98,5 +102,7 @@ class _Shared:
 
 
 def _is_same(one: Partitioning, other: Partitioning) -> bool:
-    """Selectors and custom functions that are one in the program are one here: a chain is read as one pickle."""
+    """Compare partitionings. Functions that are one object in the program are one here, because a
+    chain is one pickle.
+    """
     return replace(one, columns=None) == replace(other, columns=None)

@@ -1,6 +1,8 @@
-"""The snapshots of one task that are on their way: frozen, waiting for data in flight, being written; and who wants them still.
+"""The snapshots of one task that are not finished: frozen, waiting for data in flight, or being
+written.
 
-Source: Flink AsyncCheckpointRunnable, SubtaskCheckpointCoordinatorImpl (checkpoints, abortedCheckpointIds). Thread-safe.
+Source: Flink AsyncCheckpointRunnable, SubtaskCheckpointCoordinatorImpl (checkpoints,
+abortedCheckpointIds). Thread-safe.
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ _MAX_ABORTED: Final = 128
 
 
 class Abandoned(Exception):
-    """Nobody wants this snapshot any more."""
+    """The snapshot is no longer needed."""
 
 
 @dataclass(eq=False, slots=True)
 class Writing:
-    """One snapshot on its way. `operators`: head first. `metrics`: without what is not known yet.
+    """One unfinished snapshot. `operators`: head first. `metrics`: those that are known already.
 
-    `in_hand`: records that were read and not processed, pickled, of a task with inputs. `inputs`, `outputs`: data in flight by
-    edge and channel; None: not all of it is there yet.
+    `in_hand`: pickled records that a task with inputs had read and not processed. `inputs`,
+    `outputs`: data in flight by edge and channel; None: it is not complete yet.
     """
 
     barrier: CheckpointBarrier
@@ -50,13 +52,13 @@ class Writing:
             raise Abandoned
 
     def close(self, *, is_kept: bool = False) -> None:
-        """Nobody reads the snapshots any more: files that they hold go."""
+        """Release the operators' snapshots and their files."""
         for _, snapshot in self.operators:
             snapshot.close(is_kept=is_kept)
 
     @property
     def in_flight(self) -> Iterator[tuple[bool, DataSetId | None, int, bytes]]:
-        """(of an input, edge, channel, content)."""
+        """All data in flight: (of an input, edge, channel, content)."""
         for order, data in enumerate(self.in_hand):
             yield True, None, order, data
         for (edge, producer), data in (self.inputs or {}).items():
@@ -66,7 +68,7 @@ class Writing:
 
 
 class SnapshotsUnderWay:
-    """By checkpoint. What is dropped is closed, so that files that it holds go."""
+    """Unfinished snapshots by checkpoint. A dropped snapshot is closed, which removes its files."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,12 +81,15 @@ class SnapshotsUnderWay:
 
     @property
     def is_any_submitted(self) -> bool:
-        """Something is being written, or about to be."""
+        """Whether something is being written, or is about to be."""
         with self._lock:
             return any(writing.is_submitted for writing in self._writing.values())
 
     def add(self, writing: Writing) -> bool:
-        """False: it was aborted while it was taken, and is closed. Older ones that wait for data in flight go: it will never come."""
+        """Add a snapshot. False: it was aborted while it was taken, and is closed.
+
+        Older snapshots that wait for data in flight are dropped, because that data will never come.
+        """
         checkpoint_id = writing.barrier.checkpoint_id
         with self._lock:
             dropped = self._drop_waiting(lambda one: one < checkpoint_id)
@@ -99,7 +104,7 @@ class SnapshotsUnderWay:
         return is_wanted
 
     def give_inputs(self, checkpoint_id: int, channels: Mapping[Place, bytes]) -> bool:
-        """What was in flight into the task. False: its snapshot is not there."""
+        """Add the input data in flight. False: the snapshot does not exist."""
         with self._lock:
             writing = self._writing.get(checkpoint_id)
             if writing is not None:
@@ -107,7 +112,9 @@ class SnapshotsUnderWay:
             return writing is not None
 
     def submit(self, checkpoint_id: int, outputs: Mapping[Place, bytes] | None) -> Writing | None:
-        """What is to be written now, once: all data in flight is there. `outputs` None: not yet."""
+        """Return the snapshot if all of its data in flight is there and it was not returned before.
+        `outputs` None: not there yet.
+        """
         with self._lock:
             writing = self._writing.get(checkpoint_id)
             if writing is None or writing.is_submitted:
@@ -118,7 +125,7 @@ class SnapshotsUnderWay:
             return writing if writing.is_submitted else None
 
     def abort(self, checkpoint_id: int) -> None:
-        """Nobody wants it, nor if it is being taken just now on the task's thread."""
+        """Abort a checkpoint, even if its snapshot is being taken just now on the task's thread."""
         with self._lock:
             self._aborted.add(checkpoint_id)
             if len(self._aborted) > _MAX_ABORTED:
@@ -126,7 +133,7 @@ class SnapshotsUnderWay:
         self.abandon(lambda one: one == checkpoint_id)
 
     def abandon(self, is_meant: Callable[[int], bool]) -> None:
-        """Who writes one of these stops."""
+        """Drop these snapshots; threads that write them stop."""
         with self._lock:
             for checkpoint_id, writing in self._writing.items():
                 writing.is_abandoned = writing.is_abandoned or is_meant(checkpoint_id)
@@ -135,12 +142,12 @@ class SnapshotsUnderWay:
             writing.close()
 
     def ended(self, writing: Writing, *, is_kept: bool) -> None:
-        """It was written, or not."""
+        """The snapshot was written, or failed."""
         writing.close(is_kept=is_kept)
         with self._lock:
             self._writing.pop(writing.barrier.checkpoint_id, None)
 
     def _drop_waiting(self, is_meant: Callable[[int], bool]) -> list[Writing]:
-        """Under the lock: what nobody writes yet."""
+        """Remove the snapshots that nobody writes yet. Under the lock."""
         waiting = [i for i, one in self._writing.items() if is_meant(i) and not one.is_submitted]
         return [self._writing.pop(checkpoint_id) for checkpoint_id in waiting]

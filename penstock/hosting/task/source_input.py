@@ -20,23 +20,25 @@ from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
 
 
 class SourceHost(Protocol):
-    """The task that a source is read in, as its input sees it."""
+    """The task of a source, as its input sees it."""
 
     settings: SourceSettings
     parallelism: int
 
     def backpressured_ms(self) -> int:
-        """So long the source could not read, for its task's outputs were full."""
+        """How long the source could not read because its task's outputs were full."""
 
     def request_split(self) -> None: ...
     def send_source_event(self, event: object) -> None: ...
     def report_watermark(self, watermark_ms: int) -> None: ...
     def wake(self) -> None:
-        """The input has to be polled. Any thread."""
+        """Make the task poll this input. Any thread."""
 
 
 class SourceInput:
-    """`runtime.task.stream_task.TaskInput`, `runtime.sources.contract.ReaderContext` and `runtime.sources.operator.SourceClock` in one."""
+    """`runtime.task.stream_task.TaskInput`, `runtime.sources.contract.ReaderContext` and
+    `runtime.sources.operator.SourceClock` in one.
+    """
 
     is_source = True
     has_read_all = True
@@ -50,7 +52,7 @@ class SourceInput:
         host: SourceHost,
         calls: OperatorCalls = UNWATCHED,
     ) -> None:
-        """`calls`: is told when the reader's code runs."""
+        """`calls`: told when the reader's code runs."""
         self._operator = operator
         self._host = host
         self._spec = spec
@@ -78,11 +80,11 @@ class SourceInput:
             self._calls.left()
 
     def allow_watermark(self, watermark_ms: int) -> None:
-        """The coordinator of the alignment group says how far this source may run. Mailbox thread."""
+        """Set the watermark up to which the alignment group lets this source run. Mailbox thread."""
         self._operator.allow(watermark_ms)
 
     def stop(self, *, drain: bool) -> None:
-        """The job stops with a savepoint: read no more. Mailbox thread."""
+        """Stop reading, because the job stops with a savepoint. Mailbox thread."""
         self._operator.stop(drain=drain)
 
     # ------------------------------------------------------------------ TaskInput
@@ -94,7 +96,8 @@ class SourceInput:
             elements = self._operator.poll()
         except PASSED_ON:
             raise
-        except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
+        # sys.exit() in user code counts as a failure of that code.
+        except (Exception, SystemExit) as error:
             raise user_code_error(self._spec, self._operator, error) from error
         finally:
             self._calls.left()
@@ -103,7 +106,7 @@ class SourceInput:
         return (0, elements) if elements else None
 
     def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
-        """Nothing overtakes what a source reads."""
+        """Does nothing: no barrier overtakes what a source reads."""
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""What a source is told and asks in a task of a TaskManager: by messages to the JobManager."""
+"""The host of a source in a task of a TaskManager: talks to the enumerator by messages to the JobManager."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""FetcherThread: a SplitReader on a thread of its own, and the bounded hand-over to its SourceReader.
+"""FetcherThread: runs a SplitReader on its own thread, with a bounded hand-over to the
+SourceReader.
 
-Source: Flink SplitFetcher, FutureCompletingBlockingQueue (capacity 2), SplitFetcherManager.close; differs: closing
-waits 1 s, not 30 s: a fetch that blocks must not make its whole TaskManager look stuck.
+Source: Flink SplitFetcher, FutureCompletingBlockingQueue (capacity 2), SplitFetcherManager.close;
+differs: closing waits 1 s, not 30 s: a fetch that blocks must not make its whole TaskManager look
+stuck.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class FetcherThread:
             return None
 
     def close(self) -> None:
-        """The thread closes the reader and ends; a fetch that does not wake up is left behind, and closes it then."""
+        """Make the thread close the reader and end. A fetch that does not wake up is left behind,
+        and the thread closes the reader later.
+        """
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -84,7 +88,7 @@ class FetcherThread:
             self._wake()
 
     def _turn(self) -> bool:
-        """Orders, then one fetch. False: closed."""
+        """Carry out orders, then fetch once. False: closed."""
         with self._changed:
             self._changed.wait_for(self._may_go_on)
             if self._is_closed:

@@ -1,8 +1,8 @@
 """One attempt on a TaskManager: a thread with a mailbox around a StreamTask.
 
-Source: Flink Task, StreamTask.invoke, MailboxProcessor. The thread runs a
-mailbox loop; what others want of the task comes as mails. Reports go out through the host; a report that cannot be
-sent ends the TaskManager anyway.
+Source: Flink Task, StreamTask.invoke, MailboxProcessor. The thread runs a mailbox loop; requests of
+other threads come as mails. Reports go out through the host. A report that cannot be sent needs no
+handling, because the TaskManager then ends anyway.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MIN_WAIT_S: Final = 0.001
 
 
 class TaskThread(TaskAttempt):
-    """Methods but `_...` may be called from any thread."""
+    """Methods may be called from any thread, except those with `_`."""
 
     def __init__(self, deployment: TaskDeployment, chain_blob: bytes, host: TaskHost) -> None:
         self.deployment = deployment
@@ -89,7 +89,7 @@ class TaskThread(TaskAttempt):
 
     @property
     def is_waiting(self) -> bool:
-        """For input, for room in an output, or for its consumers: in no call."""
+        """Whether the thread waits for input, for room in an output, or for its consumers, and so is in no call."""
         return self.processor.is_default_action_suspended or self._is_awaiting_consumers
 
     def join(self, timeout_s: float) -> None:
@@ -97,14 +97,16 @@ class TaskThread(TaskAttempt):
             self._thread.join(timeout_s)
 
     def cancel(self) -> bool:
-        """Ask the thread to end. Returns: whether `interrupt` is to follow if it does not."""
+        """Ask the thread to end. Returns: whether the caller must call `interrupt` if it does not."""
         with self._life_lock:
             must_interrupt = self._life.cancel()
         self.processor.report_error(CancelSignal())
         return must_interrupt
 
     def fail(self, error: BaseException) -> bool:
-        """Something outside the thread (encoding on the network thread) went wrong for this task. As `cancel`."""
+        """Fail the task for an error outside of its thread, such as encoding on the network thread.
+        Returns: as `cancel`.
+        """
         with self._life_lock:
             must_interrupt = self._life.fail()
             if self._life.state is ExecutionState.FAILED and self._failure is None:
@@ -118,21 +120,22 @@ class TaskThread(TaskAttempt):
         description: str = "a mail to the task",
         priority: int = MIN_PRIORITY,
     ) -> None:
-        """Run on the mailbox thread between two turns; dropped when the task is ending.
+        """Run an action on the mailbox thread between two turns. Dropped when the task is ending.
 
-        `priority`: an operator's place in the chain, for what is its own.
+        `priority`: an operator's place in the chain, for a mail of that operator.
         """
 
         def act() -> None:
             action()
-            self.processor.notify_input()  # whatever it changed: the default action looks
+            # The action may have changed anything, so the default action looks again.
+            self.processor.notify_input()
             self.processor.notify_output()
 
         with suppress(MailboxClosed):
             self.processor.executor(priority).execute(act, description)
 
     def mail_to_operator(self, operator: str, priority: int, action: Callable[[], None]) -> None:
-        """As `mail`, for what runs an operator's code."""
+        """As `mail`, for an action that runs an operator's code."""
 
         def act() -> None:
             self.entered(operator)
@@ -152,7 +155,7 @@ class TaskThread(TaskAttempt):
         description: str = "a mail to the task",
         priority: int = MIN_PRIORITY,
     ) -> None:
-        """As `mail`; dropped also before the task is built."""
+        """As `mail`; also dropped if the task is not built yet."""
         self.mail(lambda: self._with_built(action), description, priority)
 
     def driver_credit(self, stream: str, frames: int) -> None:
@@ -169,7 +172,7 @@ class TaskThread(TaskAttempt):
         return self.processor.backpressured_ns // 1_000_000
 
     def io(self) -> TaskIo:
-        """Counters so far."""
+        """Return the counters so far."""
         return TaskIo() if self._metrics is None else self._metrics.io()
 
     # ------------------------------------------------------------------ the thread
@@ -197,12 +200,13 @@ class TaskThread(TaskAttempt):
         self.host.task_ended(self)
         try:
             self.host.send(report)
-        except Exception as error:  # too large, say: the task must end all the same
+        # The report may be too large, for example; the task must end all the same.
+        except Exception as error:
             failure = self._describe(error)
             self.host.send(TaskStateChanged(self.attempt_id, ExecutionState.FAILED, failure))
 
     def _ended_with(self, error: BaseException) -> FailureInfo | None:
-        """What to report of it; what failed the task from outside goes before what followed in the thread."""
+        """Return what to report. An error from outside takes precedence over the thread's later error."""
         with self._life_lock:
             state = self._life.ended_with(is_cancel_signal=isinstance(error, CancelSignal))
             if state is not ExecutionState.FAILED:
@@ -236,7 +240,7 @@ class TaskThread(TaskAttempt):
             self.host.send(TaskStateChanged(self.attempt_id, state))
 
     def _process_input(self, processor: MailboxProcessor) -> None:
-        """The default action: one bounded turn, then what its outcome asks for."""
+        """The default action: one bounded turn, then the move that its outcome asks for."""
         built = self._built
         assert built is not None
         task = built.task
@@ -249,24 +253,26 @@ class TaskThread(TaskAttempt):
             processor.all_actions_completed()
         elif move is NextMove.SUSPEND_UNTIL_INPUT:
             processor.suspend_default_action(built.seconds_to_wait(MAX_WAIT_S), until_input=True)
-        else:  # an output without room: only the flush of the others falls due in the meantime, timers wait
+        else:  # Without room in an output, timers wait; only the flush of other outputs may be due.
             flush_s = max(_MIN_WAIT_S, task.buffer_timeout_ns / 1e9)
             processor.suspend_default_action(min(MAX_WAIT_S, flush_s), until_output=True)
 
     def _await_consumers(self, built: BuiltTask) -> None:
-        """FINISHED means that consumers have everything: the last frames may still wait for credit."""
+        """Wait until consumers have taken everything, which FINISHED promises. The last frames may
+        still wait for credit.
+        """
         self._is_awaiting_consumers = True
         self._await(lambda: built.is_consumed)
 
     def _await(self, is_over: Callable[[], bool]) -> None:
-        """Run mails until then; who makes it so wakes the thread."""
+        """Run mails until `is_over`; whoever makes it true wakes the thread."""
         while not is_over():
             if not self.processor.run_mail():
                 self.waker.wait(MAX_WAIT_S)
             self.progress += 1
 
     def check_goes_on(self) -> None:
-        """Raises: CancelSignal: the task was cancelled or failed from outside. For what takes long on its thread."""
+        """Raises: CancelSignal: the task was cancelled or failed from outside. For long work on its thread."""
         if self.state in {ExecutionState.CANCELING, ExecutionState.FAILED}:
             raise CancelSignal
 
@@ -278,14 +284,14 @@ class TaskThread(TaskAttempt):
             action(self._built)
 
     def _clean_up(self, failure: FailureInfo | None) -> None:
-        """After a failure or cancel."""
+        """Release everything after a failure or cancel."""
         kind = failure.kind if failure else None
         self.checkpoints.abandon()
         self._try(self._close_operators)
         self._try(lambda: self._with_built(lambda built: built.release(kind)))
 
     def _try(self, action: Callable[[], None]) -> None:
-        """The outcome stands: what letting go raises adds nothing to it, and must not keep it from being reported."""
+        """Run a clean-up step. Its error is logged only: the outcome does not change and must be reported."""
         try:
             action()
         except BaseException:
@@ -304,30 +310,33 @@ class TaskThread(TaskAttempt):
         return failure_info(error, where)
 
     def interrupt(self) -> None:
-        """Raise CancelSignal inside a user function that has not come back since the cancel. Any thread."""
+        """Raise CancelSignal inside a user function that has not returned since the cancel. Any thread."""
         interrupt(self.interruption)
 
     def report_committable(self, node_id: int, payload: object) -> None:
-        """Mailbox thread: a sink prepared something. Pickled here, opened on the coordinator's thread only;
-        what cannot be pickled is the sink's fault and named so.
+        """Report what a sink prepared. Mailbox thread.
+
+        It is pickled here, so that an error of pickling names the sink, and unpickled on the
+        coordinators' thread only.
         """
         self._committables.append(Committable(node_id, dumps_records(payload)))
 
     def entered(self, operator: str) -> None:
-        """`OperatorCalls`: its code runs from now on."""
+        """`OperatorCalls`: an operator's code runs from now on."""
         if self.host.task_settings.checks_threads:
             self.check_is_mine()
         self.operator = operator
         self.interruption.open()
 
     def left(self) -> None:
-        """`OperatorCalls`."""
+        """`OperatorCalls`: the operator's code has returned."""
         self.interruption.close()
 
     def check_is_mine(self) -> None:
-        """Raises: UserError: another thread than the task's own touches what is the task's."""
+        """Raises: UserError: called on another thread than the task's own."""
         if not self._is_mine():
             raise UserError(
-                f"thread {threading.current_thread().name!r} used state or operators of {self._thread.name!r}. Only the "
-                "task's own thread may: let an AsyncFunction wait for what takes long, and use its result there."
+                f"thread {threading.current_thread().name!r} used state or operators of "
+                f"{self._thread.name!r}, but only the task's own thread may use them. Let an "
+                "AsyncFunction wait for slow work, and use its result in the operator."
             )

@@ -6,7 +6,7 @@ import threading
 
 
 class Waker:
-    """A binary semaphore on a bare lock: cheaper than an Event, which matters once per batch."""
+    """A binary semaphore on a bare lock: cheaper than an Event, which matters because it is used for every batch."""
 
     __slots__ = ("_lock",)
 
@@ -18,10 +18,10 @@ class Waker:
         try:
             self._lock.release()
         except RuntimeError:
-            pass  # awake already
+            pass  # It is awake already.
 
     def wait(self, timeout_s: float | None) -> None:
-        """Until woken or the time is over; None: for ever."""
+        """Wait until woken or the time is over; None: no limit."""
         if timeout_s is None:
             self._lock.acquire()
         elif timeout_s > 0:

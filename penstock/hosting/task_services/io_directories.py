@@ -1,8 +1,10 @@
-"""A TaskManager's own directories for files of results, made when the first file is wanted, removed at its end.
+"""A TaskManager's own directories for files of results, made when the first file is needed, removed
+when it ends.
 
-A directory is held by a lock on a file in it, which ends with the process that holds it, however that ends. So a
-TaskManager that starts removes what dead ones have left, and never what another one uses, be it in this process.
-Source: Flink IOManager, FileChannelManagerImpl; differs: Flink leaves the files of a killed process.
+A lock on a file in the directory protects it, and ends with the process that holds it, however that
+ends. So a starting TaskManager removes the directories of dead ones, and never those in use, even
+by another TaskManager of its process. Source: Flink IOManager, FileChannelManagerImpl; differs:
+Flink leaves the files of a killed process.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _MADE_WITHIN_S: Final = 3600.0
 
 
 class IoDirectories:
-    """Thread-safe. `roots`: where to make them, in turn for each file."""
+    """Thread-safe. `roots`: directories to use, in turn for each file."""
 
     def __init__(self, roots: Sequence[str], name: str) -> None:
         """`name`: of the TaskManager, for people who look. Removes what dead TaskManagers have left in `roots`."""
@@ -42,7 +44,7 @@ class IoDirectories:
             sweep(root)
 
     def new_path(self) -> str:
-        """Of a file that is not there yet. Raises: ResultWriteError: no directory can be made there."""
+        """Return the path of a new file. Raises: ResultWriteError: no directory can be made."""
         with self._lock:
             if self._is_closed:
                 raise ResultWriteError("this TaskManager is ending and writes no more results")
@@ -51,8 +53,8 @@ class IoDirectories:
                     self._made = [_make(root, self._name) for root in self._roots]
                 except OSError as error:
                     raise ResultWriteError(
-                        f"no directory can be made in {', '.join(self._roots)}: {error}. Set io.tmp.dirs "
-                        "to directories that this process can write to."
+                        f"no directory can be made in {', '.join(self._roots)}: {error}. Set "
+                        "io.tmp.dirs to directories that this process can write to."
                     ) from error
             number = next(self._numbers)
             folder, _ = self._made[number % len(self._made)]
@@ -65,7 +67,7 @@ class IoDirectories:
             return [folder for folder, _ in self._made]
 
     def close(self) -> None:
-        """Remove them with all that is in them. May be called twice."""
+        """Remove them with their content. May be called twice."""
         with self._lock:
             self._is_closed = True
             made, self._made = self._made, []
@@ -75,7 +77,7 @@ class IoDirectories:
 
 
 def sweep(root: str) -> None:
-    """Remove directories of our user's whose TaskManager is not there any more."""
+    """Remove directories of this user whose TaskManager has ended."""
     with contextlib.suppress(OSError), os.scandir(root) as entries:
         for entry in entries:
             if entry.name.startswith((PREFIX, _MAKING)) and _is_left(entry):
@@ -83,7 +85,7 @@ def sweep(root: str) -> None:
 
 
 def _make(root: str, name: str) -> tuple[str, int]:
-    """Under another name until it is locked: what a sweep sees is locked, or left."""
+    """Make a directory, under another name until it is locked. So a sweep finds it locked, or finds a leftover."""
     os.makedirs(root, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=_MAKING, dir=root)
     lock = os.open(os.path.join(folder, _LOCK_NAME), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -102,7 +104,8 @@ def _is_left(entry: os.DirEntry[str]) -> bool:
             return time.time() - found.st_mtime > _MADE_WITHIN_S
         lock = os.open(os.path.join(entry.path, _LOCK_NAME), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return entry.name.startswith(PREFIX)  # its end was cut short after the lock had gone
+        # Its removal was interrupted after the lock was released.
+        return entry.name.startswith(PREFIX)
     except OSError:
         return False
     try:
@@ -112,7 +115,7 @@ def _is_left(entry: os.DirEntry[str]) -> bool:
 
 
 def _try_lock(file: int) -> bool:
-    """Whether it is ours now. Where files cannot be locked nothing counts as left."""
+    """Try to lock. Where files cannot be locked, no directory counts as a leftover."""
     if sys.platform == "win32":
         return False
     import fcntl

@@ -1,7 +1,8 @@
-"""Copies of snapshots on the TaskManager's own disk, so that a task that starts again in its slot reads nothing from afar.
+"""Copies of snapshots on the TaskManager's own disk, so that a task that restarts in its slot reads
+nothing over the network.
 
-What is copied is told apart by the path of the file in the checkpoint directory, which is used
-once. A copy that is missing or damaged costs nothing but the way to the directory. Source: Flink
+A copy is identified by the path of its file in the checkpoint directory, which is never reused. If
+a copy is missing or damaged, the file in the checkpoint directory is read instead. Source: Flink
 TaskLocalStateStoreImpl, LocalRecoveryConfig
 (docs/spec/checkpoints.md#local-recovery-and-shared-files).
 """
@@ -22,7 +23,7 @@ from penstock.model.ids import AllocationId, ExecutionVertexId
 
 
 class Owner(NamedTuple):
-    """A subtask in its slot: over all attempts there."""
+    """A subtask in its slot, for all attempts there."""
 
     allocation_id: AllocationId
     vertex_id: ExecutionVertexId
@@ -30,7 +31,7 @@ class Owner(NamedTuple):
 
 @dataclass(slots=True)
 class _Copy:
-    """`users`: snapshots that have it."""
+    """`users`: snapshots that contain it."""
 
     path: Path
     size: int = 0
@@ -38,7 +39,7 @@ class _Copy:
 
 
 class LocalCopies:
-    """Of a TaskManager. Any thread. It never fails: what cannot be copied is not there."""
+    """The copies of a TaskManager. Any thread. Never raises: without a copy the file itself is read."""
 
     def __init__(self, new_path: Callable[[], str]) -> None:
         self._new_path = new_path
@@ -48,7 +49,7 @@ class LocalCopies:
     # ------------------------------------------------------------------ writing
 
     def write(self, handle: StateHandle, data: bytes) -> None:
-        """What was just written behind this handle."""
+        """Copy what was just written to this handle."""
         if not isinstance(handle, FileHandle):
             return
         with self._lock:
@@ -58,16 +59,18 @@ class LocalCopies:
                     copy = self._copies[handle.path] = _Copy(Path(self._new_path()))
                 except (
                     Exception
-                ):  # no directory: the disk may be full, and that is no reason to fail
+                    # There is no directory. A full disk, for example, is no reason to fail the
+                    # checkpoint.
+                ):
                     return
         if copy.size != handle.offset:
-            return  # something before it is missing
+            return  # A part of the file before it was not copied.
         with contextlib.suppress(OSError), copy.path.open("ab") as file:
             file.write(data)
             copy.size += len(data)
 
     def keep(self, owner: Owner, checkpoint_id: int, handles: Iterable[StateHandle]) -> None:
-        """These make the snapshot: copies of theirs, of earlier ones too, stay until it is over."""
+        """Keep the copies of a snapshot, including those of earlier snapshots that it shares, until it is over."""
         with self._lock:
             for handle in handles:
                 copy = self._copies.get(handle.path) if isinstance(handle, FileHandle) else None
@@ -75,7 +78,7 @@ class LocalCopies:
                     copy.users.add((owner, checkpoint_id))
 
     def abandon(self, paths: Iterable[str]) -> None:
-        """The files are not part of any checkpoint."""
+        """Remove copies of files that became part of no checkpoint."""
         with self._lock:
             for path in paths:
                 copy = self._copies.get(path)
@@ -85,11 +88,11 @@ class LocalCopies:
     # ------------------------------------------------------------------ what becomes of checkpoints
 
     def forget(self, owner: Owner, is_over: Callable[[int], bool]) -> None:
-        """Snapshots of these checkpoints: nobody begins with them."""
+        """Remove the copies of these checkpoints; no attempt begins with them."""
         self._drop(lambda user: user[0] == owner and is_over(user[1]))
 
     def release(self, allocation_id: AllocationId) -> None:
-        """The slot is free: nobody comes back to it."""
+        """Remove the copies of a slot that is free now; no task returns to it."""
         self._drop(lambda user: user[0].allocation_id == allocation_id)
 
     def _drop(self, is_meant: Callable[[tuple[Owner, int]], bool]) -> None:
@@ -108,7 +111,7 @@ class LocalCopies:
     # ------------------------------------------------------------------ reading
 
     def read(self, handle: StateHandle) -> bytes | None:
-        """None: it is not here, or not as it was."""
+        """Return the content; None: there is no copy, or it is damaged."""
         if not isinstance(handle, FileHandle):
             return None
         with self._lock:
@@ -124,12 +127,12 @@ class LocalCopies:
 
 
 class SnapshotFiles:
-    """Where one snapshot is written to: the checkpoint's directory, and beside it a copy. `written_bytes`: without the copy."""
+    """Writes one snapshot to the checkpoint's directory, and a copy beside it. `written_bytes`: without the copy."""
 
     def __init__(
         self, writer: StateWriter, copies: LocalCopies | None, check_wanted: Callable[[], None]
     ) -> None:
-        """`check_wanted`: raises when nobody wants the snapshot any more."""
+        """`check_wanted`: raises when the snapshot is no longer needed."""
         self._writer = writer
         self._copies = copies
         self._check_wanted = check_wanted
@@ -142,17 +145,17 @@ class SnapshotFiles:
         return self._copied(self._writer.add(data), data)
 
     def share(self, data: bytes) -> StateHandle:
-        """As `add`: a file to which later checkpoints may refer."""
+        """As `add`, for a file to which later checkpoints may refer."""
         self._check_wanted()
         return self._copied(self._writer.share(data), data)
 
     def close(self) -> None:
-        """Everything is durable. Raises: as `add`."""
+        """Make everything durable. Raises: as `add`."""
         self._writer.close()
         self._check_wanted()
 
     def abandon(self) -> None:
-        """Raises: CheckpointIoError: something may be left."""
+        """Remove what was written. Raises: CheckpointIoError: something may be left."""
         if self._copies is not None:
             self._copies.abandon(self._paths)
         self._writer.abandon()

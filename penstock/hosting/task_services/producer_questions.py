@@ -1,6 +1,7 @@
-"""Questions to the JobMaster for the state of a partition's producer, and their answers.
+"""Asks the JobMaster for the state of a partition's producer, and passes its answers on.
 
-Source: Flink TaskExecutor.requestPartitionProducerState, JobMaster.requestPartitionState. Thread-safe.
+Source: Flink TaskExecutor.requestPartitionProducerState, JobMaster.requestPartitionState.
+Thread-safe.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class ProducerQuestions:
         self._open: dict[_Key, list[Answered]] = {}
 
     def ask(self, consumer: AttemptId, partition_id: ResultPartitionId, answered: Answered) -> None:
-        """`answered` is called once: with the state, or with why there is none."""
+        """Ask. `answered` is called once: with the state, or with the reason why there is none."""
         key = (consumer, partition_id)
         with self._lock:
             waiting = self._open.setdefault(key, [])
@@ -54,7 +55,7 @@ class ProducerQuestions:
         with self._lock:
             waiting = self._open.get(key, [])
             if answered not in waiting:
-                return  # it was answered
+                return  # It was answered before.
             waiting.remove(answered)
             if not waiting:
                 del self._open[key]

@@ -1,4 +1,5 @@
-"""Makes keyed state backends on a TaskManager: of the kind that the job has, with what the tasks of a slot share.
+"""Makes keyed state backends on a TaskManager: of the job's kind, with memory that the tasks of a
+slot share.
 
 Source: Flink StateBackendLoader, RocksDBSharedResources.
 """
@@ -22,7 +23,7 @@ from penstock.runtime.state.settings import StateBackendSettings
 
 
 class StateBackends:
-    """Of a TaskManager. Any thread."""
+    """The backends of a TaskManager. Any thread."""
 
     def __init__(self, settings: StateBackendSettings, directories: IoDirectories) -> None:
         self._settings = settings
@@ -35,7 +36,8 @@ class StateBackends:
     def of_slot(
         self, allocation_id: AllocationId, check: Callable[[], None] | None = None
     ) -> MakeKeyedStateBackend:
-        """`check`: called whenever state on the heap is touched.
+        """Return the backend for tasks of a slot. `check`: called whenever state on the heap is
+        used.
 
         Raises: UserError: the backend's package is missing on this machine.
         """
@@ -54,7 +56,7 @@ class StateBackends:
         return functools.partial(RocksKeyedStateBackend, settings=settings)
 
     def _memory_of(self, allocation_id: AllocationId) -> SlotMemory:
-        """Lives as long as a database that uses it."""
+        """Return the slot's shared memory. It lives as long as a database that uses it."""
         with self._lock:
             memory = self._memories.get(allocation_id)
             if memory is None:

@@ -1,6 +1,6 @@
-"""What user functions write to stdout and stderr, sent to the driver with the operator's name.
+"""Sends what user functions write to stdout and stderr to the driver, with the operator's name.
 
-Installed in a TaskManager's own process only (never in a MiniCluster, where the console is the user's own).
+Installed only in a TaskManager's own process. In a MiniCluster the console is the user's own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Where = Callable[[], tuple[AttemptId | None, str]]
 
 
 class RoutedStream(io.TextIOBase):
-    """Splits writes into lines per thread and hands them to `send`."""
+    """Splits each thread's writes into lines and hands them to `send`."""
 
     def __init__(self, where: Where, send: Callable[[UserOutput], None], *, is_error: bool) -> None:
         super().__init__()
@@ -47,16 +47,16 @@ class RoutedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Whole lines are sent at once; a part of a line waits for its end, or the task's."""
+        """Does nothing: whole lines are sent at once, and a partial line waits for its end or the task's."""
 
     def end_thread(self) -> None:
-        """The calling thread's task ends: what it began without a newline goes out as a line."""
+        """Send the partial line of the calling thread, whose task ends."""
         if getattr(self._local, "held", ""):
             self.write("\n")
 
 
 def end_thread() -> None:
-    """Called by a task at its end, in whatever process it runs."""
+    """Send the partial line of the calling thread, if streams are routed in this process. Called at a task's end."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, RoutedStream):
             stream.end_thread()

@@ -1,7 +1,7 @@
-"""A TaskManager's process, as the supervisor in Spark's Python worker has it.
+"""A TaskManager's process, as the supervisor in Spark's Python worker starts and controls it.
 
-Imports nothing of Penstock: the process takes longest to be ready, so it is started before its supervisor is imported, and told
-who it is when that has reached the JobManager.
+Imports nothing of Penstock. The process takes longest to become ready, so it is started before its
+supervisor is imported. It gets its configuration when the supervisor has reached the JobManager.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _DUMP_S: Final = 0.5
 _DUMP_POLL_S: Final = 0.02
 _DUMP_BYTES: Final = 256 * 1024
 
-# glibc gives large blocks back to the system at once and asks for them again for the next batch; the page faults
-# cost more than the work (measured: a filter of 65,536 rows 45 ns a row, 7 ns with these). The user's own
-# settings count if there are any.
+# By default glibc returns large blocks to the system at once and asks for them again for the next
+# batch. The page faults cost more than the work (measured: a filter of 65,536 rows takes 45 ns a
+# row, 7 ns with these settings). Settings of the user take precedence.
 _ALLOCATOR: Final = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
@@ -32,8 +32,8 @@ _ALLOCATOR: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 
-# The child waits for its configuration on stdin: no secret is in arguments or environment. Its first act is to
-# tie its life to its parent's (Linux), before anything can go wrong.
+# The child waits for its configuration on stdin, so that no secret is in arguments or environment.
+# First it ties its life to its parent's (Linux).
 _BOOT: Final = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -41,16 +41,18 @@ from penstock.hosting.taskmanager.process import main
 main()
 """
 PROCESS_NAME: Final = "penstock.hosting.taskmanager.process"
-"""Stands in the command line of each TaskManager's process, and of no other."""
+"""Occurs in the command line of each TaskManager's process, and of no other."""
 
 
 class TaskManagerChild:
-    """Starts with it and ends with `close`, which leaves nothing in a worker that Spark reuses. `progress_pipe`: numbers, a line
-    each.
+    """The process starts with this object. `close` ends it and leaves nothing in the worker, which
+    Spark reuses.
+
+    `progress_pipe`: the process writes numbers to it, a line each.
     """
 
     def __init__(self, archive: str, python: str | None) -> None:
-        """`python`: the interpreter, where there is such a one; else the worker's. Raises: OSError, ValueError."""
+        """`python`: the interpreter, if it exists here; else the worker's. Raises: OSError, ValueError."""
         self._errors = Path(archive).with_suffix(".stderr")
         self.progress_pipe, self._progress_end = os.pipe()
         self._log = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
@@ -68,7 +70,7 @@ class TaskManagerChild:
                     pass_fds=(self._progress_end, self._log),
                     env={**_ALLOCATOR, **os.environ},
                 )
-        except BaseException:  # also of a task that is interrupted
+        except BaseException:  # Also when the Spark task is interrupted.
             os.close(self.progress_pipe)
             raise
         os.set_blocking(self.progress_pipe, False)
@@ -80,17 +82,20 @@ class TaskManagerChild:
         self.close()
 
     def tell(self, config: dict[str, Any]) -> None:
-        """What it is to be. One that has died is noticed by whoever polls it."""
+        """Send the configuration. A process that has died is noticed when it is polled."""
         told = {**config, "progress_fd": self._progress_end, "log_fd": self._log}
         told["supervisor_pid"] = os.getpid()
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(told).encode() + b"\n")
-            self.process.stdin.flush()  # and stays open: its end tells the child that we are gone
+            # Stdin stays open; when it closes, the child knows that this process is gone.
+            self.process.stdin.flush()
 
     @property
     def is_stopped(self) -> bool:
-        """By a signal or a debugger: no call that may come back holds it, so nobody vouches for it. Linux; elsewhere never."""
+        """Whether a signal or a debugger has stopped the process. Then the supervisor must not send
+        heartbeats for it. Linux only.
+        """
         try:
             status = Path(f"/proc/{self.process.pid}/stat").read_bytes()
         except OSError:
@@ -98,17 +103,19 @@ class TaskManagerChild:
         return status.rpartition(b")")[2].split()[0] in (b"T", b"t")
 
     def read_progress(self, before: int) -> int:
-        """The newest number that it wrote; `before` if there is none."""
+        """Return the newest number that it wrote; `before` if there is none."""
         data = os.read(self.progress_pipe, 1 << 16)
         if not data:
-            time.sleep(0.01)  # the child is closing: its exit code is due
+            time.sleep(0.01)  # The child is closing; its exit code will follow.
             return before
         numbers = [line for line in data.split(b"\n") if line.isdigit()]
         return int(numbers[-1]) if numbers else before
 
     def kill(self, dump_signal: signal.Signals | None) -> str:
-        """At once, but not before its threads have said where they are, for a C call may hold the GIL for ever. Gives their
-        stacks. `dump_signal`: makes it write them; None: nothing does.
+        """Kill the process, after its threads have written their stacks. Returns: the stacks.
+
+        A stuck C call may hold the GIL, so the stacks are asked for by `dump_signal`; None: no
+        stacks.
         """
         if dump_signal is None:
             self.process.kill()
@@ -118,21 +125,21 @@ class TaskManagerChild:
         deadline = time.monotonic() + _DUMP_S
         size = before
         while time.monotonic() < deadline:
-            time.sleep(_DUMP_POLL_S)  # faulthandler does not say when it has written all
+            time.sleep(_DUMP_POLL_S)  # faulthandler does not tell when it has written everything.
             known, size = size, self._errors.stat().st_size
             if size > before and size == known:
-                break  # it has stopped growing
+                break  # The output has stopped growing.
         self.process.kill()
         with self._errors.open("rb") as written:
             written.seek(before)
             return written.read(_DUMP_BYTES).decode("utf-8", errors="replace")
 
     def last_words(self) -> str:
-        """What a process that could not start said last; empty: nothing."""
+        """Return the last output on stderr of a process that could not start; empty if there is none."""
         return self._errors.read_text("utf-8", errors="replace").strip()[-_LAST_WORDS:]
 
     def close(self) -> None:
-        """Time to leave by itself, then the end."""
+        """Let the process end by itself for a while, then kill it."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()

@@ -1,12 +1,14 @@
-"""Keeps a TaskManager whose threads take turns on one core.
+"""Ties a TaskManager whose threads take turns to one core.
 
-Under the GIL the threads that hand rows to each other never run at the same time. The system spreads them
-over the cores all the same, and every object that one made and the next reads travels from cache to cache
-(word count: 1.3 microseconds of CPU time a word, 0.95 on one core). So a TaskManager that is busy but never
-more than one core's worth is tied to the core where it runs. It is set free again, for a while, as soon as others
-keep it waiting there, and now and then to see whether it would take more than one core.
+Under the GIL, threads that hand rows to each other never run at the same time. The system still
+spreads them over the cores, and every object that one thread made and the next reads is moved from
+cache to cache (word count: 1.3 microseconds of CPU time a word, 0.95 on one core). So a TaskManager
+that is busy, but never uses more than one core, is tied to the core where it runs. It is released
+for a while when other processes keep it waiting there, and now and then to see whether it would use
+more than one core.
 
-Source: none; Linux only, by /proc. `Policy` decides and knows no clock; `CoreKeeper` measures and acts.
+Source: none; Linux only, by /proc. `Policy` decides and knows no clock; `CoreKeeper` measures and
+acts.
 """
 
 from __future__ import annotations
@@ -21,17 +23,19 @@ from pathlib import Path
 from typing import Final
 
 _TICK_S: Final = 0.25
-_BUSY: Final = 0.5  # of a core: below this nothing is gained
-_ONE_CORE: Final = 1.1  # above this the threads do run at the same time
-_LOST: Final = 0.15  # of the time: others need the core
+_BUSY: Final = 0.5  # Of one core. Below this, nothing is gained.
+_ONE_CORE: Final = 1.1  # Above this, threads do run at the same time.
+_LOST: Final = 0.15  # Of the time. Above this, others need the core.
 _KEPT_TICKS: Final = 120
 _LONGEST_BACK_OFF: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Shares of the time since the last look. `busy`: CPU time of all threads, 1.0 is one core. `lost`: some
-    thread could have run and none of ours did (a lower bound).
+    """Shares of the time since the last measurement.
+
+    `busy`: CPU time of all threads; 1.0 is one core. `lost`: time in which a thread could have run
+    and none of ours did (a lower bound).
     """
 
     busy: float
@@ -39,7 +43,7 @@ class Load:
 
 
 class Policy:
-    """Kept or free, from one load a tick. `chance()`: a number in [0, 1)."""
+    """Decides from one load per tick whether to tie the process. `chance()`: a number in [0, 1)."""
 
     def __init__(self, chance: Callable[[], float] = random.random) -> None:
         self._chance = chance
@@ -48,7 +52,7 @@ class Policy:
         self._back_off = 1
 
     def is_kept(self, load: Load) -> bool:
-        """What shall hold until the next tick."""
+        """Whether the process is to be tied until the next tick."""
         self._ticks -= 1
         if self._is_kept:
             if load.lost > _LOST:
@@ -68,7 +72,7 @@ class Policy:
 
 
 class CoreKeeper:
-    """Looks and acts every tick, on a thread of its own."""
+    """Measures and acts every tick, on a thread of its own."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self._allowed = os.sched_getaffinity(0)
@@ -78,7 +82,7 @@ class CoreKeeper:
         self._looked_ns = time.monotonic_ns()
 
     def run(self) -> None:
-        """For ever, or until /proc does not tell what is needed."""
+        """Run for ever, or until /proc lacks the needed values."""
         while len(self._allowed) > 1:
             time.sleep(_TICK_S)
             try:
@@ -88,7 +92,7 @@ class CoreKeeper:
                 return
 
     def look(self) -> None:
-        """One tick."""
+        """Do one tick."""
         load, busiest = self._load()
         is_kept = self._policy.is_kept(load)
         core = _core_of(busiest) if is_kept and not self._is_kept else None
@@ -99,7 +103,7 @@ class CoreKeeper:
         self._is_kept = is_kept and (self._is_kept or core is not None)
 
     def _load(self) -> tuple[Load, str]:
-        """The load, and which thread ran most."""
+        """Return the load, and the thread that ran most."""
         now_ns = time.monotonic_ns()
         passed = max(1, now_ns - self._looked_ns)
         seen = {thread: times for thread in _threads() if (times := _times_of(thread)) is not None}
@@ -111,9 +115,9 @@ class CoreKeeper:
         return Load(busy / passed, max(0, lost) / passed), max(ran, key=ran.__getitem__)
 
     def _place(self, cores: set[int]) -> None:
-        """New threads inherit it from the one that starts them."""
+        """Set the cores of all threads. New threads inherit them from the thread that starts them."""
         for thread in _threads():
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError):  # The thread has ended.
                 os.sched_setaffinity(int(thread), cores)
 
 
@@ -122,7 +126,7 @@ def _threads() -> list[str]:
 
 
 def _times_of(thread: str) -> tuple[int, int] | None:
-    """Nanoseconds that it ran and that it waited for a core; None when it has ended."""
+    """Return the nanoseconds that a thread ran, and waited for a core; None: it has ended."""
     try:
         ran, waited, _ = (
             Path(f"/proc/self/task/{thread}/schedstat").read_text("ascii", "replace").split()
@@ -133,7 +137,7 @@ def _times_of(thread: str) -> tuple[int, int] | None:
 
 
 def _core_of(thread: str) -> int | None:
-    """Where it ran last; None when it has ended: the next tick looks again."""
+    """Return the core on which a thread ran last; None: it has ended, and the next tick tries again."""
     try:
         text = Path(f"/proc/self/task/{thread}/stat").read_text("ascii", "replace")
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""What a TaskManager logs: the transitions of its tasks, its slots, and its end. Any thread.
+"""Logs of a TaskManager: the transitions of its tasks, its slots, and its end. Any thread.
 
-A task reports where it is, not where it was; that is remembered here.
+A task reports only its new state, so this module remembers the former one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRANSITION: Final = "job=%s taskmanager=%s attempt=%s task=%s %s->%s%s"
 
 
 class TaskManagerLog:
-    """`does`: an effect that is about to be carried out. `said`: a message to the JobManager."""
+    """`does`: logs an effect that is about to be carried out. `said`: logs a message to the JobManager."""
 
     def __init__(self, resource_id: ResourceId) -> None:
         self._me = resource_id
@@ -63,7 +63,7 @@ class TaskManagerLog:
                 _LOG.info("taskmanager=%s REGISTERS slots=%d", self._me, message.slots)
 
     def _moved(self, attempt_id: AttemptId, state: ExecutionState, cause: str = "") -> None:
-        """One that was refused was never here: only its end is told."""
+        """Log a task's transition. A task that was refused never ran here, so only its end is reported."""
         none = JobId("?"), "?", ExecutionState.CREATED
         job_id, name, former = self._tasks.pop(attempt_id, none)
         if not state.is_terminal:

@@ -1,7 +1,8 @@
-"""A TaskManager in a process of its own: configuration from stdin, life tied to its parent's.
+"""A TaskManager in a process of its own: it reads its configuration from stdin, and its life is
+tied to its parent's.
 
-Started by `taskmanager_child`. Ends when the JobManager says so or is gone, and when stdin closes: then the
-supervisor is gone.
+Started by `taskmanager_child`. Ends when the JobManager says so or is gone, and when stdin closes,
+because then the supervisor is gone.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _configuration(told: ChildOrder) -> TaskManagerConfig:
 
 
 def main() -> None:
-    """Entry point of the child. What takes long comes first: it may be done before the supervisor knows what to tell."""
+    """Entry point of the child. Slow preparation comes first, while the supervisor still connects to the JobManager."""
     _die_with_parent()
     _spare_pyarrow_its_searches()
 
@@ -70,15 +71,15 @@ def main() -> None:
     load_cloudpickle_alone()
     line = sys.stdin.buffer.readline()
     if not line:
-        return  # there is no JobManager any more
+        return  # The JobManager is gone.
     told = from_plain(ChildOrder, json.loads(line))
     threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
     process_log.install(told.log_fd if told.taskmanager.has_log else None)
     sys.setswitchinterval(told.taskmanager.process.switch_interval_s)
     _place_files(told.taskmanager)
     config = _configuration(told)
-    # Batches make very many short-lived containers: the default threshold of 700 would have the collector look
-    # at each batch several times. What is loaded by now lives for ever.
+    # Batches make very many short-lived containers. With the default threshold of 700, the
+    # collector would examine each batch several times. What is loaded by now lives for ever.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD, 20, 20)
@@ -93,11 +94,11 @@ def main() -> None:
     reporter.start()
     if told.taskmanager.process.keeps_core and sys.platform == "linux":
         threading.Thread(target=CoreKeeper().run, name="penstock-core", daemon=True).start()
-    os._exit(_run(manager))  # a thread of the user's that still runs must not keep the process
+    os._exit(_run(manager))  # A user's thread that still runs must not keep the process alive.
 
 
 def _place_files(order: TaskManagerOrder) -> None:
-    """What the program brings for its functions; with archives they work in a directory of their own."""
+    """Place the program's files. With archives, functions work in a directory of their own."""
     from penstock.hosting.shipping.worker_files import place
 
     if not order.files:
@@ -108,10 +109,13 @@ def _place_files(order: TaskManagerOrder) -> None:
 
 
 def _run(manager: TaskManager) -> int:
-    """The exit code; the supervisor passes on what is written to the real stderr as our last words."""
+    """Run the TaskManager. Returns: the exit code. The supervisor reports what is written to the
+    real stderr as the last words.
+    """
     try:
         manager.run()
-    except BaseException:  # SystemExit of user code too: why this process ends must be told
+    # Also SystemExit of user code: the cause of this process's end must be reported.
+    except BaseException:
         traceback.print_exc(file=sys.__stderr__)
         if sys.__stderr__ is not None:
             sys.__stderr__.flush()
@@ -120,10 +124,11 @@ def _run(manager: TaskManager) -> int:
 
 
 def _spare_pyarrow_its_searches() -> None:
-    """One Arrow thread (a TaskManager has one core), and no search for modules that are not there.
+    """Use one Arrow thread (a TaskManager has one core), and stop searching for missing modules.
 
-    Pyarrow looks for pandas and dateutil at every conversion of a Python scalar; Python does not remember
-    that a module is missing, so that the path is searched each time (measured: 11 % of a column job).
+    Pyarrow looks for pandas and dateutil at every conversion of a Python scalar. Python does not
+    remember that a module is missing, so the path is searched each time (measured: 11 % of a column
+    job).
     """
     import pyarrow as pa
 
@@ -133,7 +138,7 @@ def _spare_pyarrow_its_searches() -> None:
 
 
 class _NotThere:
-    """First finder: says at once that these modules do not exist."""
+    """Comes first among the finders, and reports at once that these modules do not exist."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
@@ -144,17 +149,17 @@ class _NotThere:
 
 
 def _die_with_parent() -> None:
-    """Linux kills us when the supervisor dies; elsewhere the closed stdin tells."""
+    """Have Linux kill this process when the supervisor dies. On other systems the closed stdin is enough."""
     if not sys.platform.startswith("linux"):
         return
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
-        os._exit(1)  # it died before we asked
+        os._exit(1)  # The parent died before this call.
 
 
 def _watch_stdin() -> None:
-    """End with the supervisor. Tasks that are still running get a moment."""
+    """End with the supervisor. Running tasks get a moment to end."""
     with contextlib.suppress(OSError, ValueError):
         while os.read(0, 4096):
             pass

@@ -1,6 +1,8 @@
-"""The log of a TaskManager's process: it goes where Spark keeps the stderr of the executor that runs it.
+"""The log of a TaskManager's process. It goes to the stderr of the Spark executor, which Spark
+keeps.
 
-Its own stderr does not: what stands there is taken for its last words, and what user code writes goes to the driver.
+It does not go to the process's own stderr: that is reported as its last words. The output of user
+code goes to the driver.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class DescriptorHandler(logging.Handler):
-    """Whole lines, unbuffered. A log that cannot be written is no reason to disturb anybody."""
+    """Writes whole lines, unbuffered. Errors are ignored: a log that cannot be written must not disturb anything."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -22,13 +24,14 @@ class DescriptorHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = self.format(record) + "\n"
-        with contextlib.suppress(OSError):  # its reader is gone
+        with contextlib.suppress(OSError):  # Its reader is gone.
             os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
 
 
 def install(descriptor: int | None) -> None:
-    """From INFO on, what Penstock logs is written there; None: there is no such log. Warnings go to stderr besides, which is
-    to say to the program: there they go where nobody configures logging.
+    """Log Penstock's messages from INFO on to this descriptor; None: there is no such log.
+
+    Warnings also go to stderr and so to the program, as they do wherever logging is not configured.
     """
     if logging.lastResort is not None:
         logging.getLogger("penstock").addHandler(logging.lastResort)

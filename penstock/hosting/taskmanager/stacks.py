@@ -1,6 +1,6 @@
-"""Where the tasks of a TaskManager are, told without the help of its interpreter.
+"""Finds out where the tasks of a TaskManager are, without the help of its interpreter.
 
-`faulthandler` writes all stacks on a signal even while a C call holds the GIL. Knows no process.
+`faulthandler` writes all stacks on a signal, even while a C call holds the GIL. Knows no process.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from typing import Final
 from penstock.model.own_places import is_engine, is_task_thread
 
 DUMP_SIGNAL: Final = getattr(signal, "SIGUSR1", None)
-"""None where there are no such signals (Windows)."""
+"""None on systems without such signals (Windows)."""
 _THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
 
 
 def install() -> None:
-    """In a TaskManager's process, main thread: dump to the real stderr on the signal."""
+    """Write all stacks to the real stderr on the signal. In a TaskManager's process, on the main thread."""
     if DUMP_SIGNAL is not None and sys.__stderr__ is not None:
         faulthandler.register(DUMP_SIGNAL, file=sys.__stderr__, all_threads=True)
 
 
 def stacks_of_tasks(dump: str) -> str:
-    """Of a dump, the task threads only, innermost call first, down to where our code called the user's."""
+    """Reduce a dump to the task threads, innermost call first, down to the frame where Penstock
+    called the user's code.
+    """
     blocks = _THREAD.split(dump)[1:]
     found = []
     for block in blocks:

@@ -1,11 +1,13 @@
-"""What runs in Spark's Python worker: a supervisor that keeps one TaskManager process.
+"""The supervisor that runs in Spark's Python worker and keeps one TaskManager process.
 
-Single-threaded and without user code: Spark reuses workers, and a thread or module left in one would show up in
-the user's next job. It tells the TaskManager, a child (same process group, dies with its parent), who it is, heartbeats for it
-(unless it is stopped), kills it when told to or when the JobManager is gone, and returns normally: Spark's retry is not ours.
+Single-threaded and without user code: Spark reuses workers, and a thread or module left in one
+would appear in the user's next job. The TaskManager is a child (same process group, dies with its
+parent). The supervisor sends it its configuration, sends heartbeats for it (unless it is stopped),
+and kills it when told to or when the JobManager is gone. It returns normally, so that Spark does
+not retry the task.
 
-Source: the rules of Ray on Spark and Flink's YARN containers. Imported from the shipped archive only
-(`hosting/spark/executor_task.py`), and removed from the worker's modules afterwards.
+Source: the rules of Ray on Spark and Flink's YARN containers. Imported from the shipped archive
+only (`hosting/spark/executor_task.py`), and removed from the worker's modules afterwards.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class SupervisorConfig:
-    """Plain data from the driver. `taskmanager`: what the child gets as JSON on its stdin."""
+    """Plain data from the driver. `taskmanager`: sent to the child as JSON on its stdin."""
 
     resource_id: str
     master_host: str
@@ -47,12 +49,12 @@ class SupervisorConfig:
 
 
 def supervise(config: SupervisorConfig, child: TaskManagerChild) -> str:
-    """See one TaskManager to its end; returns why it ended. Raises nothing that Spark would retry."""
+    """Keep one TaskManager until it ends. Returns: why it ended. Raises nothing, because Spark would retry the task."""
     sweep_leftovers()
     try:
         sock, buffer = _connect(config)
     except (OSError, ExternalError) as error:
-        return f"supervisor could not reach the JobManager: {error}"
+        return f"the supervisor could not reach the JobManager: {error}"
     with sock:
         return _keep(config, child, sock, buffer)
 
@@ -80,7 +82,7 @@ def _keep(
             ended += f"; its last words:\n{words}"
     except OSError as error:
         return f"connection to the JobManager ended: {error}"
-    with contextlib.suppress(OSError):  # the JobManager may be gone
+    with contextlib.suppress(OSError):  # The JobManager may be gone.
         _send(sock, encode(ProcessEnded(ResourceId(config.resource_id), ended)))
     return ended
 
@@ -99,7 +101,7 @@ def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
 def _watch(
     config: SupervisorConfig, child: TaskManagerChild, sock: socket.socket, buffer: MessageBuffer
 ) -> str | KillTaskManager:
-    """Until one of the three ends: why."""
+    """Wait until the child, the JobManager or its silence ends this. Returns: why."""
     progress = 0
     next_beat = 0.0
     heard_at = time.monotonic()
@@ -110,13 +112,14 @@ def _watch(
             return f"TaskManager process ended with {_ending(code)}"
         now = time.monotonic()
         if now - heard_at >= config.silence_timeout_s:
-            child.process.kill()  # no time to leave: another driver may have its work done already
+            # There is no time to let it end by itself: another driver may run its tasks already.
+            child.process.kill()
             return f"nothing was heard of the JobManager for {config.silence_timeout_s:g} s"
         if now >= next_beat:
             next_beat = now + config.heartbeat_interval_s
             if not child.is_stopped:
                 _send(sock, encode(Heartbeat(ResourceId(config.resource_id), progress)))
-        wait_s = min(0.1, max(0.0, next_beat - now))  # a child's end is noticed within 0.1 s
+        wait_s = min(0.1, max(0.0, next_beat - now))  # So the child's end is noticed within 0.1 s.
         watched: list[Any] = [sock, child.progress_pipe]
         readable, _, _ = select.select(watched, [], [], wait_s)
         if child.progress_pipe in readable:
@@ -134,7 +137,7 @@ def _watch(
 
 
 def _send(sock: socket.socket, data: bytes) -> None:
-    """Small and rare: a socket that is full for so long belongs to a lost JobManager."""
+    """Send a message. Messages are small and rare, so a socket that stays full belongs to a lost JobManager."""
     sock.settimeout(_CONNECT_TIMEOUT_S)
     sock.sendall(data)
     sock.setblocking(False)

@@ -1,8 +1,9 @@
 """TaskManager: tasks, partitions, and one control connection, which it dials itself.
 
-What its JobManager says goes into the machine `TaskExecutor`, which decides; the effects that come out are carried out here.
-The main thread reads control messages and sends heartbeats; the network thread is the data plane's; each task has a thread.
-It ends as soon as its JobManager is gone. Source: Flink TaskExecutor.
+Messages of its JobManager go into the machine `TaskExecutor`, which decides; its effects are
+carried out here. The main thread reads control messages and sends heartbeats; the network thread is
+the data plane's; each task has a thread. It ends as soon as its JobManager is gone. Source: Flink
+TaskExecutor.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class TaskManager:
             self._say,
         )
         self._executor = TaskExecutor(config.resource_id, config.slots, config.size)
-        self._executor_lock = threading.Lock()  # a task tells of its end on its own thread
+        self._executor_lock = threading.Lock()  # A task reports its end on its own thread.
         self._slot_timeouts: list[tuple[float, AllocationId]] = []
         self._send_lock = threading.Lock()
         self._ended_tasks_progress = 0
@@ -141,7 +142,7 @@ class TaskManager:
     # ------------------------------------------------------------------ life
 
     def run(self) -> str:
-        """Connect, register, serve. Returns why it ended."""
+        """Connect, register, serve. Returns: why it ended."""
         try:
             self._connect()
             self._feed(JobManagerLost(self._serve()))
@@ -212,11 +213,11 @@ class TaskManager:
         )
 
     def progress(self) -> int:
-        """Rises when any mailbox turns; for the supervisor."""
+        """Return a number that rises when any mailbox turns; for the supervisor."""
         return self._ended_tasks_progress + sum(t.progress for t in list(self._tasks.values()))
 
     def abandon(self) -> None:
-        """End from outside, as a broken connection would. Any thread."""
+        """End, as if the connection had broken. Any thread."""
         self._end_cause = self._end_cause or "ended from outside"
         if self._socket is not None:
             with contextlib.suppress(OSError):
@@ -240,7 +241,7 @@ class TaskManager:
     # ------------------------------------------------------------------ what tasks ask
 
     def send(self, message: object) -> None:
-        """Any thread. Without a connection there is nobody to tell: the TaskManager is ending."""
+        """Send to the JobManager. Any thread. Dropped without a connection, because the TaskManager is ending."""
         self._log.said(message)
         data = encode(message)
         with self._send_lock:
@@ -249,16 +250,16 @@ class TaskManager:
             try:
                 _send_all(self._socket, data)
             except OSError:
-                pass  # the reading side sees it and ends the TaskManager
+                pass  # The reading side notices the error and ends the TaskManager.
 
     def task_ended(self, task: TaskAttempt) -> None:
-        """The task's own thread, before its last report."""
+        """On the task's own thread, before its last report."""
         self._ended_tasks_progress += task.progress
         self._feed(TaskEnded(task.attempt_id))
         self._tasks.pop(task.attempt_id, None)
 
     def running_operator(self) -> tuple[AttemptId | None, str]:
-        """Attempt and operator of the calling thread, for what user code prints."""
+        """Return attempt and operator of the calling thread, to mark the output of user code."""
         ident = threading.get_ident()
         for task in list(self._tasks.values()):
             if task.thread_id == ident:
@@ -270,11 +271,11 @@ class TaskManager:
             self._watchdog.cancelled(task, int(time.monotonic() * 1000))
 
     def _say(self, task: TaskThread, text: str) -> None:
-        """A word to the user about one subtask."""
+        """Send a message about one subtask to the user."""
         self.send(UserOutput(task.attempt_id, task.operator, text, is_error=True))
 
     def _partition_error(self, partition: ResultPartition, error: Exception) -> Exception:
-        """A record could not be encoded on the way out: the producing task fails if it is there still."""
+        """A record could not be encoded for sending: fail the producing task, if it is still here."""
         if partition.hooks.producer is not None:
             error = user_code_error(partition.hooks.producer, None, error)
         task = self._tasks.get(partition.partition_id.producer)
@@ -291,7 +292,7 @@ class TaskManager:
         elif kind is PutBlob:
             self._on_put_blob(message)
         elif kind is not MasterHeartbeat:
-            raise ExternalError(f"a TaskManager does not take {kind.__name__}")
+            raise ExternalError(f"a TaskManager does not accept {kind.__name__}")
 
     def _on_put_blob(self, message: PutBlob) -> None:
         if message.key.startswith("modules-"):
@@ -300,7 +301,7 @@ class TaskManager:
             self._blobs[message.key] = message.data
 
     def _look_at_slot_timeouts(self, now: float) -> None:
-        """Slots that were offered and never taken."""
+        """Report slots that were offered and not taken in time."""
         for timeout in [entry for entry in self._slot_timeouts if entry[0] <= now]:
             self._slot_timeouts.remove(timeout)
             self._feed(SlotTimedOut(timeout[1]))
@@ -308,7 +309,7 @@ class TaskManager:
     # ------------------------------------------------------------------ the machine
 
     def _feed(self, event: TaskManagerEvent) -> None:
-        """Any thread. What it wants done is done in order; of two threads' events, in any order."""
+        """Feed the machine. Any thread. Effects of one event are carried out in order; those of two threads may mix."""
         with self._executor_lock:
             effects = self._executor.step(event)
         for effect in effects:
@@ -334,7 +335,7 @@ class TaskManager:
         task.start()
 
     def _cannot_start(self, deployment: TaskDeployment) -> None:
-        missing = ExternalError(f"the bytes of its chain ({deployment.chain_blob}) were not sent")
+        missing = ExternalError(f"the code of its chain ({deployment.chain_blob}) was not sent")
         failure = failure_info(missing, f"  while deploying {deployment.vertex_name}")
         self._feed(TaskEnded(deployment.attempt_id))
         self.send(TaskStateChanged(deployment.attempt_id, ExecutionState.FAILED, failure))
@@ -353,12 +354,12 @@ class TaskManager:
 
     def _for_task(self, attempt_id: AttemptId, action: Callable[[TaskThread], None]) -> None:
         task = self._tasks.get(attempt_id)
-        if task is not None:  # else: ended in the meantime
+        if task is not None:  # Otherwise it has ended in the meantime.
             action(task)
 
 
 def _to_task(action: Callable[[TaskThread, Any], None]) -> Callable[[TaskManager, Any], None]:
-    """A handler of messages that go to a task, if it is there still."""
+    """Make a handler of messages that go to a task, if it is still here."""
 
     def handle(manager: TaskManager, message: Any) -> None:
         manager._for_task(message.attempt_id, lambda task: action(task, message))
@@ -371,7 +372,7 @@ def _to_built(action: Callable[[Built, Any], None]) -> Callable[[TaskManager, An
     return _to_task(lambda task, message: task.mail_to_built(lambda built: action(built, message)))
 
 
-# Everything else that comes out of the machine is sent to the JobManager.
+# All other effects are messages to the JobManager.
 _EFFECTS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     StartSlotTimer: TaskManager._do_start_timer,
     StartTask: TaskManager._do_start,
@@ -417,7 +418,7 @@ def _data_plane(
 
 
 def _send_all(sock: socket.socket, data: bytes) -> None:
-    """Sendall that ignores the reading side's time-out on the shared socket."""
+    """Sendall that ignores the time-out which the reading side sets on the shared socket."""
     view = memoryview(data)
     while view:
         try:

@@ -12,13 +12,13 @@ from penstock.model.errors import ExternalError
 
 
 class UserModules:
-    """Of the one job that this process serves. `close` removes the files."""
+    """The modules of the one job that this process serves. `close` removes the files."""
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def install(self, archive: bytes) -> None:
-        """Raises: ExternalError: a name in the archive leads out of its folder."""
+        """Unpack and import from an archive. Raises: ExternalError: a name in the archive is outside of its folder."""
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-modules-")
         root = Path(self._folder.name).resolve()
         with zipfile.ZipFile(BytesIO(archive)) as modules:

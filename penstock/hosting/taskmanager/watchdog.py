@@ -1,7 +1,7 @@
-"""Sees to it that cancelled tasks end, and says which call a task has not come back from.
+"""Interrupts cancelled tasks until they end, and names calls that have not returned.
 
-On the TaskManager's main thread. It interrupts; the JobManager ends a TaskManager whose task does not end, for a C
-call that holds the GIL leaves nobody here to do it. Source: Flink TaskInterrupter.
+Runs on the TaskManager's main thread. A C call that holds the GIL stops this thread too, so the
+JobManager ends a TaskManager whose task does not end. Source: Flink TaskInterrupter.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from penstock.model.ids import AttemptId
 from penstock.model.own_places import is_ours
 
 LEAVES_BY_ITSELF_MS: Final = 50
-"""A task between two slices sees its cancel at once; only a function that has not come back is interrupted."""
+"""Wait before the first interrupt. A task between two slices sees its cancel at once; only a user
+function that has not returned needs the interrupt.
+"""
 _LOOK_EVERY_MS: Final = 500
 
 
 @dataclass(slots=True)
 class _Turn:
-    """The last turn of a task that was seen: since when it lasts, and when to speak of it next."""
+    """The last turn of a task that was seen: when it began, and when to report it next."""
 
     progress: int
     since_ms: int
@@ -46,13 +48,13 @@ class TaskWatchdog:
         self._look_at_ms = 0
 
     def cancelled(self, task: TaskThread, now_ms: int) -> None:
-        """It was told to end while its code ran."""
+        """Watch a task that was cancelled while its code ran."""
         begins_ms = now_ms + LEAVES_BY_ITSELF_MS
         schedule = CancellationSchedule(begins_ms, self._interval_ms, 0)
         self._cancelled.setdefault(task.attempt_id, (task, schedule))
 
     def tick(self, now_ms: int, tasks: list[TaskThread]) -> int:
-        """Interrupt what is due. Returns: when to come again."""
+        """Interrupt the tasks that are due. Returns: when to call again."""
         for attempt_id, (task, schedule) in list(self._cancelled.items()):
             if task.state.is_terminal and not task.is_alive:
                 del self._cancelled[attempt_id]
@@ -73,23 +75,23 @@ class TaskWatchdog:
                 turn = _Turn(task.progress, now_ms, now_ms + self._slow_ms)
             elif now_ms >= turn.speak_at_ms:
                 lasts_ms = now_ms - turn.since_ms
-                turn.speak_at_ms = now_ms + lasts_ms  # less and less often
+                turn.speak_at_ms = now_ms + lasts_ms  # Report it less and less often.
                 self._say(task, slow_call_text(task, lasts_ms))
             seen[task.attempt_id] = turn
         self._turns = seen
 
 
 def slow_call_text(task: TaskThread, lasts_ms: int) -> str:
-    """Where the task's thread is, its user's frames only."""
-    where = stack_of(task.thread_id) or "  (it has just come back)\n"
+    """Return where the task's thread is, with the user's frames only."""
+    where = stack_of(task.thread_id) or " (it has just returned)\n"
     return (
-        f"one call of {task.operator or 'an operator'} has taken {lasts_ms / 1000:.0f} s so far; nothing else of this "
-        f"subtask runs meanwhile:\n{where.rstrip()}"
+        f"one call of {task.operator or 'an operator'} has taken {lasts_ms / 1000:.0f} s so "
+        f"far, and this subtask can do nothing else meanwhile:\n{where.rstrip()}"
     )
 
 
 def stack_of(thread_id: int | None) -> str:
-    """A thread's stack as Python prints it, from where user code begins; empty when it is gone."""
+    """Return a thread's stack as Python prints it, from where user code begins; empty if the thread has ended."""
     frame = sys._current_frames().get(thread_id) if thread_id is not None else None
     if frame is None:
         return ""

@@ -1,8 +1,10 @@
-"""Which addresses and ports driver and TaskManagers listen at, and under which they are dialled.
+"""The addresses and ports at which driver and TaskManagers listen, and those under which they are
+dialled.
 
-TaskManagers dial the driver (control port) and each other (data port); nobody dials out of the driver. Source: Flink
-JobManagerOptions, TaskManagerOptions, NetUtils; differs: any free port unless told otherwise, since each job has a control port
-of its own and TaskManagers may share a host; `taskmanager.host` may be a network.
+TaskManagers dial the driver (control port) and each other (data port); the driver dials nobody.
+Source: Flink JobManagerOptions, TaskManagerOptions, NetUtils; differs: the default is any free
+port, because each job has its own control port and TaskManagers may share a host;
+`taskmanager.host` may be a network.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ _SOME_PORT: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where somebody listens: at the first free one of `ports` (single ports and ranges, as `50100-50110,50200`; 0: any) of
-    `bind_host`. `host`, `port`: what is dialled, None: the same.
+    """Where a server listens: at the first free port of `ports` (ports and ranges, as
+    `50100-50110,50200`; 0: any) on `bind_host`. `host`, `port`: the address that is dialled; None:
+    the same.
     """
 
     bind_host: str
@@ -41,8 +44,8 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """What the configuration says; None: what the host knows itself. `taskmanager_host`: an address, or a network in which each
-    TaskManager has one.
+    """The configured addresses; None: the host decides. `taskmanager_host`: an address, or a
+    network in which each TaskManager has one.
     """
 
     control_host: str | None = None
@@ -78,9 +81,10 @@ def addresses_of(settings: Settings) -> Addresses:
 def data_endpoint(
     driver: tuple[str, int], told: Addresses | None = None, *, bind_host: str | None = None
 ) -> Endpoint:
-    """A TaskManager's own. `driver`: what it dials. `bind_host`: where the configuration names none.
+    """Return a TaskManager's own endpoint. `driver`: the address that it dials. `bind_host`: used
+    if none is configured.
 
-    Raises: ConfigurationError: this machine has no address in the network that is named.
+    Raises: ConfigurationError: this machine has no address in the configured network.
     """
     told = told or Addresses()
     host = told.taskmanager_host
@@ -92,28 +96,29 @@ def data_endpoint(
 
 
 def own_address_towards(host: str, port: int) -> str:
-    """The address by which this machine reaches that one: others reach it there too. Raises: OSError."""
+    """Return this machine's address on the route to another one, where that one can reach it. Raises: OSError."""
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:  # nothing is sent
+    # Connecting a UDP socket sends nothing.
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(address)
         own: str = probe.getsockname()[0]
         return own
 
 
 def own_address_in(network: str) -> str:
-    """An address of this machine in a network, written as 10.1.0.0/16. Raises: ConfigurationError."""
+    """Return an address of this machine in a network, written as 10.1.0.0/16. Raises: ConfigurationError."""
     parsed = _network(network)
     try:
         own = own_address_towards(str(parsed.network_address + 1), _SOME_PORT)
     except OSError as error:
-        raise _no_address(network, f"there is no way there: {error}") from error
+        raise _no_address(network, f"there is no route to it: {error}") from error
     if ipaddress.ip_address(own) not in parsed:
-        raise _no_address(network, f"the way there begins at {own}")
+        raise _no_address(network, f"the route to it begins at {own}")
     return own
 
 
 def listen(endpoint: Endpoint, option: str) -> socket.socket:
-    """A socket that listens. `option`: where the ports are set. Raises: ExternalError: none of them is free."""
+    """Return a listening socket. `option`: the option with the ports. Raises: ExternalError: none of them is free."""
     last: OSError | None = None
     for port in ports_in(endpoint.ports, option):
         try:
@@ -121,14 +126,15 @@ def listen(endpoint: Endpoint, option: str) -> socket.socket:
         except OSError as error:
             last = error
     raise ExternalError(
-        f"cannot listen at {endpoint.bind_host}, port {endpoint.ports}: {last}. Each job has a control port of its own and each "
-        f"TaskManager a data port: set {option} to a range with enough free ones; where the address is not this machine's own, "
-        f"name its own by {_BIND_HOST_OF[option]}."
+        f"cannot listen at {endpoint.bind_host}, port {endpoint.ports}: {last}. Each job has "
+        f"its own control port and each TaskManager a data port: set {option} to a range with "
+        "enough free ports. If the address is not one of this machine, set "
+        f"{_BIND_HOST_OF[option]} to one."
     )
 
 
 def ports_in(text: str, option: str) -> Iterator[int]:
-    """`50100-50110,50200`, in order. Raises: ConfigurationError."""
+    """Return the ports of `50100-50110,50200`, in order. Raises: ConfigurationError."""
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         low, high = _port(first, text, option), _port(last if dash else first, text, option)
@@ -145,7 +151,7 @@ def _server(host: str, port: int) -> socket.socket:
 def _ports_of(
     settings: Settings, option: Option[str], bind_option: Option[str | None]
 ) -> tuple[str, int | None]:
-    """Where to listen, and what is dialled if that is another port."""
+    """Return where to listen, and the port that is dialled if it is another one."""
     ports = settings.get(option) or ANY_PORT
     found = list(ports_in(ports, option.key))
     bound = settings.get(bind_option)
@@ -153,8 +159,9 @@ def _ports_of(
         return ports, None
     if len(found) != 1 or found == [0]:
         raise ConfigurationError(
-            f"{bind_option.key} is {bound!r}, so {option.key} is the one port that is dialled instead, but it is {ports!r}. Set it "
-            f"to a single port, or leave {bind_option.key} out."
+            f"{bind_option.key} is {bound!r}, so {option.key} is the one port that is "
+            f"dialled, but it is {ports!r}. Set it to a single port, or leave "
+            f"{bind_option.key} out."
         )
     list(ports_in(bound, bind_option.key))
     return bound, found[0]
@@ -168,8 +175,8 @@ def _port(text: str, whole: str, option: str) -> int:
 
 def _wrong_ports(text: str, option: str) -> ConfigurationError:
     return ConfigurationError(
-        f"option {option!r} is {text!r}, but it takes ports from 0 to {_MOST} and ranges of them, as '50100-50110,50200'; 0 is any "
-        "free port. Change the setting."
+        f"option {option!r} is {text!r}, but it takes ports from 0 to {_MOST} and ranges of "
+        "ports, as '50100-50110,50200'; 0 is any free port. Change the setting."
     )
 
 
@@ -178,8 +185,8 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         return ipaddress.ip_network(text, strict=False)
     except ValueError as error:
         raise ConfigurationError(
-            f"option 'taskmanager.host' is {text!r}, but it takes an address, or a network as 10.1.0.0/16 ({error}). Change the "
-            "setting."
+            f"option 'taskmanager.host' is {text!r}, but it takes an address, or a network "
+            f"such as 10.1.0.0/16 ({error}). Change the setting."
         ) from error
 
 

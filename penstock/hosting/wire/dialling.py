@@ -1,4 +1,4 @@
-"""TCP connections whose two ends have proved themselves, which every wire but the data plane's begins with."""
+"""Mutually authenticated TCP connections. Every wire except the data plane's begins with them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _Closeable(Protocol):
 def dial(
     address: tuple[str, int], credentials: Credentials, role: int, timeout_s: float
 ) -> tuple[socket.socket, bytes]:
-    """The connection, with that time-out, and what the other end has said already.
+    """Return the connection with that time-out, and the bytes that the other end has sent already.
 
-    Raises: OSError; AuthenticationError: somebody else listens there.
+    Raises: OSError; AuthenticationError: another program listens there.
     """
     sock = socket.create_connection(address, timeout=timeout_s)
     with closed_on_error(sock):
@@ -41,9 +41,11 @@ def dial(
 
 
 def greet(sock: socket.socket, credentials: Credentials, role: int) -> bytes:
-    """The accepting side: what the other end has said already. The socket blocks then.
+    """Authenticate the dialling end. Returns: the bytes that it has sent already. The socket blocks
+    afterwards.
 
-    Raises: OSError; AuthenticationError: a stranger, or one in another role. The socket is closed then.
+    Raises: OSError; AuthenticationError: a stranger, or a peer in another role. The socket is
+    closed then.
     """
     with closed_on_error(sock):
         sock.setblocking(True)
@@ -51,23 +53,27 @@ def greet(sock: socket.socket, credentials: Credentials, role: int) -> bytes:
         handshake = ServerHandshake(credentials, secrets.token_bytes(NONCE_BYTES))
         run_handshake(sock, handshake)
         if handshake.role != role:
-            raise AuthenticationError(f"a peer in role {handshake.role} came, not in role {role}")
+            raise AuthenticationError(
+                f"a peer in role {handshake.role} connected; expected role {role}"
+            )
     return handshake.leftover
 
 
 @contextlib.contextmanager
 def closed_on_error(connection: _Closeable) -> Generator[None, None, None]:
-    """Until it is handed on, nobody else could close it."""
+    """Close the socket on any error, until it is handed on."""
     try:
         yield
-    except BaseException:  # also when this thread is interrupted
+    except BaseException:  # Also when this thread is interrupted.
         connection.close()
         raise
 
 
 def notice_lost_peer(sock: socket.socket) -> None:
-    """A peer whose machine or network is gone sends no end: what stays unanswered for `LEASE_S` breaks the
-    connection (heartbeats flow all the time). A Unix socket has nobody on another machine.
+    """Break the connection if sent data stays unanswered for `LEASE_S`.
+
+    A peer whose machine or network is gone sends no end, and heartbeats flow all the time. Does
+    nothing on a Unix socket, whose peer is on this machine.
     """
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -78,7 +84,9 @@ def notice_lost_peer(sock: socket.socket) -> None:
 
 
 def run_handshake(sock: socket.socket, handshake: ClientHandshake | ServerHandshake) -> None:
-    """On a blocking socket, within the time limit. Raises AuthenticationError; the caller closes."""
+    """Run the handshake on a blocking socket, within the time limit. Raises AuthenticationError;
+    the caller closes the socket.
+    """
     before = sock.gettimeout()
     deadline = time.monotonic() + LIMIT_SECONDS
     sock.settimeout(LIMIT_SECONDS)
@@ -86,7 +94,8 @@ def run_handshake(sock: socket.socket, handshake: ClientHandshake | ServerHandsh
         if isinstance(handshake, ClientHandshake):
             sock.sendall(handshake.start())
         while not handshake.is_done:
-            sock.settimeout(max(0.001, deadline - time.monotonic()))  # in all, not for each read
+            # The limit is for the whole handshake, not for each read.
+            sock.settimeout(max(0.001, deadline - time.monotonic()))
             data = sock.recv(4096)
             if not data:
                 raise AuthenticationError("the peer closed the connection before it proved itself")

@@ -6,10 +6,10 @@
     PROOF  proof "client"                  ->
            <-  WELCOME
 
-A proof is HMAC-SHA256 under the application's secret over its label, the role, both nonces, the fencing token
-and the cluster id. The two directions have different labels, so that a reflected proof is worthless, and both
-nonces are fresh, so that a recorded one is. Nothing is unpickled before WELCOME; a peer gets
-`LIMIT_BYTES` and `LIMIT_SECONDS` to finish.
+A proof is HMAC-SHA256 under the application's secret over its label, the role, both nonces, the
+fencing token and the cluster id. The two directions have different labels, so a reflected proof is
+worthless. Both nonces are fresh, so a recorded proof is worthless too. Nothing is unpickled before
+WELCOME; a peer gets `LIMIT_BYTES` and `LIMIT_SECONDS` to finish.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Credentials:
 
 
 class ClientHandshake:
-    """Dialling side. `start()` is sent first; feed what arrives; `is_done` ends it."""
+    """The dialling side. Send `start()` first, feed what arrives until `is_done`."""
 
     def __init__(self, credentials: Credentials, role: int, nonce: bytes) -> None:
         self._credentials = credentials
@@ -67,7 +67,7 @@ class ClientHandshake:
         return _hello(self._credentials, self._role, self._nonce)
 
     def feed(self, data: bytes) -> bytes:
-        """Bytes to send. Raises AuthenticationError when the server cannot prove itself."""
+        """Return the bytes to send. Raises AuthenticationError: the server cannot prove itself."""
         self._received += data
         _check_limit(self._received)
         out = b""
@@ -93,7 +93,7 @@ class ClientHandshake:
 
 
 class ServerHandshake:
-    """Accepting side. Feed what arrives; `role` is known when `is_done`."""
+    """The accepting side. Feed what arrives; `role` is known when `is_done`."""
 
     def __init__(self, credentials: Credentials, nonce: bytes) -> None:
         self._credentials = credentials
@@ -105,7 +105,7 @@ class ServerHandshake:
         self.leftover = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Bytes to send. Raises AuthenticationError when the client cannot prove itself."""
+        """Return the bytes to send. Raises AuthenticationError: the client cannot prove itself."""
         self._received += data
         if not self.is_done:
             _check_limit(self._received)
@@ -116,7 +116,9 @@ class ServerHandshake:
             proof = self._received[:_PROOF_BYTES]
             expected = _proof(self._credentials, b"client", self.role, self._nonces)
             if not hmac.compare_digest(proof, expected):
-                raise AuthenticationError("a peer's proof is wrong; it was dropped unread")
+                raise AuthenticationError(
+                    "a peer's proof is wrong; it was dropped, and nothing it sent was read"
+                )
             self.leftover = self._received[_PROOF_BYTES:]
             self.is_done = True
             out += _WELCOME
@@ -125,13 +127,11 @@ class ServerHandshake:
     def _read_hello(self) -> bytes:
         if len(self._received) < _HEAD.size:
             if not _MAGIC.startswith(self._received[: len(_MAGIC)]):
-                raise AuthenticationError(
-                    "a peer does not speak Penstock's protocol; dropped unread"
-                )
+                raise AuthenticationError("a peer does not use Penstock's protocol; it was dropped")
             return b""
         magic, version, role, nonce, token_size, cluster_size = _HEAD.unpack_from(self._received)
         if magic != _MAGIC or version != _VERSION:
-            raise AuthenticationError("a peer does not speak Penstock's protocol; dropped unread")
+            raise AuthenticationError("a peer does not use Penstock's protocol; it was dropped")
         end = _HEAD.size + token_size + cluster_size
         if end > LIMIT_BYTES:
             raise AuthenticationError(f"a peer's greeting is longer than {LIMIT_BYTES} bytes")
@@ -142,7 +142,10 @@ class ServerHandshake:
         own = self._credentials
         same_token = hmac.compare_digest(token, own.token.encode())
         if not same_token or not hmac.compare_digest(cluster, own.cluster_id.encode()):
-            raise AuthenticationError("a peer is of another or a former master; it was fenced off")
+            raise AuthenticationError(
+                "a peer has the fencing token or cluster id of another or a former master; it "
+                "was dropped"
+            )
         self._received = self._received[end:]
         self.role = role
         self._nonces = (nonce, self._nonce)

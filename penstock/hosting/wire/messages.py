@@ -1,8 +1,8 @@
-"""Control wire: one length-prefixed message after another, on an authenticated connection.
+"""The control wire: length-prefixed messages on an authenticated connection.
 
-Messages are the dataclasses of `model.messages`, pickled as class and field values; the decoder builds nothing
-but those, ids, states and plain containers, so that a message cannot run code. `MAX_MESSAGE` bounds what a
-length may ask for.
+Messages are the dataclasses of `model.messages`, pickled as class and field values. The decoder
+builds only those, ids, states and plain containers, so that a message cannot run code.
+`MAX_MESSAGE` bounds the announced length.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ _PLAIN: Final = frozenset({
 
 
 class _Reducers(dict[type, Callable[[Any], tuple[type, tuple[Any, ...]]]]):
-    """How the pickler takes our dataclasses and enums apart: class and field values, in order.
+    """Tells the pickler how to take our dataclasses and enums apart: class and field values, in
+    order.
 
-    What a frozen dataclass brings for this is Python code that looks at all its fields on both sides of
-    the wire, three times as slow.
+    The method that frozen dataclasses bring for this is Python code that visits all fields on both
+    sides of the wire, three times as slow.
     """
 
     def __missing__(self, kind: type) -> Callable[[Any], tuple[type, tuple[Any, ...]]]:
         names = _positional_fields(kind)
         if names is None or not kind.__module__.startswith("penstock."):
-            raise KeyError(kind)  # the pickler goes its usual way
+            raise KeyError(kind)  # The pickler handles all other types as usual.
         if len(names) > 1:
             values = attrgetter(*names)
             self[kind] = lambda message: (kind, values(message))
@@ -55,7 +56,7 @@ class _Reducers(dict[type, Callable[[Any], tuple[type, tuple[Any, ...]]]]):
 
 
 def _positional_fields(kind: type) -> list[str] | None:
-    """What its constructor takes, in order; None where that is not all of it."""
+    """Return the fields that a constructor takes, in order; None: they are not all of the object."""
     if issubclass(kind, Enum):
         return ["value"]
     if not is_dataclass(kind) or not all(f.init and not f.kw_only for f in fields(kind)):
@@ -77,7 +78,7 @@ class _Decoder(pickle.Unpickler):
         is_ours = module.startswith(_OURS)
         is_plain = module == "builtins" and name in _PLAIN
         found = super().find_class(module, name) if (is_ours or is_plain) else None
-        # what such a module imports, or a function of its own, is not a message
+        # Functions of such a module, and names that it imports, are not messages.
         if not isinstance(found, type) or found.__module__ != module or "." in name:
             raise ExternalError(
                 f"a control message names {module}.{name}, which no message may hold"
@@ -87,7 +88,7 @@ class _Decoder(pickle.Unpickler):
 
 
 def encode(message: object) -> bytes:
-    """Length and body."""
+    """Encode a message: length and body."""
     frame = io.BytesIO()
     frame.write(bytes(LENGTH.size))
     pickler = pickle.Pickler(frame, protocol=5)
@@ -109,7 +110,7 @@ def decode(body: bytes) -> Any:
 
 
 class MessageBuffer:
-    """Bytes in, messages out, for a reader that gets them in any pieces."""
+    """Turns bytes into messages, for a reader that gets them in pieces of any size."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -121,11 +122,14 @@ class MessageBuffer:
         while len(self._data) - at >= LENGTH.size:
             (size,) = LENGTH.unpack_from(self._data, at)
             if size > MAX_MESSAGE:
-                raise ExternalError(f"a control message of {size:,} bytes was announced; refused")
+                raise ExternalError(
+                    f"a control message of {size:,} bytes was announced, but at most "
+                    f"{MAX_MESSAGE:,} are allowed"
+                )
             if len(self._data) - at - LENGTH.size < size:
                 break
             at += LENGTH.size
-            with memoryview(self._data) as view:  # one copy, not two
+            with memoryview(self._data) as view:  # This makes one copy, not two.
                 body = bytes(view[at : at + size])
             messages.append(decode(body))
             at += size
