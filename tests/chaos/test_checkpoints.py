@@ -145,7 +145,7 @@ def test_a_killed_drivers_job_goes_on_from_its_newest_checkpoint(program, tmp_pa
     first.wait()
     second = program("second")
     assert second.wait() == 0, second.said
-    assert "it goes on from checkpoint" in second.said
+    assert "it continues from checkpoint" in second.said
     check_files(tmp_path / "out")
     assert not files_below(tmp_path / "checkpoints")
     assert store_of(tmp_path).job_keys() == []
@@ -158,7 +158,7 @@ def test_a_driver_that_was_stopped_does_no_harm_to_the_one_that_goes_on(program,
     (tmp_path / "reached").read_text()
     first.send(signal.SIGSTOP)
     second = program("second")
-    assert second.hears("it goes on from checkpoint"), second.said
+    assert second.hears("it continues from checkpoint"), second.said
     first.send(signal.SIGCONT)
     assert first.wait() == 1
     assert "JobSuspendedError" in first.said

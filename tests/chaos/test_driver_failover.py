@@ -185,7 +185,7 @@ def test_a_killed_drivers_job_is_run_to_its_end_by_the_same_program(drivers, tmp
     assert second.wait() == 0, second.said
     assert second.result() == f"result {lease.job_id}\n"
     assert f"of driver {lease.owner} is taken over" in second.said
-    assert "begins at its sources' start" in second.said
+    assert "begins at the start of its sources" in second.said
     check_result(tmp_path)
     _, alive = psutil.wait_procs(family, timeout=10)
     assert not alive

@@ -220,7 +220,7 @@ def test_the_same_program_finds_the_job_of_a_driver_that_is_gone(tmp_path, capfd
     assert result_of(tmp_path) == list(range(10))
     told = capfd.readouterr().err
     assert "waiting for its end" in told
-    assert "begins at its sources' start" in told
+    assert "begins at the start of its sources" in told
 
 
 def test_a_driver_that_waits_gets_the_end_of_the_job_that_it_waited_for(tmp_path):

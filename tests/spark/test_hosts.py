@@ -126,7 +126,7 @@ def test_doctor_finds_all_ways_open_and_one_that_is_closed(cluster):
         assert host.name in text
     settings = cluster.settings() | {"execution.checkpointing.dir": "/tmp/only-the-drivers"}
     (finding,) = examine(cluster.spark, Settings(settings)).findings
-    assert "/tmp/only-the-drivers is of no use on" in finding.what
+    assert "/tmp/only-the-drivers cannot be used on" in finding.what
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class _Readers:
     def call_periodically(self, period_ms: int, call: Callable[[], None]) -> None:
         raise GraphError(
             f"the source '{self._name}' looks for new splits every {period_ms} ms and so "
-            "never ends, but execution.runtime-mode is BATCH. Make the source bounded, or "
+            "has no end, but execution.runtime-mode is BATCH. Make the source bounded, or "
             "set the runtime mode to STREAMING."
         )
 

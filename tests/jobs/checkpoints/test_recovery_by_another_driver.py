@@ -57,7 +57,7 @@ def test_another_driver_goes_on_from_the_newest_checkpoint(tmp_path, capfd):
     with pytest.raises(JobSuspendedError):
         lost.get_job_execution_result().result()
     assert lines_of(tmp_path / "out") == expected_sums(3, 40)
-    assert "it goes on from checkpoint" in capfd.readouterr().err
+    assert "it continues from checkpoint" in capfd.readouterr().err
     newest = max(one.checkpoint_id for one in watcher.completed)
     restored = client.get_checkpoints().result().latest_restored
     assert restored.checkpoint_id >= newest
@@ -202,7 +202,7 @@ def test_what_others_may_write_is_not_opened(tmp_path):
     folder = Path(storage.folder_of(5))
     folder.chmod(0o777)
     settings = at(tmp_path) | {"execution.state-recovery.path": str(folder)}
-    with pytest.raises(ConfigurationError, match=r"others may write .*chmod o-w"):
+    with pytest.raises(ConfigurationError, match=r"other users may write .*chmod o-w"):
         built(settings=settings)
 
 

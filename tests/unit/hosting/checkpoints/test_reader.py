@@ -131,7 +131,7 @@ def test_state_that_others_could_have_written_is_not_opened(folder, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     copy.chmod(0o777)
-    with pytest.raises(ConfigurationError, match="others may write"):
+    with pytest.raises(ConfigurationError, match="other users may write"):
         read_savepoint(str(copy)).keyed_state("remember", "last")
 
 
@@ -139,7 +139,7 @@ def test_a_torn_file_is_named(folder, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     (copy / "_metadata").write_bytes((copy / "_metadata").read_bytes()[:-1])
-    with pytest.raises(CheckpointDamaged, match="copy/_metadata is torn or altered"):
+    with pytest.raises(CheckpointDamaged, match="copy/_metadata is incomplete or altered"):
         read_savepoint(str(copy))
 
 

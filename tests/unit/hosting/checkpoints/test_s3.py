@@ -198,6 +198,6 @@ def test_what_decides_who_leads_does_not_lie_in_a_bucket(store):
         "high-availability.storageDir": store.uri("ha"),
     })
     with pytest.raises(
-        ConfigurationError, match="takes a local or mounted directory, not s3.*Checkpoints may"
+        ConfigurationError, match="needs a local or mounted directory, not s3.*Checkpoints may"
     ):
         ha_settings_of(settings)

@@ -129,10 +129,10 @@ def test_a_missing_state_file_is_named_and_the_checkpoint_before_is_used(storage
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (flipped, "torn or altered"),
-        (lambda data: data[:-1], "torn or altered"),
-        (lambda data: data[:25], "torn"),
-        (lambda _: b"", "no metadata"),
+        (flipped, "incomplete or altered"),
+        (lambda data: data[:-1], "incomplete or altered"),
+        (lambda data: data[:25], "incomplete"),
+        (lambda _: b"", "not the metadata"),
         (lambda data: data.replace(b"CHECKPOINT\n\x00\x01", b"CHECKPOINT\n\x00\x09"), "version 9"),
     ],
 )

@@ -128,7 +128,7 @@ def test_a_partition_that_is_not_what_it_was_fails(other):
     with a_stream(behind(MESSAGES[:4])) as (driver, stream):
         driver.feeding(other)
         with pytest.raises(
-            FeedDiffers, match="partition 3 of the DataFrame is not what it was.*df.write.parquet"
+            FeedDiffers, match="partition 3 of the DataFrame has changed.*df.write.parquet"
         ):
             stream.next()
 
@@ -180,7 +180,7 @@ def test_two_attempts_write_two_files(tmp_path):
 @pytest.mark.parametrize("begin", [behind([b"other"]), behind([*MESSAGES, b"more"])])
 def test_a_position_that_is_not_in_the_file_is_refused(tmp_path, begin):
     file = write_partition(str(tmp_path), 3, MESSAGES)
-    with pytest.raises(CheckpointDamaged, match="is not what was written"):
+    with pytest.raises(CheckpointDamaged, match="has changed since it was written"):
         SpoolStream(file, begin)
 
 

@@ -68,8 +68,8 @@ def test_a_type_of_spark_without_counterpart_is_refused_with_its_path(name, kind
 @pytest.mark.parametrize(
     ("type_info", "text"),
     [
-        (None, "has none. Give it one"),
-        (Types.PICKLED_BYTE_ARRAY(), "has none. Give it one"),
+        (None, "has none. Declare it"),
+        (Types.PICKLED_BYTE_ARRAY(), "has none. Declare it"),
         (
             Types.ROW_NAMED(["a"], [Types.BIG_DEC()]),
             r"column a is of type BigDecimal.*DECIMAL\(precision, scale\)",

@@ -170,7 +170,7 @@ def test_a_source_is_shipped_without_its_dataframe_and_says_so_where_it_is_neede
     assert isinstance(source.in_batch(), StageFrameSource)
     shipped = deserialize(serialize(source))
     assert shipped.produced_type == LONGS
-    with pytest.raises(ConfigurationError, match="only with the program that makes the DataFrame"):
+    with pytest.raises(ConfigurationError, match="needs the program that makes the DataFrame"):
         shipped.create_enumerator(Context())
 
 

@@ -170,14 +170,14 @@ def test_executors_that_are_right_give_no_findings():
         ({"data_error": "no port"}, STREAMING, "right could not listen", "taskmanager.data.port"),
         (
             {"peer_errors": {"10.0.0.2:5000": "refused"}},
-            STREAMING, "1 of 4 ways between tasks are closed: right to 10.0.0.2:5000 (refused)",
+            STREAMING, "1 of 4 connections between tasks failed: right to 10.0.0.2:5000 (refused)",
             "taskmanager.data.port",
         ),
         ({"tmp_error": "read-only"}, ALL_JOBS, "temporary files can be written on right", "TMPDIR"),
         ({"free_mb": 100}, NO_JOBS, "free for temporary files on right", "io.tmp.dirs"),
         (
             {"folder_errors": {"/mnt/x": "not the driver's"}},
-            STREAMING, "execution.checkpointing.dir /mnt/x is of no use on right", "share",
+            STREAMING, "execution.checkpointing.dir /mnt/x cannot be used on right", "share",
         ),
     ],
 )  # fmt: skip

@@ -133,11 +133,11 @@ def test_a_storage_directory_may_be_a_uri(tmp_path, form):
     ("key", "value", "told"),
     [
         ("high-availability.type", "ZOOKEEPER", "quorum must name"),
-        ("high-availability.type", "kubernetes", "KUBERNETES is not supported: take FILE"),
+        ("high-availability.type", "kubernetes", "KUBERNETES is not supported; use FILE"),
         ("high-availability.type", "nonsense", "NONE, FILE, ZOOKEEPER"),
         ("high-availability.storageDir", "s3://bucket/ha", "not s3"),
         ("high-availability.storageDir", "", "must name a directory"),
-        ("high-availability.cluster-id", "/", "must name"),
+        ("high-availability.cluster-id", "/", "cluster-id is empty"),
         ("penstock.high-availability.renew-interval", "3 s", "half of the lease"),
         ("penstock.high-availability.key-file", "/nowhere/at/all", "cannot read"),
     ],

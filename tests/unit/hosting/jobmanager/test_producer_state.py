@@ -69,5 +69,5 @@ def test_a_consumer_that_has_ended_is_not_answered_and_other_questions_are_refus
     partition_id = ResultPartitionId(PartitionId("d", 0), producer)
     MachineShell.answer(shell, PartitionStateQuestion(producer, partition_id))
     assert sent == []
-    with pytest.raises(ExternalError, match="does not take str"):
+    with pytest.raises(ExternalError, match="does not accept str"):
         MachineShell.answer(shell, "what?")

@@ -49,7 +49,7 @@ def test_others_are_not(said, one):
 
 @pytest.mark.parametrize(
     ("checkpoint_id", "what"),
-    [(7, "subtasks that begin again from checkpoint 7: 1;"), (None, "at its sources' start")],
+    [(7, "1 subtasks begin again from checkpoint 7;"), (None, "at the start of their sources")],
 )
 def test_a_restart_says_what_it_begins_with(said, checkpoint_id, what):
     reset = ResetSubtasks((ExecutionVertexId(VertexId("v"), 0),), False, checkpoint_id)

@@ -23,7 +23,7 @@ def test_a_size_is_described_in_words():
     ("where", "size", "says"),
     [
         (LOCAL, {"cpu": 2}, "local[4] runs tasks of one core"),
-        (LOCAL, {"cpu": 1, "heap": 64}, "leave the resources out"),
+        (LOCAL, {"cpu": 1, "heap": 64}, "do not set resources"),
         (CLUSTER, {"cpu": 4}, "the largest executor of local-cluster[2,3,1024] has 3 cores"),
         (CLUSTER, {"cpu": 1, "managed": 64}, "spark.dynamicAllocation.enabled"),
         (CLUSTER, {"gpu": 1}, "spark.executor.resource.gpu.amount"),

@@ -76,13 +76,13 @@ def test_a_task_whose_chain_was_not_sent_fails_and_leaves_its_slot(running, mana
     running.until_ended(ExecutionState.CANCELED)
     manager._blobs.clear()
     running.redeploy()
-    assert "were not sent" in running.failure().text
+    assert "was not sent" in running.failure().text
     manager._handle(running.freeing(SLOT))
     running.until(lambda: any(isinstance(one, SlotFreed) for one in running.heard))
 
 
 def test_what_no_taskmanager_takes_is_refused(manager):
-    with pytest.raises(ExternalError, match="does not take Heartbeat"):
+    with pytest.raises(ExternalError, match="does not accept Heartbeat"):
         manager._handle(Heartbeat(manager.config.resource_id, 0))
 
 

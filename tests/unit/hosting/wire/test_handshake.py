@@ -113,7 +113,7 @@ class Bomb:
 
 def test_a_pickle_as_first_bytes_is_never_loaded():
     server = hs.ServerHandshake(GOOD, b"n" * 32)
-    with pytest.raises(AuthenticationError, match="does not speak"):
+    with pytest.raises(AuthenticationError, match="does not use Penstock's protocol"):
         server.feed(pickle.dumps(Bomb()))
 
 
@@ -129,7 +129,7 @@ def test_a_peer_in_another_role_is_not_greeted():
         address = listener.getsockname()
         dialled = pool.submit(dialling.dial, address, GOOD, hs.ROLE_FEED, 10.0)
         server, _ = listener.accept()
-        with pytest.raises(AuthenticationError, match="role 4 came, not in role 5"):
+        with pytest.raises(AuthenticationError, match="role 4 connected; expected role 5"):
             dialling.greet(server, GOOD, hs.ROLE_PROBE)
         client, _ = dialled.result()
         with client:
