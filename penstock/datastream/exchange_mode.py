@@ -1,4 +1,4 @@
-"""StreamExchangeMode. Source: org.apache.flink.streaming.api.transformations.StreamExchangeMode; PyFlink has none."""
+"""StreamExchangeMode. Source: org.apache.flink.streaming.api.transformations.StreamExchangeMode; not in PyFlink."""
 
 from penstock.model.graph.partitioning import StreamExchangeMode
 

@@ -1,4 +1,4 @@
-"""The port through which programs are run, at the API's address. See `penstock.model.program`."""
+"""The port through which programs are run, under the API's name. See `penstock.model.program`."""
 
 from penstock.compiler.serialization_check import find_unserialisable
 from penstock.model.program import JobControl, JobExecutor, JobOutcome, ProgramSettings

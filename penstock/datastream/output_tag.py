@@ -1,4 +1,4 @@
-"""OutputTag under PyFlink's address. Source: pyflink.datastream.output_tag."""
+"""OutputTag under PyFlink's name. Source: pyflink.datastream.output_tag."""
 
 from penstock.runtime.records.side_output import OutputTag
 

@@ -1,4 +1,4 @@
-"""Slot sharing groups with the resources that they ask for. Knows no slot.
+"""Slot sharing groups with the resources that they ask for. Does not know any slot.
 
 Source: pyflink.datastream.slot_sharing_group.
 """
@@ -27,7 +27,7 @@ class MemorySize:
         return MemorySize(mebi_bytes * KIB**2)
 
     def __str__(self) -> str:
-        """In the largest unit of which it is a whole number: `100 mb`."""
+        """The size in the largest unit of which it is a whole number: `100 mb`."""
         count, unit = self.bytes_size, 0
         while count and count % KIB == 0 and unit < len(_UNITS) - 1:
             count, unit = count // KIB, unit + 1
@@ -148,7 +148,7 @@ class SlotSharingGroup:
 
 
 def slot_size_of(group: SlotSharingGroup) -> SlotSize:
-    """What it asks for; empty when it says nothing."""
+    """The resources that the group asks for; empty if it sets none."""
     memory = {
         "heap": group.task_heap_memory,
         "offheap": group.task_off_heap_memory,

@@ -45,7 +45,10 @@ __all__ = [
 __getattr__ = absent(
     __name__,
     {
-        "OperatorStateStore": "Broadcast state is had from the context of a BroadcastProcessFunction: ctx.get_broadcast_state(descriptor).",
+        "OperatorStateStore": (
+            "Get broadcast state from the context of a BroadcastProcessFunction: "
+            "ctx.get_broadcast_state(descriptor)."
+        ),
     },
     ("penstock.common",),
 )

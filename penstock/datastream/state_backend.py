@@ -6,10 +6,14 @@ Source: pyflink.datastream.state_backend; differs: there are no classes for them
 from penstock.common.absent import absent
 
 _HASHMAP = (
-    "State lives on the heap unless the configuration says otherwise: state.backend.type: hashmap."
+    "State is kept on the heap unless the configuration says otherwise: state.backend.type: "
+    "hashmap."
 )
 _ROCKSDB = "Set state.backend.type: rocksdb in the configuration, and state.backend.incremental and state.backend.rocksdb.* as for Flink."
-_OTHER = "Set state.backend.type to hashmap or rocksdb in the configuration; backends of one's own cannot be had."
+_OTHER = (
+    "Set state.backend.type to hashmap or rocksdb in the configuration; other backends are not "
+    "supported."
+)
 
 INSTEAD = {
     **dict.fromkeys(("HashMapStateBackend", "MemoryStateBackend", "FsStateBackend"), _HASHMAP),

@@ -1,8 +1,8 @@
-"""StreamExecutionEnvironment: where a program begins, and what it is run with.
+"""StreamExecutionEnvironment: where a program begins, with its settings.
 
-Builds the graph and hands it to a JobExecutor; knows none of them but by that port.
-Source: pyflink.datastream.stream_execution_environment; differs: `set_restart_strategy` is still
-there, `use_executor` is an addition; `plumbing` is for Penstock's own classes; jars are accepted and ignored.
+Builds the graph and hands it to a JobExecutor, which it knows only by that port.
+Source: pyflink.datastream.stream_execution_environment; differs: `set_restart_strategy` still exists, `use_executor` is
+an addition; `plumbing` is for Penstock's own classes; jars are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class StreamExecutionEnvironment:
     """
 
     _local_parallelism: ClassVar[int | None] = None
-    if not TYPE_CHECKING:  # a type checker would take any name then
+    if not TYPE_CHECKING:  # with it a type checker would accept any name
         __getattr__ = gone(OF_THE_ENVIRONMENT)
 
     def __init__(
@@ -249,7 +249,7 @@ class StreamExecutionEnvironment:
     def get_default_savepoint_directory(self) -> str | None:
         return self._configuration.get_string(CheckpointOptions.SAVEPOINT_DIR.key, "") or None
 
-    # ---------------------------------------------------------- what goes to the workers
+    # ---------------------------------------------------------- files and packages for the tasks
 
     def add_python_file(self, file_path: str) -> None:
         """Ship a module, package or zip file that the program's functions import.
@@ -365,8 +365,8 @@ class StreamExecutionEnvironment:
         if isinstance(watermark, Duration):
             if timestamp_column is None:
                 raise GraphError(
-                    "from_spark: a watermark needs times: name the timestamp_column, or give a WatermarkStrategy with a "
-                    "timestamp assigner."
+                    "from_spark: a watermark needs event times: name the timestamp_column, or "
+                    "give a WatermarkStrategy with a timestamp assigner."
                 )
             watermark = WatermarkStrategy.for_bounded_out_of_orderness(watermark)
         return self._source(source, watermark, source_name, None, takes_tuples=True)

@@ -1,4 +1,6 @@
-"""Stands where PyFlink 1 had its kinds of time, and says what there is today. Source: pyflink.datastream.time_characteristic."""
+"""The place of PyFlink 1's kinds of time, which names their replacements. Source:
+pyflink.datastream.time_characteristic.
+"""
 
 from penstock.common.absent import absent
 from penstock.datastream.building.former_names import OF_THE_PACKAGE

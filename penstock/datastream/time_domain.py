@@ -1,4 +1,4 @@
-"""TimeDomain under PyFlink's address. Source: pyflink.datastream.time_domain."""
+"""TimeDomain under PyFlink's name. Source: pyflink.datastream.time_domain."""
 
 from penstock.runtime.operators.timer_service import TimeDomain
 

@@ -1,4 +1,4 @@
-"""TimerService under PyFlink's address. Source: pyflink.datastream.timerservice."""
+"""TimerService under PyFlink's name. Source: pyflink.datastream.timerservice."""
 
 from penstock.runtime.operators import TimerService
 

@@ -1,6 +1,6 @@
 """Small helpers that connectors share.
 
-Source: pyflink.datastream.utils; differs: nothing about Java.
+Source: pyflink.datastream.utils; differs: the helpers for Java are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __getattr__ = absent(
     {
         **dict.fromkeys(
             ("convert_to_python_obj", "pickled_bytes_to_python_obj"),
-            "It converts what comes from Java; values are Python objects here.",
+            "It converts values that come from Java; values are Python objects here.",
         ),
         **dict.fromkeys(
             ("create_hadoop_configuration", "create_java_properties"),

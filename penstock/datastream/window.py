@@ -1,4 +1,4 @@
-"""Windows, assigners, triggers and evictors under PyFlink's address.
+"""Windows, assigners, triggers and evictors under PyFlink's names.
 
 Source: pyflink.datastream.window; differs: evictors and DeltaTrigger exist too, with Flink's names.
 """
@@ -93,7 +93,7 @@ class Min(ReduceFunction):
 __getattr__ = absent(
     __name__,
     {
-        "WindowOperationDescriptor": "It is of PyFlink's inside; a WindowedStream has methods for all that it says.",
+        "WindowOperationDescriptor": "It is internal to PyFlink; a WindowedStream has methods for all of its settings.",
     },
     (
         "penstock.common",

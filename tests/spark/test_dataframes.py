@@ -182,7 +182,7 @@ def test_a_time_that_is_missing_and_a_column_that_has_none_are_refused(spark):
         env.from_spark(frame, timestamp_column="when")
     with pytest.raises(GraphError, match="the timestamp column 'k' is of type Integer"):
         env.from_spark(frame, timestamp_column="k")
-    with pytest.raises(GraphError, match="a watermark needs times"):
+    with pytest.raises(GraphError, match="a watermark needs event times"):
         env.from_spark(frame, watermark=Duration.of_seconds(1))
     with pytest.raises(TypeError, match="from_spark takes a DataFrame"):
         env.from_spark([1, 2])

@@ -1,12 +1,14 @@
-"""SqlSink: rows into a table of a SQL database, once each, or replaced by key. Needs SQLAlchemy 2 (`penstock[sql]`).
+"""SqlSink: writes rows into a table of a SQL database, exactly once, or replaced by key. Needs SQLAlchemy 2
+(`penstock[sql]`).
 
-Exactly once: a subtask stages its rows in a table beside the user's, in pieces, before the checkpoint's barrier; when the
-checkpoint completes it moves them over in one transaction of the database together with a line that says so (`sql_tables`).
-Without checkpoints the driver does that for all subtasks in one transaction when the job has finished. So constraints of the
-user's table are checked at the commit only.
-At least once: rows are written when a piece is full or old enough, and before each barrier; with key columns what is
-written again after a restart replaces itself.
-Source: Flink JdbcSink (its exactly-once and upsert forms); differs: no XA, records by their names instead of a statement.
+Exactly once: before the checkpoint's barrier, a subtask stages its rows, in pieces, in a table beside the user's. When
+the checkpoint completes, it moves them to the user's table, in one transaction of the database with a line that records
+the commit (`sql/tables.py`). Without checkpoints the driver does that for all subtasks, in one transaction, when the
+job has finished. So constraints of the user's table are checked only at the commit.
+At least once: rows are written when a piece is full or old enough, and before each barrier; with key columns, rows that
+are written again after a restart replace themselves.
+Source: Flink JdbcSink (its exactly-once and upsert forms); differs: no XA, records by their names instead of a
+statement.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ COMMIT_RETENTION: Final = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class _SqlSettings:
-    """What the builder collected."""
+    """The settings that the builder collected."""
 
     target: Target
     token: str
@@ -115,31 +117,31 @@ class SqlSink(StagingSink):
             return self
 
         def set_batch_size(self, rows: int) -> SqlSink.Builder:
-            """Set the rows in one statement and one staged piece: from 1, 5,000 by default.
+            """Set the number of rows in one statement and one staged piece: 1 or more, 5,000 by default.
 
-            The writer keeps so many rows in memory.
+            The writer keeps this many rows in memory.
             """
             self._settings = replace(self._settings, batch_rows=_positive("set_batch_size", rows))
             return self
 
         def set_batch_interval_ms(self, interval_ms: int) -> SqlSink.Builder:
-            """Set the age in ms at which rows are written: from 1, 1,000 by default.
+            """Set the age in ms at which rows are written: 1 or more, 1,000 by default.
 
-            It holds for AT_LEAST_ONCE and NONE, and is checked when other rows arrive.
+            It is used for AT_LEAST_ONCE and NONE, and checked when other rows arrive.
             """
             interval_ms = _positive("set_batch_interval_ms", interval_ms)
             self._settings = replace(self._settings, interval_ms=interval_ms)
             return self
 
         def set_max_retries(self, retries: int) -> SqlSink.Builder:
-            """Set how often a commit is retried, 1 s later, without database; 3 by default."""
+            """Set how often a commit is retried while the database does not answer, each time 1 s later; 3 by default."""
             if retries < 0:
                 raise ConfigurationError(f"set_max_retries: expected 0 or more, got {retries}.")
             self._settings = replace(self._settings, max_retries=retries)
             return self
 
         def set_commit_retention(self, retention: timedelta | None) -> SqlSink.Builder:
-            """Set how long committed transactions are remembered: 30 days; None: for ever.
+            """Set how long committed transactions are remembered: by default 30 days; None: for ever.
 
             Checkpoints and savepoints that are older cannot be restored with this sink.
             """
@@ -153,7 +155,7 @@ class SqlSink(StagingSink):
         def set_engine_options(self, options: dict[str, Any]) -> SqlSink.Builder:
             """Set arguments of SQLAlchemy's `create_engine`, such as `connect_args`.
 
-            There is no pool.
+            Connections are never pooled.
             """
             return self._target(engine_options=dict(options))
 
@@ -201,7 +203,7 @@ class SqlSink(StagingSink):
 
 
 class _SqlWriter(ABC):
-    """Makes rows of records, and hands them on in pieces."""
+    """Makes rows from records, and passes them on in pieces."""
 
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
         self._settings = settings
@@ -212,7 +214,7 @@ class _SqlWriter(ABC):
         self._rows: list[SqlRow] = []
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
-        assert isinstance(batch, RowBatch), "a SqlSink accepts rows"
+        assert isinstance(batch, RowBatch), "an SqlSink accepts rows"
         rows = list(map(self._make, batch.values))
         if not self._settings.target.key_columns:
             _refuse_changes(rows)
@@ -232,7 +234,7 @@ class _SqlWriter(ABC):
 
 
 class _SqlStagingWriter(_SqlWriter):
-    """One transaction at a time; its name is unique, so that it can be committed again after any restart."""
+    """Stages one transaction at a time. Its name is unique, so that it can be committed again after any restart."""
 
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
         super().__init__(settings, context)
@@ -258,7 +260,10 @@ class _SqlStagingWriter(_SqlWriter):
         return (prepared,)
 
     def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
-        """The staged rows tell the checkpoint: who restores an earlier one knows what will never be committed."""
+        """Marks the staged rows with the checkpoint.
+
+        A job that restores an earlier checkpoint can then tell which rows will never be committed.
+        """
         transaction_id = self._transaction_id
         prepared = self.prepare_commit()
         if prepared:
@@ -266,7 +271,9 @@ class _SqlStagingWriter(_SqlWriter):
         return prepared
 
     def close(self) -> None:
-        """Waits for no database: the next attempt, or the job's end, drops what was staged and not prepared."""
+        """Does not use the database: the next attempt, or the job's end, deletes rows that were staged and not
+        prepared.
+        """
         self._rows.clear()
 
     @property
@@ -279,7 +286,7 @@ class _SqlStagingWriter(_SqlWriter):
 
 
 class _SqlDirectWriter(_SqlWriter):
-    """Writes to the user's table as rows come."""
+    """Writes rows to the user's table as they come."""
 
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
         super().__init__(settings, context)
@@ -303,7 +310,7 @@ class _SqlDirectWriter(_SqlWriter):
 
 
 class _SqlCommitter(Committer):
-    """Commits what subtasks staged; what fails because the database is not there is put off a few times."""
+    """Commits the staged rows. While the database does not answer, the commit is retried a few times later."""
 
     def __init__(self, settings: _SqlSettings) -> None:
         self._settings = settings
@@ -337,17 +344,18 @@ def _transaction(committable: object) -> Transaction:
     if isinstance(committable, tuple | list) and len(committable) == 3:
         transaction_id, pieces, columns = committable
         return Transaction(str(transaction_id), int(pieces), tuple(columns))
-    raise TypeError(f"a SqlSink commits (transaction, pieces, columns), got {committable!r}")
+    raise TypeError(f"an SqlSink commits (transaction, pieces, columns), got {committable!r}")
 
 
 def _columns(target: Target, input_type: Any) -> tuple[str, ...]:
-    """As set, or those of the stream's type."""
+    """The columns that are set, or those of the stream's type."""
     if target.columns is not None:
         return target.columns
     if not isinstance(input_type, RowTypeInfo):
         raise ConfigurationError(
-            f"SqlSink into {str(target)!r}: which columns? The stream's type is {input_type or 'not declared'}. Name them "
-            "with set_columns([...]), or declare the type: map(..., output_type=Types.ROW_NAMED([...], [...]))."
+            f"SqlSink into {str(target)!r}: its columns are not known, because the stream's type "
+            f"is {input_type or 'not declared'}. Name them with set_columns([...]), or declare the "
+            "type: map(..., output_type=Types.ROW_NAMED([...], [...]))."
         )
     columns = tuple(input_type.get_field_names())
     missing = [name for name in target.key_columns if name not in columns]
@@ -359,12 +367,13 @@ def _columns(target: Target, input_type: Any) -> tuple[str, ...]:
 
 
 def _refuse_changes(rows: Sequence[SqlRow]) -> None:
-    """A table without keys only grows."""
+    """Refuses changes, because rows can only be added to a table without key."""
     for kind, values in rows:
         if kind is not RowKind.INSERT:
             raise TypeError(
-                f"SqlSink: got a row of kind {kind}: {values!r}. Without keys rows are only added (+I); name the table's "
-                "key with set_key_columns([...]) to change and delete rows."
+                f"SqlSink: got a row of kind {kind}: {values!r}. Without key columns, rows can "
+                "only be added (+I). To change and delete rows, name the table's key with "
+                "set_key_columns([...])."
             )
 
 

@@ -1,6 +1,6 @@
-"""A sink that keeps its records for a committer where it is to write them exactly once, and else writes them as they come.
+"""The base of sinks that stage records for a committer if they write exactly once, and otherwise write them directly.
 
-Knows no system that is written to. Source: Flink KafkaSink, PulsarSink, JdbcSink.
+Does not know any target system. Source: Flink KafkaSink, PulsarSink, JdbcSink.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from penstock.datastream.connectors.base import Committer, Sink, SinkWriter, Wri
 
 
 class StagingSink(Sink):
-    """A subclass says which of the two it is, and makes the parts."""
+    """A subclass says whether it stages, and makes the writers and the committer."""
 
     @property
     @abstractmethod
@@ -25,7 +25,7 @@ class StagingSink(Sink):
 
     @abstractmethod
     def committer(self) -> Committer:
-        """Of what staging writers have kept."""
+        """The committer of the staged records."""
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return self.staging_writer(context) if self.is_exactly_once else self.direct_writer(context)

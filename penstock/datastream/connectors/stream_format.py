@@ -1,4 +1,6 @@
-"""What `FileSource.for_record_stream_format` takes. Source: pyflink.datastream.connectors.file_system.StreamFormat."""
+"""The formats that `FileSource.for_record_stream_format` takes. Source:
+pyflink.datastream.connectors.file_system.StreamFormat.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""CachedDataStream: a bounded stream whose records the first job that computes them keeps, so that later ones read them.
+"""CachedDataStream: a bounded stream; the first job that computes its records keeps them for later jobs.
 
-They lie in files of a directory that driver and tasks share, and go with the environment, at the latest with the driver. They
-are pickles, like checkpoints, beside which they lie: who may write there may run code here. A job counts when it has FINISHED;
-until then, and when the files are gone, others compute the records themselves.
-Source: pyflink.datastream.data_stream.CachedDataStream, Flink CacheTransformation; differs: a bounded job in runtime mode STREAMING
-keeps them, too.
+The records are kept as files in a directory that driver and tasks share. They are deleted with the environment, at the
+latest when the driver ends. The files are pickles beside the checkpoints, which are pickles too: whoever may write
+there can run code here. Records count only when their job has FINISHED. Until then, and when the files are gone, other
+jobs compute the records themselves.
+Source: pyflink.datastream.data_stream.CachedDataStream, Flink CacheTransformation; differs: a bounded job in runtime
+mode STREAMING keeps the records, too.
 """
 
 from __future__ import annotations
@@ -56,12 +57,13 @@ class CachedDataStream(DataStream):
 
     def _node(self, method: str) -> NoReturn:
         raise GraphError(
-            f"{method}() on a CachedDataStream: it is no operator. Call {method}() on the operator before cache() or after it."
+            f"{method}() on a CachedDataStream: it is no operator. Call {method}() on the operator "
+            "before cache() or after it."
         )
 
 
 class KeptRecords:
-    """`program.Cache`: files of one cached stream."""
+    """The files of one cached stream; a `program.Cache`."""
 
     def __init__(self, sink_id: int) -> None:
         self.sink_id = sink_id
@@ -69,7 +71,7 @@ class KeptRecords:
         self._job: JobControl | None = None
 
     def open(self, folder: str) -> None:
-        """The next job keeps its records there."""
+        """Sets the directory where the next job keeps its records."""
         self._folder, self._job = folder, None
 
     def computed_by(self, job: JobControl) -> None:
@@ -89,7 +91,7 @@ class KeptRecords:
         return builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
 
     def invalidate(self) -> None:
-        """The files of a job that still runs stay until the driver ends."""
+        """Deletes the files. Those of a running job stay until the driver ends."""
         folder, job = self._folder, self._job
         self._folder = self._job = None
         if folder is not None and (job is None or job.status().is_terminal):
@@ -97,7 +99,7 @@ class KeptRecords:
 
 
 def cached(stream: DataStream) -> CachedDataStream:
-    """A node that stands for what the stream keeps."""
+    """Adds a node for the cached records behind the stream."""
     plumbing = stream.plumbing
     program = plumbing.program
     declared = None if is_pickled(stream.get_type()) else stream.get_type()
@@ -116,7 +118,7 @@ class _KeptWriters(BulkWriterFactory):
 
 
 class _KeptWriter:
-    """Batches as they come, each behind its length."""
+    """Writes batches as they come, each after its length."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -141,8 +143,9 @@ class _KeptFormat(BulkFormat):
                 data = file.read(length)
                 if len(head) < LENGTH_BYTES or len(data) < length:
                     raise ExternalError(
-                        f"the kept records of a cached stream in {piece.path} are cut off: expected {length} bytes, got "
-                        f"{len(data)}. Has the disk been full? Call invalidate() on the stream, and run the job again."
+                        f"the kept records of a cached stream in {piece.path} are cut off: "
+                        f"expected {length} bytes, got {len(data)}. Check whether the disk was "
+                        "full, call invalidate() on the stream, and run the job again."
                     )
                 batch: Batch = loads_records(data)
                 yield batch

@@ -1,7 +1,7 @@
-"""What the client gets of collected values. Knows no job.
+"""Conversion of collected values to the values that the client gets. Does not know any job.
 
-Source: PyFlink's PythonBridgeUtils and pickled_bytes_to_python_converter: a FLOAT comes to the client by its Java text, 1.1, while
-Python functions see the number that it is, 1.100000023841858.
+Source: PyFlink's PythonBridgeUtils and pickled_bytes_to_python_converter: the client gets a FLOAT by its Java text,
+1.1, while Python functions get its exact value, 1.100000023841858.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Change: TypeAlias = Callable[[Any], Any]
 
 
 def client_values(type_info: TypeInformation | None) -> Callable[[list[Any]], list[Any]]:
-    """What makes values of this type what the client gets: the same list, unless there is a FLOAT in them."""
+    """A function that converts values of this type for the client. It returns the same list if the type has no FLOAT."""
     change = _change(type_info)
     return _same if change is None else lambda values: list(map(change, values))
 
@@ -36,7 +36,7 @@ def _same(values: list[Any]) -> list[Any]:
 
 
 def _change(type_info: TypeInformation | None) -> Change | None:
-    """For one value; None: there is nothing to change."""
+    """A function that converts one value; None: there is nothing to convert."""
     change: Change | None = None
     if isinstance(type_info, BasicTypeInfo):
         change = _shortest if type_info.basic_type is BasicType.FLOAT else None
@@ -51,7 +51,7 @@ def _change(type_info: TypeInformation | None) -> Change | None:
 
 
 def _shortest(value: float) -> float:
-    """With the fewest digits that are this number among those of 32 bits."""
+    """The number with the fewest digits that is the same 32-bit float."""
     return float(str(np.float32(value)))
 
 

@@ -1,4 +1,4 @@
-"""Streams that are processed together: one function with a method for each of two streams.
+"""Connected streams: one function, with a method for each of two streams, processes both.
 
 Source: pyflink.datastream.data_stream.ConnectedStreams, BroadcastConnectedStream.
 """
@@ -41,7 +41,10 @@ class ConnectedStreams:
         if not isinstance(stream2, DataStream):
             raise TypeError(f"connect takes a DataStream, got {type(stream2).__name__}.")
         if stream1.plumbing.environment is not stream2.plumbing.environment:
-            raise GraphError("connect: the streams belong to different environments.")
+            raise GraphError(
+                f"{built('connect')}: the streams belong to different environments. Build both "
+                "streams in one environment."
+            )
         self.stream1 = stream1
         self.stream2 = stream2
 
@@ -96,7 +99,10 @@ class ConnectedStreams:
         return self._then("Keyed Co-Process", keyed, output_type)
 
     def _keys(self) -> tuple[KeySelection, KeySelection] | None:
-        """None: no stream is keyed. Raises GraphError: only one is, or their keys are of different types."""
+        """The keys of both streams; None: no stream is keyed.
+
+        Raises: GraphError: only one stream is keyed, or the keys are of different types.
+        """
         keys = [
             stream.plumbing.keys
             for stream in (self.stream1, self.stream2)
@@ -104,14 +110,15 @@ class ConnectedStreams:
         ]
         if len(keys) == 1:
             raise GraphError(
-                "connect: one stream is keyed, the other is not. Key both: "
+                f"{built('connect')}: one stream is keyed, the other is not. Key both: "
                 "a.connect(b).key_by(selector_of_a, selector_of_b)."
             )
         types = [one.key_type for one in keys if not is_pickled(one.key_type)]
         if len(types) == 1 or types[:1] != types[1:]:
             raise GraphError(
-                f"connect: the keys are of different types: {keys[0].key_type or 'pickled'} and "
-                f"{keys[1].key_type or 'pickled'}, so equal ones would not meet. Give both key_by the same key_type. {built('connect')}."
+                f"connect: the keys are of different types, {keys[0].key_type or 'pickled'} and "
+                f"{keys[1].key_type or 'pickled'}, so equal keys would not meet. Give both key_by "
+                f"the same key_type. {built('connect')}."
             )
         return (keys[0], keys[1]) if keys else None
 
@@ -144,7 +151,10 @@ class BroadcastConnectedStream:
     ) -> None:
         environment = non_broadcast_stream.plumbing.environment
         if environment is not broadcast_stream.input_stream.plumbing.environment:
-            raise GraphError("connect: the streams belong to different environments.")
+            raise GraphError(
+                f"{built('connect')}: the streams belong to different environments. Build both "
+                "streams in one environment."
+            )
         self.non_broadcast_stream = non_broadcast_stream
         self.broadcast_stream = broadcast_stream
         self.broadcast_state_descriptors = broadcast_state_descriptors

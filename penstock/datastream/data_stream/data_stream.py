@@ -1,8 +1,7 @@
-"""DataStream: one operator's output, and what can be done with it. Builds the graph, runs nothing.
+"""DataStream: the output of one operator, and the methods that add operators behind it. Builds the graph, runs nothing.
 
-Source: pyflink.datastream.data_stream.DataStream; differs: column streams (`map_batches`, `select`,
-`filter(col(...) > 1)`, `key_by(col("x"))`) are an addition, and get_side_output refuses operators
-that cannot have side outputs.
+Source: pyflink.datastream.data_stream.DataStream; differs: column streams (`map_batches`, `select`, `filter(col(...) >
+1)`, `key_by(col("x"))`) are an addition, and get_side_output refuses operators that cannot have side outputs.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class DataStream(OperatorSettings):
     Its methods add operators to the job graph; nothing runs yet.
     """
 
-    if not TYPE_CHECKING:  # a type checker would take any name then
+    if not TYPE_CHECKING:  # with it a type checker would accept any name
         __getattr__ = gone(OF_A_STREAM)
 
     def get_type(self) -> TypeInformation:
@@ -291,7 +290,10 @@ class DataStream(OperatorSettings):
                 raise TypeError(f"union takes DataStreams, got {type(stream).__name__}.")
             other = stream.plumbing.in_partitions()
             if other.environment is not own.environment:
-                raise GraphError("union: the streams belong to different environments.")
+                raise GraphError(
+                    f"{built('union')}: the streams belong to different environments. Build all "
+                    "streams in one environment."
+                )
             if isinstance(own.element_type, RowTypeInfo):
                 other = other.with_names_of(own.element_type)
             if other.type_info != self.get_type():
@@ -360,7 +362,7 @@ class DataStream(OperatorSettings):
         upstream = Upstream(node.node_id, tag=output_tag.tag_id)
         return DataStream(StreamPlumbing(plumbing.environment, (upstream,), output_tag.type_info))
 
-    # ---------------------------------------------------------- ends
+    # ---------------------------------------------------------- sinks and results
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print records to the driver's standard output, `sink_identifier` before each."""

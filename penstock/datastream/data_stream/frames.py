@@ -1,4 +1,4 @@
-"""A stream as a DataFrame. Knows the executor's port only. Source: none; PyFlink goes through its Table API."""
+"""A stream as a DataFrame. Knows only the executor's port. Source: none; PyFlink goes through its Table API."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def to_frame(stream: StreamPlumbing, type_info: TypeInformation | None) -> Any:
     """
     from penstock.hosting.dataframes.schemas import schema_of
 
-    schema_of(type_info)  # refuses before anything is added
+    schema_of(type_info)  # raises before anything is added to the program
     assert type_info is not None
     end = stream.add_sink(_NAME, ops.ToSchemaOperator(type_info), driver_stream=FRAME_STREAM)
     environment = stream.environment.plumbing
@@ -40,8 +40,11 @@ def to_frame(stream: StreamPlumbing, type_info: TypeInformation | None) -> Any:
             return host.lazy_frame(graph, environment.settings, type_info)
         host.submit(
             graph, environment.settings
-        )  # who only shows plans shows it, and ends the program
-        raise GraphError(f"to_spark needs Spark, and this program runs on {type(host).__name__}.")
+        )  # an executor that only shows plans ends the program here
+        raise GraphError(
+            f"to_spark needs Spark, but this program runs on {type(host).__name__}. Leave "
+            "use_executor(...) out, or collect the stream with execute_and_collect()."
+        )
 
     frame = environment.run_on(lazily, environment.stream_graph(program=part))
     return _run(stream, type_info) if frame is None else frame

@@ -1,7 +1,7 @@
-"""CloseableIterator: results of a running job on the client. Knows only the JobControl port.
+"""CloseableIterator: the results of a running job, on the client. Knows only the JobControl port.
 
-Source: pyflink.datastream.data_stream.CloseableIterator; differs: close() before the end cancels
-the job, so that nothing keeps running for nobody.
+Source: pyflink.datastream.data_stream.CloseableIterator; differs: close() before the end cancels the job, so that no
+job keeps running without a reader.
 """
 
 from __future__ import annotations

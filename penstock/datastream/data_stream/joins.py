@@ -76,7 +76,10 @@ class CoGroupedStreams:
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         if stream1.plumbing.environment is not stream2.plumbing.environment:
-            raise GraphError("join: the streams belong to different environments.")
+            raise GraphError(
+                "join: the streams belong to different environments. Build both streams in one "
+                "environment."
+            )
         self._streams = (stream1, stream2)
 
     def where(self, key_selector: Any, key_type: TypeInformation | None = None) -> Where:

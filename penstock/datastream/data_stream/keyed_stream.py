@@ -1,7 +1,7 @@
 """KeyedStream: a stream partitioned by key. Its operators have keyed state and timers.
 
-Source: pyflink.datastream.data_stream.KeyedStream; differs: the key is not carried in the record,
-so there is no map that adds it and none that takes it off.
+Source: pyflink.datastream.data_stream.KeyedStream; differs: the key is not part of the record, so no map is needed to
+add it or to remove it.
 """
 
 from __future__ import annotations
@@ -212,10 +212,13 @@ class KeyedStream(DataStream):
                 "the other stream first."
             )
         if other_stream.plumbing.environment is not self.plumbing.environment:
-            raise GraphError("interval_join: the streams belong to different environments.")
+            raise GraphError(
+                "interval_join: the streams belong to different environments. Build both streams "
+                "in one environment."
+            )
         return IntervalJoin(self, other_stream)
 
-    # ---------------------------------------------------------- what goes on without the key
+    # ---------------------------------------------------------- operators that do not use the key
 
     def key_by(
         self,
@@ -251,7 +254,7 @@ class KeyedStream(DataStream):
         key_type = self.plumbing.keys.key_type or Types.PICKLED_BYTE_ARRAY()
         return Types.ROW([key_type, super().get_type()])
 
-    # ---------------------------------------------------------- what a keyed stream cannot do
+    # ---------------------------------------------------------- methods that a keyed stream refuses
 
     def shuffle(self) -> NoReturn:
         """Not possible on a keyed stream. Raises GraphError."""

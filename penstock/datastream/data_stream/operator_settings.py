@@ -1,6 +1,6 @@
-"""What can be set on the operator behind a stream: its name, uid, parallelism, chain and slot. Builds the graph, runs nothing.
+"""Settings of the operator behind a stream: its name, uid, parallelism, chain and slot. Builds the graph, runs nothing.
 
-Source: pyflink.datastream.data_stream.DataStream, whose methods these are.
+Source: the methods of pyflink.datastream.data_stream.DataStream.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class OperatorSettings:
         node = self._node("set_parallelism")
         if node.is_parallelism_fixed and parallelism != node.parallelism:
             raise GraphError(
-                f"operator '{node.name}' (built at {node.defined_at}) runs with parallelism "
-                f"{node.parallelism} only, got {parallelism}. Leave it, or call rebalance() and "
-                "set the parallelism of the next operator."
+                f"operator '{node.name}' (built at {node.defined_at}) runs only with parallelism "
+                f"{node.parallelism}, got {parallelism}. Leave it, or call rebalance() and set the "
+                "parallelism of the next operator."
             )
         node.parallelism = parallelism
         return self
@@ -112,5 +112,5 @@ class OperatorSettings:
         return self
 
     def _node(self, method: str) -> StreamNode:
-        """The operator that this stream is the main output of."""
+        """The operator whose main output this stream is."""
         return self.plumbing.node(method)

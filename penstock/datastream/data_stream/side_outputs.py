@@ -1,4 +1,4 @@
-"""Which side outputs of an operator are read. Source: pyflink.datastream.data_stream.DataStream.get_side_output."""
+"""Requests for the side outputs of an operator. Source: pyflink.datastream.data_stream.DataStream.get_side_output."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from penstock.model.graph.stream_graph import StreamNode
 
 
 def request_side_output(node: StreamNode, tag_id: str, type_info: object) -> None:
-    """Tell the operator that this tag is read, as what type. Raises: GraphError: it is read as another one already."""
+    """Notes on the operator that this tag is read, with its type. Raises: GraphError: it is read with another type
+    already.
+    """
     former = node.side_output_types.setdefault(tag_id, type_info)
     if former != type_info:
         raise GraphError(
-            f"operator '{node.name}' (built at {node.defined_at}) has a side output {tag_id!r} of type {former} already, got "
-            f"{type_info}. Give each of the two OutputTags an id of its own. {built('get_side_output')}."
+            f"operator '{node.name}' (built at {node.defined_at}) has a side output {tag_id!r} of "
+            f"type {former} already, got {type_info}. Give each of the two OutputTags an id of its "
+            f"own. {built('get_side_output')}."
         )
     operator: Any = node.operator
     requested = getattr(operator, "side_tags", None)
@@ -25,6 +28,6 @@ def request_side_output(node: StreamNode, tag_id: str, type_info: object) -> Non
     elif getattr(operator, "late_tag", None) != tag_id:
         raise GraphError(
             f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. "
-            "Call get_side_output on the result of process(...), map, flat_map or a window, whose functions may "
-            "give (tag, value); late records need side_output_late_data(tag), too."
+            "Call get_side_output on the result of process(...), map, flat_map or a window: their "
+            "functions may return (tag, value). Late records need side_output_late_data(tag), too."
         )

@@ -1,4 +1,4 @@
-"""DataStreamSink: the end of a stream, with its settings. Knows no operator.
+"""DataStreamSink: the end of a stream, with its settings. Does not know any operator.
 
 Source: pyflink.datastream.data_stream.DataStreamSink.
 """

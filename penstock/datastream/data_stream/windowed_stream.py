@@ -1,7 +1,7 @@
-"""Streams cut into windows: per key (WindowedStream) or as a whole (AllWindowedStream).
+"""Streams divided into windows: per key (WindowedStream) or as a whole (AllWindowedStream).
 
-Source: pyflink.datastream.data_stream.WindowedStream; differs: on column streams `aggregate` takes
-column aggregates (`count().alias("n")`), and no Python object per record is made.
+Source: pyflink.datastream.data_stream.WindowedStream; differs: on column streams `aggregate` takes column aggregates
+(`count().alias("n")`), and makes no Python object per record.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Windowed:
         self._trigger = trigger
 
     def _set_lateness(self, time_ms: Any) -> None:
-        """Take ms; a Time or Duration also works, as everywhere else."""
+        """Set the lateness in ms; a Time or Duration also works, as everywhere else."""
         lateness_ms = millis_of(time_ms)
         if lateness_ms < 0:
             raise GraphError(f"allowed_lateness: must be 0 ms or more, got {lateness_ms}.")
@@ -114,7 +114,7 @@ class _Windowed:
 
     def _operator(self, contents: Any, window_function: UserFunction | None) -> Any:
         if self._evictor is not None:
-            if contents.function is not None:  # what is left is folded when the window fires
+            if contents.function is not None:  # then it combines all records when the window fires
                 folded = ops.FoldedWindow(contents, window_function)
                 window_function = UserFunction(folded.process, folded)
             contents = ops.ListContents(evicting=self._evictor)
@@ -257,8 +257,8 @@ class WindowedStream(_Windowed):
             )
         if (self._trigger, self._evictor, self._late_tag) != (None, None, None):
             raise GraphError(
-                "column aggregates know no trigger, no evictor and no late side output. Leave those out, or "
-                "use an AggregateFunction."
+                "column aggregates support no trigger, no evictor and no late side output. Leave "
+                "those out, or use an AggregateFunction."
             )
         read = [aggregate.column for aggregate in aggregates]
         check_columns(read, self._stream.plumbing.element_type, self._name)
@@ -346,7 +346,7 @@ class AllWindowedStream(_Windowed):
         return self._listed(process_window_function, output_type)
 
     def _window_function(self, function: Any) -> UserFunction | None:
-        """Adapt the function: the operator passes a key, which all-window functions lack."""
+        """Adapts the function: the operator passes a key, but all-window functions take none."""
         function_or_none = super()._window_function(function)
         return None if function_or_none is None else adapt.without_key(function_or_none)
 

@@ -1,7 +1,7 @@
 """Avro: rows as messages, and files of generic records, which are dicts here. Needs fastavro (`penstock[avro]`).
 
-Source: pyflink.datastream.formats.avro; differs: records are declared by schemas only, not by Java classes, and the encoders
-of functions' values take Rows, tuples and dicts alike.
+Source: pyflink.datastream.formats.avro; differs: records are declared by schemas only, not by Java classes, and
+encoders take Rows, tuples and dicts alike.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class AvroSchema:
         if self._parsed is None:
             fastavro = extra("fastavro", "avro", "Avro")
             try:
-                # A dict of its own: fastavro marks it.
+                # fastavro writes its marks into the dict, so it gets a new one
                 self._parsed = fastavro.parse_schema(json.loads(self.text))
             except (ValueError, KeyError, TypeError, fastavro.schema.UnknownType) as error:
                 raise ConfigurationError(
@@ -135,9 +135,10 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         try:
             read = extra("fastavro", "avro", "Avro").schemaless_reader
             return self._convert(read(io.BytesIO(data), schema, None))
-        except Exception as error:  # what a reader stumbles over depends on the bytes
+        except Exception as error:  # fastavro raises many kinds of errors for bad bytes
             raise ValueError(
-                f"a message is not Avro of {self._row_type}: {type(error).__name__}: {error}. Message: {data[:200]!r}"
+                f"a message cannot be read as Avro of {self._row_type}: {type(error).__name__}: "
+                f"{error}. Message: {data[:200]!r}"
             ) from error
 
     def __getstate__(self) -> dict[str, Any]:
@@ -165,9 +166,10 @@ class AvroRowSerializationSchema(SerializationSchema):
         try:
             write = extra("fastavro", "avro", "Avro").schemaless_writer
             write(made, schema, self._convert(value))
-        except Exception as error:  # what a writer stumbles over depends on the value
+        except Exception as error:  # fastavro raises many kinds of errors for bad values
             raise ValueError(
-                f"a record is not of {self._row_type}: {type(error).__name__}: {error}. Record: {value!r:.200}"
+                f"a record does not have the type {self._row_type}: {type(error).__name__}: "
+                f"{error}. Record: {value!r:.200}"
             ) from error
         return made.getvalue()
 
@@ -203,10 +205,11 @@ class AvroFormat(FileFormat):
         reader = extra("fastavro", "avro", "Avro").reader
         try:
             yield from reader(stream, reader_schema=self._schema.parsed())
-        except Exception as error:  # what a reader stumbles over depends on the bytes
+        except Exception as error:  # fastavro raises many kinds of errors for bad bytes
             raise UserCodeError(
-                f"{path}: cannot be read as Avro of {self._schema}: {type(error).__name__}: {error}. Is the file whole, and "
-                "does it have all fields without a default?"
+                f"{path}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
+                f"{error}. Check that the file is complete, and that it has all fields for which "
+                "the schema gives no default."
             ) from error
 
 
@@ -252,13 +255,14 @@ class _AvroWriter:
         self._writer = extra("fastavro.write", "avro", "Avro").Writer(file, schema.parsed())
 
     def write(self, batch: Batch) -> None:
-        assert isinstance(batch, RowBatch), "Avro is written from rows"
+        assert isinstance(batch, RowBatch), "Avro files are written from rows"
         for value in batch.values:
             try:
                 self._writer.write(self._convert(value))
-            except Exception as error:  # what a writer stumbles over depends on the value
+            except Exception as error:  # fastavro raises many kinds of errors for bad values
                 raise UserCodeError(
-                    f"a record is not of the Avro schema {self._schema}: {type(error).__name__}: {error}. Record: {value!r:.200}"
+                    f"a record does not fit the Avro schema {self._schema}: "
+                    f"{type(error).__name__}: {error}. Record: {value!r:.200}"
                 ) from error
 
     def finish(self) -> None:
@@ -270,11 +274,12 @@ def _row_schema(
 ) -> tuple[AvroSchema, RowTypeInfo]:
     if record_class is not None:
         raise ConfigurationError(
-            f"{kind.__name__}: record_class {record_class!r} names a class of Java. Give avro_schema_string, the text of the schema."
+            f"{kind.__name__}: record_class {record_class!r} names a Java class. Give "
+            "avro_schema_string, the text of the schema, instead."
         )
     if text is None:
         raise TypeError(
-            f"{kind.__name__} needs avro_schema_string, the text of a schema: got None."
+            f"{kind.__name__} needs avro_schema_string, the text of a schema, got None."
         )
     schema = AvroSchema.parse_string(text)
     row_type = type_info_of(schema.parsed())

@@ -1,4 +1,4 @@
-"""Where the blocks of an Avro object container file lie, so that it can be read in parts. Knows no schema.
+"""The blocks of an Avro object container file, found so that the file can be read in parts. Does not know the schema.
 
 A file is a header (magic, metadata, a sync marker of 16 bytes) and blocks (count, size, bytes, the marker again).
 Source: Avro 1.12, "Object Container Files".
@@ -19,15 +19,15 @@ SYNC_BYTES: Final = 16
 
 
 def header_bytes(file: BinaryIO, path: str) -> bytes:
-    """The header of a file that stands at its start. Raises: UserCodeError: it has none."""
+    """Reads the header at the start of a file. Raises: UserCodeError: the file has none."""
     if file.read(len(MAGIC)) != MAGIC:
         raise UserCodeError(
-            f"{path}: not an Avro object container file: it does not begin with {MAGIC!r}. Take it out of the source's "
-            "directory, or read it with the format that it has."
+            f"{path}: not an Avro object container file, because it does not begin with {MAGIC!r}. "
+            "Remove it from the source's directory, or read it with its own format."
         )
     while count := _long(file, path):
         if count < 0:
-            _long(file, path)  # how many bytes they take
+            _long(file, path)  # their size in bytes
         for _ in range(2 * abs(count)):
             _skip(file, _long(file, path), path)
     _skip(file, SYNC_BYTES, path)
@@ -37,7 +37,7 @@ def header_bytes(file: BinaryIO, path: str) -> bytes:
 
 
 def pieces_of(path: str, split_bytes: int) -> Iterator[FilePiece]:
-    """Runs of blocks of about `split_bytes`; none for a file without records."""
+    """Yields runs of blocks of about `split_bytes`; none for a file without records."""
     size = os.path.getsize(path)
     with Path(path).open("rb") as file:
         start = len(header_bytes(file, path))
@@ -54,7 +54,7 @@ def pieces_of(path: str, split_bytes: int) -> Iterator[FilePiece]:
 
 
 def spliced(file: BinaryIO, header: bytes, piece: FilePiece) -> _Spliced:
-    """A file of the same header with the blocks of `piece` only, as far as a reader needs one."""
+    """A file with the same header that has only the blocks of `piece`, complete enough for a reader."""
     file.seek(max(piece.start, len(header)))
     return _Spliced(file, header, piece.stop)
 
@@ -66,7 +66,7 @@ class _Spliced:
         self._stop = stop
 
     def read(self, size: int) -> bytes:
-        """Fewer bytes at the end only."""
+        """Reads bytes; fewer only at the end."""
         first = bytes(self._header[:size])
         self._header = self._header[size:]
         left = size - len(first)
@@ -76,7 +76,7 @@ class _Spliced:
 
 
 def _long(file: BinaryIO, path: str) -> int:
-    """A number in zigzag coding, seven bits to a byte."""
+    """Reads a number in zigzag coding, with seven bits per byte."""
     number = shift = 0
     while True:
         byte = file.read(1)
@@ -90,11 +90,14 @@ def _long(file: BinaryIO, path: str) -> int:
 
 def _skip(file: BinaryIO, size: int, path: str) -> None:
     if size < 0:
-        raise UserCodeError(f"{path}: damaged: a length of {size} bytes at byte {file.tell()}.")
+        raise UserCodeError(
+            f"{path}: the file is damaged: a length of {size} bytes at byte {file.tell()}."
+        )
     file.seek(size, os.SEEK_CUR)
 
 
 def _cut_off(path: str) -> UserCodeError:
     return UserCodeError(
-        f"{path}: ends in the middle of a block, at byte {os.path.getsize(path)}. Is it still being written, or was it copied in part?"
+        f"{path}: ends in the middle of a block, at byte {os.path.getsize(path)}. Check whether it "
+        "is still being written, or was copied only in part."
     )

@@ -1,8 +1,8 @@
-"""What an Avro schema means here: the type of its records, and values to and from what fastavro and pyarrow take.
+"""Avro schemas: the types of their records, and conversion of values to and from fastavro and pyarrow.
 
-Knows no file. Schemas are those that `fastavro.parse_schema` gave: names are full ones.
-Source: Flink AvroSchemaConverter, AvroRowDeserializationSchema, AvroRowSerializationSchema; differs: a union of several
-types is any Python value.
+Does not know files. Schemas are results of `fastavro.parse_schema`, so their names are full names.
+Source: Flink AvroSchemaConverter, AvroRowDeserializationSchema, AvroRowSerializationSchema; differs: a value of a union
+of several types may be any Python value.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 
 
 class AvroNames:
-    """The named types of a schema, met so far, and those that are being looked into."""
+    """The named types of a schema that were met so far, and those that are being resolved."""
 
     def __init__(self) -> None:
         self._known: dict[str, Schema] = {}
@@ -72,7 +72,7 @@ class AvroNames:
         self._converters: dict[str, Convert] = {}
 
     def resolved(self, schema: Schema) -> tuple[str, Schema]:
-        """Kind (record, array, union, int ...) and the schema behind a name."""
+        """The kind (record, array, union, int ...), and the schema that a name refers to."""
         if isinstance(schema, list):
             return "union", schema
         if isinstance(schema, str):
@@ -87,12 +87,13 @@ class AvroNames:
         return kind, schema
 
     def fields(self, record: Schema, each: Callable[[Schema], Any]) -> dict[str, Any]:
-        """`each` of the types of a record's fields. Raises: ConfigurationError: the record contains itself."""
+        """Applies `each` to the types of a record's fields. Raises: ConfigurationError: the record contains itself."""
         name = record.get("name", "")
         if name in self._open:
             raise ConfigurationError(
-                f"the Avro record {name!r} contains itself, for which there is no type of rows and columns. Read and write it as "
-                "generic records (AvroInputFormat, AvroBulkWriters), or leave that field out of the schema."
+                f"the Avro record {name!r} contains itself, and rows and columns have no type for "
+                "that. Read and write it as generic records (AvroInputFormat, AvroBulkWriters), "
+                "or leave that field out of the schema."
             )
         self._open.append(name)
         made = {field["name"]: each(field["type"]) for field in record["fields"]}
@@ -105,16 +106,16 @@ class AvroNames:
         each: Callable[[Schema], Convert],
         make: Callable[[dict[str, Convert]], Convert],
     ) -> Convert:
-        """`make` of the converters of its fields; a record may contain itself."""
+        """The converter that `make` makes from the converters of the fields; a record may contain itself."""
         name, known = record.get("name", ""), self._converters
         if name in self._open:
-            return lambda value: known[name](value)  # ruff: ignore[unnecessary-lambda] - it is not there yet
+            return lambda value: known[name](value)  # ruff: ignore[unnecessary-lambda] - it does not exist yet
         known[name] = make(self.fields(record, each))
         return known[name]
 
 
 def type_info_of(schema: Schema, names: AvroNames | None = None) -> TypeInformation:
-    """Raises: ConfigurationError: a record contains itself."""
+    """The type of the schema's values. Raises: ConfigurationError: a record contains itself."""
     names = names or AvroNames()
     kind, schema = names.resolved(schema)
 
@@ -135,20 +136,24 @@ def type_info_of(schema: Schema, names: AvroNames | None = None) -> TypeInformat
 
 
 def from_avro(schema: Schema) -> Convert:
-    """What fastavro reads, as a value of `type_info_of`: dicts of records as Rows, times of UTC without a zone."""
+    """Converts fastavro's values to those of `type_info_of`: dicts of records become Rows, UTC times lose their zone."""
     logical: dict[str, Convert] = {**dict.fromkeys(_ZONED, naive_utc), "uuid": str}
     return _converter(schema, AvroNames(), _row_reader, logical)
 
 
 def to_avro(schema: Schema) -> Convert:
-    """A value of a function, as fastavro takes it: Rows, tuples and dicts as dicts of records, times without a zone as of
-    UTC, where fastavro would take them as the machine's own.
+    """Converts a function's value for fastavro: Rows, tuples and dicts become dicts of records.
+
+    Times without a zone become UTC; fastavro would take them in the machine's zone.
     """
     return _converter(schema, AvroNames(), _record_writer, dict.fromkeys(_ZONED, _zoned))
 
 
 def arrow_type_of(schema: Schema, names: AvroNames | None = None) -> pa.DataType:
-    """Raises: ConfigurationError: a union of several types, which no column holds; a record that contains itself."""
+    """The Arrow type of the schema.
+
+    Raises: ConfigurationError: a union of several types, which no column can hold; a record that contains itself.
+    """
     names = names or AvroNames()
     kind, schema = names.resolved(schema)
 
@@ -173,7 +178,7 @@ def arrow_type_of(schema: Schema, names: AvroNames | None = None) -> pa.DataType
 
 
 def from_arrow(schema: Schema) -> Convert:
-    """What pyarrow makes of a column's value, as a generic record has it: maps are dicts."""
+    """Converts pyarrow's value of a column to that of a generic record: maps become dicts."""
     return _converter(schema, AvroNames(), _dict_reader, {})
 
 
@@ -183,8 +188,10 @@ def _converter(
     record: Callable[[Mapping[str, Convert]], Convert],
     logical: Mapping[str, Convert],
 ) -> Convert:
-    """Of values of a schema: `record` makes one of its fields' converters, `logical` are those of logical types, all else
-    stays as it is.
+    """Makes a converter for values of a schema.
+
+    `record` makes a record's converter from those of its fields, `logical` are the converters of logical types. All
+    other values stay as they are.
     """
     kind, schema = names.resolved(schema)
 
@@ -227,7 +234,7 @@ def _record_writer(writers: Mapping[str, Convert]) -> Convert:
     fields = tuple(writers)
 
     def write(value: Any) -> dict[str, Any]:
-        if isinstance(value, Mapping):  # what is missing gets the schema's default
+        if isinstance(value, Mapping):  # a missing field gets the schema's default
             return {name: writers[name](value[name]) for name in fields if name in value}
         if not isinstance(value, Row | tuple | list):
             raise TypeError(f"expected a Row, a tuple or a dict with {list(fields)}, got {value!r}")

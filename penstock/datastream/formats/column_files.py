@@ -1,4 +1,6 @@
-"""What files in columns have of a declared type. Knows no format. Source: none of Flink's, whose Table API types say their digits."""
+"""Arrow schemas of declared types, for column files. Does not know any format. Source: none in Flink, whose Table API
+declares digits.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 
 def schema_of(row_type: RowTypeInfo | pa.Schema, where: str) -> pa.Schema:
-    """`where`: who asks, for the error. Raises: ConfigurationError: naming the fields that cannot be columns; TypeError."""
+    """The Arrow schema. `where`: names the format in errors.
+
+    Raises: ConfigurationError, naming the fields that cannot be columns; TypeError.
+    """
     if isinstance(row_type, pa.Schema):
         return row_type
     fields = zip(
@@ -20,7 +25,8 @@ def schema_of(row_type: RowTypeInfo | pa.Schema, where: str) -> pa.Schema:
     refused = [f"{name}: {kind}" for name, kind in fields if not is_columnar(Types.ROW([kind]))]
     if refused:
         raise ConfigurationError(
-            f"{where}: fields that cannot be columns of a file: {', '.join(refused)}. A BigDecimal needs its digits: "
-            "Types.DECIMAL(precision, scale); pickled values a type of their own."
+            f"{where}: fields that cannot be columns of a file: {', '.join(refused)}. Declare a "
+            "BigDecimal with its digits, Types.DECIMAL(precision, scale), and pickled values with "
+            "a type of their own."
         )
     return arrow_schema(row_type)

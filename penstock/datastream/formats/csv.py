@@ -78,7 +78,8 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             if self._form.ignores_errors:
                 return None
             raise ValueError(
-                f"a message is not CSV of {self._row_type}: {error}. Message: {data[:200]!r}"
+                f"a message cannot be read as CSV of {self._row_type}: {error}. Message: "
+                f"{data[:200]!r}"
             ) from error
 
     def __getstate__(self) -> dict[str, Any]:

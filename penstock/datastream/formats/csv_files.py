@@ -1,7 +1,7 @@
-"""Files of comma-separated values: their columns, a format to read them with FileSource, writers for FileSink.
+"""CSV files: a schema of their columns, a format to read them with FileSource, and writers for FileSink.
 
-Source: pyflink.datastream.formats.csv, Jackson's CsvSchema; differs: the types of columns are those of `Types`, where PyFlink
-has those of its Table API.
+Source: pyflink.datastream.formats.csv, Jackson's CsvSchema; differs: column types are those of `Types`, where PyFlink
+uses those of its Table API.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ _NUMBERS: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """`separator`: between the elements of an array; "" for none, None: the file's own."""
+    """A column. `separator`: between the elements of an array; "": the array is one element, None: the file's
+    separator.
+    """
 
     name: str
     type_info: TypeInformation
@@ -133,7 +135,8 @@ class CsvSchemaBuilder:
         kind = Types.LONG() if number_type is None else _type("add_number_column", number_type)
         if not isinstance(kind, BasicTypeInfo) or kind.basic_type not in _NUMBERS:
             raise TypeError(
-                f"add_number_column({name!r}): expected a type of numbers such as Types.INT() or Types.DOUBLE(), got {kind}."
+                f"add_number_column({name!r}): expected a number type such as Types.INT() or "
+                f"Types.DOUBLE(), got {kind}."
             )
         return self._add(_Column(name, kind))
 
@@ -170,7 +173,8 @@ class CsvSchemaBuilder:
         columns = list(self._schema.columns)
         if not 0 <= index < len(columns):
             raise ConfigurationError(
-                f"remove_array_element_separator: there is no column {index}, only {len(columns)} so far."
+                f"remove_array_element_separator: there is no column {index}; the schema has "
+                f"{len(columns)} columns so far."
             )
         columns[index] = replace(columns[index], separator="")
         return self._set(columns=tuple(columns))
@@ -219,7 +223,10 @@ class CsvSchemaBuilder:
 
     def _add(self, column: _Column) -> CsvSchemaBuilder:
         if column.name in {one.name for one in self._schema.columns}:
-            raise ConfigurationError(f"CsvSchema: there is a column {column.name!r} already.")
+            raise ConfigurationError(
+                f"CsvSchema: there is a column {column.name!r} already. Give each column a name of "
+                "its own."
+            )
         return self._set(columns=(*self._schema.columns, column))
 
     def _set(self, **changes: Any) -> CsvSchemaBuilder:
@@ -271,7 +278,7 @@ class CsvReaderFormat(FileFormat):
 
 
 class _Records:
-    """The records of one file: lists of texts."""
+    """The records of one file, as lists of texts."""
 
     def __init__(self, file: io.TextIOWrapper, schema: CsvSchema, path: str) -> None:
         self._file = file
@@ -281,12 +288,12 @@ class _Records:
         self._reader = schema.form.reader(self._lines())
 
     def data(self, names: list[str]) -> Iterator[list[str]]:
-        """Without the header and what is to be skipped."""
+        """The records without the header and without those to skip."""
         records = self._all()
         if self._schema.has_header:
             header = next(records, None)
             if self._schema.is_header_strict and header is not None and header != names:
-                raise self._error(f"the header has {header}, the schema {names}")
+                raise self._error(f"the header has {header}, but the schema has {names}")
         if self._schema.skips_first_row:
             next(records, None)
         yield from records
@@ -308,11 +315,11 @@ class _Records:
                 raise self._error(str(error)) from error
             if fields is None:
                 return
-            if fields:  # a blank line has none
+            if fields:  # a blank line has no fields
                 yield fields
 
     def _lines(self) -> Iterator[str]:
-        """All but comments, which begin where a record would: a quoted field may have such a line."""
+        """All lines but comments. A comment begins where a record would: a quoted field may contain such a line."""
         allows_comments = self._schema.form.allows_comments
         for line in self._file:
             if not (allows_comments and self._is_between and line.startswith("#")):
@@ -321,7 +328,8 @@ class _Records:
 
     def _error(self, what: str) -> UserCodeError:
         return UserCodeError(
-            f"{self._path}: record that ends at line {self._reader.line_num} is not CSV of ({self._schema}): {what}"
+            f"{self._path}: the record that ends at line {self._reader.line_num} cannot be read as "
+            f"CSV of ({self._schema}): {what}"
         )
 
 
@@ -355,7 +363,7 @@ class _CsvWriter:
             self._write(self._form.delimiter.join(names) + self._form.line_delimiter)
 
     def write(self, batch: Batch) -> None:
-        assert isinstance(batch, RowBatch), "CSV is written from rows"
+        assert isinstance(batch, RowBatch), "CSV files are written from rows"
         lines = [line_of(value, self._formats, self._form) for value in batch.values]
         self._write("".join(lines))
 
@@ -369,7 +377,8 @@ class _CsvWriter:
 def _type(method: str, type_info: Any) -> TypeInformation:
     if not isinstance(type_info, TypeInformation):
         raise TypeError(
-            f"{method} takes a type such as Types.INT(), got {type_info!r}. What PyFlink writes DataTypes.INT() is Types.INT() here."
+            f"{method} takes a type such as Types.INT(), got {type_info!r}. Write Types.INT() for "
+            "PyFlink's DataTypes.INT()."
         )
     return type_info
 
@@ -377,6 +386,6 @@ def _type(method: str, type_info: Any) -> TypeInformation:
 def _checked(schema: Any, where: str) -> CsvSchema:
     if not isinstance(schema, CsvSchema):
         raise TypeError(
-            f"{where} takes a CsvSchema, made by CsvSchema.builder(), got {type(schema).__name__}."
+            f"{where} takes a CsvSchema from CsvSchema.builder(), got {type(schema).__name__}."
         )
     return schema

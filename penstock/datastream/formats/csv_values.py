@@ -1,6 +1,7 @@
-"""Lines of comma-separated values: their form, and single fields by their declared types. Knows no schema and no file.
+"""Lines of comma-separated values: their form, and single fields by their declared types.
 
-Source: Flink's CsvRowDeserializationSchema and CsvRowSerializationSchema; the csv module does the work.
+Does not know schemas and files. Source: Flink's CsvRowDeserializationSchema and CsvRowSerializationSchema; differs:
+Python's csv module parses the lines.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock.model.row import make_row
 Parse: TypeAlias = Callable[[str], Any]
 Format: TypeAlias = Callable[[Any], str]
 
-# Flink's writer (Jackson's) looks at so many characters of a text before it puts it into quotes unseen.
+# Flink's writer (Jackson's) checks texts up to this length, and quotes longer ones without a check.
 UNQUOTED_MAX: Final = 24
 _B: Final = t.BasicType
 _UNQUOTED: Final = {_B.BOOLEAN, _B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.FLOAT, _B.DOUBLE}
@@ -28,8 +29,10 @@ _UNQUOTED: Final = {_B.BOOLEAN, _B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.FLOAT, _B
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a line is written. `null` None: nothing stands for None, and an empty field is an empty text. `element_delimiter`
-    None: an array is one element. `ignores_errors`: what cannot be read, and what a line lacks, is None.
+    """The form of a line. `null` None: no text stands for None, and an empty field is an empty text.
+
+    `element_delimiter` None: an array is one element. `ignores_errors`: fields that are missing or cannot be read are
+    None.
     """
 
     delimiter: str = ","
@@ -42,7 +45,7 @@ class Form:
     ignores_errors: bool = False
 
     def reader(self, lines: Iterable[str]) -> Any:
-        """Of lines with their ends: lists of texts."""
+        """A reader that turns lines, with their ends, into lists of texts."""
         return csv.reader(
             lines,
             delimiter=self.delimiter,
@@ -56,7 +59,10 @@ class Form:
 def parsed(
     fields: Sequence[str], names: Sequence[str], parsers: Sequence[Parse], form: Form
 ) -> Any:
-    """A Row. Raises: ValueError: as many fields as names are expected, or naming the field that cannot be read."""
+    """The fields as a Row.
+
+    Raises: ValueError: the number of fields is wrong, or a field cannot be read; the text names it.
+    """
     missing = len(names) - len(fields)
     if missing < 0 or (missing and not form.ignores_errors):
         raise ValueError(f"row length mismatch: {len(names)} fields expected but was {len(fields)}")
@@ -70,7 +76,7 @@ def parsed(
 
 
 def line_of(value: Any, formats: Sequence[Format], form: Form) -> str:
-    """With its end. Raises: ValueError: the row has another number of fields."""
+    """The row as a line with its end. Raises: ValueError: the row has another number of fields."""
     values = list(value)
     if len(values) != len(formats):
         raise ValueError(
@@ -151,12 +157,14 @@ def _element_types(type_info: TypeInformation) -> Sequence[TypeInformation]:
         return type_info.get_field_types()
     if isinstance(type_info, t.ElementTypeInfo):
         return [type_info.element_type]
-    raise TypeError(f"CSV has no form for {type_info}")
+    raise TypeError(f"CSV cannot represent {type_info}")
 
 
 def quoting(form: Form, *, is_text: bool = True) -> Format:
-    """Puts a field into quotes where Flink does: numbers and truth values where the line could not be read again without
-    them; texts that are long, or have any character up to the delimiter and the quote in the order of Unicode.
+    """A function that quotes a field where Flink does.
+
+    Numbers and booleans are quoted if the line could not be read again otherwise. Texts are quoted if they are long, or
+    have a character that is not above the delimiter and the quote in Unicode order.
     """
     quote, escape = form.quote, form.escape
     escaped: Format = str if escape is None else lambda text: text.replace(escape, escape * 2)

@@ -1,7 +1,7 @@
-"""How the bytes of a file become batches. Knows no enumerator; formats have modules of their own.
+"""File formats: how the bytes of a file become batches. Does not know the enumerator; each format has its own module.
 
-Source: Flink StreamFormat, BulkFormat; differs: formats are Python classes that give whole batches, and say themselves how
-a file may be cut.
+Source: Flink StreamFormat, BulkFormat; differs: formats are Python classes that return whole batches, and decide
+themselves how a file may be cut.
 """
 
 from __future__ import annotations

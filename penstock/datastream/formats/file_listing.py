@@ -1,8 +1,7 @@
-"""Which files a source reads, and the pieces that they are cut into. Knows no format.
+"""Lists the files that a source reads, and cuts them into pieces. Does not know any format.
 
-Source: Flink NonSplittingRecursiveEnumerator, BlockSplittingRecursiveEnumerator; differs: globs are
-understood, and small pieces are handed out in groups, so that ten thousand small files do not cost
-ten thousand requests.
+Source: Flink NonSplittingRecursiveEnumerator, BlockSplittingRecursiveEnumerator; differs: globs are understood, and
+small pieces are handed out in groups, so that ten thousand small files do not cost ten thousand requests.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ GLOB_SIGNS: Final = "*?["
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """Part of a file: [start, stop) in bytes, or in whatever the format counts. stop None: to its
-    end.
-    """
+    """Part of a file: [start, stop) in bytes, or in the format's own unit. stop None: to the end of the file."""
 
     path: str
     start: int
@@ -39,14 +36,14 @@ class FilePiece:
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """What a reader gets in one go: pieces in the order in which to read them."""
+    """The pieces that a reader gets in one request, in the order in which to read them."""
 
     number: int
     pieces: tuple[FilePiece, ...]
 
 
 def local_path(path: str) -> str:
-    """`file:` URIs as paths; other schemes are refused."""
+    """The path of a `file:` URI; other schemes are refused."""
     parts = urlsplit(path)
     if parts.scheme == "file":
         return unquote(parts.path)
@@ -59,7 +56,7 @@ def local_path(path: str) -> str:
 
 
 def list_files(paths: Sequence[str]) -> list[str]:
-    """All files under the paths, sorted within each; ConfigurationError for what does not exist."""
+    """All files under the paths, sorted within each path. Raises: ConfigurationError: a path does not exist."""
     found: list[str] = []
     for path in paths:
         roots = _roots(local_path(path))
@@ -74,7 +71,7 @@ def list_files(paths: Sequence[str]) -> list[str]:
 
 
 def cut(path: str, size: int, split_bytes: int) -> Iterator[FilePiece]:
-    """Byte ranges of nearly equal size, none above `split_bytes`; nothing for an empty file."""
+    """Byte ranges of nearly equal size, none above `split_bytes`; an empty file has none."""
     parts = -(-size // split_bytes)
     bounds = [size * part // parts for part in range(parts + 1)] if parts else []
     for start, stop in pairwise(bounds):
@@ -82,7 +79,7 @@ def cut(path: str, size: int, split_bytes: int) -> Iterator[FilePiece]:
 
 
 def grouped(pieces: Iterable[FilePiece], first: int, group_bytes: int) -> Iterator[FileSplit]:
-    """Neighbouring pieces together, up to `group_bytes`; splits are counted from `first`."""
+    """Groups neighbouring pieces into splits of up to `group_bytes`; splits are numbered from `first`."""
     group: list[FilePiece] = []
     size = 0
     number = first
@@ -97,9 +94,7 @@ def grouped(pieces: Iterable[FilePiece], first: int, group_bytes: int) -> Iterat
 
 
 def group_bytes_for(total_bytes: int, parallelism: int, split_bytes: int) -> int:
-    """Small enough that every subtask gets about sixteen splits, so that none ends long after the
-    rest.
-    """
+    """A group size by which every subtask gets about sixteen splits, so that no subtask ends long after the others."""
     wanted = total_bytes // (parallelism * GROUPS_PER_SUBTASK)
     return min(split_bytes, max(MIN_GROUP_BYTES, wanted))
 

@@ -1,4 +1,4 @@
-"""Rows as JSON objects. Knows no connector.
+"""Rows as JSON objects. Does not know any connector.
 
 Source: pyflink.datastream.formats.json, Flink's JsonRowDeserializationSchema and JsonRowSerializationSchema; differs: a
 number that does not fit its declared type is an error.
@@ -83,14 +83,13 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                 return None
             shown = bytes(data[:200])
             raise ValueError(
-                f"a message is not JSON of {self._row_type}: {error}. Message: {shown!r}"
+                f"a message cannot be read as JSON of {self._row_type}: {error}. Message: {shown!r}"
             ) from error
 
     def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
         """Return all messages as columns, if all are objects of simple types; else None.
 
-        Simple are strings, booleans, doubles, whole numbers of up to 64 bits, and lists and rows of
-        them.
+        Simple types are strings, booleans, doubles, whole numbers of up to 64 bits, and lists and rows of them.
         """
         is_strict = self._rules.fails_on_missing_field
         schema = None if is_strict else json_schema_of(self._row_type)
@@ -140,8 +139,9 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                 )
             if self._fails_on_missing_field and self._ignores_errors:
                 raise ConfigurationError(
-                    "JSON format doesn't support failOnMissingField and ignoreParseErrors are both true: call one of "
-                    "fail_on_missing_field() and ignore_parse_errors()."
+                    "JSON format doesn't support failOnMissingField and ignoreParseErrors are "
+                    "both true: call only one of fail_on_missing_field() and "
+                    "ignore_parse_errors()."
                 )
             return JsonRowDeserializationSchema(
                 self._type,
@@ -202,13 +202,13 @@ class JsonRowSerializationSchema(SerializationSchema):
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What becomes of fields that are missing or cannot be read."""
+    """The rules for fields that are missing or cannot be read."""
 
     fails_on_missing_field: bool
     ignores_errors: bool
 
     def or_none(self, convert: Convert) -> Convert:
-        """None is None, and with `ignores_errors` what cannot be read is, too."""
+        """Extends a converter: null becomes None, and with `ignores_errors` so does a value that cannot be read."""
         if not self.ignores_errors:
             return lambda item: None if item is None else convert(item)
 
@@ -304,7 +304,7 @@ def _basic_reader(type_info: t.BasicTypeInfo) -> Convert:
 
 
 def _plain(item: Any) -> Any:
-    """As `json` gives it when nothing is asked of it: numbers with a point are floats."""
+    """The value as `json` returns it by default: decimal numbers are floats."""
     if isinstance(item, list):
         return [_plain(one) for one in item]
     if isinstance(item, dict):
@@ -372,7 +372,7 @@ def _basic_writer(type_info: t.BasicTypeInfo) -> Write:
     if kind is _B.BOOLEAN:
         return lambda made: _text(bool(made))
     if kind is _B.BIG_DEC:
-        return str  # json would make it a float
+        return str  # json would turn the number into a float
     form = formatter_of(type_info, zoned=True)
     return lambda made: _text(form(made))
 

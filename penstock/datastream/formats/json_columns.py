@@ -1,6 +1,7 @@
-"""Many JSON objects as columns at once, without a Python object for each. Knows no connector.
+"""Reads many JSON objects at once as columns, without a Python object for each. Does not know any connector.
 
-Reads only what it reads exactly as one after the other would be read; for all else it says None. Source: pyarrow.json.
+It reads only input that it reads exactly as the objects would be read one by one; otherwise it returns None.
+Source: pyarrow.json.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import pyarrow as pa
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
-# Words of Python's JSON that no JSON has, which pyarrow takes for numbers.
+# Words that Python's JSON accepts and standard JSON does not. pyarrow takes them for numbers.
 _STRANGE: Final = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")
 _NULL: Final = re.compile(rb"^\s*null\s*$", re.MULTILINE)
 
 
 def json_schema_of(type_info: TypeInformation | None) -> pa.Schema | None:
-    """The columns, if all fields are of types that are read alike; None: take the objects one by one."""
+    """The columns, if both ways read all field types alike; None: read the objects one by one."""
     if not isinstance(type_info, RowTypeInfo) or not is_columnar(type_info):
         return None
     schema = arrow_schema(type_info)
@@ -38,7 +39,7 @@ def _is_read_alike(kind: pa.DataType) -> bool:
 
 
 def read_messages(messages: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatch | None:
-    """A row for each message. None: one of them is no plain object of these columns."""
+    """One row for each message. None: a message is not a plain object of these columns."""
     if not all(messages):
         return None
     block = b"\n".join(messages)  # type: ignore[arg-type] # none of them is None
@@ -46,12 +47,14 @@ def read_messages(messages: Sequence[bytes | None], schema: pa.Schema) -> pa.Rec
 
 
 def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
-    """A row for each line, the last of which need not end. None: one of them is no plain object of these columns."""
+    """One row for each line; the last line needs no end. None: a line is not a plain object of these columns."""
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
     # A block that begins with `null` crashes pyarrow.
     if not block.startswith(b"{") or _may_be_strange(block, schema) or not _is_text(block):
         return None
-    from pyarrow import json  # costs time to load, and few need it
+    from pyarrow import (
+        json,
+    )  # here, because it is slow to load and rarely needed
 
     try:
         table = json.read_json(
@@ -70,7 +73,7 @@ def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
 
 
 def _has_row_of_nulls(table: pa.Table) -> bool:
-    """A line that says `null` looks like one without any of the fields."""
+    """Whether a row has only nulls: a line that says `null` looks like an object without fields."""
     if any(not column.null_count for column in table.columns):
         return False
     are_null = [column.is_null().to_numpy() for column in table.columns]
@@ -78,10 +81,10 @@ def _has_row_of_nulls(table: pa.Table) -> bool:
 
 
 def _may_be_strange(block: bytes, schema: pa.Schema) -> bool:
-    """Where no field is a DOUBLE, pyarrow refuses such numbers itself."""
+    """Whether a line may have such a word. Without a DOUBLE field, pyarrow refuses these words itself."""
     if not any(_has_doubles(field.type) for field in schema):
         return False
-    is_likely = b"NaN" in block or b"Inf" in block  # quick, and mostly enough
+    is_likely = b"NaN" in block or b"Inf" in block  # a quick check that is mostly enough
     return is_likely and _STRANGE.search(block) is not None
 
 

@@ -1,7 +1,7 @@
-"""Files with a JSON value on each line. Knows no enumerator.
+"""Files with a JSON value on each line. Does not know the enumerator.
 
-With a declared ROW of plain types, pyarrow parses whole blocks into columns. A block that it cannot read so is read line by line, as
-messages of JSON are (`penstock.datastream.formats.json`), which also names the line that is wrong.
+With a declared ROW of plain types, pyarrow parses whole blocks into columns. A block that it cannot read is read line
+by line, as JSON messages are (`penstock.datastream.formats.json`); an error then names the line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 class JsonLinesFormat(FileFormat):
-    """Each line that is not blank is one value. `timestamps`: the field, a LONG, that holds the records' timestamps in epoch ms."""
+    """Reads each line that is not blank as one value.
+
+    `timestamps`: the LONG field with the records' timestamps in epoch ms.
+    """
 
     def __init__(
         self, type_info: TypeInformation | None, charset_name: str, timestamps: str | None
@@ -61,7 +64,7 @@ class JsonLinesFormat(FileFormat):
                 yield from self._rows(text, piece.path)
 
     def _columns(self, text: str | bytes, schema: pa.Schema) -> ColumnBatch | None:
-        """None: this block is one to read line by line."""
+        """The block as columns; None: read it line by line."""
         data = read_lines(self._text.as_utf8(text), schema)
         if data is None:
             return None
@@ -85,8 +88,9 @@ class JsonLinesFormat(FileFormat):
         )
         if wrong is not None:
             raise UserCodeError(
-                f"{path}: the field {self._timestamps!r} of a line is no timestamp: {wrong!r}. Correct the file, or leave "
-                "timestamps out and assign them with a WatermarkStrategy."
+                f"{path}: the field {self._timestamps!r} of a line is not a timestamp: {wrong!r}. "
+                "Correct the file, or leave timestamps out and assign them with a "
+                "WatermarkStrategy."
             )
         return np.array(stamps, np.int64)
 
@@ -115,14 +119,15 @@ def _check(line: str, parse: Callable[[str], Any], path: str) -> None:
         parse(line)
     except ValueError as error:
         raise UserCodeError(
-            f"{path}: a line is not JSON: {error}. The line: {line[:200]!r}. Correct the file, or "
-            "read it with text_line_format and parse it in a flat_map that skips such lines."
+            f"{path}: a line cannot be read as JSON: {error}. The line: {line[:200]!r}. Correct "
+            "the file, or read it with text_line_format and parse it in a flat_map that skips "
+            "such lines."
         ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _RowParser:
-    """As messages of JSON are read."""
+    """Parses lines as JSON messages are parsed."""
 
     schema: JsonRowDeserializationSchema
 

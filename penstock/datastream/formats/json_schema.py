@@ -1,4 +1,4 @@
-"""JSON Schema to types of rows.
+"""Row types from JSON Schema.
 
 Source: Flink's JsonRowSchemaConverter: object ROW_NAMED, array OBJECT_ARRAY or ROW, string STRING (formats date, time,
 date-time; contentEncoding base64 bytes), number BIG_DEC, integer BIG_INT, boolean BOOLEAN.
@@ -20,7 +20,7 @@ _PLAIN: Final = {"number": Types.BIG_DEC, "integer": Types.BIG_INT, "boolean": T
 
 
 def type_of_schema(text: str) -> TypeInformation:
-    """Raises: ValueError, TypeError, with the place in the schema."""
+    """The type of a schema. Raises: ValueError, TypeError: the text names the place in the schema."""
     try:
         root = json.loads(text)
     except ValueError as error:
@@ -71,7 +71,7 @@ def _array(place: str, node: Any, root: Any, within: frozenset[str]) -> TypeInfo
     if isinstance(items, list):
         if node.get("additionalItems"):
             raise ValueError(
-                f"the array at {place} has additional items, whose types are not known"
+                f"the array at {place} has additional items, but their types are not known"
             )
         return Types.ROW([_type_of(f"{place}/items", one, root, within) for one in items])
     if items is None:
@@ -82,7 +82,7 @@ def _array(place: str, node: Any, root: Any, within: frozenset[str]) -> TypeInfo
 def _only(place: str, left: list[Any], root: Any, within: frozenset[str]) -> TypeInformation:
     if len(left) != 1:
         raise ValueError(
-            f"the JSON schema at {place} may be of several types: one and null can be read"
+            f"the JSON schema at {place} allows several types; only one type and null can be read"
         )
     return _type_of(place, left[0], root, within)
 

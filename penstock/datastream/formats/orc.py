@@ -1,4 +1,4 @@
-"""ORC files, written. Source: pyflink.datastream.formats.orc; differs: pyarrow does the work."""
+"""ORC files, for writing. Source: pyflink.datastream.formats.orc; differs: pyarrow writes them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class OrcBulkWriters:
         """
         if writer_properties is not None:
             raise ConfigurationError(
-                "OrcBulkWriters: writer_properties are ORC's of Java and do nothing here: leave them out."
+                "OrcBulkWriters: writer_properties are options of Java's ORC writer and have no "
+                "effect here: leave them out."
             )
         schema = schema_of(row_type, "OrcBulkWriters.for_row_type")
         return _OrcWriterFactory(schema)
@@ -48,10 +49,12 @@ class _OrcWriterFactory(BulkWriterFactory):
 
 
 class _OrcWriter:
-    """ORC gathers stripes by itself."""
+    """Writes batches; pyarrow gathers them into stripes."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema, value_type: Any) -> None:
-        from pyarrow import orc  # costs time to load, and few need it
+        from pyarrow import (
+            orc,
+        )  # here, because it is slow to load and rarely needed
 
         self._schema = schema
         self._type = value_type

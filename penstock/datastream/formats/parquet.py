@@ -1,7 +1,7 @@
-"""Parquet files as column batches, read and written. Knows no file system.
+"""Parquet files, read and written as column batches. Does not know any file system.
 
-Source: pyflink.datastream.formats.parquet; differs: pyarrow does the work, row types are
-Types.ROW_NAMED or a pyarrow schema, and a file may be read without saying its type.
+Source: pyflink.datastream.formats.parquet; differs: pyarrow reads and writes them, row types are Types.ROW_NAMED or a
+pyarrow schema, and a file may be read without a declared type.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class ParquetFormat(BulkFormat):
         type_info: TypeInformation | None = None,
     ) -> None:
         if batch_size < 1:
-            raise ConfigurationError(f"batch_size must be 1 or more, got {batch_size}.")
+            raise ConfigurationError(
+                f"ParquetFormat: batch_size must be 1 or more, got {batch_size}."
+            )
         self._columns = None if columns is None else list(columns)
         self._batch_size = batch_size
         self._timestamps = timestamps
@@ -228,7 +230,8 @@ class _AvroParquetFormat(FileFormat):
         lacks = [field for field in fields if field["name"] not in has]
         if without := [field["name"] for field in lacks if "default" not in field]:
             raise UserCodeError(
-                f"{piece.path}: has no columns {without}, and the Avro schema no defaults for them. It has {sorted(has)}."
+                f"{piece.path}: it lacks the columns {without}, and the Avro schema has no "
+                f"defaults for them. It has {sorted(has)}."
             )
         added = {field["name"]: field["default"] for field in lacks}
         columns = [field["name"] for field in fields if field["name"] in has]
@@ -243,7 +246,7 @@ class _AvroParquetFactory(BulkWriterFactory):
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
-        arrow_type_of(schema.parsed())  # tells what has no columns
+        arrow_type_of(schema.parsed())  # raises for types that have no columns
 
     def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
         return _AvroParquetWriter(file, self._schema)
@@ -254,7 +257,7 @@ class _AvroParquetWriter:
         parsed = schema.parsed()
         self._convert = to_avro(parsed)
         columns = arrow_type_of(parsed)
-        # Under this key Java's readers look for it.
+        # Java's readers look for the schema under this key.
         self._columns = pa.schema(list(columns), {"parquet.avro.schema": str(schema)})
         self._writer = _ParquetWriter(file, self._columns, None, "snappy", DEFAULT_ROW_GROUP_ROWS)
 

@@ -1,4 +1,7 @@
-"""Files with a record on each line: strings, or one column of them. Knows no enumerator. Source: Flink TextLineInputFormat."""
+"""Files with a record on each line, as strings or as one column of strings.
+
+Does not know the enumerator. Source: Flink TextLineInputFormat.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,13 @@ DECOMPRESSORS: Final[dict[str, Callable[[str], Any]]] = {
     ".bz2": bz2.open,
     ".xz": lzma.open,
 }
-# In these a newline is one byte that is part of no other character, so that bytes can be cut there.
+# In these encodings the byte of a newline is never part of another character, so that a file can be
+# cut at it.
 NEWLINE_SAFE: Final = frozenset({"utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252"})
 
 
 class TextLineFormat(FileFormat):
-    """A line belongs to the piece in which its first byte stands."""
+    """Reads lines. A line belongs to the piece in which its first byte lies."""
 
     def __init__(self, charset_name: str, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._chunk_bytes = chunk_bytes
@@ -58,12 +62,12 @@ class TextLineFormat(FileFormat):
                 yield RowBatch(lines[start : start + ROWS_PER_BATCH])
 
     def lines(self, piece: FilePiece) -> Iterator[list[str]]:
-        """Lists of lines, a chunk of the file each."""
+        """Yields lists of lines, one for each chunk of the file."""
         for text in self.texts(piece):
             yield split_lines(self.decoded(text))
 
     def texts(self, piece: FilePiece) -> Iterator[str | bytes]:
-        """Whole lines, a chunk of the file each; bytes where they could be cut as such."""
+        """Yields whole lines, a chunk of the file each: as bytes if the file can be cut at bytes, else as text."""
         opened = DECOMPRESSORS.get(Path(piece.path).suffix)
         if opened is not None or self._charset not in NEWLINE_SAFE:
             with (opened or io.FileIO)(piece.path) as file:
@@ -73,21 +77,21 @@ class TextLineFormat(FileFormat):
             yield from _line_bytes(file, piece.start, piece.stop, self._chunk_bytes)
 
     def decoded(self, text: str | bytes) -> str:
-        """One of `texts` as text."""
+        """One result of `texts`, as text."""
         return text.decode(self._charset, "replace") if isinstance(text, bytes) else text
 
     def as_utf8(self, text: str | bytes) -> bytes:
-        """With line ends of one kind."""
+        r"""One result of `texts` as UTF-8, with `\n` as the only line end."""
         if isinstance(text, bytes) and self._charset == "utf-8":
             with contextlib.suppress(UnicodeDecodeError):
                 if not text.isascii():
-                    text.decode()  # which is quick, and tells whether it is text
+                    text.decode()  # quick; raises if the bytes are not UTF-8
                 return text if b"\r" not in text else text.replace(b"\r\n", b"\n")
         return self.decoded(text).replace("\r\n", "\n").encode()
 
 
 class TextColumnFormat(TextLineFormat):
-    """The same lines as a column, cut without making any of them."""
+    """Reads lines as a column of strings, without making a Python object for any of them."""
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         for text in self.texts(piece):
@@ -98,9 +102,9 @@ class TextColumnFormat(TextLineFormat):
 
 
 def _column_of(text: bytes) -> pa.Array:
-    """Lines of UTF-8 as strings."""
+    """A column of the lines of a text in UTF-8."""
     newlines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
-    ends = newlines - np.arange(len(newlines))  # as it is without them
+    ends = newlines - np.arange(len(newlines))  # positions in the text without newlines
     if not text.endswith(b"\n"):
         ends = np.append(ends, len(text) - len(newlines))
     offsets = np.concatenate([[0], ends]).astype(np.int32)
@@ -109,7 +113,7 @@ def _column_of(text: bytes) -> pa.Array:
 
 
 def _line_bytes(file: BinaryIO, start: int, stop: int | None, chunk_bytes: int) -> Iterator[bytes]:
-    """Whole lines whose first byte lies in [start, stop), as blocks of bytes."""
+    """Yields whole lines whose first byte lies in [start, stop), as blocks of bytes."""
     position = _first_line(file, start)
     carry = b""
     while stop is None or position < stop:
@@ -132,7 +136,7 @@ def _line_bytes(file: BinaryIO, start: int, stop: int | None, chunk_bytes: int) 
 
 
 def _first_line(file: BinaryIO, start: int) -> int:
-    """Go to the first line that starts at or behind `start`; its position."""
+    """Moves to the first line that starts at or after `start`. Returns its position."""
     if start == 0:
         return 0
     position = start - 1
@@ -147,7 +151,7 @@ def _first_line(file: BinaryIO, start: int) -> int:
 
 
 def _decoded_lines(file: Any, charset: str, chunk_bytes: int) -> Iterator[str]:
-    """Whole lines of a stream that cannot be cut, decoded as it comes."""
+    """Yields whole lines of a file that cannot be cut, decoded while it is read."""
     decoder = codecs.getincrementaldecoder(charset)("replace")
     rest = ""
     while data := file.read(chunk_bytes):

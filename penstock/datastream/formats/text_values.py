@@ -1,6 +1,6 @@
-"""Single values as text, by their declared types: what JSON strings and CSV fields hold.
+"""Single values as text, by their declared types, as in JSON strings and CSV fields.
 
-Source: Flink's JsonRow and CsvRow schemas; differs: numbers that do not fit their type are refused instead of cut.
+Source: Flink's JsonRow and CsvRow schemas; differs: numbers that do not fit their type are refused, not truncated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _LOCAL: Final = LocalTimeTypeInfo.TimeType
 
 
 def parser_of(type_info: t.TypeInformation) -> Parse:
-    """Raises, when called: ValueError, with what was expected. Raises: TypeError: no single value is of this type."""
+    """A function that parses a value of this type. It raises ValueError, which says what was expected.
+
+    Raises: TypeError: the type is not one of single values.
+    """
     if isinstance(type_info, t.BasicTypeInfo):
         kind = type_info.basic_type
         if kind in _BITS:
@@ -47,8 +50,10 @@ def parser_of(type_info: t.TypeInformation) -> Parse:
 
 
 def formatter_of(type_info: t.TypeInformation, *, zoned: bool) -> Format:  # ruff: ignore[too-many-return-statements] - a dispatch by type
-    """`zoned`: times as JSON has them, of UTC: 10:00:00Z, 2020-01-02T10:00:00Z; else as CSV: 10:00:00, 2020-01-02 10:00:00.0.
-    Raises: as `parser_of`.
+    """A function that formats a value of this type. Raises: as `parser_of`.
+
+    `zoned`: times in JSON's form, in UTC: 10:00:00Z, 2020-01-02T10:00:00Z; else in CSV's: 10:00:00, 2020-01-02
+    10:00:00.0.
     """
     if isinstance(type_info, t.BasicTypeInfo):
         if type_info.basic_type is _B.INSTANT:
@@ -77,7 +82,7 @@ def checked_row_type(type_info: t.TypeInformation) -> t.RowTypeInfo:
 
 
 def checked_int(number: int, kind: t.BasicType) -> int:
-    """Raises: ValueError: it does not fit."""
+    """The number. Raises: ValueError: it does not fit the type."""
     bits = _BITS.get(kind)
     if bits is not None and not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise ValueError(f"{number} does not fit into {kind.value} ({bits} bits)")
@@ -91,14 +96,14 @@ def is_bytes(type_info: t.TypeInformation) -> bool:
 
 
 def is_time(type_info: t.TypeInformation, kinds: tuple[Any, ...]) -> bool:
-    """Of one of these classes, or of these kinds of local times."""
+    """Whether the type is one of these classes, or one of these kinds of local times."""
     if isinstance(type_info, LocalTimeTypeInfo):
         return type_info.parts()[0] in kinds
     return type(type_info) in kinds
 
 
 def format_instant(value: Instant, between: str = "T") -> str:
-    """`between`: of date and time."""
+    """The time as text. `between`: the text between date and time."""
     whole = dt.datetime.fromtimestamp(value.seconds, dt.UTC).strftime(f"%Y-%m-%d{between}%H:%M:%S")
     fraction = f".{value.nanos:09d}".rstrip("0") if value.nanos else ""
     return f"{whole}{fraction}Z"
@@ -109,7 +114,7 @@ def _zoned_stamp(value: dt.datetime) -> str:
 
 
 def naive_utc(value: dt.datetime) -> dt.datetime:
-    """Times without a zone are of UTC here."""
+    """The time in UTC without its zone. A time without a zone is taken as UTC."""
     return value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
 
 
@@ -141,7 +146,7 @@ def _char(text: str) -> str:
 def _instant(text: str) -> Instant:
     stamp = dt.datetime.fromisoformat(text.strip())
     since = (stamp if stamp.tzinfo else stamp.replace(tzinfo=dt.UTC)) - _EPOCH
-    fraction = _FRACTION.search(text)  # datetime has no nanoseconds
+    fraction = _FRACTION.search(text)  # Python's datetime has no nanoseconds
     nanos = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
     return Instant(since // dt.timedelta(seconds=1), nanos)
 
@@ -149,7 +154,7 @@ def _instant(text: str) -> Instant:
 def _stamp(text: str) -> dt.datetime:
     try:
         return naive_utc(dt.datetime.fromisoformat(text.strip()))
-    except OverflowError as error:  # in UTC it is of a year that Python has not
+    except OverflowError as error:  # in UTC the year is out of Python's range
         raise ValueError(f"{text!r} is out of range: {error}") from error
 
 

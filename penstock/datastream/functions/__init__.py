@@ -97,7 +97,7 @@ __getattr__ = absent(
                 "FunctionWrapper",
                 "ReduceFunctionWrapper",
             ),
-            "It is of PyFlink's inside; programs extend the functions of this module, which take its place.",
+            "It is internal to PyFlink; programs extend the functions of this module instead.",
         ),
         "JavaFunctionWrapper": "It wraps a Java function; extend the Python function of the same kind.",
     },

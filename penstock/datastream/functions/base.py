@@ -1,7 +1,7 @@
-"""Classes that user functions may extend. Knows no operator: the engine calls them by duck typing.
+"""Classes that user functions may extend. Does not know any operator: the engine calls them by duck typing.
 
 Source: pyflink.datastream.functions; differs: sources and sinks are Python classes of their own
-(`penstock.datastream.connectors`), so SourceFunction and SinkFunction only say so.
+(`penstock.datastream.connectors`), so SourceFunction and SinkFunction only raise an error that says so.
 """
 
 from __future__ import annotations
@@ -354,7 +354,7 @@ class SourceFunction:
     """Wraps a Java source function in PyFlink. There are none here; use `env.from_source`."""
 
     def __new__(cls, *_arguments: object, **_named: object) -> NoReturn:
-        """Here and not in `__init__`, which classes derived from it have of their own."""
+        """Raises. It is not in `__init__`, because derived classes define an `__init__` of their own."""
         raise NotImplementedError(
             f"{_derived(cls, SourceFunction)} wraps a Java class. Use env.from_source with a Source of "
             "penstock.datastream.connectors, or a subclass of its Source."
@@ -367,7 +367,7 @@ class SinkFunction:
     """Wraps a Java sink function in PyFlink. There are none here; use `stream.sink_to`."""
 
     def __new__(cls, *_arguments: object, **_named: object) -> NoReturn:
-        """As SourceFunction's."""
+        """Raises, as in SourceFunction."""
         raise NotImplementedError(
             f"{_derived(cls, SinkFunction)} wraps a Java class. Use sink_to with a Sink of "
             "penstock.datastream.connectors, or a subclass of its Sink."

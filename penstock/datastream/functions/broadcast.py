@@ -1,4 +1,4 @@
-"""Functions of a stream with a broadcast side. Knows no operator.
+"""Functions of a stream with a broadcast side. Does not know any operator.
 
 Source: pyflink.datastream.functions.
 """

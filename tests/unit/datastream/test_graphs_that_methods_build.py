@@ -292,7 +292,7 @@ def test_settings_of_what_is_no_operator_are_refused(env):
     with pytest.raises(GraphError, match=r"uid\(\) on a union"):
         stream.union(stream.map(same)).uid("x")
     with pytest.raises(
-        GraphError, match=r"'Collection Source' .* runs with parallelism 1 only, got 2"
+        GraphError, match=r"'Collection Source' .* runs only with parallelism 1, got 2"
     ):
         env.from_collection([1]).set_parallelism(2)
     with pytest.raises(ConfigurationError, match="parallelism must be a whole number >= 1, got 0"):

@@ -1,11 +1,13 @@
-"""What a SqlSink does in the database: its tables, and statements for the user's table. Knows no sink, no record, no task.
+"""The database side of a SqlSink: its tables, and statements for the user's table. Does not know sinks, records or
+tasks.
 
-Two tables of ours stand beside the user's: rows that are staged until their checkpoint completes, in pieces of many rows,
-and a line for each transaction that has been committed. A commit writes the rows, deletes the staged ones and adds the
-line in one transaction of the database, so that a repeated commit finds the line and does nothing. That works on
-every database with transactions; PREPARE TRANSACTION, which is what XA sinks use, is turned off in PostgreSQL as it comes, holds
-locks until the checkpoint completes, and is missing in SQLite.
-Source: Flink GenericWriteAheadSink and its CheckpointCommitter; differs: staged in the database instead of the checkpoint.
+The sink keeps two tables of its own beside the user's table. One holds the rows that are staged until their checkpoint
+completes, in pieces of many rows. The other has a line for each committed transaction. In one transaction of the
+database, a commit writes the rows, deletes the staged ones and adds the line. A repeated commit finds the line, and
+does nothing. This works on every database with transactions. PREPARE TRANSACTION, which XA sinks use, is turned off in
+PostgreSQL by default, holds locks until the checkpoint completes, and is missing in SQLite.
+Source: Flink GenericWriteAheadSink and its CheckpointCommitter; differs: rows are staged in the database, not in the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ _COUNTED: Final = {"preserve_rowcount": True}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The user's table. `key_columns`: rows with the same ones replace each other; empty: every row is added.
+    """The user's table. `key_columns`: rows with equal keys replace each other; empty: every row is added.
 
-    `staged_name` and `commits_name`: our tables, in the same schema.
+    `staged_name` and `commits_name`: the sink's own tables, in the same schema.
     """
 
     url: str
@@ -53,7 +55,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Rows of one subtask for one checkpoint, staged in `pieces` pieces numbered from 0."""
+    """The rows of one subtask for one checkpoint, staged in `pieces` pieces that are numbered from 0."""
 
     transaction_id: str
     pieces: int
@@ -62,7 +64,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who stages: `job` and `sink` are unique, `attempt` counts from 0."""
+    """The writer that stages rows: `job` and `sink` are unique, `attempt` counts from 0."""
 
     job: str
     sink: str
@@ -71,10 +73,10 @@ class Origin:
 
 
 class SqlDatabase:
-    """One database as one process sees it. Connections are opened for what is at hand, none is kept."""
+    """One database as one process sees it. A connection is opened for each call, and none is kept."""
 
     def __init__(self, target: Target, where: str) -> None:
-        """`where`: for errors. Raises: ConfigurationError when SQLAlchemy or the driver is missing."""
+        """`where`: names the sink in errors. Raises: ConfigurationError: SQLAlchemy or the driver is missing."""
         self._sa = import_sqlalchemy(where)
         self.target = target
         self.where = where
@@ -89,14 +91,15 @@ class SqlDatabase:
 
     @uninterruptible()
     def check(self) -> None:
-        """Make our tables where they are missing, and look at the user's. Raises: ConfigurationError."""
+        """Creates the sink's tables if they are missing, and checks the user's. Raises: ConfigurationError."""
         try:
             self._metadata.create_all(self.engine)
             table = self.table
         except self._sa.exc.NoSuchTableError as error:
             raise ConfigurationError(
-                f"{self.where}: there is no table {str(self.target)!r} in {self.shown_url}. Create it first; a "
-                "SqlSink does not, since it does not know your types, keys and indexes."
+                f"{self.where}: there is no table {str(self.target)!r} in {self.shown_url}. Create "
+                "it first; an SqlSink does not, because it does not know your types, keys and "
+                "indexes."
             ) from error
         except self._sa.exc.SQLAlchemyError as error:
             raise ConfigurationError(
@@ -108,22 +111,24 @@ class SqlDatabase:
         for name in (*(self.target.columns or ()), *self.target.key_columns):
             if name not in known:
                 raise ConfigurationError(
-                    f"{self.where}: the table {str(self.target)!r} has no column {name!r}; it has {sorted(known)}."
+                    f"{self.where}: the table {str(self.target)!r} has no column {name!r}; it has "
+                    f"{sorted(known)}. Correct set_columns or set_key_columns."
                 )
         if self.target.key_columns and self.engine.dialect.name not in UPSERT_DIALECTS:
             raise ConfigurationError(
-                f"{self.where}: rows cannot be replaced by key on {self.engine.dialect.name}; that works on "
-                f"{', '.join(UPSERT_DIALECTS)}. Leave set_key_columns out, and every row is added."
+                f"{self.where}: rows cannot be replaced by key on {self.engine.dialect.name}, only "
+                f"on {', '.join(UPSERT_DIALECTS)}. Leave set_key_columns out; then every row is "
+                "added."
             )
 
     @property
     def shown_url(self) -> str:
-        """Without the password."""
+        """The URL without the password."""
         return str(self.engine.url.render_as_string(hide_password=True))
 
     @property
     def table(self) -> sa.Table:
-        """The user's, with its types as the database tells them."""
+        """The user's table, with the column types that the database reports."""
         if self._table is None:
             self._table = self._sa.Table(
                 self.target.table,
@@ -163,7 +168,7 @@ class SqlDatabase:
 
     @uninterruptible()
     def stage(self, transaction_id: str, piece: int, origin: Origin, payload: bytes) -> None:
-        """Make one piece durable. Nobody else sees it."""
+        """Makes one piece durable. Readers of the user's table do not see it."""
         values = {
             "transaction_id": transaction_id, "piece": piece, "job": origin.job, "sink": origin.sink,
             "subtask": origin.subtask, "attempt": origin.attempt, "payload": payload,
@@ -173,7 +178,10 @@ class SqlDatabase:
 
     @uninterruptible()
     def seal(self, transaction_id: str, checkpoint_id: int) -> None:
-        """The transaction belongs to this checkpoint: who restores an earlier one knows that it will never be committed."""
+        """Marks the staged transaction with its checkpoint.
+
+        A job that restores an earlier checkpoint can then tell that it will never be committed.
+        """
         staged = self.staged
         is_it = staged.c.transaction_id == transaction_id
         with self._errors("cannot stage rows"), transaction(self.engine) as connection:
@@ -181,7 +189,7 @@ class SqlDatabase:
 
     @uninterruptible()
     def drop_unsealed(self, job_prefix: str, sink: str) -> None:
-        """What attempts of this job began and never prepared for a checkpoint."""
+        """Deletes the rows that attempts of this job staged and never prepared for a checkpoint."""
         staged = self.staged
         mine = staged.c.job.startswith(job_prefix, autoescape=True) & (staged.c.sink == sink)
         with self._errors("cannot drop staged rows"), transaction(self.engine) as connection:
@@ -189,8 +197,9 @@ class SqlDatabase:
 
     @uninterruptible()
     def drop_leftovers(self, origin: Origin, parallelism: int, restored: int | None) -> None:
-        """What this subtask, or one that it follows, began in an older attempt, or prepared for a checkpoint after the
-        restored one.
+        """Deletes the staged rows that nobody will commit, left by this subtask or by subtasks whose work it continues.
+
+        They were staged in an older attempt, or prepared for a checkpoint after the restored one.
         """
         staged = self.staged
         mine = (
@@ -205,7 +214,7 @@ class SqlDatabase:
 
     @uninterruptible()
     def forget_commits(self, older_than_ms: int) -> None:
-        """Lines of transactions that were committed longer ago than this."""
+        """Deletes the lines of transactions that were committed longer ago than this."""
         commits, limit = self.commits, int(time.time() * 1000) - older_than_ms
         with self._errors("cannot forget old commits"), transaction(self.engine) as connection:
             connection.execute(commits.delete().where(commits.c.committed_at_ms < limit))
@@ -214,7 +223,7 @@ class SqlDatabase:
 
     @uninterruptible()
     def write(self, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
-        """Rows at once, in a transaction of their own."""
+        """Writes rows at once, in a transaction of their own."""
         with self._errors("cannot write rows"):
             _ = self.table
             with transaction(self.engine) as connection:
@@ -222,16 +231,17 @@ class SqlDatabase:
 
     @uninterruptible()
     def commit(self, transactions: Sequence[Transaction]) -> None:
-        """All of these, in one transaction of the database; those that are committed already are left out.
+        """Commits these transactions in one transaction of the database, without those that are committed already.
 
-        Raises: ExternalError when a transaction is neither committed nor staged, or rows are refused.
+        Raises: ExternalError: a transaction is neither committed nor staged, or the database refuses rows.
         """
         with self._errors("cannot commit"):
-            _ = self.table  # looked up on a connection of its own: not inside the transaction
+            _ = self.table  # reads the columns now, not inside the transaction
             try:
                 self._commit(transactions)
             except self._sa.exc.IntegrityError:
-                # Somebody else (the former attempt, say) may have committed one of these in the same moment.
+                # Another process, such as an earlier attempt, may have committed one of these in
+                # the same moment.
                 self._commit(transactions)
 
     def _commit(self, transactions: Sequence[Transaction]) -> None:
@@ -248,7 +258,10 @@ class SqlDatabase:
                 )
 
     def _note_commit(self, connection: sa.Connection, transaction_id: str) -> bool:
-        """False: it is committed. Writes first, for a reader cannot become a writer in SQLite when others write."""
+        """Notes that the transaction is committed. Returns False if it was noted before.
+
+        It writes first: in SQLite a reader cannot become a writer while others write.
+        """
         sa, commits = self._sa, self.commits
         is_there = sa.exists().where(commits.c.transaction_id == transaction_id)
         line = sa.select(
@@ -256,7 +269,8 @@ class SqlDatabase:
             sa.literal(int(time.time() * 1000), commits.c.committed_at_ms.type),
         ).where(~is_there)
         names = ["transaction_id", "committed_at_ms"]
-        # Inline: with the generated key that it would ask for, some drivers count no rows.
+        # Not inline, SQLAlchemy would ask for the generated key, and then some drivers do not count
+        # the rows.
         add = commits.insert().from_select(names, line).inline()
         return bool(connection.execute(add, execution_options=_COUNTED).rowcount > 0)
 
@@ -268,11 +282,13 @@ class SqlDatabase:
         payload = connection.execute(self._sa.select(staged.c.payload).where(is_it)).scalar()
         if payload is None:
             raise ExternalError(
-                f"{self.where}: transaction {transaction.transaction_id!r} for the table {str(self.target)!r} is neither "
-                f"in {self.target.commits_name!r} nor, with all its {transaction.pieces} pieces, in "
-                f"{self.target.staged_name!r} of {self.shown_url}: its rows are lost, or they were committed and the "
-                "line is gone. Is it the same database, and does nobody clean these tables? If you know that the rows "
-                f"are in, add the id to {self.target.commits_name!r} and start the job again."
+                f"{self.where}: transaction {transaction.transaction_id!r} for the table "
+                f"{str(self.target)!r} is not in {self.target.commits_name!r}, and not all of its "
+                f"{transaction.pieces} pieces are in {self.target.staged_name!r} of "
+                f"{self.shown_url}. Either its rows are lost, or they were committed and its line "
+                "was deleted. Check that this is the same database, and that nothing else deletes "
+                "from these tables. If you know that the rows are in the table, add the id to "
+                f"{self.target.commits_name!r} and start the job again."
             )
         return loads_rows(bytes(payload))
 
@@ -282,7 +298,8 @@ class SqlDatabase:
         if not self.target.key_columns:
             self._insert(connection, columns, rows)
             return
-        # The last change of a key is what counts, and some databases refuse to change a row twice in one statement.
+        # Only the last change of a key counts, and some databases refuse to change a row twice in
+        # one statement.
         places = [columns.index(name) for name in self.target.key_columns]
         last = {
             tuple([values[place] for place in places]): (kind is RowKind.DELETE, values)
@@ -306,7 +323,8 @@ class SqlDatabase:
 
     def _delete(self, connection: sa.Connection, keys: Sequence[tuple[Any, ...]]) -> None:
         sa, names = self._sa, self.target.key_columns
-        # Bound by other names than the columns': those belong to SQLAlchemy here.
+        # The parameters need other names than the columns, because SQLAlchemy uses those names
+        # itself here.
         is_row = [self.table.c[name] == sa.bindparam(f"key_{i}") for i, name in enumerate(names)]
         values = [{f"key_{i}": value for i, value in enumerate(key)} for key in keys]
         connection.execute(self.table.delete().where(sa.and_(*is_row)), values)
@@ -319,7 +337,7 @@ class SqlDatabase:
             from sqlalchemy.dialects import mysql
 
             insert = mysql.insert(self.table)
-            # A key alone: set it to what it is.
+            # If there are only key columns, each is set to its own value.
             changed = {name: insert.inserted[name] for name in others or keys}
             return insert.on_duplicate_key_update(**changed)
         from sqlalchemy.dialects import postgresql, sqlite
@@ -333,7 +351,7 @@ class SqlDatabase:
 
     @contextmanager
     def _errors(self, what: str) -> Generator[None]:
-        """A database's error as ours."""
+        """Turns a database's error into an ExternalError."""
         try:
             yield
         except self._sa.exc.SQLAlchemyError as error:

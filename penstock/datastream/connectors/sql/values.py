@@ -1,7 +1,7 @@
-"""Values of SQL rows: from records to tuples, and to bytes that are staged and read back. Knows no database.
+"""Values of SQL rows: from records to tuples, and to the bytes that are staged. Does not know any database.
 
-Bytes come from a table that others may write, so that reading them builds nothing but the plain kinds of values that
-databases have.
+Others may be able to write to the table of staged bytes. So reading the bytes creates only the plain kinds of values
+that databases have.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from penstock.model.row import Row, RowKind
 
 SqlRow: TypeAlias = tuple[RowKind, tuple[Any, ...]]
-"""What happens to a row, and its values in the order of the sink's columns."""
+"""The change of a row, and its values in the order of the sink's columns."""
 
 _CLASSES: Final = {
     (kind.__module__, kind.__qualname__): kind
@@ -29,7 +29,7 @@ _KINDS: Final = tuple(RowKind)
 
 
 class _Pickler(pickle.Pickler):
-    """Refuses what `_SqlUnpickler` would."""
+    """Pickles plain values, and refuses values that `_SqlUnpickler` would refuse."""
 
     def reducer_override(self, value: object) -> Any:
         if isinstance(value, ZoneInfo) and value.key is not None:
@@ -51,27 +51,28 @@ class _SqlUnpickler(pickle.Unpickler):
             return _CLASSES[module, name]
         except KeyError:
             raise pickle.UnpicklingError(
-                f"SqlSink: staged rows name {module}.{name}, which no SqlSink writes. Who else writes to the table of "
-                "staged rows?"
+                f"SqlSink: the staged rows contain {module}.{name}, which no SqlSink writes. Check "
+                "who else writes to the table of staged rows."
             ) from None
 
 
 def dumps_rows(rows: Sequence[SqlRow]) -> bytes:
-    """Rows as bytes. Raises: TypeError for a value that is no plain one."""
+    """The rows as bytes. Raises: TypeError: a value is not one of the plain kinds."""
     file = io.BytesIO()
     _Pickler(file, protocol=5).dump([(kind.value, values) for kind, values in rows])
     return file.getvalue()
 
 
 def loads_rows(data: bytes) -> list[SqlRow]:
-    """What `dumps_rows` was given. Raises: pickle.UnpicklingError for anything else."""
+    """The rows that were given to `dumps_rows`. Raises: pickle.UnpicklingError: the bytes contain anything else."""
     return [(_KINDS[kind], values) for kind, values in _SqlUnpickler(io.BytesIO(data)).load()]
 
 
 def row_maker(columns: Sequence[str]) -> Callable[[Any], SqlRow]:
-    """From a record: a Row or dict by names, another Row, tuple or list by position, anything else as the only column.
+    """A function that makes a row from a record.
 
-    The function raises TypeError when a record does not have these columns.
+    It takes a Row or dict by names, another Row, a tuple or a list by position, and any other record as the only
+    column. It raises TypeError when a record does not have these columns.
     """
     names = tuple(columns)
 
@@ -80,13 +81,14 @@ def row_maker(columns: Sequence[str]) -> Callable[[Any], SqlRow]:
             return tuple([record[name] for name in names])
         except KeyError:
             raise TypeError(
-                f"SqlSink: the record {record!r} has no field for one of the columns {list(names)}"
+                f"SqlSink: the record {record!r} lacks a field for one of the columns {list(names)}"
             ) from None
 
     def by_position(record: Sequence[Any]) -> tuple[Any, ...]:
         if len(record) != len(names):
             raise TypeError(
-                f"SqlSink: the record {record!r} has {len(record)} fields, expected {len(names)}: {list(names)}"
+                f"SqlSink: the record {record!r} has {len(record)} fields, expected {len(names)}: "
+                f"{list(names)}"
             )
         return tuple(record)
 

@@ -206,7 +206,7 @@ def test_a_class_instead_of_an_object_is_refused(rows, take):
 
 def test_the_keys_of_connected_streams_are_of_one_type(rows):
     typed, pickled = rows.key_by(first_of, Types.INT()), rows.key_by(first_of)
-    with pytest.raises(GraphError, match="keys are of different types: Integer and pickled"):
+    with pytest.raises(GraphError, match="keys are of different types, Integer and pickled"):
         typed.connect(pickled).map(Same())
     assert typed.connect(rows.key_by(first_of, Types.INT())).map(Same()).get_name() == "Co-Map"
     assert pickled.connect(pickled).map(Same()).get_name() == "Co-Map"

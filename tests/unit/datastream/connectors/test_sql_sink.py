@@ -101,7 +101,7 @@ def test_rows_that_are_neither_staged_nor_committed_are_an_error(url):
     put(writer, ("a", 1), ("b", 2))
     prepared = writer.prepare_checkpoint(1)
     db.run("DELETE FROM penstock_staged WHERE piece = 1")
-    with pytest.raises(ExternalError, match="neither in 'penstock_commits' nor"):
+    with pytest.raises(ExternalError, match="is not in 'penstock_commits', and not all of its"):
         sink.create_committer().commit(prepared)
     assert db.rows() == []
     assert db.run("SELECT * FROM penstock_commits") == []

@@ -129,14 +129,14 @@ def test_schemas_that_were_used_travel():
 @pytest.mark.parametrize("data", [b"\x06", b"\x06\x08ab", b"\x06\x02\xff"])
 def test_what_is_no_avro_is_named(data):
     schema = AvroRowDeserializationSchema(avro_schema_string=USER)
-    with pytest.raises(ValueError, match="not Avro of RowTypeInfo.* Message: b'"):
+    with pytest.raises(ValueError, match="cannot be read as Avro of RowTypeInfo.* Message: b'"):
         schema.deserialize(data)
 
 
 @pytest.mark.parametrize("value", [Row("x", "y"), Row(1), 5])
 def test_a_record_of_another_shape_is_named(value):
     schema = AvroRowSerializationSchema(avro_schema_string=USER)
-    with pytest.raises(ValueError, match="a record is not of RowTypeInfo"):
+    with pytest.raises(ValueError, match="a record does not have the type RowTypeInfo"):
         schema.serialize(value)
 
 
@@ -193,7 +193,7 @@ def test_records_that_contain_themselves_are_generic_ones(tmp_path):
 
 def test_a_record_that_does_not_fit_names_itself(tmp_path):
     factory = AvroBulkWriters.for_generic_record(AvroSchema.parse_string(USER))
-    with pytest.raises(UserCodeError, match=r"not of the Avro schema .* Record: \{'id': 'x'"):
+    with pytest.raises(UserCodeError, match=r"does not fit the Avro schema .* Record: \{'id': 'x'"):
         written(tmp_path, factory, [{"id": "x", "name": "a"}])
 
 

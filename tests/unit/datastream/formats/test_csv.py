@@ -178,7 +178,7 @@ def test_what_makes_no_sense_is_refused_when_it_is_said():
         writer().set_line_delimiter(";")
     with pytest.raises(ValueError, match="5 fields expected but was 1"):
         writer().build().serialize(Row(1))
-    with pytest.raises(TypeError, match="CSV has no form for MapTypeInfo"):
+    with pytest.raises(TypeError, match="CSV cannot represent MapTypeInfo"):
         reader(Types.ROW([Types.MAP(Types.INT(), Types.INT())])).build().deserialize(b"1")
 
 

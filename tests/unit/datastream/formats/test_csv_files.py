@@ -178,9 +178,9 @@ def test_wrong_settings_are_refused():
     builder = CsvSchema.builder()
     with pytest.raises(ConfigurationError, match="no columns"):
         builder.build()
-    with pytest.raises(TypeError, match="type of numbers"):
+    with pytest.raises(TypeError, match="a number type"):
         builder.add_number_column("a", Types.STRING())
-    with pytest.raises(TypeError, match=r"DataTypes\.INT\(\) is Types\.INT\(\)"):
+    with pytest.raises(TypeError, match=r"Types\.INT\(\) for PyFlink's DataTypes\.INT\(\)"):
         builder.add_array_column("a", ";", "INT")
     with pytest.raises(ConfigurationError, match="one character"):
         builder.set_column_separator("||")

@@ -107,7 +107,7 @@ def test_errors_name_the_field_and_show_the_message():
     with pytest.raises(ValueError, match=r"field 'row': field 'x': .*'nine'") as caught:
         reader().deserialize(b'{"row":{"x":"nine"}}')
     assert '{"row":{"x":"nine"}}' in str(caught.value)
-    with pytest.raises(ValueError, match="not JSON"):
+    with pytest.raises(ValueError, match="cannot be read as JSON"):
         reader().deserialize(b"{")
 
 
@@ -244,7 +244,7 @@ def test_a_json_schema_gives_the_type():
 @pytest.mark.parametrize(
     ("schema", "text"),
     [
-        ("{", "not JSON"),
+        ("{", "cannot be read as JSON"),
         ('{"type":"object","properties":{"a":{"type":"fish"}}}', "<root>/a"),
         ('{"type":"object","properties":{"a":{"type":"array"}}}', "'items'"),
         ('{"type":"object","properties":{"a":{"$ref":"#/no"}}}', "could not find"),

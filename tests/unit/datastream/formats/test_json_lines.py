@@ -107,7 +107,7 @@ def test_what_pyarrow_does_not_read_is_read_line_by_line(tmp_path, lines, expect
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_numbers_that_json_does_not_know_are_errors(tmp_path, number):
     path = written(tmp_path / "lines", '{"a": 1}', f'{{"b": {number}}}')
-    with pytest.raises(UserCodeError, match=r"lines: a line is not JSON: .*'b'"):
+    with pytest.raises(UserCodeError, match=r"lines: a line cannot be read as JSON: .*'b'"):
         read(path, PAIR)
 
 
@@ -126,13 +126,15 @@ def test_types_that_json_does_not_know_are_read_from_texts(tmp_path):
 @pytest.mark.parametrize("line", ['{"a": 1} {"a": 2}', '{"a": 1', "{'a': 1}", '{"a": 1},'])
 def test_a_line_that_is_no_value_is_named(tmp_path, line):
     path = written(tmp_path / "lines", '{"a": 1}', line)
-    with pytest.raises(UserCodeError, match=r"lines: a line is not JSON: .*The line: "):
+    with pytest.raises(UserCodeError, match=r"lines: a line cannot be read as JSON: .*The line: "):
         read(path, PAIR)
 
 
 @pytest.mark.parametrize("before", [(), ('{"a": 1}',), ('{"b": 1}', "{}")])
 def test_a_null_where_an_object_is_due_is_an_error_and_no_crash(tmp_path, before):
-    with pytest.raises(UserCodeError, match=r"lines: a line is not JSON: .*expected an object"):
+    with pytest.raises(
+        UserCodeError, match=r"lines: a line cannot be read as JSON: .*expected an object"
+    ):
         read(written(tmp_path / "lines", *before, "null"), PAIR)
 
 
@@ -168,7 +170,7 @@ def test_a_field_gives_the_timestamps(tmp_path, first):
 def test_a_line_without_its_timestamp_is_named(tmp_path):
     path = written(tmp_path / "lines", '{"key": "a", "at": 1}', '{"key": "b"}')
     with pytest.raises(
-        UserCodeError, match=r"'at' of a line is no timestamp: Row\(key='b', at=None\)"
+        UserCodeError, match=r"'at' of a line is not a timestamp: Row\(key='b', at=None\)"
     ):
         read(path, EVENT, timestamps="at")
 

@@ -250,7 +250,9 @@ def test_orc_takes_rows_too(tmp_path):
 
 def test_orc_properties_of_java_are_refused():
     row_type = Types.ROW_NAMED(["n"], [Types.INT()])
-    with pytest.raises(ConfigurationError, match="writer_properties are ORC's of Java"):
+    with pytest.raises(
+        ConfigurationError, match="writer_properties are options of Java's ORC writer"
+    ):
         OrcBulkWriters.for_row_type(row_type, {"orc.compress": "ZSTD"})
 
 

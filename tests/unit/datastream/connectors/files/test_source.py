@@ -246,7 +246,7 @@ def test_a_line_that_is_not_json_names_the_file_and_the_line(tmp_path):
     path = tmp_path / "bad.json"
     path.write_text('{"a": 1}\noops\n')
     source = FileSource.for_record_stream_format(StreamFormat.json_lines_format(), str(path))
-    with pytest.raises(UserCodeError, match=r"bad.json: a line is not JSON.*'oops'"):
+    with pytest.raises(UserCodeError, match=r"bad.json: a line cannot be read as JSON.*'oops'"):
         run_source(source.build())
 
 
