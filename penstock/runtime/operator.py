@@ -3,7 +3,7 @@
 Duties of an operator:
 * It is built in the driver, pickled, and opened once per attempt; `__init__` does no work.
 * Every method runs on the mailbox thread of its task; it never blocks and never starts a thread.
-* A method returns what it emits, in order, as an iterable of elements. A generator may be suspended
+* A method returns the elements that it emits, in order, as an iterable. A generator may be suspended
   at any `yield` and is resumed later; `yield None` offers a place to stop and emits nothing. While a
   user generator is open (one record that yields very many), set `self.is_in_record` so that timers and
   barriers wait for the record's end.
@@ -41,7 +41,7 @@ Emitted: TypeAlias = Iterable[Element | Tagged | None]
 
 
 class Accepts(Enum):
-    """The kind of batch that an operator takes; the task converts batches to it."""
+    """The kind of batch that an operator takes. The task converts batches to it."""
 
     ROWS = "rows"
     COLUMNS = "columns"
@@ -49,13 +49,13 @@ class Accepts(Enum):
 
 
 class BatchOrder(Enum):
-    """How a BATCH job reads what comes to the head of a chain over keyed edges."""
+    """How a BATCH job reads the keyed inputs at the head of a chain."""
 
     AS_IT_COMES = "as it comes"
     BY_TIME = "by time"
-    """When all is there, in the order of time, the records of many keys together."""
+    """When all records are there, sorted by timestamp, with the records of many keys mixed."""
     BY_KEY = "by key"
-    """When all is there, one key after the other, each in the order of time."""
+    """When all records are there, one key after the other, each key's records sorted by timestamp."""
 
 
 class Counter(Protocol):
@@ -65,7 +65,7 @@ class Counter(Protocol):
 
 
 class ProcessingTimers(Protocol):
-    """One physical processing-time timer per operator; setting replaces. Fires `on_processing_time`."""
+    """One physical processing-time timer per operator; setting it replaces the former time. It fires `on_processing_time`."""
 
     def now_ms(self) -> int: ...
     def schedule(self, at_ms: int) -> None: ...
@@ -73,9 +73,9 @@ class ProcessingTimers(Protocol):
 
 
 class AsyncCalls(Protocol):
-    """Runs user functions away from the mailbox thread: coroutines on a loop, plain functions on a pool.
+    """Runs user functions away from the mailbox thread: coroutines on an event loop, plain functions on a pool.
 
-    `open` once, then `submit` and `cancel` from the mailbox thread; outcomes come as one mail for many calls.
+    Call `open` once, then `submit` and `cancel` from the mailbox thread. Outcomes come as one mail for many calls.
     """
 
     def open(
@@ -85,18 +85,18 @@ class AsyncCalls(Protocol):
         capacity: int,
     ) -> None: ...
     def submit(self, calls: Sequence[tuple[int, Any]]) -> None:
-        """(number, value) of each call to start."""
+        """Start calls: (number, value) of each."""
 
     def cancel(self, number: int) -> None:
-        """Its outcome, if one comes, no longer matters."""
+        """Cancel a call. If an outcome still comes, it is ignored."""
 
     def close(self) -> None:
-        """Cancel all; waits for nobody long."""
+        """Cancel all calls, without waiting long for any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a call: its results, or the error that it raised."""
+    """The outcome of a call: its results, or the error that it raised."""
 
     number: int
     result: Any = None
@@ -105,7 +105,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class OperatorContext:
-    """What an operator is given when it is opened."""
+    """What an operator gets when it is opened."""
 
     job_name: str
     task_name: str
@@ -126,24 +126,24 @@ class OperatorContext:
     file_prefix: str = ""
     async_calls: AsyncCalls | None = None
     active_ms: Callable[[], int] | None = None
-    """Processing time without what was spent in front of full outputs; None: processing time itself."""
+    """Processing time without the time spent waiting for full outputs; None: processing time itself."""
     restored_checkpoint_id: int | None = None
-    """The checkpoint that the attempt begins with; None: it begins with nothing."""
+    """The checkpoint that the attempt starts from; None: it starts without one."""
     has_final_checkpoint: bool = False
-    """After the end of the input there is one more checkpoint: sinks wait for it."""
+    """Whether one more checkpoint follows the end of the input. Sinks wait for it."""
     is_batch: bool = False
-    """Runtime mode BATCH: there is one watermark, at the end of the input."""
+    """Whether the runtime mode is BATCH, in which the only watermark comes at the end of the input."""
     metrics: MetricGroup = field(default_factory=MetricGroup)
-    """Of the user's functions. The chain gives one that the task reports."""
+    """The metrics of the user's functions. The chain passes a group that the task reports."""
     keyed_state: MakeKeyedStateBackend | None = None
-    """The kind of keyed state backend; None: on the heap."""
+    """Makes the keyed state backend; None: the one on the heap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Combining:
-    """`partial` stands at the near end of an exchange, `final` at its far end, for the operator that was asked.
+    """Two operators that together replace one: `partial` runs before an exchange, `final` after it.
 
-    `keys`: the `KeySelection` of what `partial` emits. `keeps_type`: that is of the type of its input; else it is pickled.
+    `keys`: the `KeySelection` for the output of `partial`. `keeps_type`: that output has the type of the input; else it is pickled.
     """
 
     partial: Operator
@@ -153,54 +153,58 @@ class Combining:
 
 
 class Operator:
-    """Base with the neutral behaviour: forwards watermarks and statuses, holds no state."""
+    """The base of operators. It forwards watermarks and statuses, and holds no state."""
 
     accepts: Accepts = Accepts.ROWS
     keeps_records: ClassVar[bool] = False
-    """Emits its input's records as they are: their type needs no second check."""
+    """Whether it emits input records unchanged, so that their type need not be checked again."""
     batch_order: ClassVar[BatchOrder] = BatchOrder.AS_IT_COMES
-    """Of a keyed operator another one."""
+    """The order in which a BATCH job reads its input. Keyed operators have another one."""
     is_in_record: bool = False
     takes_input: bool = True
-    """False: nothing is fed until a timer or a mail has made it true again. Asked of the head of a chain only."""
+    """False: it gets no input until a timer or a mail makes it true again. Only the head of a chain is asked."""
     is_drained: bool = True
-    """False: the input may have ended, but results are still outstanding. Asked of the head of a chain only."""
+    """False: the input may have ended, but results are still outstanding. Only the head of a chain is asked."""
     has_put_off: bool = False
-    """Something is to be tried again by its timer, which fires at the end of the data too: the task waits for that."""
+    """Whether its timer will try something again. That timer fires after the end of the data too, and the task waits for it."""
 
     def in_batch(self) -> Operator:
-        """What stands for it in runtime mode BATCH, where all its input is there: only final results. Asked on the driver."""
+        """The operator to use in runtime mode BATCH, where the input is complete: it emits only final results.
+        Called on the driver.
+        """
         return self
 
     def before_exchange(self) -> Combining | None:
-        """In BATCH, what makes fewer records of this one's keyed input before they are shuffled; None: nothing. Asked on the driver,
-        of what `in_batch` gave.
+        """In BATCH, the operators that combine the keyed input before it is shuffled; None: there are none. Called on the driver,
+        on the operator that `in_batch` returned.
         """
         return None
 
     def open(self, context: OperatorContext) -> None:
-        """Once per attempt, before any element; tail of the chain first."""
+        """Called once per attempt, before any element; the tail of the chain first."""
 
     def rows_from(
         self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int
     ) -> RowBatch:
-        """Columns as the rows that are processed next. Asked where it accepts rows. Raises: TypeError: they are not of the type."""
+        """The rows of a column batch, which will be processed next. Called if it accepts rows. Raises: TypeError:
+        they do not have the type.
+        """
         return to_rows(batch, type_info)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        """One batch of a logical input."""
+        """Process one batch of a logical input."""
         raise NotImplementedError
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
-        """Fire what is due, then forward. `input_index` already combined for one-input operators."""
+        """Fire the timers that are due, then forward. For an operator with one input the watermark is combined already."""
         return (watermark,)
 
     def process_status(self, status: WatermarkStatus, input_index: int) -> Emitted:
-        """IDLE or ACTIVE of a logical input."""
+        """A logical input has become IDLE or ACTIVE."""
         return (status,)
 
     def process_latency_marker(self, marker: LatencyMarker) -> Emitted:
-        """Forward it behind the records that came before it; sinks do not."""
+        """Forward the marker behind the records that came before it. Sinks do not forward it."""
         return (marker,)
 
     def on_processing_time(self, now_ms: int) -> Emitted:
@@ -208,33 +212,33 @@ class Operator:
         return ()
 
     def end_input(self, input_index: int) -> Emitted:
-        """No more records on this logical input (drain)."""
+        """A logical input has no more records (drain)."""
         return ()
 
     def finish(self) -> Emitted:
-        """All inputs ended (drain): emit what is left. Head first."""
+        """All inputs have ended (drain): emit what is left. The head comes first."""
         return ()
 
     def close(self) -> None:
-        """Always called once, also after a failure; tail first."""
+        """Always called once, also after a failure; the tail first."""
 
     def failing_record(self) -> str | None:
         """Repr of the record at which `process` raised, if the operator knows it."""
         return None
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Emitted:
-        """Before the barrier of a checkpoint goes out: emit what must not be behind it. Head first."""
+        """Emit what must come before the barrier of this checkpoint. The head comes first."""
         return ()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Everything up to this checkpoint is safe: commit. Tail first."""
+        """Everything up to this checkpoint is safe: commit. The tail comes first."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint will not complete."""
 
     def snapshot(self) -> OperatorSnapshot:
-        """State to keep; empty: stateless. Tables copied, objects in them not: the chain freezes those at once."""
+        """The state to keep; empty: stateless. Copy tables, but not the objects in them: the chain freezes those at once."""
         return OperatorSnapshot()
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
-        """Before `open`: what snapshots gave, of any number of subtasks; keyed parts with this one's key groups."""
+        """Called before `open` with the snapshots of any number of subtasks. Keyed parts hold only this subtask's key groups."""

@@ -1,4 +1,4 @@
-"""Process functions with a broadcast side: input 0 brings the elements, input 1 what all subtasks must know.
+"""Process functions with a broadcast side: input 0 brings the elements, input 1 the broadcast elements for all subtasks.
 
 Source: Flink CoBroadcastWithNonKeyedOperator, CoBroadcastWithKeyedOperator.
 """
@@ -26,7 +26,7 @@ from penstock.runtime.state.snapshot import OperatorSnapshot
 
 
 class _Times:
-    """What both contexts of both operators tell."""
+    """The times that both contexts of both operators give."""
 
     _timer_service: Any
     states: BroadcastStates
@@ -39,21 +39,21 @@ class _Times:
 
 
 class ReadOnlyContext(_Times, ProcessContext):
-    """`ctx` of elements, without a key."""
+    """The `ctx` of elements, without a key."""
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
         return self.states.read_only(state_descriptor)
 
 
 class KeyedReadOnlyContext(_Times, KeyedProcessContext):
-    """`ctx` of elements and timers, with the key."""
+    """The `ctx` of elements and timers, with the key."""
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
         return self.states.read_only(state_descriptor)
 
 
 class BroadcastContext(_Times, ProcessContext):
-    """`ctx` of broadcast elements."""
+    """The `ctx` of broadcast elements."""
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
         return self.states.writable(state_descriptor)
@@ -93,7 +93,7 @@ class BroadcastProcessOperator(CoFunctionOperator, ProcessOperator):
 
 
 class KeyedBroadcastProcessOperator(CoFunctionOperator, KeyedProcessOperator):
-    """The same with a key, keyed state and timers for the elements; broadcast elements have no key."""
+    """As BroadcastProcessOperator, with a key, keyed state and timers for the elements. Broadcast elements have no key."""
 
     methods = ("process_element", "process_broadcast_element")
 

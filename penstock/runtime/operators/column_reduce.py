@@ -1,8 +1,8 @@
-"""A built-in aggregate of a keyed stream (sum, min, max) over column batches: one row for each key. Knows no window and no task.
+"""A built-in aggregate of a keyed stream (sum, min, max) over column batches: one row for each key. Does not know windows or tasks.
 
-Rows are grouped in Arrow; the result of a group has the columns of its rows, so that results are grouped again like rows.
-What Arrow would do otherwise than the aggregate does on rows (nulls, NaN, sums beyond 64 bits, keys that are not integers, strings or
-booleans) is refused, for the row path. Source: see `reduce`.
+Arrow groups the rows. The result of a group has the same columns as its rows, so results are grouped again like rows.
+Input for which Arrow would give another result than the aggregate on rows is refused: nulls, NaN, sums beyond 64 bits, keys that
+are not integers, strings or booleans. The caller then uses rows. Source: see `reduce`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FIRST: Final = pc.ScalarAggregateOptions(skip_nulls=False, min_count=0)
 
 
 class ColumnReduction:
-    """`keys`: names of the key's columns. `function`: sum, min or max, of the field at `position`, a name or a number."""
+    """`keys`: names of the key's columns. `function`: sum, min or max of the field at `position`, a name or a number."""
 
     def __init__(self, keys: tuple[str, ...], function: str, position: int | str) -> None:
         self._keys = list(keys)
@@ -35,7 +35,7 @@ class ColumnReduction:
         self.rows_in = 0
 
     def add(self, batch: ColumnBatch) -> bool:
-        """False: these rows, or all together, are not for Arrow; nothing was taken."""
+        """Add rows. False: Arrow would give another result for these rows, or for all rows together; nothing was added."""
         data = batch.data
         if not self._is_ours(data):
             return False
@@ -48,11 +48,11 @@ class ColumnReduction:
 
     @property
     def groups(self) -> int:
-        """Keys among the rows that were grouped already."""
+        """How many keys the rows grouped so far have."""
         return 0 if self._groups is None else int(self._groups.num_rows)
 
     def take(self) -> Sequence[pa.RecordBatch]:
-        """Everything, and nothing is left."""
+        """Remove and return all results."""
         self._group()
         table, self._groups, self.rows_in, self._held = self._groups, None, 0, 0
         return () if table is None else table.combine_chunks().to_batches()
@@ -77,10 +77,11 @@ class ColumnReduction:
         if self._function == "sum" and pa.types.is_integer(rows.schema.field(wanted).type):
             self._held = _largest(self._groups.column(wanted))
 
-    # ------------------------------------------------------------------ what Arrow does as rows would
+    # ------------------------------------------------------------------ where Arrow gives the
+    # same result as rows
 
     def _field(self, schema: pa.Schema) -> str:
-        """Name of the aggregated column; empty: there is none."""
+        """The name of the aggregated column; empty: there is no such column."""
         names = schema.names
         if isinstance(self._position, int):
             return names[self._position] if self._position < len(names) else ""
@@ -108,11 +109,12 @@ class ColumnReduction:
         return self._fits(values)
 
     def _fits(self, values: pa.Array) -> bool:
-        """No sum of these and what is held leaves the column's type, however the rows are spread over keys."""
+        """Whether no sum of these values and those held can leave the column's type, however the rows are spread over keys."""
         limit = (1 << (values.type.bit_width - 1)) - 1
         reach = _largest(values) * len(values)
         if self._held + self._reach + reach > limit:
-            self._group()  # sums are known more closely then
+            # After grouping the largest sum is known more precisely.
+            self._group()
         self._reach += reach
         fits: bool = self._held + self._reach <= limit
         return fits

@@ -1,4 +1,4 @@
-"""Operators on columns: select, filter, and the user's function of whole RecordBatches. Know no rows.
+"""Operators on columns: select, filter, and the user's function on whole RecordBatches. Do not know rows.
 
 Source: none in Flink's DataStream API; PyFlink's vectorized functions come nearest.
 """
@@ -26,12 +26,12 @@ def columns_of(batch: Batch) -> ColumnBatch:
 
 
 class ToSchemaOperator(Operator):
-    """Batches of any kind as columns of exactly one schema, for whoever knows no other: a table that has one."""
+    """Converts batches of any kind to columns of exactly one schema, for a consumer that has a fixed schema, such as a table."""
 
     accepts = Accepts.ANY
 
     def __init__(self, type_info: TypeInformation) -> None:
-        """Raises: TypeError: such records have no columns."""
+        """Raises: TypeError: records of this type have no columns."""
         self._type = taking_tuples(type_info)
         self._schema = arrow_schema(type_info)
 
@@ -40,8 +40,9 @@ class ToSchemaOperator(Operator):
         names = columns.data.schema.names
         if ROW_KIND_COLUMN in names:
             raise TypeError(
-                "a record with another kind than +I (an update or a delete) has no place in a DataFrame. Keep the last state "
-                "of each key before, or run the job in runtime mode BATCH."
+                "the stream has a record of another kind than +I (an update or a delete), which a "
+                "DataFrame cannot hold. Keep only the last state of each key before, or run the job in "
+                "runtime mode BATCH."
             )
         missing = [name for name in self._schema.names if name not in names]
         if missing:
@@ -55,10 +56,10 @@ class ToSchemaOperator(Operator):
 
 
 class MapBatchesOperator(Operator):
-    """The user's `RecordBatch -> RecordBatch`. Timestamps stay while the number of rows does.
+    """The user's `RecordBatch -> RecordBatch`. Timestamps stay if the number of rows stays.
 
-    A function that changes the number of rows of a stream with timestamps must say them itself, in
-    `timestamp_column` (epoch ms) of what it returns: nobody else knows which belongs to which new row.
+    A function that changes the number of rows of a stream with timestamps must give the new timestamps in
+    `timestamp_column` (epoch ms) of its result, because only the function knows which old row belongs to which new row.
     """
 
     accepts = Accepts.COLUMNS
@@ -97,7 +98,7 @@ class MapBatchesOperator(Operator):
 
 
 class SelectOperator(Operator):
-    """New columns of expressions, in order, each under its `output_name`."""
+    """New columns from expressions, in order, each under its `output_name`."""
 
     accepts = Accepts.COLUMNS
 
@@ -115,7 +116,7 @@ class SelectOperator(Operator):
 
 
 class ColumnFilterOperator(Operator):
-    """Rows for which the expression is true; null is not."""
+    """Keeps rows for which the expression is true; null counts as false."""
 
     accepts = Accepts.COLUMNS
 

@@ -1,10 +1,10 @@
-"""Interval join: pairs of two keyed streams whose timestamps are at most so far apart. Event time only.
+"""Interval join: pairs of records of two keyed streams whose timestamps differ within given bounds. Event time only.
 
-Matches iff `left + lower <= right <= left + upper`. Each side is kept by timestamp in a map state
+Matches if and only if `left + lower <= right <= left + upper`. Each side is kept by timestamp in a map state
 and dropped by an event-time timer once no record of the other side can match any more
-(docs/spec/windows.md#interval-join). Source: Flink IntervalJoinOperator; differs: a side with more
-timestamps than the interval is wide is looked up, not scanned, and pairs of one record come by the
-other side's timestamp. Knows no API.
+(docs/spec/windows.md#interval-join). Source: Flink IntervalJoinOperator; differs: if a side has more
+timestamps than the interval has milliseconds, timestamps are looked up, not scanned; the pairs of one record come in the order of
+the other side's timestamps. Does not know the API.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class ProcessJoinContext:
         return self.pair[1]
 
     def get_timestamp(self) -> int:
-        """Of the results: the later one."""
+        """Return the timestamp of the results: the later one of the pair."""
         return max(self.pair)
 
     timestamp = get_timestamp
 
 
 class IntervalJoinOperator(TwoInputs, KeyedOperator):
-    """`process_element(left, right, ctx)` for each matching pair of a key.
+    """Calls `process_element(left, right, ctx)` for each matching pair of a key.
 
     `is_exclusive`: whether the lower and the upper bound themselves do not match. `late_tags`: side outputs for late
     records of the left and of the right stream; None: they are dropped and counted.
@@ -106,11 +106,11 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
         self._buffers = self._buffer("left_buffer"), self._buffer("right_buffer")
 
     def _buffer(self, name: str) -> RawMapState:
-        """Lists of records by timestamp."""
+        """The state with lists of records by timestamp."""
         return cast("RawMapState", self.state.get_map_state(MapStateDescriptor(name)))
 
     def cleanup_ms(self, side: int, stamp: int) -> int:
-        """When a record of `side` can match nothing any more."""
+        """The time after which a record of `side` can match nothing any more."""
         return stamp + max(0, self._reaches[side][1])
 
     def process(self, batch: Batch, input_index: int) -> Emitted:

@@ -1,9 +1,9 @@
 """Base of keyed operators: key context, keyed state, timers; and map, flat map, filter on keyed streams.
 
-In a BATCH job one key comes after the other. When a key ends its timers fire, with the last watermark, and its state is dropped.
+In a BATCH job one key comes after the other. When a key ends, its timers fire with the last watermark, and its state is dropped.
 
-Source: Flink AbstractStreamOperator (keyed part), BatchExecutionKeyedStateBackend, PyFlink's keyed functions; differs: keys of a
-batch are taken at once, the context is set per record by one generator.
+Source: Flink AbstractStreamOperator (keyed part), BatchExecutionKeyedStateBackend, PyFlink's keyed functions; differs: the keys of a
+batch are computed at once, and one generator sets the context for each record.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from penstock.runtime.state.heap import HeapKeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
 
 KEY_ENDS: Final = object()
-"""In the place of a record: the key so far has no more of them."""
+"""Stands in place of a record: the current key has no more records."""
 
 
 class KeyTaker(FunctionOperator):
-    """A function operator that takes the key of each record: with a selector, or out of the columns that the records were made of.
+    """A function operator that takes the key of each record: with a selector, or from the columns that the records were made of.
 
-    `keys`: how; `selections`: for each input that has keys.
+    `keys`: the key selection; `selections`: those of all inputs that have keys.
     """
 
     def __init__(self, function: UserFunction, keys: KeySelection) -> None:
@@ -58,7 +58,7 @@ class KeyTaker(FunctionOperator):
         return rows
 
     def keys_of(self, values: list[Any]) -> list[Any]:
-        """Keys of the records, which are watched. Raises: as the selector, or as its declared type demands."""
+        """The keys of the records, which become the watched batch. Raises: as the selector, or as the declared key type demands."""
         position = self.watched(values)
         found, self._found = self._found, None
         if found is not None and found[0] is values:
@@ -71,7 +71,7 @@ class KeyedOperator(KeyTaker):
 
     batch_order: ClassVar[BatchOrder] = BatchOrder.BY_KEY
     ends_keys: bool = False
-    """In BATCH, whether something is to be done when a key ends: `entering` then says so."""
+    """In BATCH, whether something has to be done when a key ends: `entering` then yields KEY_ENDS."""
 
     def __init__(self, function: UserFunction, keys: KeySelection) -> None:
         super().__init__(function, keys)
@@ -80,7 +80,7 @@ class KeyedOperator(KeyTaker):
         self.state: KeyedStateBackend
         self.timers: InternalTimerService
         self.key_timers: BatchTimerService | None = None
-        """In a BATCH job: the timers of the one key that there is."""
+        """In a BATCH job: the timers of the current key, the only one that has any."""
         self._is_between_keys = False
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
@@ -97,7 +97,9 @@ class KeyedOperator(KeyTaker):
             self.state.close()
 
     def entering(self, rows: RowBatch) -> Iterator[Any]:
-        """The records, each after its key and timestamp became the context; in BATCH also KEY_ENDS, in the context of that key."""
+        """The records. Before each is yielded, its key and timestamp become the context. In BATCH also KEY_ENDS, in
+        the context of that key.
+        """
         keys = self.keys_of(rows.values)
         skeys = state_keys(keys)
         position = self.watched(rows.values)
@@ -138,7 +140,7 @@ class KeyedOperator(KeyTaker):
             yield value
 
     def forget_key(self) -> None:
-        """In BATCH: nothing is left of a key that has ended."""
+        """In BATCH: drop everything of a key that has ended."""
         assert self.key_timers is not None, "keys end in BATCH jobs only"
         self.state.forget()
         self.key_timers.begin_key()
@@ -147,7 +149,7 @@ class KeyedOperator(KeyTaker):
         return None if self._is_between_keys else super().failing_record()
 
     def enter_timer(self, skey: Any, stamp: int) -> None:
-        """Key context of a timer."""
+        """Set the key context for a timer."""
         self.state.key, self.state.skey, self.stamp = original_key(skey), skey, stamp
 
     def snapshot(self) -> OperatorSnapshot:
@@ -160,7 +162,7 @@ class KeyedOperator(KeyTaker):
 
 
 def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBackend:
-    """An empty backend of the kind that the job has."""
+    """An empty backend of the kind that the job uses."""
     make = context.keyed_state or HeapKeyedStateBackend
     is_int32 = is_int32_type(keys.key_type)
     made = make(context.max_parallelism, context.timers.now_ms, is_int32=is_int32)
@@ -171,9 +173,9 @@ def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBacke
 def restore_backend(
     backend: KeyedStateBackend, restored: OperatorSnapshot, role: str
 ) -> dict[str, StateInfo]:
-    """Give it what the snapshot has for it. `role`: as `OperatorSnapshot.add`; "" is all that there is.
+    """Give the backend its part of the snapshot. `role`: as in `OperatorSnapshot.add`; "" stands for everything.
 
-    Returns what states there were, of which there are values.
+    Returns the restored states that hold values.
     """
     prefix = f"{role}/" if role else ""
     found = dict(backend.restore_databases(restored.take_databases(prefix)))
@@ -184,7 +186,7 @@ def restore_backend(
 
 
 class KeyedMapOperator(KeyedOperator):
-    """Map with keyed state at hand. `side_tags`: ids of the tags that are read."""
+    """Map with keyed state. `side_tags`: ids of the tags that are read."""
 
     side_tags: tuple[str, ...] = ()
 
@@ -195,7 +197,7 @@ class KeyedMapOperator(KeyedOperator):
 
 
 class KeyedFlatMapOperator(KeyedOperator):
-    """Flat map with keyed state at hand. `side_tags`: ids of the tags that are read."""
+    """Flat map with keyed state. `side_tags`: ids of the tags that are read."""
 
     side_tags: tuple[str, ...] = ()
 
@@ -208,7 +210,7 @@ class KeyedFlatMapOperator(KeyedOperator):
 
 
 class KeyedFilterOperator(KeyedOperator):
-    """Filter with keyed state at hand."""
+    """Filter with keyed state."""
 
     keeps_records = True
 

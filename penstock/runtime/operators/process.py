@@ -1,7 +1,7 @@
-"""Process functions: context, timers, side outputs. Know no state backend but through KeyedOperator.
+"""Process functions: context, timers, side outputs. They reach state backends only through KeyedOperator.
 
 Source: Flink ProcessOperator, KeyedProcessOperator, PyFlink's process functions; differs: results are
-pulled from the user's generator until a batch is full. A PyFlink surprise is kept: tagged tuples stay
+pulled from the user's generator until a batch is full. A surprising behaviour of PyFlink is kept: tagged tuples stay
 in the main output unless some side output is read.
 """
 
@@ -89,7 +89,7 @@ class KeyedTimerService(TimerService):
 
 
 class UnkeyedTimerService(TimerService):
-    """Tells the times; timers need a key."""
+    """Gives the times. Timers need a key."""
 
     def __init__(self, operator: ProcessOperator, now_ms: Callable[[], int]) -> None:
         self._operator = operator
@@ -132,17 +132,19 @@ class ProcessContext:
         self._time_domain: TimeDomain | None = None
 
     def timestamp(self) -> int:
-        """Of the record or timer; -2^63 when it has none."""
+        """The timestamp of the record or timer; -2^63 when it has none."""
         return self._operator.stamp
 
     def timer_service(self) -> TimerService:
         return self._timer_service
 
-    if not TYPE_CHECKING:  # a type checker would take any name then
+    # A type checker would otherwise accept any name.
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
             text = f"the context of a process function has no {name!r}"
-            if name in {"output", "collect"}:  # Java's way
+            # As in Flink's Java API.
+            if name in {"output", "collect"}:
                 text += (
                     ". Results are yielded: `yield value`, and `yield tag, value` for a side output"
                 )
@@ -150,7 +152,7 @@ class ProcessContext:
 
 
 class KeyedProcessContext(ProcessContext):
-    """`ctx` of keyed process functions; in `on_timer` also the time domain."""
+    """The `ctx` of keyed process functions; in `on_timer` it also gives the time domain."""
 
     def __init__(self, operator: KeyedOperator) -> None:
         super().__init__(operator, KeyedTimerService(operator))
@@ -183,7 +185,7 @@ class ProcessOperator(FunctionOperator):
         return self.processed(rows_of(batch), self.function.call)
 
     def processed(self, rows: RowBatch, call: Callable[..., Any]) -> Emitted:
-        """What `call(value, ctx)` makes of the records."""
+        """The results of `call(value, ctx)` for the records."""
         position = self.watched(rows.values)
         entering = position if rows.timestamps is None else self._entering(position, rows)
         results = map(call, entering, repeat(self._context))
@@ -228,7 +230,9 @@ class KeyedProcessOperator(KeyedOperator):
         return self.processed(rows_of(batch), self.function.call)
 
     def processed(self, rows: RowBatch, call: Callable[..., Any]) -> Emitted:
-        """What `call(value, ctx)` makes of the records, each in the context of its key; in BATCH also what timers make of keys."""
+        """The results of `call(value, ctx)` for the records, each in the context of its key. In BATCH also the
+        results of the keys' timers.
+        """
         context = self._context
         context.set_time_domain(None)
         if self.key_timers is not None and self.ends_keys:
@@ -243,14 +247,18 @@ class KeyedProcessOperator(KeyedOperator):
         stamps: list[int] = []
         results = self._with_timers(rows, call, stamps)
         for batch in expand(self, results, stamps, takes_none=True):
-            assert batch.timestamps is not None, "each result has one"
+            assert batch.timestamps is not None, (
+                "the results of timers and of records have timestamps here"
+            )
             is_timed = int(batch.timestamps.max()) != NO_TIMESTAMP
             yield batch if is_timed else RowBatch(batch.values)
 
     def _with_timers(
         self, rows: RowBatch, call: Callable[..., Any], stamps: list[int]
     ) -> Iterator[Any]:
-        """Results of the records, and between two keys of the timers; the timestamp of each goes to `stamps`."""
+        """The results of the records, and after the last record of each key the results of its timers. `stamps`
+        gets the timestamp of each.
+        """
         context = self._context
         for value in self.entering(rows):
             if value is KEY_ENDS:
@@ -270,7 +278,7 @@ class KeyedProcessOperator(KeyedOperator):
     def processed_without_key(
         self, rows: RowBatch, call: Callable[..., Any], context: ProcessContext
     ) -> Emitted:
-        """What `call(value, context)` makes of records that belong to no key."""
+        """The results of `call(value, context)` for records that belong to no key."""
         stamps = rows.timestamps
 
         def entering() -> Iterator[Any]:
@@ -295,7 +303,7 @@ class KeyedProcessOperator(KeyedOperator):
         return self._fired(self.timers.due_processing(now_ms), TimeDomain.PROCESSING_TIME)
 
     def finish(self) -> Emitted:
-        """Timers set in the past still fire; those of the future are dropped."""
+        """Timers that were set for the past still fire; those of the future are dropped."""
         yield from self.on_processing_time(self.timers.now_ms())
         self.timers.quiesce()
 
@@ -320,7 +328,7 @@ def collect_timers(
     *,
     is_event_time: bool,
 ) -> Iterator[RowBatch]:
-    """Results of timers in batches; they carry the timer's timestamp, or none in processing time."""
+    """The results of timers in batches. They carry the timer's timestamp, or none in processing time."""
     stamps: list[int] = []
     collector = Collector(stamps)
     for timer in due:

@@ -1,7 +1,7 @@
-"""Running aggregates per key: reduce, sum, min, max, min_by, max_by. Know no window.
+"""Running aggregates per key: reduce, sum, min, max, min_by, max_by. Do not know windows.
 
 Source: Flink StreamGroupedReduceOperator, PyFlink's Accumulator in KeyedStream; differs: one dict per
-operator, looked up once per record; what was emitted is copied before a function can change it, where Flink
+operator, with one lookup per record; a result is copied before a function can change it, where Flink
 serializes it.
 """
 
@@ -58,7 +58,7 @@ class ReduceOperator(KeyTaker):
 
     @property
     def _own(self) -> Callable[[Any], Any]:
-        """What makes a record ours: a function may change its first argument in place and return that."""
+        """Copies a record so that only this operator has it: a function may change its first argument in place and return it."""
         return same if isinstance(self.function.owner, Aggregate) else own_copy
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
@@ -104,8 +104,8 @@ class ReduceOperator(KeyTaker):
 
 
 class FinalReduceOperator(ReduceOperator):
-    """Emits one result for each key, at the end of the input. A built-in aggregate takes columns as they are, where Arrow does what it
-    does. Source: Flink BatchGroupedReduceOperator: its results have the timestamp of the last watermark.
+    """Emits one result for each key, at the end of the input. A built-in aggregate processes column batches in Arrow, where Arrow gives
+    the same result. Source: Flink BatchGroupedReduceOperator: its results have the timestamp of the last watermark.
     """
 
     batch_order = BatchOrder.BY_TIME
@@ -126,7 +126,7 @@ class FinalReduceOperator(ReduceOperator):
 
     @property
     def _keeps_keys(self) -> bool:
-        """A result has the key of the records that it was made of, by its own fields."""
+        """Whether a result's own fields have the key of the records that it was made of."""
         aggregate, columns = self.function.owner, self.keys.columns
         if columns is None or not isinstance(aggregate, Aggregate):
             return False
@@ -199,13 +199,13 @@ class FinalReduceOperator(ReduceOperator):
 
 
 class PartialReduceOperator(FinalReduceOperator):
-    """In front of the exchange to a `FinalReduceOperator`: what several records of a key have become goes over as one.
+    """Runs before the exchange to a `FinalReduceOperator`: sends one combined record for several records of a key.
 
-    The function then combines results of its own, which only one that is associative may: a user's is tried on the first records of
-    some keys, and what it does not take alike from either side passes as it is. So do records with timestamps, for a key's are reduced
-    in the order of time, and everything when keys are too many for this to be of use. `is_paired`: what leaves is (key, value), for
-    the key of a result may be another one by the selector. Source: Spark's map-side combine; Flink's ReduceCombineDriver of its
-    former DataSet API, which believed the user.
+    The function then combines its own results, which is correct only if it is associative. A user's function is tried on the first
+    records of some keys; if the order of calls changes the result, records pass uncombined. Records with timestamps also pass,
+    because the records of a key are reduced in the order of time. When there are too many keys for combining to be of use, everything
+    passes. `is_paired`: emits (key, value), because the selector may give another key for a result. Source: Spark's map-side combine;
+    Flink's ReduceCombineDriver of its former DataSet API, which trusted the user's function.
     """
 
     _stamp = None
@@ -232,7 +232,7 @@ class PartialReduceOperator(FinalReduceOperator):
             yield from self._go_on()
 
     def _go_on(self) -> Emitted:
-        """With what has waited until something was known of the function; it passes if nothing is."""
+        """Process the batches that waited for the trial of the function. If it is not proven, they pass uncombined."""
         held, self._untried, self._tried_rows = self._untried, [], 0
         self._first.clear()
         for batch in held:
@@ -253,7 +253,7 @@ class PartialReduceOperator(FinalReduceOperator):
             yield from super().finish()
 
     def _prove(self, batch: Batch) -> None:
-        """Whether the function is associative, as far as the first three records of some keys tell."""
+        """Try whether the function is associative, with the first three records of some keys."""
         values = rows_of(batch).values
         self._tried_rows += len(values)
         tried = 0
@@ -271,7 +271,9 @@ class PartialReduceOperator(FinalReduceOperator):
             self._is_proven = True
 
     def _are_large(self) -> bool:
-        """Results may grow with what is put into them. Asked again when that is as much as they may have."""
+        """Whether the held results are too large, since results may grow with each record. Measured only after as many bytes
+        of input as they may have.
+        """
         if self._bytes_in < _MOST_BYTES:
             return False
         self._bytes_in = 0
@@ -306,7 +308,7 @@ class AggregateKind(StrEnum):
 
 
 class KeyedAggregateOperator(ReduceOperator):
-    """SUM, MIN and MAX change one field of the first record; MIN_BY and MAX_BY keep a whole record."""
+    """SUM, MIN and MAX change one field of the first record. MIN_BY and MAX_BY keep a whole record."""
 
     def __init__(self, kind: AggregateKind | str, position: int | str, keys: KeySelection) -> None:
         aggregate = Aggregate(AggregateKind(kind), position)
@@ -314,7 +316,7 @@ class KeyedAggregateOperator(ReduceOperator):
 
 
 class Aggregate:
-    """One aggregate as a reduce function."""
+    """A built-in aggregate as a reduce function."""
 
     def __init__(self, kind: AggregateKind, position: int | str) -> None:
         self.kind = kind
@@ -361,8 +363,9 @@ class Aggregate:
 
 
 def named(call: Callable[[Any, Any], Any], context: OperatorContext) -> Callable[[Any, Any], Any]:
-    """What a function makes is its next first argument: a Row has the names of the declared type there, as typed state gives it
-    back. A result's type is that of the records; where keys go along with them one of the two is not declared.
+    """Give result Rows the names of the declared type. The function gets a result as its next first argument, and typed state
+    would return it with these names. The result has the type of the records. Where records come with keys, one of the two
+    types is not declared.
     """
     kinds = [k for k in (context.output_type, *context.input_types) if isinstance(k, RowTypeInfo)]
     if not kinds:
@@ -379,13 +382,14 @@ def named(call: Callable[[Any, Any], Any], context: OperatorContext) -> Callable
 
 
 def _is_associative(call: Callable[[Any, Any], Any], records: list[Any]) -> bool:
-    """Of three records of a key, which the function may not keep or change: it gets copies."""
+    """Whether the function is associative on three records of a key. It gets copies, because it may keep or change them."""
     try:
         one, two, three = deepcopy(records)
         left = call(call(one, two), three)
         one, two, three = deepcopy(records)
         return bool(left == call(one, call(two, three)))
-    except Exception:  # it does not take what it gives, or nobody can compare that
+    except Exception:
+        # The function does not accept its own results, or they cannot be compared.
         return False
 
 

@@ -1,4 +1,4 @@
-"""Ends of a dataflow: user sinks, print and collect. Know no driver: they emit, the task ships.
+"""The ends of a dataflow: user sinks, print and collect. They do not know the driver: they emit, and the task sends.
 
 Source: Flink SinkWriterOperator, PrintSinkOutputWriter, CollectSinkFunction; differs: printed lines and
 collected values leave the task as batches on a driver stream.
@@ -30,8 +30,8 @@ WRITER_STATE: Final = "writer"
 
 
 class SinkOperator(Operator):
-    """One writer per subtask. What it prepared for a checkpoint is committed here when that completes; what it prepared
-    at the end goes to the committer on the driver, unless there is a final checkpoint.
+    """Runs one writer per subtask. What the writer prepared for a checkpoint is committed here when that checkpoint completes.
+    What it prepared at the end goes to the committer on the driver, unless there is a final checkpoint.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -76,7 +76,7 @@ class SinkOperator(Operator):
         return ()
 
     def on_processing_time(self, now_ms: int) -> Emitted:
-        """Commits that were put off."""
+        """Try again the commits that were put off."""
         if self._committer is not None:
             self._committer.retry()
             self._schedule(self._committer)
@@ -84,7 +84,7 @@ class SinkOperator(Operator):
 
     @property
     def has_put_off(self) -> bool:  # type: ignore[override] # what the base sets, this one asks for
-        """Commits are tried again before the task ends."""
+        """Whether commits have to be tried again before the task ends."""
         return self._committer is not None and self._committer.retry_after_ms is not None
 
     def finish(self) -> Emitted:
@@ -115,7 +115,7 @@ class SinkOperator(Operator):
         return ()
 
     def snapshot(self) -> OperatorSnapshot:
-        """(checkpoint, committable) of everything that is prepared and not committed, and what the writer keeps."""
+        """(checkpoint, committable) of everything that is prepared and not committed, and the writer's state."""
         lists: dict[str, ListPart] = {}
         if self._committer is not None:
             pending = list(self._committer.pending())
@@ -139,24 +139,29 @@ class SinkOperator(Operator):
         state, self._restored_state = self._restored_state, []
         if not isinstance(writer, StatefulWriter):
             raise ConfigurationError(
-                f"{self._context.operator_name}: the checkpoint has state of another sink's writer: {state[0]!r:.200}. Give "
-                "the new sink another uid, and drop the old one's state (-n)."
+                f"{self._context.operator_name}: the checkpoint has state of another sink's writer: "
+                f"{state[0]!r:.200}. This sink cannot restore it. Give the new sink another uid, "
+                "and drop the old one's state (-n)."
             )
         writer.restore_state(state)
 
     def _commit_restored(self) -> None:
-        """Their checkpoint has completed: whether they were committed then is not known."""
+        """Commit what the restored checkpoint has prepared: the checkpoint was completed, but whether these were
+        committed is not known.
+        """
         restored, self._restored = self._restored, []
         committer = self._make_committer()
         if committer is None:
-            raise EngineBug(f"{self._context.operator_name} has no committer for what was prepared")
+            raise EngineBug(
+                f"{self._context.operator_name} has no committer for restored committables"
+            )
         for checkpoint_id, committable in restored:
             committer.add(checkpoint_id, (committable,))
         committer.complete(max(checkpoint_id for checkpoint_id, _ in restored))
         self._schedule(committer)
 
     def _make_committer(self) -> CommitterState | None:
-        """Not before the first checkpoint: without checkpoints the driver commits."""
+        """Make the committer with the first checkpoint. Without checkpoints the driver commits."""
         if self._committer is None:
             committer = self.sink.create_committer()
             if committer is not None:
@@ -179,11 +184,11 @@ class SinkOperator(Operator):
 
 
 def _nothing() -> None:
-    """There is no committer."""
+    """For a sink without a committer."""
 
 
 class PrintOperator(Operator):
-    """Records to finished lines `id:N> text`: N from 1, left out at parallelism 1; id if given."""
+    """Formats records to finished lines `id:N> text`: N counts from 1 and is left out at parallelism 1; id if given."""
 
     keeps_records = True
 
@@ -206,7 +211,7 @@ class PrintOperator(Operator):
 
 
 class CollectOperator(Operator):
-    """Hands records on as they are."""
+    """Passes records on unchanged."""
 
     keeps_records = True
 

@@ -1,7 +1,7 @@
-"""Reduce with a function that has keyed state of its own, which it asks for in `open`. Knows no window.
+"""Reduce with a function that has keyed state of its own, which it gets in `open`. Does not know windows.
 
-Source: PyFlink's ReduceProcessKeyedProcessFunctionAdapter, which opens every reduce function so; differs: functions that have no
-`open` go the shorter way of `reduce.py`.
+Source: PyFlink's ReduceProcessKeyedProcessFunctionAdapter, which opens every reduce function so; differs: functions without
+`open` take the shorter way in `reduce.py`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MISSING: Final = object()
 
 
 class StatefulReduceOperator(KeyedOperator):
-    """Emits the running result of each record's key; with `is_final` one result for each key, when it ends.
+    """Emits the running result of each record's key; with `is_final` one result for each key, when the key ends.
 
-    Nothing combines before an exchange: the function would have its state in two places.
+    Does not combine before an exchange, because the function would then have its state in two places.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class StatefulReduceOperator(KeyedOperator):
         return (RowBatch(results, rows.timestamps),)
 
     def _ended(self, rows: RowBatch) -> Iterator[RowBatch]:
-        """Results of the keys that end within these records."""
+        """The results of the keys that end within these records."""
         ended: list[Any] = []
         for value in self.entering(rows):
             if value is KEY_ENDS:
@@ -71,7 +71,7 @@ class StatefulReduceOperator(KeyedOperator):
             yield _stamped(values)
 
     def _take_final(self) -> list[Any]:
-        """Of the one key that there is."""
+        """Remove and return the result of the current key, the only one held."""
         values = list(self._final.values())
         self._final.clear()
         return values

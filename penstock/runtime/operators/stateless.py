@@ -1,7 +1,7 @@
-"""Map, flat map and filter on rows that are not keyed. Know no state.
+"""Map, flat map and filter on rows that are not keyed. Do not know state.
 
-The happy path is one call into C (`map`, `filter`, `compress`); which record failed is read off the list
-iterator afterwards. Source: Flink StreamMap, StreamFlatMap, StreamFilter, PyFlink's process functions
+The usual case is one call into C (`map`, `filter`, `compress`). If it fails, the position of the list
+iterator tells which record failed. Source: Flink StreamMap, StreamFlatMap, StreamFilter, PyFlink's process functions
 around them; differs: a batch at a time.
 """
 
@@ -31,7 +31,9 @@ def rows_of(batch: Batch) -> RowBatch:
 
 
 def short_repr(value: Any) -> str:
-    """Repr of a record for an error text, cut; a failing repr must not hide the first error."""
+    """The repr of a record for an error text, cut to 500 characters. If repr raises, a substitute is returned, so that the first error is
+    reported.
+    """
     try:
         text = repr(value)
     except Exception as error:
@@ -42,8 +44,8 @@ def short_repr(value: Any) -> str:
 def whole(operator: FunctionOperator, results: Iterator[Any], count: int) -> list[Any]:
     """All results of a function over a batch.
 
-    Raises: RuntimeError when there are fewer: `map` takes a StopIteration out of the function for its end,
-    and records would be lost without a word.
+    Raises: RuntimeError when there are fewer: `map` ends without an error if the function raises StopIteration,
+    and records would be lost silently.
     """
     made = list(operator.emissions.taken()(results))
     if len(made) != count:
@@ -61,9 +63,9 @@ def ended_at(index: int) -> RuntimeError:
 
 
 def kept_of(rows: RowBatch, answers: Iterator[Any]) -> Sequence[RowBatch]:
-    """The rows whose answer is true; nothing when there are none.
+    """The rows whose answer is true; empty when there are none.
 
-    Truth is asked for while the record is the current one: it may raise (an array), and it is not numpy's.
+    `bool` is called while the record is the current one, because it may raise (for an array). numpy's rules of truth are not used.
     """
     mask = [bool(answer) for answer in answers]
     if len(mask) != len(rows.values):
@@ -76,15 +78,15 @@ def kept_of(rows: RowBatch, answers: Iterator[Any]) -> Sequence[RowBatch]:
 
 
 def _is_exhausted(position: Iterator[Any]) -> bool:
-    """Whether a list iterator was asked for more than it has: it pickles without its list then.
+    """Whether a list iterator was asked for more items than it has; it then pickles without its list.
 
-    Its length hint cannot tell: that is 0 as soon as the last record was handed out.
+    Its length hint cannot tell this: it is 0 as soon as the last record was handed out.
     """
     return len(position.__reduce__()) < 3
 
 
 class FunctionOperator(Operator):
-    """Opens and closes its user function, and knows the record being processed."""
+    """Opens and closes its user function, and knows which record is being processed."""
 
     def __init__(self, function: UserFunction) -> None:
         self.function = function
@@ -98,7 +100,8 @@ class FunctionOperator(Operator):
         self.function.open(self.runtime_context(context))
 
     def end_input(self, input_index: int) -> Emitted:
-        self.watched([])  # what fails from here on is no record's fault
+        # No record is to be named for errors from here on.
+        self.watched([])
         return ()
 
     def close(self) -> None:
@@ -108,7 +111,7 @@ class FunctionOperator(Operator):
             self.function.close()
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
-        """Without keyed state; keyed operators override."""
+        """The context for `open`, without keyed state. Keyed operators override this."""
         return RuntimeContext(context)
 
     def failing_record(self) -> str | None:
@@ -118,7 +121,7 @@ class FunctionOperator(Operator):
         return None
 
     def check_all_were_seen(self) -> None:
-        """After a `map` over the watched batch. Raises: RuntimeError: see `whole`."""
+        """Check, after a `map` over the watched batch, that it saw all records. Raises: RuntimeError: see `whole`."""
         if not _is_exhausted(self._position):
             raise ended_at(len(self._values) - length_hint(self._position) - 1)
 
@@ -156,7 +159,7 @@ class FilterOperator(FunctionOperator):
 
 
 class FlatMapOperator(FunctionOperator):
-    """Any number of results per record; lists are taken whole, other iterables are pulled bit by bit.
+    """Any number of results per record. Lists are taken whole, other iterables are pulled step by step.
 
     `side_tags`: ids of the tags that are read.
     """
@@ -179,12 +182,12 @@ def expand(
     takes_none: bool = False,
     is_generator: bool = False,
 ) -> Iterator[RowBatch]:
-    """What a function made of each record (`map` over the watched batch), in batches of about MAX_EMIT.
+    """The results of a function for each record (`map` over the watched batch), in batches of about MAX_EMIT.
 
     An iterable that is still open when a batch is full leaves `operator.is_in_record` set.
     Raises: TypeError ('NoneType' object is not iterable) where the function returned None, unless
     `takes_none`. RuntimeError: as `whole`.
-    Args: stamps: of each result, as in a Collector. is_generator: the function is one, so that each result is an iterator.
+    Args: stamps: of each result, as in a Collector. is_generator: the function is a generator function, so each result is an iterator.
     """
     if stamps is None and is_generator:
         made = _expand_generators(operator, results)
@@ -211,7 +214,8 @@ def _expand(
         elif result is not None or not takes_none:
             opened = iter(taken(result))
             out += islice(opened, room)
-            if len(out) >= MAX_EMIT:  # it may have more
+            # The iterable may have more results.
+            if len(out) >= MAX_EMIT:
                 yield from pull(operator, opened, collector)
                 out = collector.values
         if stamps is not None:
@@ -226,10 +230,11 @@ def _expand(
 
 
 def _expand_generators(operator: FunctionOperator, results: Iterator[Any]) -> Iterator[RowBatch]:
-    """The same without a step in Python per record, for functions that yield."""
+    """As `_expand`, for generator functions, without a step in Python per record."""
     flat = iter(operator.emissions.taken()(chain.from_iterable(results)))
     while len(values := list(islice(flat, MAX_EMIT))) == MAX_EMIT:
-        operator.is_in_record = True  # or just behind one: nobody can tell
+        # The batch may also end right behind a record, which cannot be told apart.
+        operator.is_in_record = True
         yield RowBatch(values)
     operator.is_in_record = False
     operator.check_all_were_seen()
@@ -238,7 +243,7 @@ def _expand_generators(operator: FunctionOperator, results: Iterator[Any]) -> It
 
 
 class Collector:
-    """Results of a batch. `counts`: length of `values` after each record, when there are timestamps.
+    """Collects the results of a batch. `counts`: length of `values` after each record, when there are timestamps.
 
     `stamps`: timestamp of each record, or a list that grows with the records (timers).
     """
@@ -252,7 +257,7 @@ class Collector:
         self._next = 0
 
     def take(self, open_record: bool = False) -> list[RowBatch]:
-        """What is there, cut to MAX_EMIT; `open_record`: of a record that has more to come."""
+        """Remove and return the results, cut to MAX_EMIT. `open_record`: the last record has more results to come."""
         values, counts = self.values, self.counts
         if open_record and self.stamps is not None:
             counts.append(len(values))
@@ -276,7 +281,7 @@ class Collector:
 
 
 def pull(operator: Operator, results: Iterator[Any], collector: Collector) -> Iterator[RowBatch]:
-    """All results of one record into the collector, giving away full batches on the way."""
+    """Add all results of one record to the collector, yielding full batches on the way."""
     while True:
         room = MAX_EMIT - len(collector.values)
         before = len(collector.values)
@@ -289,7 +294,7 @@ def pull(operator: Operator, results: Iterator[Any], collector: Collector) -> It
 
 
 class StampedCollector:
-    """Results that each bring a timestamp along (a window's, a pair's), in batches of about MAX_EMIT."""
+    """Collects results that each have a timestamp of their own (a window's, a pair's), in batches of about MAX_EMIT."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
@@ -297,7 +302,7 @@ class StampedCollector:
         self._collector = Collector(self._stamps)
 
     def add(self, results: Any, stamp: int) -> Iterator[RowBatch]:
-        """Results of one call of a user function, all with this timestamp."""
+        """Add the results of one call of a user function, all with this timestamp. Yields full batches."""
         collector = self._collector
         self._stamps.append(stamp)
         if type(results) is list:
@@ -309,5 +314,5 @@ class StampedCollector:
             yield from collector.take()
 
     def take(self) -> list[RowBatch]:
-        """What is left."""
+        """Remove and return what is left."""
         return self._collector.take()

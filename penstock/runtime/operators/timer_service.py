@@ -1,7 +1,7 @@
 """InternalTimerService: event-time and processing-time timers per key and namespace.
 
-Fired by time. Knows no clock: the physical timer is a port. Where timers lie is the state backend's matter (`timer_queues`).
-Source: Flink InternalTimerServiceImpl.
+It fires timers in the order of time. It does not know a clock: the physical timer is a port. The state backend stores the timers
+(`timer_queues`). Source: Flink InternalTimerServiceImpl.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class TimeDomain(Enum):
 
 
 class InternalTimerService:
-    """Both queues of one operator. The caller sets the key context and calls user code itself.
+    """Both timer queues of one operator. The caller sets the key context and calls user code itself.
 
-    `due_event` and `due_processing` are generators: a timer registered while one fires, and due, fires
+    `due_event` and `due_processing` are generators. A timer that is registered while another fires, and is due, fires
     in the same pass.
     """
 
@@ -34,7 +34,7 @@ class InternalTimerService:
         physical: ProcessingTimers,
         queue_of: Callable[[str], TimerQueue] = lambda _name: HeapTimerQueue(),
     ) -> None:
-        """`queue_of`: by name, with what was restored; overdue processing timers fire at once."""
+        """`queue_of`: the queue of this name, with its restored timers. Overdue processing-time timers fire at once."""
         self.event = queue_of("timers/event")
         self.processing = queue_of("timers/processing")
         self.current_watermark = MIN_WATERMARK
@@ -53,7 +53,7 @@ class InternalTimerService:
         self.event.remove(int(timestamp), skey, namespace)
 
     def register_processing(self, timestamp: int, skey: Any, namespace: Any) -> None:
-        """Sets the physical timer anew when this one comes first."""
+        """Add a timer, and set the physical timer again if this one is the earliest."""
         timestamp = int(timestamp)
         if self._is_quiesced:
             return
@@ -65,14 +65,14 @@ class InternalTimerService:
         self.processing.remove(int(timestamp), skey, namespace)
 
     def due_event(self, watermark: int) -> Iterator[tuple[int, Any, Any]]:
-        """Advance the watermark, then give due timers one by one."""
+        """Advance the watermark, then yield due timers one by one."""
         self.current_watermark = watermark
         pop = self.event.pop_due
         while (timer := pop(watermark)) is not None:
             yield timer
 
     def due_processing(self, now_ms: int) -> Iterator[tuple[int, Any, Any]]:
-        """Timers whose time has fully passed, one by one; then the physical timer is set for the next."""
+        """Yield timers whose time has fully passed, one by one, then set the physical timer for the next one."""
         self._scheduled = None
         pop = self.processing.pop_due
         while (timer := pop(now_ms - 1)) is not None:
@@ -81,7 +81,7 @@ class InternalTimerService:
             self._schedule_head()
 
     def quiesce(self) -> None:
-        """End of input: pending processing timers are dropped, later ones ignored."""
+        """End of input: drop pending processing-time timers, and ignore later ones."""
         self._is_quiesced = True
         self.processing.clear()
         self._physical.cancel()
@@ -100,19 +100,19 @@ class InternalTimerService:
 
 
 class BatchTimerService(InternalTimerService):
-    """In runtime mode BATCH, timers of one key: all fire when it ends, those of event time first; one that is set by one that fires
-    is dropped. Time stands still until then. Source: Flink BatchExecutionInternalTimeService.
+    """The timers of one key in runtime mode BATCH. All fire when the key ends, those of event time first. A timer that is set by a firing
+    timer is dropped. Until the key ends, time stands still. Source: Flink BatchExecutionInternalTimeService.
     """
 
     def due_of_key(self) -> Iterator[tuple[TimeDomain, tuple[int, Any, Any]]]:
-        """All timers of the key that ends."""
+        """Yield all timers of the key that ends."""
         for timer in self.due_event(MAX_WATERMARK):
             yield TimeDomain.EVENT_TIME, timer
         for timer in self.due_processing(MAX_WATERMARK):
             yield TimeDomain.PROCESSING_TIME, timer
 
     def begin_key(self) -> None:
-        """What the former key has left is dropped."""
+        """Drop what the former key has left."""
         self.current_watermark = MIN_WATERMARK
         if self.event.head() is not None:
             self.event.clear()
@@ -133,5 +133,5 @@ class BatchTimerService(InternalTimerService):
 
 
 def physical_due_ms(timestamp: int, now_ms: int) -> int:
-    """When the physical timer of a timer for `timestamp` rings: T + 1, or now for one in the past."""
+    """When the physical timer fires for a timer at T (`timestamp`): at T + 1, or now if T is in the past."""
     return timestamp + 1 if timestamp >= now_ms else now_ms

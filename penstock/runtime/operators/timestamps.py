@@ -21,13 +21,13 @@ from penstock.runtime.watermarks.strategy import WatermarkStrategy, timestamp_ma
 
 
 class TimestampsAndWatermarksOperator(Operator):
-    """Takes any kind of batch when the strategy needs no Python objects, else rows."""
+    """Takes any kind of batch if the strategy needs no Python objects, else rows."""
 
     keeps_records = True
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy
-        # The strategy decides, per instance: columns stay columns where they can.
+        # Set per instance by the strategy, so that columns stay columns where possible.
         self.accepts = Accepts.ANY if strategy.takes_any_batch else Accepts.ROWS
 
     def in_batch(self) -> TimestampsAndWatermarksOperator:
@@ -62,7 +62,7 @@ class TimestampsAndWatermarksOperator(Operator):
         return self._periodic(self._active_ms())
 
     def _active_ms(self) -> int:
-        """The clock that idleness goes by: it stands while this operator cannot emit."""
+        """The clock for idleness. It stands still while this operator cannot emit."""
         return (self._context.active_ms or self._context.timers.now_ms)()
 
     def _periodic(self, now_ms: int) -> list[Element]:

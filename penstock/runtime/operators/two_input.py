@@ -1,6 +1,6 @@
 """Functions of two connected streams: co-map, co-flat-map, co-process, each also with keyed state and timers.
 
-The operator's watermark is the lower of its inputs'; which input is read next is the gate's affair. Source: Flink
+The operator's watermark is the lower one of its inputs' watermarks. The gate decides which input is read next. Source: Flink
 CoProcessOperator, KeyedCoProcessOperator, IndexedCombinedWatermarkStatus; differs: a batch at a time.
 """
 
@@ -21,7 +21,7 @@ from penstock.runtime.watermarks.valve import CombinedWatermark
 
 
 class TwoInputs(Operator):
-    """Mixed into an operator: its watermark and status from those of both inputs."""
+    """Mixed into an operator: combines the watermarks and statuses of both inputs."""
 
     _combined: CombinedWatermark
 
@@ -45,12 +45,12 @@ class TwoInputs(Operator):
 
 
 class CoFunctionOperator(TwoInputs, FunctionOperator):
-    """A user's object with a method for each input."""
+    """An operator with a user's object that has a method for each input."""
 
     methods: ClassVar[tuple[str, str]]
 
     def entered(self, rows: RowBatch, input_index: int) -> Iterator[Any]:
-        """The records, one after the other. `input_index`: where they came from."""
+        """The records, one after the other. `input_index`: their input."""
         return self.watched(rows.values)
 
     def call_of(self, input_index: int) -> Callable[..., Any]:
@@ -61,7 +61,7 @@ class CoFunctionOperator(TwoInputs, FunctionOperator):
 
 
 class CoMapOperator(CoFunctionOperator):
-    """One result per record; None is none, other than with `map`. `side_tags`: ids of the tags that are read."""
+    """One result per record. A result of None emits nothing, unlike with `map`. `side_tags`: ids of the tags that are read."""
 
     side_tags: tuple[str, ...] = ()
 
@@ -77,7 +77,7 @@ class CoMapOperator(CoFunctionOperator):
 
 
 class CoFlatMapOperator(CoFunctionOperator):
-    """Any number of results per record; None is none. `side_tags`: ids of the tags that are read."""
+    """Any number of results per record; a result of None emits nothing. `side_tags`: ids of the tags that are read."""
 
     side_tags: tuple[str, ...] = ()
 
@@ -101,14 +101,14 @@ class CoProcessOperator(CoFunctionOperator, ProcessOperator):
 
 
 class KeyedCoOperator(KeyedOperator):
-    """Both inputs have keys of one kind; their state and timers are shared."""
+    """Both inputs have keys of one type, and share state and timers."""
 
     def __init__(self, function: UserFunction, keys: tuple[KeySelection, KeySelection]) -> None:
         super().__init__(function, keys[0])
         self.selections = keys
 
     def entered(self, rows: RowBatch, input_index: int) -> Iterator[Any]:
-        """The records, each after its key and timestamp became the context."""
+        """The records. Before each is yielded, its key and timestamp become the context."""
         self.keys = self.selections[input_index]
         return self.entering(rows)
 

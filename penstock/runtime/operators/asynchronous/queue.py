@@ -1,7 +1,7 @@
-"""Queues of an async operator: what is under way, and in which order results may leave.
+"""Queues of an async operator: which records are being processed, and in which order results may leave.
 
 An entry is the number of a record (numbers only grow) or an event (watermark, status, marker). Events keep their place
-among records in both queues. Know no function and no time. Source: Flink OrderedStreamElementQueue,
+among records in both queues. The queues do not know functions or time. Source: Flink OrderedStreamElementQueue,
 UnorderedStreamElementQueue; differs: a watermark that waits right behind another one replaces it.
 """
 
@@ -20,18 +20,18 @@ Ready: TypeAlias = "tuple[int, list[Any]] | Element"
 
 
 class AsyncQueue(ABC):
-    """`len`: entries inside, which the operator bounds."""
+    """The base of both queues. `len`: number of entries, which the operator limits."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def put(self, number: int) -> None:
-        """A record is under way."""
+        """Add a record whose call begins."""
 
     @abstractmethod
     def put_event(self, event: Element) -> None:
-        """It leaves behind all results of records before it, and before those of records after it."""
+        """Add an event. It leaves after all results of records before it, and before those of records after it."""
 
     @abstractmethod
     def complete(self, number: int, results: list[Any]) -> None:
@@ -39,11 +39,11 @@ class AsyncQueue(ABC):
 
     @abstractmethod
     def take(self) -> Iterator[Ready]:
-        """What may leave now; each is gone from the queue when it is given."""
+        """Remove and yield what may leave now."""
 
     @abstractmethod
     def entries(self) -> list[int | Element]:
-        """Numbers and events that are inside, in the order in which they came."""
+        """The numbers and events in the queue, in the order in which they came."""
 
 
 class OrderedQueue(AsyncQueue):
@@ -86,7 +86,7 @@ class OrderedQueue(AsyncQueue):
 
 @dataclass(slots=True)
 class _Segment:
-    """Records between two events, which leave in the order in which they are done."""
+    """Records between two events. They leave in the order in which they are done."""
 
     waiting: set[int] = field(default_factory=set)
     done: deque[tuple[int, list[Any]]] = field(default_factory=deque)

@@ -1,4 +1,4 @@
-"""When a call of an async function is made again. Pure; with PyFlink's names.
+"""When a call of an async function is repeated. No I/O; with PyFlink's names.
 
 Source: pyflink.datastream.functions (AsyncRetryStrategy, AsyncRetryPredicate), async_retry_strategies; differs: the
 exponential strategy keeps nothing between calls.

@@ -1,11 +1,11 @@
-"""AsyncWaitOperator: a user's async function on many records at once, with order, timeout and retries.
+"""AsyncWaitOperator: calls a user's async function for many records at once, with order, timeout and retries.
 
-Calls run away from the mailbox thread (`OperatorContext.async_calls`); their outcomes come as mails and ring the
-operator's timer, so that everything is emitted and every user error raised where other timers fire. Records that the
-queue has no room for wait in a backlog, and the operator takes no input until it is empty: the mailbox is never blocked.
-Heads its chain, because only a head can refuse input. Knows no thread and no event loop.
-Source: Flink AsyncWaitOperator, PyFlink's async functions; differs: as said, and at the end of the input retries go on
-with their delays (Flink's Java operator makes one last attempt at once, which leaves a bounded job without retries).
+Calls run away from the mailbox thread (`OperatorContext.async_calls`). Their outcomes come as mails, which set the
+operator's timer. Everything is emitted, and every user error raised, when that timer fires, as with all other timers. Records for
+which the queue has no room wait in a backlog, and the operator takes no input until the backlog is empty, so the mailbox is never
+blocked. The operator heads its chain, because only a head can refuse input. It does not know threads or an event loop.
+Source: Flink AsyncWaitOperator, PyFlink's async functions; differs: as described above, and at the end of the input retries keep
+their delays (Flink's Java operator makes one last attempt at once, which leaves a bounded job without retries).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COMPACT_ABOVE: Final = 1024
 
 @dataclass(slots=True)
 class _Record:
-    """A record under way. `attempts` counts from 1; `retry_ms`: when the next attempt is due."""
+    """A record whose call is not done. `attempts` counts from 1; `retry_ms`: when the next attempt is due."""
 
     value: Any
     stamp: int
@@ -54,7 +54,7 @@ class _Record:
 
 @dataclass(frozen=True, slots=True)
 class AsyncSettings:
-    """`timeout_ms` 0: none; over all attempts of a record. `capacity`: entries under way at once."""
+    """`timeout_ms`: over all attempts of a record; 0: none. `capacity`: entries that are processed at once."""
 
     timeout_ms: int
     capacity: int = 100
@@ -69,7 +69,9 @@ class AsyncSettings:
 
 
 class AsyncWaitOperator(FunctionOperator):
-    """`function.call(value)` gives a list of results; the owner's `timeout(value)` too, when it is too late."""
+    """`function.call(value)` returns a list of results. After the timeout the owner's `timeout(value)` does, if it
+    has that method.
+    """
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class AsyncWaitOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         if context.async_calls is None:
-            raise EngineBug("an async operator was opened where nothing runs its calls")
+            raise EngineBug("an async operator was opened without async_calls to run its calls")
         self._timers = context.timers
         self._calls: AsyncCalls = context.async_calls
         super().open(context)
@@ -92,14 +94,16 @@ class AsyncWaitOperator(FunctionOperator):
         self._queue: AsyncQueue = OrderedQueue() if self.settings.is_ordered else UnorderedQueue()
         self._records: dict[int, _Record] = {}
         self._running: set[int] = set()
-        self._due: list[tuple[int, int, bool]] = []  # (when, record, whether for another attempt)
+        # (time, number of the record, whether it is for another attempt)
+        self._due: list[tuple[int, int, bool]] = []
         self._outcomes: deque[Outcome] = deque()
         self._numbers = 0
         self._current: Any = _NO_RECORD
         self._backlog: deque[tuple[Any, int] | Element] = deque(self._restored)
         self._admit()
         if self._restored:
-            context.timers.schedule(context.timers.now_ms())  # an event at the front may leave
+            # An event at the front may leave at once.
+            context.timers.schedule(context.timers.now_ms())
         self._restored = []
 
     # ------------------------------------------------------------------ what comes in
@@ -138,7 +142,7 @@ class AsyncWaitOperator(FunctionOperator):
         return None if self._current is _NO_RECORD else short_repr(self._current)
 
     def snapshot(self) -> OperatorSnapshot:
-        """Records whose results have not left, and the events between them: all are taken in anew."""
+        """The records whose results have not left, and the events between them. All of them are processed again after a restore."""
         inside = [
             (self._records[entry].value, self._records[entry].stamp)
             if isinstance(entry, int)
@@ -160,9 +164,9 @@ class AsyncWaitOperator(FunctionOperator):
         return self._ready()
 
     def _admit(self) -> bool:
-        """From the backlog into the queue, as far as there is room; calls are started together.
+        """Move entries from the backlog into the queue while there is room, and start their calls together.
 
-        Returns: whether an event went in, which may leave without any call.
+        Returns whether an event was added, which may leave without any call.
         """
         has_event = False
         started: list[tuple[int, Any]] = []
@@ -195,7 +199,7 @@ class AsyncWaitOperator(FunctionOperator):
     # ------------------------------------------------------------------ what became of calls
 
     def _on_outcomes(self, outcomes: Sequence[Outcome]) -> None:
-        """A mail, between two slices: looked at when the timer rings, which is at once."""
+        """Keep outcomes, which come as a mail between two slices. They are handled by the timer, which is set to fire at once."""
         self._outcomes.extend(outcomes)
         self._schedule()
 
@@ -210,7 +214,8 @@ class AsyncWaitOperator(FunctionOperator):
     def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:
         record = self._records.get(outcome.number)
         if record is None or outcome.number not in self._running:
-            return  # timed out since
+            # It has timed out in the meantime.
+            return
         self._running.discard(outcome.number)
         self._current = record.value
         if self._asks_for_retry(outcome) and self.retry.can_retry(record.attempts):
@@ -231,7 +236,7 @@ class AsyncWaitOperator(FunctionOperator):
         return of_result is not None and bool(of_result(outcome.result))
 
     def _on_due(self, now_ms: int) -> None:
-        """Timeouts and attempts whose time has come; entries of records that are done mean nothing."""
+        """Handle timeouts and attempts whose time has come. Entries of records that are done are ignored."""
         again: list[int] = []
         while self._due and self._due[0][0] <= now_ms:
             due_ms, number, is_retry = heappop(self._due)
@@ -245,11 +250,12 @@ class AsyncWaitOperator(FunctionOperator):
         self._try_again(again)
 
     def _is_under_way(self, number: int, record: _Record) -> bool:
-        """Not done, so that its timeout matters."""
+        """Whether the record is not done, so that its timeout counts."""
         return number in self._running or record.retry_ms is not None
 
     def _on_timeout(self, number: int, record: _Record) -> None:
-        if number in self._running:  # between two attempts there is no call to cancel
+        # Between two attempts there is no call to cancel.
+        if number in self._running:
             self._running.discard(number)
             self._calls.cancel(number)
         record.retry_ms = None
@@ -277,7 +283,7 @@ class AsyncWaitOperator(FunctionOperator):
     # ------------------------------------------------------------------ what goes out
 
     def _ready(self) -> Iterator[Element]:
-        """Results in batches of about MAX_EMIT, cut where an event stands."""
+        """Results in batches of about MAX_EMIT, cut at each event."""
         values: list[Any] = []
         stamps: list[int] = []
         for ready in self._queue.take():
@@ -299,7 +305,7 @@ class AsyncWaitOperator(FunctionOperator):
         stamps += [record.stamp] * len(results)
 
     def _schedule(self) -> None:
-        """The one timer: at once for outcomes, else for the next timeout or attempt."""
+        """Set the only timer: at once for outcomes, else to the next timeout or attempt."""
         self._forget_due()
         if self._outcomes:
             self._timers.schedule(self._timers.now_ms())
@@ -307,7 +313,7 @@ class AsyncWaitOperator(FunctionOperator):
             self._timers.schedule(self._due[0][0])
 
     def _forget_due(self) -> None:
-        """Timeouts of records that are done: most of them, when calls are fast and the timeout is long."""
+        """Remove timeouts of records that are done. When calls are fast and the timeout is long, these are most entries."""
         due, records = self._due, self._records
         if len(due) > _COMPACT_ABOVE and len(due) > 2 * len(records):
             due = self._due = [entry for entry in due if entry[1] in records]

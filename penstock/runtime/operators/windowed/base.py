@@ -1,6 +1,6 @@
 """What both window operators share: opening, late records, results with the window's timestamp.
 
-Source: Flink WindowOperator; `record_window` does all assigners, `grid_window` the fast case.
+Source: Flink WindowOperator; `record_window` handles all assigners, `grid_window` the fast case.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ SESSIONS: Final = "__merging_windows__"
 
 
 def shape_of_records(kind: str, *, is_merging: bool) -> str:
-    """Of windows that do not fire as a whole. `kind`: of the state that keeps their contents."""
+    """Describes windows that do not fire as a whole. `kind`: of the state that keeps their contents."""
     return f"{kind.lower()} windows that {'merge' if is_merging else 'fire for each key'}"
 
 
 def no_function(_value: Any) -> None:
-    """Stands for 'no user function' where one is expected; a module function, because it is pickled."""
+    """Stands for 'no user function'. A module function, because it is pickled."""
 
 
 class WindowOperator(KeyedOperator):
     """Windows of a keyed stream. `window_operator` chooses which of the two subclasses is made.
 
-    `function`: its call is `(key, window, elements)` (apply) or `(key, context, elements)` (process);
+    `function`: is called with `(key, window, elements)` (apply) or `(key, context, elements)` (process);
     None: the contents themselves are the results. `late_tag`: id of the side output for late records.
     `side_tags`: ids of the tags that are read.
     """
@@ -98,7 +98,7 @@ class WindowOperator(KeyedOperator):
         self.prepare(runtime_context)
 
     def _check_shape(self, restored: Mapping[str, StateInfo]) -> None:
-        """Raises: UserError: what the windows had in the checkpoint has no place in windows of this shape."""
+        """Raises: UserError: the windows of the checkpoint have another shape than those of the program."""
         former, now = self.former_shape(restored), self.shape()
         if former is not None and former != now:
             raise UserError(
@@ -109,7 +109,7 @@ class WindowOperator(KeyedOperator):
             )
 
     def former_shape(self, restored: Mapping[str, StateInfo]) -> str | None:
-        """Of what was restored of the windows, by name; None: no window was there."""
+        """The shape of the restored windows, given the restored states by name; None: no window was restored."""
         if (grid := restored.get(GRID)) is not None:
             return f"{grid.kind.lower()} of {grid.type_text}"
         if (contents := restored.get(CONTENTS)) is None:
@@ -117,11 +117,11 @@ class WindowOperator(KeyedOperator):
         return shape_of_records(contents.kind, is_merging=SESSIONS in self.restored_states)
 
     def shape(self) -> str:
-        """Told from another one, whose windows cannot be gone on with. Each subclass has one."""
+        """A text that describes the windows. Windows restored with another text cannot be continued. Each subclass has its own."""
         raise NotImplementedError
 
     def prepare(self, runtime_context: RuntimeContext) -> None:
-        """After the backends are there."""
+        """Called by `open` when the backends exist."""
 
     def close(self) -> None:
         for function in getattr(self, "_opened", ()):
@@ -136,7 +136,7 @@ class WindowOperator(KeyedOperator):
         self.windows.forget()
 
     def enter_key(self, skey: Any, window: Any) -> None:
-        """Key and window of what is called next, in both backends."""
+        """Set the key and window of the next call, in both backends."""
         key = original_key(skey)
         self.state.key = self.windows.key = key
         self.state.skey = self.windows.skey = skey
@@ -144,19 +144,19 @@ class WindowOperator(KeyedOperator):
         self.context.window_now = window
 
     def cleanup_ms(self, window: Any) -> int:
-        """When the window's state goes: 2^63-1 is never."""
+        """When the window's state is dropped; 2^63-1 is never."""
         if not self.assigner.is_event_time():
             return int(window.max_timestamp())
         return min(int(window.max_timestamp()) + self.allowed_lateness_ms, MAX_WATERMARK)
 
     def is_window_late(self, window: Any) -> bool:
-        """Whether the watermark has passed its cleanup time."""
+        """Whether the watermark has reached the window's cleanup time."""
         if not self.assigner.is_event_time():
             return False
         return self.cleanup_ms(window) <= self.timers.current_watermark
 
     def late(self, value: Any, stamp: int) -> None:
-        """A record that no window took: counted or kept for the side output, if it is late at all."""
+        """Handle a record that no window took. If it is late, count it or keep it for the side output."""
         if not self.assigner.is_event_time():
             return
         if stamp + self.allowed_lateness_ms > self.timers.current_watermark:
@@ -167,14 +167,14 @@ class WindowOperator(KeyedOperator):
             self._count_late.inc()
 
     def take_aside(self) -> Iterator[Tagged]:
-        """Late records, and what the window function has tagged, for the side outputs that are read."""
+        """Late records and tagged results of the window function, for the side outputs that are read."""
         tags = self.side_tags
         return self._aside.take(tags if self.late_tag is None else (*tags, self.late_tag))
 
     def call_window(
         self, skey: Any, window: Any, elements: list[Any], collector: StampedCollector
     ) -> Iterator[RowBatch]:
-        """Results of the window function into the collector; full batches come out."""
+        """Add the results of the window function to the collector. Yields full batches."""
         self.enter_key(skey, window)
         self.context.watermark_now = self.timers.current_watermark
         result = self._call(self.state.key, window, elements)
@@ -186,7 +186,7 @@ class WindowOperator(KeyedOperator):
         yield from collector.add(result, stamp)
 
     def clear_window_state(self, skey: Any, window: Any) -> None:
-        """The user's own clean-up."""
+        """Call the user's own clean-up."""
         if self._clear is not None:
             self.enter_key(skey, window)
             self._clear(self.context)

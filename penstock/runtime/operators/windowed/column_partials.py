@@ -1,9 +1,9 @@
-"""Partial aggregates of column windows: made of rows, combined, finished. Know no window and no time.
+"""Partial aggregates of column windows: made of rows, combined, finished. Do not know windows or time.
 
-A part holds the partial aggregates of some rows of one pane, a row for each key: an Arrow table, made by
-grouping. Counts by one integer key whose values lie close together, the usual case of ids that grow, are
-counted in an array instead (`Counts`): no hash table, a fifth of the time. What came first or last is told by numbers that
-rows get as they come: panes of one window do not follow each other in the order of arrival.
+A part holds the partial aggregates of some rows of one pane, with one row for each key: an Arrow table, made by
+grouping. The usual case of growing ids, counts by one integer key whose values lie close together, is
+counted in an array instead (`Counts`). This needs no hash table and takes a fifth of the time. Rows are numbered as they arrive, and
+`first` and `last` compare these numbers, because the panes of one window do not follow each other in the order of arrival.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Part: TypeAlias = "pa.Table | Counts"
 
 
 class Partials:
-    """Which partial columns the aggregates need, how they are made, combined and finished."""
+    """Which partial columns the aggregates need, and how they are made, combined and finished."""
 
     def __init__(self, keys: tuple[str, ...], aggregates: Sequence[ColumnAggregate]) -> None:
         self.keys = list(keys)
@@ -69,7 +69,7 @@ class Partials:
         return f"__{kind}__{column or ''}"
 
     def first(self, rows: pa.Table) -> Iterator[tuple[int, Part]]:
-        """Rows, with their panes in the column PANE, to parts. A pane may come several times."""
+        """The parts for rows that have their panes in the column PANE. A pane may be yielded several times."""
         rows = self._numbered(rows) if self._ordered else rows
         wanted = [
             ([], "count_all")
@@ -86,7 +86,7 @@ class Partials:
         return by_pane(grouped)
 
     def combine(self, parts: Sequence[Part]) -> Part:
-        """Parts to one."""
+        """Combine parts to one."""
         wanted = [(name, _COMBINE[kind]) for name, (kind, _) in self.columns.items()]
         table = self.table(parts)
         grouped = table.group_by(self.keys, use_threads=False).aggregate(wanted)
@@ -100,7 +100,7 @@ class Partials:
         return grouped
 
     def _numbered(self, rows: pa.Table) -> pa.Table:
-        """With the row's number for each column whose first or last value is asked for; nulls are passed over."""
+        """Add the row numbers for each column whose first or last value is wanted; null for rows where the column is null."""
         first = self.arrived
         self.arrived += rows.num_rows
         numbers = pa.array(np.arange(first, self.arrived))
@@ -112,7 +112,7 @@ class Partials:
     def _with_values(
         self, grouped: pa.Table, aggregate: ColumnAggregate, values: Any, numbers: Any
     ) -> pa.Table:
-        """The values that have the numbers in `grouped`."""
+        """Add the values whose numbers are in `grouped`."""
         name = self.name(aggregate.kind, aggregate.column)
         if name in grouped.column_names:
             return grouped
@@ -121,7 +121,7 @@ class Partials:
         return grouped.append_column(name, values.take(places))
 
     def renumbered(self, table: pa.Table, by: int) -> pa.Table:
-        """With the numbers of its rows shifted, so that they follow those of another one's."""
+        """Shift the row numbers, so that they follow those of another table."""
         for name, (kind, _) in self.columns.items():
             if kind.endswith("_at") and by:
                 place = table.schema.get_field_index(name)
@@ -129,11 +129,11 @@ class Partials:
         return table
 
     def table(self, parts: Sequence[Part]) -> pa.Table:
-        """Parts one below the other."""
+        """One table with the rows of all parts."""
         return pa.concat_tables(parts, promote_options="permissive")
 
     def finish(self, parts: Sequence[Part], starts: Int64s, size: int) -> pa.RecordBatch:
-        """Keys, window_start, window_end, results. `starts`: of each part's window, shape (len(parts),);
+        """Key columns, window_start, window_end, results. `starts`: of each part's window, shape (len(parts),);
         `size`: of the windows.
         """
         partials = self.table(parts)
@@ -154,12 +154,12 @@ class Partials:
 
 
 class DenseCounts(Partials):
-    """Only counts, by one integer key. Falls back to grouping where keys lie far apart or are missing."""
+    """Only counts, by one integer key. Falls back to grouping if keys lie far apart or are missing."""
 
     _key_type: pa.DataType = pa.int64()
 
     def first(self, rows: pa.Table) -> Iterator[tuple[int, Part]]:
-        """Batches that together lie too far apart (their channels may differ much in time) are counted
+        """If the batches together have keys or panes too far apart (channels may differ much in time), they are counted
         one by one.
         """
         batches = rows.to_batches()
@@ -212,21 +212,21 @@ class DenseCounts(Partials):
 
 
 def rows_in(part: Part) -> int:
-    """Keys that the part has."""
+    """How many keys the part has."""
     if isinstance(part, Counts):
         return int(np.count_nonzero(part.counts))
     return int(part.num_rows)
 
 
 def partials_of(keys: tuple[str, ...], aggregates: Sequence[ColumnAggregate]) -> Partials:
-    """The quickest kind for these keys and aggregates."""
+    """The fastest kind for these keys and aggregates."""
     is_only_count = all(a.kind == "count" and a.column is None for a in aggregates)
     kind = DenseCounts if len(keys) == 1 and is_only_count else Partials
     return kind(keys, aggregates)
 
 
 def _integers(column: pa.ChunkedArray) -> Int64s | None:
-    """As int64, or None when the column has nulls or anything else in it."""
+    """The column as int64; None when it has nulls or is not of integers up to 64 bits."""
     if not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
         return None
     if column.null_count:
@@ -236,7 +236,7 @@ def _integers(column: pa.ChunkedArray) -> Int64s | None:
 
 
 def _trimmed(counts: Int64s, first_pane: int, first_key: int) -> Iterator[tuple[int, Counts]]:
-    """`counts`: shape (panes, keys). What is zero at both ends of a pane is cut off."""
+    """The counts of each pane. `counts`: shape (panes, keys). Zeros at both ends of a pane are cut off."""
     for row, of_pane in enumerate(counts):
         filled = np.flatnonzero(of_pane)
         if len(filled):
@@ -245,7 +245,7 @@ def _trimmed(counts: Int64s, first_pane: int, first_key: int) -> Iterator[tuple[
 
 
 def by_pane(partials: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The partials of each pane; cut without copying where they stand together."""
+    """The partials of each pane, without copying if the rows of each pane stand together."""
     panes = partials.column(PANE).to_numpy()
     rest = partials.drop_columns([PANE])
     if (panes[1:] < panes[:-1]).any():
@@ -262,7 +262,7 @@ def _is_dense(cells: int, rows: int) -> bool:
 
 
 def _renamed(table: pa.Table, by: list[str], partials: list[str]) -> pa.Table:
-    """Grouped tables name their columns by function; the order is what we rely on."""
+    """Rename the columns of a grouped table, which are named by function. Relies on the order of the columns."""
     keys_first = table.column_names[: len(by)] == by
     if keys_first:
         return table.rename_columns([*by, *partials])

@@ -1,7 +1,7 @@
 """ColumnWindowOperator: tumbling and sliding event-time aggregates over columns.
 
-No Python object is made per record: rows are grouped by (pane, key) in Arrow, a pane being the widest slice
-that all windows share; panes are combined when the watermark completes a window. Source: Flink's sliced
+No Python object is made per record: Arrow groups rows by (pane, key). A pane is the widest slice of time
+that no window cuts. Panes are combined when the watermark completes a window. Source: Flink's sliced
 window aggregation of the SQL runtime, whose watermark is restored too; differs: a record within the allowed lateness fires
 its windows again once per batch and key, not once per record.
 """
@@ -95,7 +95,7 @@ class ColumnWindowOperator(Operator):
 
     @property
     def input_columns(self) -> tuple[str, ...]:
-        """All that it reads of its input; other columns need not be sent."""
+        """The input columns that it reads; others need not be sent."""
         return self._partials.inputs
 
     def open(self, context: OperatorContext) -> None:
@@ -128,7 +128,7 @@ class ColumnWindowOperator(Operator):
         return self._refire(sorted(set(refired)), data) if refired else ()
 
     def _timely(self, columns: ColumnBatch) -> tuple[pa.RecordBatch, Int64s]:
-        """What is read of the rows that some window takes, and their panes."""
+        """The needed columns of the rows that some window takes, and the panes of these rows."""
         stamps = columns.timestamps
         data = columns.select(self._partials.inputs).data
         if stamps is None or (len(stamps) and int(stamps.min()) == NO_TIMESTAMP):
@@ -151,7 +151,7 @@ class ColumnWindowOperator(Operator):
             self._flush()
 
     def _flush(self) -> None:
-        """Group the rows at hand into partials per pane."""
+        """Group the gathered rows into partials per pane."""
         if not self._rows:
             return
         rows = pa.concat_tables(
@@ -170,7 +170,7 @@ class ColumnWindowOperator(Operator):
     # ------------------------------------------------------------------ windows of panes
 
     def _starts(self, pane: int) -> range:
-        """Starts of the windows that contain the pane, oldest first."""
+        """The starts of the windows that contain the pane, oldest first."""
         begin = pane * self._pane_ms + self.grid.offset
         slide, size = self.grid.slide, self.grid.size
         newest = begin - (begin - self.grid.offset) % slide
@@ -181,7 +181,7 @@ class ColumnWindowOperator(Operator):
         return min(start + self.grid.size - 1 + self.allowed_lateness_ms, MAX_WATERMARK)
 
     def _is_pane_late(self, pane: int) -> bool:
-        """No window takes its records: all are cleaned up, or the pane lies in a gap."""
+        """Whether no window takes the pane's records: all are cleaned up, or the pane lies in a gap between windows."""
         starts = self._starts(pane)
         return len(starts) == 0 or self._cleanup_ms(starts[-1]) <= self._watermark
 
@@ -199,14 +199,15 @@ class ColumnWindowOperator(Operator):
                     heappush(self._to_fire, start)
 
     def _fired_windows(self, pane: int) -> list[int]:
-        """Windows that fired already and still take late records."""
+        """Windows that have fired already and still take late records."""
         size, now = self.grid.size, self._watermark
         return [s for s in self._starts(pane) if s + size - 1 <= now < self._cleanup_ms(s)]
 
     # ------------------------------------------------------------------ firing
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
-        if watermark.timestamp_ms < self._watermark:  # as it was restored
+        # The restored watermark is higher.
+        if watermark.timestamp_ms < self._watermark:
             watermark = Watermark(self._watermark)
         now = self._watermark = watermark.timestamp_ms
         size = self.grid.size
@@ -224,14 +225,14 @@ class ColumnWindowOperator(Operator):
         yield watermark
 
     def _contents(self, start: int) -> Part | None:
-        """All that is in a window."""
+        """All contents of a window, as one part."""
         width = self.grid.size // self._pane_ms
         first = (start - self.grid.offset) // self._pane_ms
         parts = [part for pane in range(first, first + width) for part in self._panes.get(pane, ())]
         return self._partials.combine(parts) if parts else None
 
     def _not_fired(self, start: int, contents: Part | None) -> Part | None:
-        """Without keys for which the window has fired at a former subtask that was further than others."""
+        """The contents without keys for which the window fired already, at a former subtask with a later watermark."""
         fired = self._fired_groups.pop(start, None)
         if fired is None or contents is None:
             return contents
@@ -239,7 +240,7 @@ class ColumnWindowOperator(Operator):
         return table.filter(pa.array(~np.isin(self._groups_of(table), list(fired))))
 
     def _fire_again_later(self, data: pa.RecordBatch, panes: Int64s) -> None:
-        """Records for keys whose windows have fired, while the watermark is not as far yet: all of their key group fires."""
+        """New records for windows that fired at a former subtask: they fire again, for all keys of the key group."""
         if not self._fired_groups:
             return
         groups = self._groups_of(pa.Table.from_batches([data]))
@@ -250,7 +251,7 @@ class ColumnWindowOperator(Operator):
                     self._fired_groups[start] -= found
 
     def _refire(self, starts: list[int], data: pa.RecordBatch) -> Emitted:
-        """The results of these windows, of the keys in `data`."""
+        """The results of these windows, for the keys in `data`."""
         self._flush()
         keys = self._partials.keys
         only = pa.Table.from_batches([data]).select(keys)
@@ -273,7 +274,7 @@ class ColumnWindowOperator(Operator):
     # ------------------------------------------------------------------ snapshots
 
     def snapshot(self) -> OperatorSnapshot:
-        """A row per key group: partials with panes, windows to fire, how many records came to which subtask, its watermark."""
+        """A row per key group: its partials, its windows to fire, the subtask's number of records, index and watermark."""
         self._flush()
         groups, tables = self._by_group()
         count = len(tables)
@@ -290,14 +291,15 @@ class ColumnWindowOperator(Operator):
         return OperatorSnapshot({PANES: part})
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
-        self._restored = snapshot.take(PANES).get("")  # the prefix is all of its name
+        # The prefix is the whole name of the part, so the rest of the name is empty.
+        self._restored = snapshot.take(PANES).get("")
 
     def _to_fire_in(self, group: int) -> tuple[int, ...]:
         fired = self._fired_groups
         return tuple(s for s in sorted(self._to_fire) if group not in fired.get(s, ()))
 
     def _by_group(self) -> tuple[Int64s, list[pa.Table]]:
-        """Key groups that have something, and all their partials."""
+        """The key groups that have partials, and the partials of each."""
         panes = [
             (pane, self._partials.table(parts)) for pane, parts in self._panes.items() if parts
         ]
@@ -316,7 +318,7 @@ class ColumnWindowOperator(Operator):
         return found, [table.slice(start, length) for start, length in pieces]
 
     def _groups_of(self, table: pa.Table) -> Int64s:
-        """Key group of each row; without a key all is in the first one."""
+        """The key group of each row. Without a key all rows are in the first one."""
         if not self._partials.keys or not table.num_rows:
             return np.zeros(table.num_rows, np.int64)
         batch = ColumnBatch(
@@ -326,8 +328,8 @@ class ColumnWindowOperator(Operator):
         return self.keys.channels_of_columns(batch, count, count).astype(np.int64)
 
     def _put_back(self, part: KeyedPart) -> None:
-        """Of former subtasks each numbered its records from 0: here they must not share a number. Their watermarks can differ:
-        the lowest counts, and what had fired at others is remembered by key group.
+        """Take over the state of former subtasks. Each of them numbered its records from 0, so their numbers are shifted apart. Their
+        watermarks can differ: the lowest counts, and what had fired at others is remembered by key group.
         """
         begins: dict[int, int] = {}
         tables: dict[int, list[pa.Table]] = {}
@@ -358,7 +360,7 @@ class ColumnWindowOperator(Operator):
 def _contents_text(
     grid: _EventTime, keys: KeySelection, aggregates: tuple[ColumnAggregate, ...]
 ) -> str:
-    """What the partials are."""
+    """A text that describes the partials."""
     kinds = ", ".join(f"{one.kind}({one.column or '*'})" for one in aggregates)
     names = ", ".join(keys.columns or ()) or "nothing"
     return f"{kinds} by {names}, size {grid.size}, slide {grid.slide}, offset {grid.offset} ms"
@@ -367,7 +369,7 @@ def _contents_text(
 def _combining(
     grid: _EventTime, keys: KeySelection, aggregates: tuple[ColumnAggregate, ...]
 ) -> Combining | None:
-    """None where an aggregate asks for the order in which records arrive, of which partial ones know nothing."""
+    """None if an aggregate depends on the order in which records arrive, which partial aggregates do not keep."""
     if any(one.kind in _BY_ARRIVAL for one in aggregates):
         return None
     partial = PartialColumnWindowOperator(grid, keys, aggregates)
@@ -376,7 +378,7 @@ def _combining(
 
 
 class PartialColumnWindowOperator(ColumnWindowOperator):
-    """In BATCH, in front of the exchange: emits keys, partial aggregates, and the pane of each row. Source: Flink's SQL, whose windowed
+    """Runs in BATCH before the exchange: emits keys, partial aggregates, and the pane of each row. Source: Flink's SQL, whose windowed
     aggregates have a local and a global half.
     """
 
@@ -408,7 +410,7 @@ class PartialColumnWindowOperator(ColumnWindowOperator):
 
 
 class FinalColumnWindowOperator(ColumnWindowOperator):
-    """Takes what `PartialColumnWindowOperator` emits."""
+    """Takes the output of `PartialColumnWindowOperator`."""
 
     def before_exchange(self) -> Combining | None:
         return None
@@ -422,7 +424,7 @@ class FinalColumnWindowOperator(ColumnWindowOperator):
 
 
 class _Fired:
-    """Windows that fire together, as one batch."""
+    """Windows that fire together and are emitted as one batch."""
 
     def __init__(self, partials: Partials, size: int) -> None:
         self._partials = partials
@@ -439,7 +441,7 @@ class _Fired:
             self.rows += rows
 
     def take(self) -> Iterator[ColumnBatch]:
-        """The results, in the order of the windows; nothing when there are none."""
+        """The results, in the order of the windows; nothing if there are none."""
         if self._parts:
             starts = np.array(self._starts, np.int64)
             data = self._partials.finish(self._parts, starts, self._size)
@@ -449,7 +451,7 @@ class _Fired:
 
 
 def _distinct(panes: Int64s) -> list[int]:
-    """Distinct panes in order. Panes of a batch are few and close: counting beats sorting."""
+    """The distinct panes in order. The panes of a batch are few and close together, so counting is faster than sorting."""
     if len(panes) == 0:
         return []
     low, high = int(panes.min()), int(panes.max())

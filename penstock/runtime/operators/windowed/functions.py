@@ -1,7 +1,7 @@
-"""What a window keeps and what it says when it fires: contents, window functions, their context.
+"""What a window keeps, and what it emits when it fires: contents, window functions, their context.
 
-Know no trigger and no timer. Source: Flink InternalWindowFunction and its adapters, PyFlink's window
-functions; differs: contents are incremental for reduce and aggregate always.
+Do not know triggers or timers. Source: Flink InternalWindowFunction and its adapters, PyFlink's window
+functions; differs: contents are always incremental for reduce and aggregate.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ class WindowContents(ABC):
 
     @property
     def evictor(self) -> Evictor | None:
-        """What drops records before or after the window function; only lists can have one."""
+        """Drops records before or after the window function. Only lists can have one."""
         return None
 
     @property
     def kind(self) -> str:
-        """Of the state that keeps them."""
+        """The kind of the state that keeps the records."""
         return type(self.descriptor()).__name__.removesuffix("StateDescriptor")
 
     @abstractmethod
     def descriptor(self) -> StateDescriptor:
-        """State that keeps them."""
+        """The state that keeps the records."""
 
     @abstractmethod
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
-        """`fold(table, state keys, values)`: add values to a table of accumulators."""
+        """Returns `fold(table, state keys, values)`, which adds values to a table of accumulators."""
 
     def result(self) -> Callable[[Any], Any]:
-        """Accumulator to the value that the window function sees."""
+        """Returns the function from an accumulator to the value that the window function sees."""
         return same
 
 
@@ -68,7 +68,7 @@ class ReduceContents(WindowContents):
         return _fold_reduce(self.function.call)
 
     def result(self) -> Callable[[Any], Any]:
-        """Not what later records will change."""
+        """A copy, so that later records do not change the result."""
         return own_copy
 
 
@@ -91,7 +91,7 @@ class AggregateContents(WindowContents):
 
 @dataclass(frozen=True, slots=True)
 class ListContents(WindowContents):
-    """All records; with `evicting` only those that it leaves."""
+    """Keeps all records. With `evicting` the evictor drops some when the window fires."""
 
     function: None = None
     evicting: Evictor | None = None
@@ -128,7 +128,7 @@ class FoldedWindow:
                 function.close()
 
     def process(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Any:
-        """The window's result, or what the user's function makes of it."""
+        """The window's result, or the result of the user's function for it."""
         table: dict[Any, Any] = {}
         values = list(elements)
         self._contents.fold()(table, [None] * len(values), values)
@@ -144,7 +144,7 @@ class FoldedWindow:
 def caller(
     function: UserFunction | None, context: WindowContext
 ) -> Callable[[Any, Any, list[Any]], Any]:
-    """`(key, window, elements) -> iterable of results or None`; without a function the elements."""
+    """Returns `(key, window, elements) -> iterable of results or None`. Without a function the elements are the results."""
     if function is None:
         return lambda _key, _window, elements: elements
     call = function.call
@@ -154,7 +154,7 @@ def caller(
 
 
 def takes_context(function: UserFunction) -> bool:
-    """Whether it is a `process(key, context, elements)`, not an `apply(key, window, elements)`."""
+    """Whether the function is `process(key, context, elements)`, and not `apply(key, window, elements)`."""
     name = getattr(function.call, "__name__", "")
     if name in {"apply", "process"}:
         return bool(name == "process")
@@ -169,11 +169,11 @@ def clearer(function: UserFunction | None) -> Callable[[Any], Any] | None:
 
 
 class _NoWindowState(KeyedStateStore):
-    """Where windows merge: what one of them had would be left behind."""
+    """Refuses state of windows that merge: the state of a merged window would be left behind."""
 
     def _keyed(self, descriptor: object, expected: type) -> KeyedStateBackend:
         raise RuntimeError(
-            "window_state() cannot be used with windows that merge (sessions), whose state would be left behind: use "
+            "window_state() cannot be used with windows that merge (sessions): their state would be left behind. Use "
             "context.global_state(), or windows that do not merge"
         )
 
@@ -209,18 +209,18 @@ class WindowContext:
         return self.watermark_now
 
     def window_state(self) -> KeyedStateStore:
-        """State of this key and window; `clear` of the function must drop it. Getters raise RuntimeError for windows
-        that merge.
+        """Return state of this key and window, which the function's `clear` must drop. For windows that merge the getters raise
+        RuntimeError.
         """
         return self._window_store
 
     def global_state(self) -> KeyedStateStore:
-        """State of this key."""
+        """Return state of this key."""
         return self._global_store
 
 
 def absorbing(state: Any) -> MergingState:
-    """The contents' state, which can merge namespaces."""
+    """The contents' state as one that can merge namespaces."""
     assert isinstance(state, MergingState)
     return state
 
@@ -240,7 +240,8 @@ def _fold_reduce(call: Callable[[Any, Any], Any]) -> Callable[..., None]:
         get, missing = table.get, MISSING
         for skey, value in zip(skeys, values, strict=False):
             kept = get(skey, missing)
-            # The record is also in other windows, and the function may change its first argument in place.
+            # Other windows have the record too, and the function may change its first argument in
+            # place.
             table[skey] = own_copy(value) if kept is missing else call(kept, value)
 
     return fold

@@ -1,10 +1,10 @@
 """GridWindowOperator: tumbling and sliding event-time windows with the default trigger, fast on rows.
 
-A table per window (state key -> accumulator, kept by the state backend) instead of timers per key: records of a batch that
-fall into the same windows are folded in one loop, and a window fires as a whole. What a user sees is what
-`RecordWindowOperator` gives, up to the order among keys of one window, which is unspecified. In a BATCH job, where a key's records come
-together, those of many keys are folded in one go, and then each key that has ended fires its windows.
-Source: Flink WindowOperator; differs as said.
+There is a table per window (state key -> accumulator, kept by the state backend) instead of timers per key. Records of a batch that
+fall into the same windows are folded in one loop, and a window fires as a whole. Users see the same results as from
+`RecordWindowOperator`, except for the order among keys of one window, which is unspecified. In a BATCH job the records of a key come
+together: the records of many keys are folded at once, and then the windows of each key that has ended fire.
+Source: Flink WindowOperator; differs as described.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from penstock.runtime.windows import TimeWindow
 
 
 class GridWindowOperator(WindowOperator):
-    """Tables by window start; a heap of windows to fire, and one of fired windows to forget."""
+    """Keeps tables by window start, a heap of windows to fire, and a heap of fired windows to forget."""
 
     def prepare(self, runtime_context: RuntimeContext) -> None:
         grid = self.assigner
@@ -46,7 +46,8 @@ class GridWindowOperator(WindowOperator):
         self._result = self.contents.result()
         self._tables = self.windows.window_tables(GRID, self._info(), self.contents.fold())
         self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
-        # A watermark is not restored: until there is one, windows that have fired take records as if they had not.
+        # The watermark is not restored. Until the first one comes, windows that had fired take
+        # records as if they had not.
         self._fired_before = set(self._tables.fired)
         self._open_key: Any = None
 
@@ -85,8 +86,10 @@ class GridWindowOperator(WindowOperator):
     ) -> Iterator[RowBatch]:
         panes = (stamps - self._grid.offset) // self._pane_ms()
         cuts = _cuts(panes)
-        is_in_disorder = len(cuts) > 8 and len(cuts) * 16 > len(panes)  # runs would be short
-        # Where windows do not overlap, or each key's records are in the order of time, pane after pane keeps the order of each.
+        # Runs of one pane would be short.
+        is_in_disorder = len(cuts) > 8 and len(cuts) * 16 > len(panes)
+        # Records may be sorted by pane if windows do not overlap, or if each key's records are in
+        # the order of time: then the order of records within each window does not change.
         is_kept = self._grid.size == self._pane_ms() or self.key_timers is not None
         if is_in_disorder and not is_kept:
             yield from self._by_window(skeys, values, stamps, panes, collector)
@@ -105,7 +108,7 @@ class GridWindowOperator(WindowOperator):
         cuts: Int64s,
         collector: StampedCollector,
     ) -> Iterator[RowBatch]:
-        """Neighbours that fall into the same windows, together."""
+        """Fold neighbouring records that fall into the same windows together."""
         begin = 0
         for end in [*cuts.tolist(), len(values)]:
             if end > begin:
@@ -126,7 +129,7 @@ class GridWindowOperator(WindowOperator):
         panes: Int64s,
         collector: StampedCollector,
     ) -> Iterator[RowBatch]:
-        """Window by window, its records in the order in which they came."""
+        """Fold window by window, the records of each window in the order in which they came."""
         order = np.argsort(panes, kind="stable")
         numbers = order.tolist()
         members: dict[int, list[int]] = {}
@@ -149,12 +152,12 @@ class GridWindowOperator(WindowOperator):
             self._all_late([values[i] for i in late], stamps[late])
 
     def _open_at(self, stamp: int) -> list[TimeWindow]:
-        """Windows of this time that are not late."""
+        """The windows that contain this time and are not late."""
         windows = self._grid.windows_at(stamp)
         return [window for window in windows if not self.is_window_late(window)]
 
     def _is_folded(self, window: TimeWindow, skeys: list[Any], values: list[Any]) -> bool:
-        """Records into a window that has not fired; False: it has, and each of them fires it again."""
+        """Fold records into a window that has not fired. False: it has fired, so each record has to fire it again."""
         if window.max_timestamp() <= self.timers.current_watermark:
             return False
         self._announce(window.start)
@@ -164,7 +167,7 @@ class GridWindowOperator(WindowOperator):
         return True
 
     def _pane_ms(self) -> int:
-        """Width on which all records share their windows."""
+        """The widest slice of time that no window cuts."""
         return int(np.gcd(self._grid.size, self._grid.slide))
 
     def _announce(self, start: int) -> None:
@@ -180,7 +183,7 @@ class GridWindowOperator(WindowOperator):
     def _refire(
         self, window: TimeWindow, skeys: list[Any], values: list[Any], collector: StampedCollector
     ) -> Iterator[RowBatch]:
-        """Records within the allowed lateness: each fires its window again at once."""
+        """Handle records within the allowed lateness: each fires its window again at once."""
         self._announce(window.start)
         for skey, value in zip(skeys, self.watched(values), strict=False):
             self._tables.add(window.start, (skey,), (value,))
@@ -196,7 +199,7 @@ class GridWindowOperator(WindowOperator):
     def _fold_by_key(
         self, skeys: list[Any], values: list[Any], stamps: Int64s, collector: StampedCollector
     ) -> Iterator[RowBatch]:
-        """In BATCH. All keys but the last one have ended."""
+        """Fold in BATCH. All keys of the batch but the last one have ended."""
         if not skeys:
             return
         last, begin = skeys[-1], len(skeys)
@@ -210,7 +213,7 @@ class GridWindowOperator(WindowOperator):
         yield from self._fold(skeys[begin:], values[begin:], stamps[begin:], collector)
 
     def _end_keys(self, collector: StampedCollector) -> Iterator[RowBatch]:
-        """All that is there fires, one key after the other, and is forgotten."""
+        """Fire and drop all windows, one key after the other."""
         kept_by_key: dict[Any, list[tuple[int, Any]]] = {}
         for start in sorted(self._tables.known):
             for skey, kept in self._tables.rows(start):
@@ -226,9 +229,10 @@ class GridWindowOperator(WindowOperator):
     def _end_key(
         self, skey: Any, windows: list[tuple[int, Any]], collector: StampedCollector
     ) -> Iterator[RowBatch]:
-        """Each of its windows fires and is cleared when its time comes, as if time ran on."""
+        """Fire and clear each window of a key, in the order in which this would happen as time goes on."""
         size = self._grid.size
-        if self.output is None:  # nobody has state
+        # Without a function no key has state.
+        if self.output is None:
             for start, kept in windows:
                 yield from collector.add(self._elements(kept), start + size - 1)
             return
@@ -288,7 +292,7 @@ class GridWindowOperator(WindowOperator):
         yield from self.take_aside()
 
     def _passed(self, window: TimeWindow, kept: Iterator[Any]) -> Iterator[RowBatch]:
-        """Accumulators are the results."""
+        """Emit the accumulators themselves as results."""
         is_list = self.contents.function is None
         results = chain.from_iterable(kept) if is_list else map(self._result, kept)
         while values := list(islice(results, MAX_EMIT)):
@@ -306,5 +310,5 @@ class GridWindowOperator(WindowOperator):
 
 
 def _cuts(panes: Int64s) -> Int64s:
-    """Where another pane begins."""
+    """The indexes at which another pane begins."""
     return np.flatnonzero(panes[1:] != panes[:-1]) + 1

@@ -1,8 +1,8 @@
-"""Window join and co-group: two streams in one window operator, each record with the side it came from.
+"""Window join and co-group: two streams in one window operator, each record marked with its stream.
 
 Source: Flink CoGroupedStreams, JoinedStreams (docs/spec/windows.md#window-joins); differs: the
-sides are told apart by the operator's two inputs, so that both streams keep their own type on the
-wire and no map in front of the window tags them. Knows no API: the user's functions come as
+two inputs of the operator tell the streams apart. So both streams keep their own type on the
+wire, and no map before the window has to tag records. Does not know the API: the user's functions come as
 callables.
 """
 
@@ -37,7 +37,7 @@ class TaggedUnion(NamedTuple):
         return self.side == 1
 
     def get_one(self) -> Any:
-        """The record, or None when it is of the second stream."""
+        """The record; None if it is of the second stream."""
         return self.value if self.side == 0 else None
 
     def get_two(self) -> Any:
@@ -45,9 +45,9 @@ class TaggedUnion(NamedTuple):
 
 
 class CoGroupWindowFunction:
-    """Window function `apply(key, window, elements)` of tagged records.
+    """A window function `apply(key, window, elements)` of tagged records.
 
-    `function`: its call is `(values of the first stream, values of the second) -> iterable or None`.
+    `function`: is called with `(values of the first stream, values of the second)` and returns an iterable or None.
     """
 
     def __init__(self, function: UserFunction) -> None:
@@ -68,14 +68,14 @@ class CoGroupWindowFunction:
 
 
 class JoinWindowFunction(CoGroupWindowFunction):
-    """Every pair of the two sides; `is_flat`: the call gives an iterable (or None), not one result."""
+    """Joins every pair of records of the two streams. `is_flat`: the call returns an iterable (or None), not one result."""
 
     def __init__(self, function: UserFunction, *, is_flat: bool = False) -> None:
         super().__init__(function)
         self._is_flat = is_flat
 
     def apply(self, _key: Any, _window: Any, elements: Iterable[TaggedUnion]) -> Any:
-        """Pulled bit by bit: a cross product may be large."""
+        """A generator, because a cross product may be large."""
         sides: tuple[list[Any], list[Any]] = ([], [])
         for side, value in elements:
             sides[side].append(value)
@@ -96,7 +96,7 @@ def _flat(call: Callable[..., Any], pairs: Iterable[tuple[Any, Any]]) -> Iterato
 
 
 class _ValueKey:
-    """Key of a tagged record: that of the record."""
+    """The key of a tagged record is the key of the record in it."""
 
     def __init__(self, keys: KeySelection) -> None:
         self._keys = keys
@@ -110,9 +110,9 @@ class _ValueKey:
 
 
 class WindowJoinOperator(TwoInputs, WindowOperator):
-    """Both inputs in one window. `window_join_operator` chooses which of the two subclasses is made.
+    """Both inputs share the windows. `window_join_operator` chooses which of the two subclasses is made.
 
-    `side_keys`: of the first and of the second input. Else as WindowOperator.
+    `side_keys`: the keys of the first and of the second input. All else as in WindowOperator.
     """
 
     def __init__(self, *, side_keys: tuple[KeySelection, KeySelection], **kwargs: Any) -> None:

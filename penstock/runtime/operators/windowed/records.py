@@ -1,7 +1,7 @@
 """RecordWindowOperator: any assigner, trigger and evictor, one record at a time.
 
-Source: Flink WindowOperator, EvictingWindowOperator (docs/spec/windows.md#window-operator); differs: contents of merging windows are lists or
-accumulators in the one keyed backend.
+Source: Flink WindowOperator, EvictingWindowOperator (docs/spec/windows.md#window-operator); differs: the contents of
+merging windows are lists or accumulators in the same keyed backend as all contents.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.runtime.windows import MergingWindowSet
 
 
 class _AssignerContext(WindowAssigner.WindowAssignerContext):
-    """Clock and keyed state for assigners."""
+    """The clock and the keyed state for assigners."""
 
     def __init__(self, operator: RecordWindowOperator, runtime_context: RuntimeContext) -> None:
         self._operator = operator
@@ -39,7 +39,7 @@ class _AssignerContext(WindowAssigner.WindowAssignerContext):
 
 
 class _TriggerContext(Trigger.OnMergeContext):
-    """Timers and state of the current key and `window`. `merged`: windows that were merged into it."""
+    """Timers and state of the current key and `window`. `merged`: the windows that were merged into it."""
 
     def __init__(self, operator: RecordWindowOperator, runtime_context: RuntimeContext) -> None:
         self._operator = operator
@@ -79,7 +79,7 @@ class _TriggerContext(Trigger.OnMergeContext):
 
 
 class RecordWindowOperator(WindowOperator):
-    """One record at a time, in the order of docs/spec/windows.md#window-operator."""
+    """Processes one record at a time, in the order of docs/spec/windows.md#window-operator."""
 
     ends_keys = True
 
@@ -125,7 +125,7 @@ class RecordWindowOperator(WindowOperator):
 
     def _add(
         self, windows: Iterable[Any], value: Any, collector: StampedCollector
-    ) -> Generator[RowBatch, None, bool]:  # its value: whether no window took the record
+    ) -> Generator[RowBatch, None, bool]:  # returns whether no window took it
         is_skipped = True
         for window in windows:
             if not self.is_window_late(window):
@@ -243,7 +243,8 @@ class RecordWindowOperator(WindowOperator):
         if self._merging is not None:
             state_window = (self._sessions.value() or {}).get(window)
             if state_window is None:
-                return  # merged into another one since
+                # It has been merged into another window since.
+                return
         yield from self._on_timer(stamp, window, state_window, collector, is_event_time)
 
     def _on_timer(
@@ -293,7 +294,7 @@ class RecordWindowOperator(WindowOperator):
         if not absorbing(self._contents).has_value():
             return
         kept = absorbing(self._contents).get()
-        # A window may go on after it has fired: what has left must not change with it.
+        # A window may go on after it has fired, and emitted results must not change with it.
         elements: list[Any] = kept if self.contents.function is None else [own_copy(kept)]
         evictor = self.evictor
         if evictor is None:

@@ -1,6 +1,6 @@
-"""Which window operator a window needs: the fast one for event-time grids with their default trigger, else the general one.
+"""Chooses the window operator: the fast one for event-time grids with their default trigger, else the general one.
 
-Stands above the operators that it chooses from; none of them knows it.
+The operators do not know this module.
 Source: Flink WindowOperatorBuilder; differs: Flink has one operator for all windows without an evictor.
 """
 
@@ -33,7 +33,7 @@ def window_operator(
     trigger: Trigger | None = None,
     **others: Any,
 ) -> WindowOperator:
-    """`others`: as `WindowOperator` takes them."""
+    """The operator for one input. `others`: the further arguments of `WindowOperator`."""
     is_fast = _is_fast(assigner, contents, trigger)
     engine = GridWindowOperator if is_fast else RecordWindowOperator
     return engine(assigner=assigner, contents=contents, trigger=trigger, **others)
@@ -47,7 +47,9 @@ def window_join_operator(
     trigger: Trigger | None = None,
     **others: Any,
 ) -> WindowJoinOperator:
-    """`side_keys`: of the first and of the second input. `others`: as `WindowOperator` takes them, without `keys`."""
+    """The operator for a join. `side_keys`: the keys of the first and of the second input. `others`: the further arguments of
+    `WindowOperator`, without `keys`.
+    """
     is_fast = _is_fast(assigner, contents, trigger)
     engine = GridWindowJoinOperator if is_fast else RecordWindowJoinOperator
     return engine(
@@ -56,7 +58,7 @@ def window_join_operator(
 
 
 def _is_fast(assigner: WindowAssigner, contents: WindowContents, trigger: Trigger | None) -> bool:
-    """Whether all keys of a window fire at once, and nothing looks at single records."""
+    """Whether all keys of a window fire at once, and nothing needs single records."""
     is_grid = type(assigner) in {TumblingEventTimeWindows, SlidingEventTimeWindows}
     is_default = trigger is None or type(trigger) is EventTimeTrigger
     return is_grid and is_default and contents.evictor is None
