@@ -1,15 +1,12 @@
 """Where a task's thread may be interrupted: in user code, and nowhere else.
 
-The engine says when user code begins and ends. User code may call code of Penstock that must not be interrupted:
-code that holds a
-lock, commits, or writes a file. Such code says so itself with `uninterruptible()`, so a new module need not be
-added to any list.
+The engine says when user code begins and ends. User code may call code of Penstock that must not be interrupted: code that holds a
+lock, commits, or writes a file. Such code says so itself with `uninterruptible()`, so a new module need not be added to any list.
 
     task's loop         |  map function        |  a sink's commit     |  map function
     not interruptible   |  interruptible       |  uninterruptible()   |  interruptible
 
-Does not know threads: `hosting` raises the signal. Source: Flink TaskInterrupter; differs: Java interrupts blocking
-calls only,
+Does not know threads: `hosting` raises the signal. Source: Flink TaskInterrupter; differs: Java interrupts blocking calls only,
 Python raises at any bytecode.
 """
 
@@ -46,8 +43,7 @@ UNWATCHED: Final = UnwatchedCalls()
 class Interruption:
     """Whether one thread may be interrupted. Only this thread uses it, except for `open_to`.
 
-    `open_to`: holds the thread's id while it may be interrupted, else nothing. The thread that interrupts reads it
-    and raises in one
+    `open_to`: holds the thread's id while it may be interrupted, else nothing. The thread that interrupts reads it and raises in one
     step under the interpreter's lock, so the task's thread cannot leave user code in between.
     """
 
@@ -64,8 +60,7 @@ class Interruption:
 
     @property
     def is_open_here(self) -> bool:
-        """Whether the calling thread is the bound one and runs user code. The check is needed because asyncio carries
-        context variables to
+        """Whether the calling thread is the bound one and runs user code. The check is needed because asyncio carries context variables to
         other threads.
         """
         return bool(self.open_to) and self._calling_thread() in self._own

@@ -12,8 +12,8 @@ from penstock.model.config import Settings
 
 
 def doctor() -> int:
-    """Print the diagnosis. Returns 0 if BATCH and STREAMING jobs can run. Raises: ConfigurationError: Spark does not
-    start, or a setting is wrong.
+    """Print the diagnosis. Returns 0 if BATCH and STREAMING jobs can run. Raises: ConfigurationError: Spark does
+    not start, or a setting is wrong.
     """
     host = spark_host.SparkHost()
     spark = spark_host.spark_session(

@@ -1,5 +1,5 @@
-"""Draws the state machines from their tables: `python -m penstock.ui.state_diagrams` writes
-docs/internals/state-machines.md and its pictures.
+"""Draws the state machines from their tables: `python -m penstock.ui.state_diagrams` writes docs/internals/state-machines.md
+and its pictures.
 
 The positions of the states are chosen here by hand; the tables say which arrows there are. The picture leaves out arrows to
 SUSPENDED, because every state that is not terminal has one.
@@ -118,8 +118,8 @@ def picture(
 
 
 def _curve(start: Place, end: Place) -> str:
-    """A curve from border to border, bent to the right of its direction, so that the two directions between two states
-    lie side by side.
+    """A curve from border to border, bent to the right of its direction, so that the two directions between two
+    states lie side by side.
     """
     if start == end:
         x, y = start[0] - BOX[0] / 2, start[1]

@@ -1,7 +1,6 @@
 """The graph of a program as it runs in BATCH mode: operators give only final results, and partial ones combine before exchanges.
 
-Does not know where the graph runs. Source: Flink StreamGraphGenerator with RuntimeExecutionMode.BATCH; combining
-before the shuffle
+Does not know where the graph runs. Source: Flink StreamGraphGenerator with RuntimeExecutionMode.BATCH; combining before the shuffle
 is taken from Spark.
 """
 

@@ -127,8 +127,8 @@ def _sorted(pieces: Sequence[_Marked]) -> Iterator[Piece]:
 
 
 def _grouped(pieces: Sequence[_Marked]) -> tuple[list[tuple[int, list[Batch]]], Int64s]:
-    """Group the pieces that can be joined to one batch. Returns the groups, each with its input, and for each record
-    the number of its group.
+    """Group the pieces that can be joined to one batch. Returns the groups, each with its input, and for each
+    record the number of its group.
     """
     groups: list[tuple[int, list[Batch]]] = []
     numbers: list[int] = []

@@ -1,5 +1,4 @@
-"""Data in flight of an unaligned checkpoint: data that barriers overtake. It is kept with the state and replayed
-before new data.
+"""Data in flight of an unaligned checkpoint: data that barriers overtake. It is kept with the state and replayed before new data.
 
 Each channel has one byte string with whole batches in order. Knows channels only by their numbers, and
 no files. Source: Flink ChannelStateWriter, ChannelStatePersister, RecoveredInputChannel

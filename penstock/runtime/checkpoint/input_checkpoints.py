@@ -89,10 +89,8 @@ def _never(_at_ms: int) -> None:
 class InputHooks:
     """Callbacks for what the barriers cause.
 
-    `on_abort`: this task will not take part in a checkpoint. `on_in_flight`: all barriers of an unaligned
-    checkpoint have come;
-    gets the data in flight by channel. `on_timer_set`: gets the time, on the `now_ms` clock, at which `on_timer`
-    has to be called.
+    `on_abort`: this task will not take part in a checkpoint. `on_in_flight`: all barriers of an unaligned checkpoint have come;
+    gets the data in flight by channel. `on_timer_set`: gets the time, on the `now_ms` clock, at which `on_timer` has to be called.
     """
 
     on_abort: OnAbort = _tell_nobody
@@ -142,9 +140,7 @@ class InputCheckpoints:
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, overtaken: Overtaken = _nothing_overtaken
     ) -> Sequence[Element]:
-        """A barrier came through this channel, ahead of the `overtaken` data. Returns what the task has to do before
-        it reads on.
-        """
+        """A barrier came through this channel, ahead of the `overtaken` data. Returns what the task has to do before it reads on."""
         checkpoint_id = barrier.checkpoint_id
         collecting = self._collecting(barrier)
         actions = self._handler.on_barrier(barrier, channel, self._now_ms())

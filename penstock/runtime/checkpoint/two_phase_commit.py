@@ -1,7 +1,6 @@
 """Bookkeeping of exactly-once output: which committables are pending, and when they are committed. Does no I/O.
 
-`CommitterState` holds what writers prepared, and commits it checkpoint by checkpoint. It does not know files,
-clocks or operators.
+`CommitterState` holds what writers prepared, and commits it checkpoint by checkpoint. It does not know files, clocks or operators.
 Commits must be idempotent, because a restore repeats them.
 Source: Flink CommittableCollector, CommitterOperator.
 """

@@ -73,8 +73,7 @@ class ChannelEncoder:
         return encode_event(element)
 
     def encode_to_size(self, batch: Batch, limit: int) -> list[tuple[FrameKind, Parts, int]]:
-        """Encode in frames of at most `limit` bytes. Column frames may have a sixteenth more, for their metadata. A
-        single record
+        """Encode in frames of at most `limit` bytes. Column frames may have a sixteenth more, for their metadata. A single record
         may be larger.
 
         Returns: (kind, parts, records) of each frame, in order.

@@ -131,8 +131,7 @@ def enforce_values(values: list[Any], type_info: TypeInformation | None) -> list
 
 
 def coerce_collection(values: Sequence[Any], type_info: TypeInformation | None) -> list[Any]:
-    """Convert the values of `from_collection` leniently: a ROW may be a tuple or a list, and numbers wrap around at
-    the type's width.
+    """Convert the values of `from_collection` leniently: a ROW may be a tuple or a list, and numbers wrap around at the type's width.
 
     Raises: ValueError for a wrong number of fields, TypeError for a value that cannot be converted.
     """

@@ -1,5 +1,4 @@
-"""Keys of any kind as bytes that are the same in every process. Keys are hashed by these bytes, and RocksDB stores
-keys as these bytes.
+"""Keys of any kind as bytes that are the same in every process. Keys are hashed by these bytes, and RocksDB stores keys as these bytes.
 
 Two keys have the same bytes if and only if they are the same key: 1, 1.0 and True are three keys. Does not compute hashes.
 """
@@ -118,8 +117,8 @@ def _encode_object(key: Any, put: Callable[[bytes], Any]) -> None:
     file = io.BytesIO()
     try:
         _KeyPickler(file).dump(key)
-    # The pickling code of user classes may raise anything.
     except Exception as error:
+        # The pickling code of user classes may raise anything.
         raise TypeError(
             f"a key cannot contain a value of type {type(key).__qualname__}, which cannot be pickled ({error}): "
             f"{key!r:.200}. Let the key selector return a str, int, tuple or Row that identifies the key."

@@ -1,7 +1,6 @@
 """KeyFields: the columns that hold a record's key, if the key selector only reads fields. Does not know batches.
 
-The selector's bytecode shows what it reads; the selector is not called with test records. Recognised are `lambda
-bid: bid[0]`,
+The selector's bytecode shows what it reads; the selector is not called with test records. Recognised are `lambda bid: bid[0]`,
 `lambda bid: bid["id"]`, `lambda bid: bid.id`, a tuple of such expressions, functions and methods with such a body, and
 `itemgetter` and `attrgetter` of `operator`. A selector with any further instruction is not recognised.
 Source: none; Flink's planner knows the fields of SQL keys, its DataStream API calls the selector.
@@ -36,8 +35,7 @@ class FieldRead:
     is_attribute: bool = False
 
     def place_among(self, names: Sequence[str] | None, width: int) -> int | None:
-        """The index of the field in such records. None: they do not have it, or the class Row has another attribute of
-        this name.
+        """The index of the field in such records. None: they do not have it, or the class Row has another attribute of this name.
 
         Args: names: of the fields of Rows; None: the records are tuples. width: number of fields.
         """

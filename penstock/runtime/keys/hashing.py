@@ -44,8 +44,7 @@ _INT32_KINDS: Final = frozenset({BasicType.INT, BasicType.SHORT, BasicType.BYTE}
 class OtherKey(tuple[Any, ...]):  # ruff: ignore[no-slots-in-tuple-subclass] - a tuple cannot have slots beside its items
     """Stands in dicts for a key whose Python equality is not its identity. `key` is the key itself.
 
-    It is a tuple, so that hash and equality run in C. It holds the key's encoding alone. Exception: if the key is a
-    tuple that is
+    It is a tuple, so that hash and equality run in C. It holds the key's encoding alone. Exception: if the key is a tuple that is
     not plain but has the same identity as a plain one (a named tuple, say), it holds the items of the plain one.
     """
 

@@ -1,7 +1,6 @@
 """The network memory of a TaskManager: how many buffers each result partition and input gate may hold, and how large they are.
 
-It only counts: it does not know threads, sockets or bytes. A buffer is one frame, or one batch that would become
-one frame, of at
+It only counts: it does not know threads, sockets or bytes. A buffer is one frame, or one batch that would become one frame, of at
 most `buffer_bytes`. A single record that is larger is allowed and counts as one buffer. Every method may be called
 from any thread. The locks come from hosting, and callbacks are called outside all of them.
 
@@ -9,8 +8,7 @@ Source: Flink NetworkBufferPool, LocalBufferPool, NettyShuffleUtils, GateBuffers
 have one size, and a pool gets more or fewer of them. In Python each buffer has a fixed cost (about 100 us), so
 the buffers are large while there are few pools. `buffer_bytes` is one value for the whole TaskManager: a power of two
 between the segment size and the frame size, chosen so that the maximum of all pools fits. It changes as pools are created and
-destroyed; a buffer that was filled before keeps its former size until it is recycled. A destroyed pool gives no
-buffers and blocks
+destroyed; a buffer that was filled before keeps its former size until it is recycled. A destroyed pool gives no buffers and blocks
 nobody, where Flink raises a cancel signal: here the mailbox sees the cancellation itself.
 """
 
@@ -224,8 +222,7 @@ class NetworkMemory:
         self._without_limit += change * (limits.maximum is None)
 
     def _change_exclusive(self, change: int) -> list[Callable[[], None]]:
-        """Change the number of exclusive buffers. If all pools have their maximum before and after, they are not
-        recomputed: this is
+        """Change the number of exclusive buffers. If all pools have their maximum before and after, they are not recomputed: this is
         called for each of a gate's many channels.
         """
         had_plenty = self._has_plenty

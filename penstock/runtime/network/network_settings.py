@@ -33,9 +33,9 @@ class NetworkSettings:
     `exclusive_per_gate`: the channels of a gate share so many exclusive buffers evenly, if that gives each more than
     `buffers_per_channel`. With more credit a gate of few channels sends fewer credit messages, each of which wakes a thread.
 
-    Example: 256 MiB hold 250 buffers of 1 MiB, which is about ten exchanges at full speed. Or they hold 8,000
-    buffers of 32 KiB, which is an
-    all-to-all exchange of some 40 subtasks here with as many elsewhere. A Python TaskManager itself needs 100 MiB.
+    Example: 256 MiB hold 250 buffers of 1 MiB, which is about ten exchanges at full speed. Or they hold 8,000 buffers of 32
+    KiB, which is an all-to-all exchange of some 40 subtasks here with as many elsewhere. A Python TaskManager itself needs
+    100 MiB.
     """
 
     memory_bytes: int = 256 << 20

@@ -99,8 +99,7 @@ class Shuffle(Partitioner):
 class Hash(Partitioner):
     """By key group, so that all records of a key go to the same subtask.
 
-    `columns`: the columns of column batches that are sent; None: all. `cache`: of channels by key; None: one of the
-    usual size.
+    `columns`: the columns of column batches that are sent; None: all. `cache`: of channels by key; None: one of the usual size.
     """
 
     def __init__(

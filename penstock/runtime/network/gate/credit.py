@@ -42,8 +42,7 @@ class ReceiverCredit:
     )  # fmt: skip
 
     def __init__(self, exclusive: int, pool: FloatingBuffers, listener: BufferListener) -> None:
-        """`exclusive`: number of exclusive buffers, which is also the first credit, sent with the request. `listener`:
-        called by the pool
+        """`exclusive`: number of exclusive buffers, which is also the first credit, sent with the request. `listener`: called by the pool
         when it has a buffer for this channel; it has to call `on_floating_offered`.
         """
         self.exclusive = exclusive
@@ -108,12 +107,10 @@ class ReceiverCredit:
 
     @property
     def is_worth_telling(self) -> bool:
-        """Whether to send a credit message now: the sender has no credit left, or the message would bring at least as
-        much as it has left
+        """Whether to send a credit message now: the sender has no credit left, or the message would bring at least as much as it has left
         (and at least 2).
 
-        Otherwise waiting lets one message carry more credit. The sender uses up its credit with frames, and after
-        each frame this is
+        Otherwise waiting lets one message carry more credit. The sender uses up its credit with frames, and after each frame this is
         checked again.
         """
         if self.outstanding == 0:
@@ -141,7 +138,7 @@ class ReceiverCredit:
             if pool.request():
                 self.available_floating += 1
                 got += 1
-            # False: a buffer has come back in the meantime.
             else:
+                # False: a buffer has come back in the meantime.
                 self.is_waiting = pool.add_listener(self._listener)
         return got

@@ -1,5 +1,4 @@
-"""Computes how large a gate's buffers should be, so that the data in flight can be processed in a given time. Does not
-know a clock.
+"""Computes how large a gate's buffers should be, so that the data in flight can be processed in a given time. Does not know a clock.
 
 Source: Flink BufferDebloater, BufferSizeEMA.
 """
@@ -12,8 +11,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class DebloatTarget:
-    """Settings. `target_ms`: how long it should take to process the data in flight. `samples`: number of measurements
-    to average.
+    """Settings. `target_ms`: how long it should take to process the data in flight. `samples`: number of measurements to average.
     `threshold_percent`: smaller changes are not announced. `min_bytes`, `max_bytes`: limits of a buffer's size.
     """
 
@@ -25,8 +23,7 @@ class DebloatTarget:
 
 
 class BufferDebloater:
-    """Computes the buffer size from measurements. `announced_bytes`: the size that senders were told last; at first
-    the largest one.
+    """Computes the buffer size from measurements. `announced_bytes`: the size that senders were told last; at first the largest one.
 
     `estimated_ms`: how long the data in flight takes at the rate measured last.
     """

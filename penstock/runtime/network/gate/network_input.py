@@ -53,8 +53,7 @@ class WakeListener:
         wake_priority: Callable[[], None] | None = None,
         announced: Callable[[], None] | None = None,
     ) -> None:
-        """`wake_priority`: called for elements that overtake; None: `wake` is called. `announced`: called for barriers
-        whose alignment can
+        """`wake_priority`: called for elements that overtake; None: `wake` is called. `announced`: called for barriers whose alignment can
         time out; None: nobody has to know.
         """
         self._wake = wake
@@ -120,8 +119,7 @@ class NetworkInput:
         return self.gate.is_finished and not (self._waiting or self._recovered)
 
     def poll(self) -> Sequence[Element]:
-        """The next elements for the operator, in order; empty if there are none for now. EndOfData comes once, after
-        the last channel
+        """The next elements for the operator, in order; empty if there are none for now. EndOfData comes once, after the last channel
         has sent its own. Raises: the error of a channel.
         """
         if self._waiting:
@@ -135,8 +133,7 @@ class NetworkInput:
         return ()
 
     def poll_priority(self) -> Sequence[Element]:
-        """Elements that overtake, to be handled while the task is in the middle of a batch. If something else was
-        found in their place,
+        """Elements that overtake, to be handled while the task is in the middle of a batch. If something else was found in their place,
         it is kept and read in its turn.
 
         Barriers also overtake recovered data that has not been read. An alignment that has timed out ends here too.
@@ -163,8 +160,7 @@ class NetworkInput:
         return isinstance(element, CancelCheckpointMarker)
 
     def _defer(self, polled: Polled) -> None:
-        """Keep an element until the recovered data before it has been read. Until then it is in flight like that data:
-        a later recording
+        """Keep an element until the recovered data before it has been read. Until then it is in flight like that data: a later recording
         finds it there, and a recording that has begun records it now.
         """
         element, place = polled.element, self.gate.last_channel
@@ -304,8 +300,7 @@ def take_barriers(
     dumps: Dumps = plain_dumps,
     hooks: InputHooks = TOLD_TO_NOBODY,
 ) -> InputCheckpoints:
-    """Send the barriers of all these inputs to one handler from now on. `handler_of(channels)` makes the handler;
-    `dumps` pickles the
+    """Send the barriers of all these inputs to one handler from now on. `handler_of(channels)` makes the handler; `dumps` pickles the
     data in flight.
     """
     channels = InputsAsOne(inputs)

@@ -103,8 +103,7 @@ class ChannelHost(Protocol):
     def request(self, channel: RequestedChannel, location: TaskManagerLocation) -> None:
         """Request the channel's subpartition. Connects first if necessary, without waiting here.
 
-        Afterwards `channel.on_connected` and then frames arrive, or else `channel.on_error` or
-        `channel.on_not_found` is called.
+        Afterwards `channel.on_connected` and then frames arrive, or else `channel.on_error` or `channel.on_not_found` is called.
         """
         ...
 

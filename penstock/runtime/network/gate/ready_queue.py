@@ -79,8 +79,8 @@ class ReadyQueue(Generic[E]):
         with self._lock:
             if has_priority:
                 self._prioritize(entry)
-            # Otherwise it was offered in the meantime.
             elif not entry.is_queued:
+                # Otherwise it was offered in the meantime.
                 entry.is_queued = True
                 self._entries.add(entry)
 

@@ -1,7 +1,6 @@
 """UnionInputGate: several gates read as one logical input.
 
-Does not know channels. Gates that have something to read stand in a queue, as channels do in a gate; each gives one
-element and
+Does not know channels. Gates that have something to read stand in a queue, as channels do in a gate; each gives one element and
 goes to the tail. Source: Flink UnionInputGate (docs/spec/exchange.md#union-of-gates).
 """
 
@@ -22,8 +21,7 @@ _LEAST_GATES = 2
 
 
 class UnionInputGate:
-    """Several gates as one. `channels`: their number over all gates. `last_channel`: index, over all gates, of the
-    channel polled last.
+    """Several gates as one. `channels`: their number over all gates. `last_channel`: index, over all gates, of the channel polled last.
 
     The gates themselves are closed and connected separately.
     """

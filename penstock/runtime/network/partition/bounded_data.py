@@ -344,8 +344,8 @@ class MemoryMappedData(MappedData):
         with self._opened(os.O_RDWR) as file:
             try:
                 _reserve(file, self._allocated, ahead)
-            # There is no room for the additional blocks, so allocate only the necessary ones.
             except OSError:
+                # There is no room for the additional blocks, so allocate only the necessary ones.
                 ahead = end
                 _reserve(file, self._allocated, ahead)
         self._allocated = ahead
@@ -422,8 +422,8 @@ def _reserve(file: int, start: int, end: int) -> None:
     """Allocate blocks for these bytes, none of which has been written. Raises: OSError: the disk is full."""
     try:
         os.posix_fallocate(file, start, end - start)
-    # Not available on this system.
     except AttributeError:
+        # Not available on this system.
         pass
     except OSError as error:
         if error.errno not in _NOT_THIS_FILE_SYSTEM:

@@ -77,8 +77,7 @@ class FrameQueue:
         return tail.rows >= limit and self.finish_tail()
 
     def finish_tail(self) -> bool:
-        """Finish the tail. Returns as `add_frame`. The consumer is notified only if the tail is alone: if frames stand
-        before it, the
+        """Finish the tail. Returns as `add_frame`. The consumer is notified only if the tail is alone: if frames stand before it, the
         consumer has been notified of those.
         """
         if self.tail is None:

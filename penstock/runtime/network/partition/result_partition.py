@@ -2,8 +2,7 @@
 
 Does not know the inside of subpartitions, or threads: a callable wakes the producer, and `PartitionManager` registers the
 partition for its consumers. Source: Flink ResultPartition, PipelinedResultPartition,
-ResultPartitionWriter (docs/spec/exchange.md#result-partitions). Differs: the type, not a subclass, decides whether
-a partition is
+ResultPartitionWriter (docs/spec/exchange.md#result-partitions). Differs: the type, not a subclass, decides whether a partition is
 released on consumption or by the scheduler.
 """
 
@@ -72,8 +71,7 @@ def _wake_nobody() -> None:
 class PartitionHooks:
     """The callbacks of a partition. They may be called on any thread.
 
-    `wake_producer`: there is room again. `tell_read_whole`: consumers have read the last record. `output_state`:
-    takes the data that
+    `wake_producer`: there is room again. `tell_read_whole`: consumers have read the last record. `output_state`: takes the data that
     barriers overtake; None: they overtake nothing. `may_be_overtaken` False: barriers do not overtake data on this edge.
     `producer`: the operator whose output it is, for errors about records that cannot be encoded.
     """

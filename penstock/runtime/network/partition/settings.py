@@ -30,8 +30,8 @@ _LEAST_BUFFER = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class BlockingSettings:
-    """How blocking results are stored. `kind`: file, mmap (mapped for writing and reading) or auto (written as a file,
-    mapped for reading).
+    """How blocking results are stored. `kind`: file, mmap (mapped for writing and reading) or auto (written as a file, mapped
+    for reading).
 
     `codec`: LZ4 or ZSTD; None: not compressed. `tmp_dirs`: empty for the system's. `buffer_bytes`: size of the buffers
     in a file; a reader of kind `file` has two of them in memory.

@@ -55,8 +55,7 @@ class OutputState(Protocol):
 class Marks:
     """Sets of subpartition indexes, so that not all subpartitions have to be asked.
 
-    `full`: those that block the producer; set and cleared by either side. `pending`: those for which a flush may
-    show something;
+    `full`: those that block the producer; set and cleared by either side. `pending`: those for which a flush may show something;
     used by the producer's thread only.
     """
 
