@@ -1,8 +1,8 @@
 """The sink contract, open to users. Source: Flink Sink V2 (writer, committer).
 
-A Sink makes one *writer* per subtask on the TaskManagers, and one *committer*, which runs in the
-driver and makes prepared output visible, once, when the job completes; with checkpoints each subtask has one,
-which does that when a checkpoint completes.
+A Sink makes one *writer* per subtask on the TaskManagers, and one *committer*. The committer runs in the
+driver and makes prepared output visible, once, when the job completes. With checkpoints each subtask has a committer of its own,
+which makes output visible when a checkpoint completes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class WriterContext:
     attempt_prefix: str
     input_type: Any
     restored_checkpoint_id: int | None = None
-    """The checkpoint that the attempt begins with: what was prepared for later ones is never committed."""
+    """The checkpoint that the attempt starts from. Output prepared for later checkpoints is never committed."""
     may_have_rivals: bool = False
-    """Another attempt of this subtask may run at the same time, and win: what older ones have begun is not dropped. One
-    alone is committed, so that what becomes visible can bear names that do not tell which.
+    """Whether another attempt of this subtask may run at the same time and win. If so, the writer must not drop what older attempts
+    have begun. Only one attempt is committed, so the names of visible output need not tell attempts apart.
     """
     operator_id: str = ""
     """The uid of the sink's operator."""
@@ -54,24 +54,26 @@ class SinkWriter(Protocol):
 
 @runtime_checkable
 class CheckpointedWriter(Protocol):
-    """A writer that wants to know for which checkpoint it prepares."""
+    """A writer that needs to know the checkpoint for which it prepares."""
 
     def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
-        """In place of `prepare_commit`, before a checkpoint's barrier."""
+        """Called in place of `prepare_commit`, before a checkpoint's barrier."""
 
 
 @runtime_checkable
 class StatefulWriter(Protocol):
-    """A writer that keeps something over checkpoints. Source: Flink StatefulSinkWriter."""
+    """A writer with state in checkpoints. Source: Flink StatefulSinkWriter."""
 
     def snapshot_state(self) -> Sequence[object]:
-        """Plain data, behind what was prepared for the same checkpoint; shared out one by one when the parallelism changes."""
+        """Return plain data, after preparing for the same checkpoint. When the parallelism changes, its items are
+        distributed one by one.
+        """
 
     def restore_state(self, state: Sequence[object]) -> None:
-        """Of all writers that this one follows, before its first record."""
+        """Take the states of all writers that this one replaces, before its first record."""
 
     def end_input(self) -> None:
-        """No record comes any more: what is prepared next is the last."""
+        """No more records come: the next preparation is the last."""
 
 
 class Committer(ABC):
@@ -89,7 +91,7 @@ class Committer(ABC):
         """Delete what attempts left behind: the job ended without commit, or starts again."""
 
     def close(self) -> None:
-        """Release connections at the task's end in any case; on the driver `abort` comes last."""
+        """Release connections. Called at the end of the task in any case; on the driver `abort` is called last."""
 
 
 class Sink(ABC):

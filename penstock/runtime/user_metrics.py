@@ -1,8 +1,8 @@
-"""Metrics of user functions: what they count with, and the plain numbers that a task reports of them.
+"""Metrics of user functions: the objects that functions change, and the plain numbers that a task reports of them.
 
-Counters, meters and distributions are changed on the task's thread and read from others, without a lock: they may be a
-batch apart. A gauge calls the user's code, so it is asked on the task's thread only, and its last value is reported.
-Source: Flink MetricGroup, PyFlink metricbase; differs: the metrics are kept in the task's own process. Knows no clock,
+Counters, meters and distributions are changed on the task's thread and read from other threads without a lock, so a reading may be one
+batch old. A gauge calls the user's code, so it is called on the task's thread only, and its last value is reported.
+Source: Flink MetricGroup, PyFlink metricbase; differs: the metrics are kept in the task's own process. Does not know a clock,
 so a meter reports its count, not a rate.
 """
 
@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 from penstock.model.messages import UserMetric
 
 MOST_NUMBERS: Final = 200
-"""That one task reports with each heartbeat; the others are counted."""
+"""How many numbers one task reports with each heartbeat. The others are only counted."""
 MOST_CHARACTERS: Final = 200
-"""Of a metric's name, with its groups."""
+"""The longest name of a metric, including its groups."""
 
 M = TypeVar("M", bound="Metric")
 
@@ -96,7 +96,7 @@ class Meter(Metric):
 
 
 class Gauge(Metric):
-    """A function of the user's that tells a number, and what it told last."""
+    """A function of the user's that returns a number, and the last number that it returned."""
 
     def __init__(self, tell: Callable[[], Any]) -> None:
         self._tell = tell
@@ -104,14 +104,15 @@ class Gauge(Metric):
         self._has_complained = False
 
     def update(self) -> str | None:
-        """The task's thread. Why there is no number, if there is none, and that is new."""
+        """Call the function, on the task's thread. Returns why there is no number, if there is none and the reason is new."""
         try:
             told = self._tell()
             self._last = _plain(told)
-        except Exception as error:  # a gauge that fails must not end the task
+        except Exception as error:
+            # A gauge that fails must not end the task.
             self._last, complaint = None, f"raised {type(error).__name__}: {error}"
         else:
-            complaint = f"told {told!r:.200}, expected a number" if self._last is None else ""
+            complaint = f"returned {told!r:.200}, expected a number" if self._last is None else ""
         is_new = bool(complaint) and not self._has_complained
         self._has_complained = bool(complaint)
         return complaint if is_new else None
@@ -122,7 +123,7 @@ class Gauge(Metric):
 
 
 def _plain(value: object) -> float | None:
-    """As an int or float of Python's own; None: it is no number."""
+    """The number as a Python int or float; None: it is not a number."""
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else None
@@ -149,7 +150,7 @@ class MetricGroup:
         """Register a gauge: a function that returns an int whenever metrics are reported."""
         if not callable(obj):
             raise TypeError(
-                f"gauge {name!r} takes a function that tells its value, got {obj!r:.200}"
+                f"gauge {name!r} takes a function that returns its value, got {obj!r:.200}"
             )
         self.metrics[name] = Gauge(obj)
 
@@ -162,7 +163,7 @@ class MetricGroup:
         return self._named(name, Distribution, Distribution)
 
     def walk(self) -> Iterator[tuple[str, Metric]]:
-        """All metrics of this group and of those below it. Any thread: functions may add some meanwhile."""
+        """All metrics of this group and of the groups below it. Any thread: functions may add some meanwhile."""
         for name, metric in list(self.metrics.items()):
             yield ".".join((*self.path, name)), metric
         for group in list(self.groups.values()):
@@ -179,19 +180,19 @@ class MetricGroup:
 
 
 class UserMetrics:
-    """Those of all operators of a task."""
+    """The metrics of all operators of a task."""
 
     def __init__(self) -> None:
         self._groups: dict[str, tuple[str, MetricGroup]] = {}
 
     def group_of(self, operator_id: str, operator: str) -> MetricGroup:
-        """A new one, for an operator that is opened."""
+        """A new group, for an operator that is opened."""
         group = MetricGroup()
         self._groups[operator_id] = operator, group
         return group
 
     def numbers(self) -> tuple[tuple[UserMetric, ...], int]:
-        """At most MOST_NUMBERS, and how many are left out. Any thread."""
+        """At most MOST_NUMBERS numbers, and how many were left out. Any thread."""
         found: list[UserMetric] = []
         left_out = 0
         for operator_id, operator, name, metric in self._all():
@@ -205,11 +206,11 @@ class UserMetrics:
 
     @property
     def has_gauges(self) -> bool:
-        """Any thread."""
+        """Whether there are gauges. Any thread."""
         return any(isinstance(metric, Gauge) for *_, metric in self._all())
 
     def update_gauges(self) -> list[str]:
-        """Ask all of them: the task's thread. What is wrong with those that told no number, once each."""
+        """Call all gauges, on the task's thread. Returns the complaints about those that returned no number, each complaint once."""
         complaints = []
         for _, operator, name, metric in self._all():
             complaint = metric.update() if isinstance(metric, Gauge) else None

@@ -1,7 +1,7 @@
 """Column expressions: `col("price") * 2 > lit(100)`, computed by Arrow, no Python object per record.
 
-An expression is plain data (an operation and its arguments), so it is picklable. Knows no operator.
-Source: the column APIs of PySpark and Polars, in the small; differs: what Arrow's compute functions do.
+An expression is plain data (an operation and its arguments), so it is picklable. Does not know operators.
+Source: the column APIs of PySpark and Polars, reduced; differs: the semantics are those of Arrow's compute functions.
 """
 
 from __future__ import annotations
@@ -335,8 +335,8 @@ def _plain_name(column: str | Column) -> str:
     name = column.column_name if isinstance(column, Column) else None
     if name is None:
         raise TypeError(
-            f"an aggregate takes a column's name, got {column!r}; make expressions a column with "
-            "select(...) first"
+            f"an aggregate takes a column's name, got {column!r}; turn an expression into a column "
+            "with select(...) first"
         )
     return name
 
@@ -358,7 +358,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _floor_divide(left: Any, right: Any) -> Any:
-    """Towards minus infinity, as in Python; Arrow's own division goes towards zero."""
+    """Divide and round towards minus infinity, as Python does; Arrow's own division rounds towards zero."""
     if not (_is_integer(left) and _is_integer(right)):
         return pc.floor(_true_divide(left, right))
     quotient = pc.divide_checked(left, right)

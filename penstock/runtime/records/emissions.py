@@ -1,11 +1,12 @@
-"""What functions emit, as it is at that moment: they may go on with the same list, dict, set or Row, and emit it again.
+"""Protects emitted records: a function may change and emit the same list, dict, set or Row again after it has emitted it.
 
-A batch is made before anybody reads it, so what such a function does afterwards would reach records that it has emitted. Copied is
-what somebody else has too, which its references tell: a Row that a function makes and returns is nobody else's. Where the interpreter
-is not one whose reference counts are known (`may_count`), everything that can be changed is copied.
-An operator whose first results, `LOOKED_AT` of them, cannot be changed is trusted with the next ones, until a sample of them shows one that can.
-Knows no operator. Source: PyFlink, whose workers encode each result before the function goes on; differs: objects of the user's own
-classes are not copied, and trust.
+Results are gathered in a batch before anybody reads them, so a later change by the function would reach records that it has emitted.
+A result is therefore copied if somebody else still has a reference to it or to a part of it. Reference counts tell this: a Row that a
+function makes and returns belongs to nobody else. In an interpreter whose reference counts are not known to be exact (`may_count`),
+everything that can be changed is copied.
+If the first `LOOKED_AT` results of an operator cannot be changed, its next results are trusted, until a sample of them shows one that
+can be changed. Does not know operators. Source: PyFlink, whose workers encode each result before the function goes on; differs:
+objects of the user's own classes are not copied, and results may be trusted.
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from penstock.model.row import CHANGEABLE, Row, copied, make_row
 from penstock.runtime.records.frozen import IMMUTABLE_KINDS, is_immutable
 
 _CONTAINERS: Final = (Row, list, dict, set, bytearray, deque, tuple, np.ndarray)
-"""And the classes derived from them, a Counter or a named tuple, say."""
+"""Also the classes derived from these, such as a Counter or a named tuple."""
 _DEPTH: Final = 4
-"""Deeper ones are left to `deepcopy`, which knows what it has met before."""
+"""Deeper parts are copied by `deepcopy`, which recognises objects that it has met before."""
 
 
 LOOKED_AT: Final = 4096
 SAMPLED: Final = 127
-"""One of so many; a function that gives several results for each record should not be met at the same one each time."""
+"""One result in so many is sampled. A prime, so that for a function with several results per record not always the
+same one is sampled.
+"""
 
 
 class Emissions:
-    """Whether the results of an operator have to be looked at one by one."""
+    """Decides whether the results of an operator have to be checked one by one."""
 
     def __init__(self) -> None:
         self._to_look_at = LOOKED_AT
@@ -45,11 +48,11 @@ class Emissions:
         return self._to_look_at <= 0 and not self._can_change
 
     def taken(self) -> Callable[[Iterable[Any]], Iterable[Any]]:
-        """What the results of a call go through."""
+        """The function that the results of a call go through."""
         return same if self.are_trusted else as_they_are
 
     def note(self, results: list[Any]) -> None:
-        """They were emitted."""
+        """Note emitted results."""
         if self._can_change:
             return
         is_sampled = self._to_look_at <= 0
@@ -58,25 +61,27 @@ class Emissions:
 
 
 def same(given: Any) -> Any:
-    """Stands where nothing has to be copied."""
+    """Used where nothing has to be copied."""
     return given
 
 
 def as_they_are(results: Iterable[Any]) -> Iterable[Any]:
-    """Results of a function, each as it is when it comes out of the iterator."""
+    """The results of a function, each in the state in which it came out of the iterator."""
     return _of_own_list(results) if type(results) is list else map(as_it_is, results)
 
 
 def as_it_is(value: Any) -> Any:
-    """The value, if nobody else has anything of it that can be changed, or a copy."""
+    """The value, if nobody else has a reference to anything in it that can be changed; else a copy."""
     kind = type(value)
-    if kind is tuple:  # first and written out: most records are flat ones
+    # This case comes first and without calls, because most records are flat tuples.
+    if kind is tuple:
         for part in value:
             if part.__class__ not in IMMUTABLE_KINDS:
                 break
         else:
             return value
-        part = None  # it would be one reference more
+        # `part` would count as one more reference.
+        part = None
         return value if getrefcount(value) <= _ALONE and _are_alone(value) else own_copy(value)
     if kind in IMMUTABLE_KINDS:
         return value
@@ -88,7 +93,9 @@ def as_it_is(value: Any) -> Any:
 
 
 def _has_parts_alone(value: Any, kind: type) -> bool:
-    """Of a Row only if they cannot be changed: several Rows may have one tuple of values."""
+    """Whether only this container has its parts. For a Row only if the parts cannot be changed: several Rows may
+    share one tuple of values.
+    """
     parts = value._values if kind is Row else value.values() if kind is dict else value  # ruff: ignore[private-member-access] - hot
     return IMMUTABLE_KINDS.issuperset(map(type, parts)) or (kind is not Row and _are_alone(parts))
 
@@ -98,7 +105,7 @@ def _are_alone(parts: Iterable[Any]) -> bool:
 
 
 def _is_alone(part: Any) -> bool:
-    """Whether only what it is a part of has it, and the same holds for its own parts."""
+    """Whether only its container has this part, and the same holds for its own parts."""
     kind = type(part)
     if kind in IMMUTABLE_KINDS:
         return True
@@ -110,9 +117,12 @@ def _is_alone(part: Any) -> bool:
 
 
 def own_copy(value: Any, depth: int = _DEPTH) -> Any:
-    """With all in it that can be changed. What cannot be copied is handed on: it could not leave this process either."""
+    """A copy of everything in the value that can be changed. A value that cannot be copied is returned itself: it could not leave this
+    process either.
+    """
     kind = type(value)
-    if kind is tuple:  # as above
+    # As in `as_it_is`.
+    if kind is tuple:
         for part in value:
             if part.__class__ not in IMMUTABLE_KINDS:
                 break
@@ -134,13 +144,15 @@ def own_copy(value: Any, depth: int = _DEPTH) -> Any:
 def _deep_copy(value: Any) -> Any:
     try:
         return deepcopy(value)
-    # a lock, say, or whatever a class of the user's raises
+    # A lock cannot be copied, for example, and the code of user classes may raise anything.
     except Exception:
         return value
 
 
 def _of_own_list(results: list[Any]) -> Iterator[Any]:
-    """Items of a list that a function has returned. If nobody else has it, it is taken apart: it is a holder of theirs, too."""
+    """The items of a list that a function has returned. If nobody else has the list, it is emptied on the way, because it refers to the
+    items too.
+    """
     if getrefcount(results) > _LIST_ALONE:
         return map(as_it_is, results)
     results.reverse()
@@ -175,7 +187,7 @@ def may_count(version: tuple[int, int], implementation: str, has_gil: bool) -> b
 
 
 def tells_owners() -> bool:
-    """Whether counting works: what a function has given away is found to be nobody else's, and what it keeps is not."""
+    """Tests whether counting works: an object that a function has given away counts as unshared, and one that it keeps does not."""
     kept, made = [1], list[int]()
     kept_lists = ([[1]],)
 
@@ -187,7 +199,8 @@ def tells_owners() -> bool:
     gives_away = id(next(map(as_it_is, map(give_away, (0,))))) == made[0]
     keeps = next(map(as_it_is, map([kept].__getitem__, (0,)))) is not kept
     keeps_part = next(map(as_it_is, ([kept] for _ in (0,))))[0] is not kept
-    results = kept_lists[0]  # as an operator has what its function returned
+    # An operator holds what its function returned in the same way.
+    results = kept_lists[0]
     (taken,) = as_they_are(results)
     keeps_list = len(results) == 1 and taken is not results[0]
     return gives_away and keeps and keeps_part and keeps_list
@@ -195,12 +208,12 @@ def tells_owners() -> bool:
 
 COUNTED_ON: Final = frozenset({(3, 11), (3, 12), (3, 13)})
 COPY_ALWAYS: Final = -2
-"""No count is as small: everything that can be changed is copied."""
+"""No count is as small, so everything that can be changed is copied."""
 _HAS_GIL: Final = "t" not in getattr(sys, "abiflags", "")
 
 _ALONE = next(map(_references, map(list, [()])))
-"""How many references `as_it_is` sees to what a function has made and given away."""
+"""How many references `as_it_is` sees to an object that a function has made and given away."""
 _LIST_ALONE = _of_a_variable(_references_through_a_call)
-"""The same, of a list, in `_of_own_list`."""
+"""The same for a list in `_of_own_list`."""
 if not (may_count(sys.version_info[:2], sys.implementation.name, _HAS_GIL) and tells_owners()):
     _ALONE = _LIST_ALONE = COPY_ALWAYS

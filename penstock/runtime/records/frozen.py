@@ -1,6 +1,6 @@
-"""Columns of records that nothing can change any more: copied flat where that is enough, else pickled on the spot.
+"""Columns of records that nothing can change any more: copied flat where that is enough, else pickled at once.
 
-What cannot change (numbers, text, tuples of them, lists and dicts of those, once copied, and Rows of them) is kept as it is.
+Values that cannot change are kept without pickling: numbers, text, tuples of them; copied lists and dicts of those; and Rows of them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _ATOM_BASES: Final = (Enum, np.generic, Window)
 
 @dataclass(frozen=True, slots=True)
 class Pickled:
-    """A column as it was when the snapshot was taken, in pickled lists of a few thousand values."""
+    """A column as it was when the snapshot was taken: pickled lists of a few thousand values each."""
 
     chunks: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenRows:
-    """A column of Rows that have the same fields and kind, as tuples of what cannot change."""
+    """A column of Rows with the same fields and kind, as tuples of values that cannot change."""
 
     fields: tuple[str, ...] | None
     row_kind: RowKind
@@ -60,12 +60,12 @@ Column: TypeAlias = "Sequence[Any] | Pickled | FrozenRows"
 
 
 def plain_dumps(value: object) -> bytes:
-    """Pickle protocol 5: for objects whose classes can be imported."""
+    """Pickle with protocol 5, for objects whose classes can be imported."""
     return pickle.dumps(value, protocol=5)
 
 
 def frozen(column: Column, dumps: Dumps) -> Column:
-    """A column that nothing can change."""
+    """The column in a form that nothing can change."""
     if isinstance(column, Pickled | FrozenRows):
         return column
     kinds = set(map(type, column))
@@ -77,13 +77,13 @@ def frozen(column: Column, dumps: Dumps) -> Column:
         return rows
     if is_immutable(column):
         return column
-    # In pieces: what a pickler remembers of a million objects costs more than the objects.
+    # In pieces, because a pickler's memo of a million objects needs more memory than the objects.
     starts = range(0, len(column), _PICKLED_TOGETHER)
     return Pickled(tuple(dumps(list(column[i : i + _PICKLED_TOGETHER])) for i in starts))
 
 
 def _frozen_tables(column: Sequence[dict[Any, Any]]) -> list[dict[Any, Any]] | None:
-    """Copies of tables that hold what cannot change, or lists of that; None of others."""
+    """Copies of tables that hold values which cannot change, or lists of those. None for other tables."""
     if not is_immutable(list(chain.from_iterable(column))):
         return None
     values = list(chain.from_iterable(map(dict.values, column)))
@@ -93,7 +93,7 @@ def _frozen_tables(column: Sequence[dict[Any, Any]]) -> list[dict[Any, Any]] | N
 
 
 def _frozen_rows(column: Sequence[Row]) -> FrozenRows | None:
-    """None when they differ in more than their values, or hold what can change."""
+    """None when the Rows differ in more than their values, or hold a value that can change."""
     fields = set(map(attrgetter("_fields"), column))
     row_kinds = set(map(attrgetter("_row_kind"), column))
     if len(fields) > 1 or len(row_kinds) > 1:
@@ -103,7 +103,7 @@ def _frozen_rows(column: Sequence[Row]) -> FrozenRows | None:
 
 
 def is_immutable(values: Sequence[Any]) -> bool:
-    """Whether nothing can change any of these. Level by level, in C."""
+    """Whether none of these values can be changed. Checks level by level, in C."""
     while values:
         kinds = set(map(type, values))
         others = kinds - IMMUTABLE_KINDS - {tuple}

@@ -1,7 +1,7 @@
-"""Records that go to more than one consumer: each gets its own, so that none sees what another changes in place.
+"""Records that go to more than one consumer: each consumer gets its own, so that none sees what another changes in place.
 
-Knows no operator. Source: Flink CopyingBroadcastingOutputCollector, CopyingChainingOutput (object reuse off); differs: a batch at a time,
-only where a record forks, and only what can be changed.
+Does not know operators. Source: Flink CopyingBroadcastingOutputCollector, CopyingChainingOutput (object reuse off); differs: a batch at
+a time, only where a record goes to several consumers, and only if it can be changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.runtime.records.frozen import Column, Dumps, FrozenRows, Pickled, 
 
 
 class Sharing:
-    """Who in a chain gets records of its own."""
+    """Decides which consumers in a chain get copies of records."""
 
     def __init__(self, spec: ChainSpec, dumps: Dumps) -> None:
         self._dumps = dumps
@@ -32,19 +32,19 @@ class Sharing:
             and isinstance(output.element_type, TypeInformation)
             and is_columnar(output.element_type)
         )
-        """Outputs that keep no record: it is written as columns at once."""
+        """Outputs that keep no record, because records are written as columns at once."""
 
     def copies(
         self, element: Element, outputs: Sequence[int], targets: Sequence[ChainTarget]
     ) -> Iterator[Element]:
-        """What each output and then each target of an operator gets."""
+        """The element for each output and then for each target of an operator."""
         if len(targets) <= 1 and self._as_columns.issuperset(outputs):
             return repeat(element)
         return shared(element, len(outputs) + len(targets), self._dumps)
 
 
 def shared(element: Element, consumers: int, dumps: Dumps) -> Iterator[Element]:
-    """The element for each consumer. A copy is made when it is asked for: the last one gets the element itself."""
+    """The element for each consumer. Copies are made when they are asked for; the last consumer gets the element itself."""
     copy = _copier(element, dumps) if consumers > 1 else None
     for _ in range(consumers - 1):
         yield element if copy is None else copy()
@@ -53,14 +53,15 @@ def shared(element: Element, consumers: int, dumps: Dumps) -> Iterator[Element]:
 
 
 def _copier(element: Element, dumps: Dumps) -> Callable[[], RowBatch] | None:
-    """Makes records that share nothing with these that can be changed. None: they are no rows, nothing can be, or it cannot be
-    pickled.
+    """Makes copies of the records that share nothing changeable with them. None: these are not rows, they cannot be changed,
+    or they cannot be pickled.
     """
     if not isinstance(element, RowBatch):
         return None
     try:
         column = frozen(element.values, dumps)
-    # whatever a record's own pickling raises: it is none that could leave this task
+    # The pickling code of a record may raise anything. Such a record could not leave this task
+    # anyway.
     except Exception:
         return None
     return None if column is element.values else partial(_batch_of, column, element.timestamps)

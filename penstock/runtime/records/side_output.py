@@ -1,4 +1,4 @@
-"""OutputTag: the name of a side output; and what goes to one taken out of an operator's results. Knows no operator.
+"""OutputTag, the name of a side output; and the separation of side outputs from an operator's results. Does not know operators.
 
 Source: Flink OutputTag, PyFlink pyflink.datastream.output_tag; differs: in nothing.
 """
@@ -54,12 +54,12 @@ class OutputTag:
 
 
 def is_tagged(value: Any) -> bool:
-    """Whether a result is meant for a side output: (tag, value)."""
+    """Whether a result is for a side output: (tag, value)."""
     return type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag)
 
 
 class AsideCollector:
-    """What goes to side outputs beside a batch of results, each with its timestamp."""
+    """Collects results for side outputs, each with its timestamp, beside a batch of results."""
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[list[Any], list[int]]] = {}
@@ -70,7 +70,7 @@ class AsideCollector:
         stamps.append(stamp)
 
     def untagged(self, results: Iterable[Any], stamp: int) -> Iterator[Any]:
-        """The results for the main output, while the others are collected."""
+        """The results for the main output. The tagged ones are collected."""
         for result in results:
             if is_tagged(result):
                 self.add(result[0].tag_id, own_copy(result[1]), stamp)
@@ -78,7 +78,7 @@ class AsideCollector:
                 yield result
 
     def take(self, tags: tuple[str, ...]) -> Iterator[Tagged]:
-        """What was collected for these tags; what for others is dropped."""
+        """Remove and yield what was collected for these tags. Results for other tags are dropped."""
         held, self._held = self._held, {}
         for tag_id, (values, stamps) in held.items():
             if tag_id in tags:
@@ -88,7 +88,7 @@ class AsideCollector:
 def separated(
     batches: Iterable[RowBatch], tags: tuple[str, ...]
 ) -> Iterable[Element | Tagged | None]:
-    """Tagged tuples out of the main output, if anybody reads a side output; tags not read are dropped."""
+    """Separate tagged tuples from the main output, if some side output is read. Results with tags that are not read are dropped."""
     if not tags:
         return batches
     return _separate(batches, tags)

@@ -1,4 +1,4 @@
-"""How much memory batches take, about: what encoded bytes say nothing of. Knows no budget."""
+"""Estimates how much memory batches take once they are decoded. Does not know budgets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SAMPLE: Final = 8
 _LARGE_SAMPLE: Final = 64
 _DEEPEST: Final = 4
 _ROW_POINTERS: Final = 40
-"""A place in three lists, a timestamp, its place in the order."""
+"""Per row: a place in three lists, a timestamp, its place in the order."""
 _COLUMN_COPIES: Final = 3
-"""The pieces, one of them all, and that in order."""
+"""The pieces, one batch of all of them, and that batch sorted."""
 
 
 def sorting_size(batch: Batch) -> int:
-    """Bytes of a decoded batch while it is sorted. Of rows from a few of them, as if they shared nothing."""
+    """The bytes of a decoded batch while it is sorted. For rows it is estimated from a few of them, as if they shared no objects."""
     if isinstance(batch, ColumnBatch):
         return _COLUMN_COPIES * (int(batch.data.nbytes) + 8 * len(batch))
     values = batch.values
@@ -31,7 +31,7 @@ def sorting_size(batch: Batch) -> int:
 
 
 def objects_size(values: Collection[Any]) -> int:
-    """Bytes of all of them, from the first ones, as if they shared nothing."""
+    """The bytes of all values, estimated from the first ones, as if they shared no objects."""
     sample = list(islice(values, _LARGE_SAMPLE))
     return len(values) * sum(map(_object_size, sample)) // max(len(sample), 1)
 

@@ -1,6 +1,6 @@
-"""The text of a record: what `print()` and the simple string encoder write. Knows no console.
+"""The text of a record, as `print()` and the simple string encoder write it. Does not know consoles.
 
-Pickled values are Python's str(); declared types look as in Java (`true`, `null`, `1.0E10`, `(a,1)`); a ROW
+Pickled values are Python's str(). Values of declared types look as in Java (`true`, `null`, `1.0E10`, `(a,1)`). A ROW
 is `+I[a,1]` with Python's floats. Source: PyFlink's observed output; differs: dates have Java's text too.
 """
 
@@ -22,12 +22,12 @@ Format = Callable[[Any], str]
 
 
 def format_value(value: Any, type_info: t.TypeInformation | None) -> str:
-    """Printed text of one value. Raises: TypeError for pickled bytes."""
+    """The printed text of one value. Raises: TypeError for pickled bytes."""
     return _format_of(type_info)(value)
 
 
 def format_batch(values: Sequence[Any], type_info: t.TypeInformation | None) -> list[str]:
-    """Printed text of each value."""
+    """The printed text of each value."""
     if t.is_pickled(type_info):
         if bytes in set(map(type, values)):
             _refuse_bytes(next(value for value in values if type(value) is bytes))

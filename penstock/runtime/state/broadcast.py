@@ -1,4 +1,4 @@
-"""Broadcast state: maps that are the same in every subtask, because all of them see the same broadcast elements.
+"""Broadcast state: maps that are the same in every subtask, because all subtasks see the same broadcast elements.
 
 Source: Flink BroadcastState, HeapBroadcastState; differs: values are live objects.
 """
@@ -50,8 +50,8 @@ class ReadOnlyBroadcastState(State):
     def clear(self) -> None:
         """Raise UserError: only `process_broadcast_element` may change broadcast state."""
         raise UserError(
-            "broadcast state can be changed in process_broadcast_element only: there every subtask sees the "
-            "same elements, so that all stay equal."
+            "broadcast state can be changed in process_broadcast_element only: all subtasks see the "
+            "same elements there, so their states stay equal."
         )
 
     def __getitem__(self, key: Any) -> Any:
@@ -103,7 +103,7 @@ class BroadcastStates:
         return BroadcastState(self._table(descriptor))
 
     def snapshot(self) -> dict[str, ListPart]:
-        """Every subtask has the same: one element each, the whole map."""
+        """Every subtask has the same state, so it writes one element per state: the whole map."""
         return {
             f"{_ROLE}{name}": ListPart(RedistributionMode.BROADCAST, [dict(table)])
             for name, table in self._tables.items()
@@ -120,7 +120,7 @@ class BroadcastStates:
         name = descriptor.get_name()
         if name not in self._tables:
             raise UserError(
-                f"there is no broadcast state {name!r}; this stream was broadcast with {sorted(self._tables)}. "
+                f"broadcast state {name!r} does not exist; this stream was broadcast with {sorted(self._tables)}. "
                 "Check the descriptor's name, or add it to broadcast(...)."
             )
         return self._tables[name]

@@ -1,6 +1,6 @@
-"""Keyed state that tells on threads which must not touch it. For debugging; a task's own thread notices nothing.
+"""Keyed state that detects access from threads that must not touch it. For debugging; access from the task's own thread works as usual.
 
-Knows no thread: who asks is found out by the host.
+Does not know threads: the host finds out who asks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from penstock.runtime.state.heap import HeapKeyedStateBackend
 
 
 class CheckedKeyedStateBackend(HeapKeyedStateBackend):
-    """Every access to a state looks up the current namespace, which calls `check`; it raises if it must."""
+    """A backend that calls `check` at every access to a state, because each looks up the current namespace. `check`
+    raises if it must.
+    """
 
     def __init__(
         self,
@@ -28,7 +30,7 @@ class CheckedKeyedStateBackend(HeapKeyedStateBackend):
 
     @property
     def namespace(self) -> Any:
-        """The current one. A state looks it up before anything else."""
+        """The current namespace. A state looks it up before anything else."""
         self._check()
         return self._namespace
 

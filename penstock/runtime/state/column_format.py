@@ -1,9 +1,9 @@
-"""A column of keyed state as bytes, and back. Knows no state.
+"""A column of keyed state as bytes, and back. Does not know states.
 
     column: encoding (1 byte) | length (8) | content
 
-Encodings: A: Arrow IPC stream of one column (numbers, text, bytes, bool, None); U: tuples of one length, a column per
-place; R: Rows of one shape, as U; T: Arrow tables; P: pickle protocol 5, which goes through the `loads` that the caller gave, and nowhere else.
+Encodings: A: Arrow IPC stream of one column (numbers, text, bytes, bool, None). U: tuples of one length, a column per
+item. R: Rows of one shape, as U. T: Arrow tables. P: pickle protocol 5, which only the caller's `loads` reads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def encode_rows(rows: FrozenRows, values: list[Any], dumps: Dumps) -> Iterator[b
 
 
 def encode_column(values: Sequence[Any], dumps: Dumps) -> Iterator[bytes]:
-    """Header and content. Values come back equal and of the same types."""
+    """Header and content. Decoding gives equal values of the same types."""
     kinds = set(map(type, values))
     kind = next(iter(kinds)) if len(kinds) == 1 else None
     if kind is tuple and len(lengths := set(map(len, values))) == 1 and lengths != {0}:
@@ -56,7 +56,7 @@ def encode_column(values: Sequence[Any], dumps: Dumps) -> Iterator[bytes]:
 
 
 def _arrow(values: Sequence[Any], kind: type | None) -> bytes | None:
-    """None: not representable (an int above 64 bits, text with lone surrogates, other types)."""
+    """The Arrow column. None: the values cannot be stored in Arrow (an int above 64 bits, text with lone surrogates, other types)."""
     arrow_type = None if kind is None else _ARROW_OF.get(kind)
     if arrow_type is None:
         return None
@@ -84,7 +84,7 @@ def _ipc(table: pa.Table) -> bytes:
 
 
 def decode_column(view: memoryview, position: int, loads: Loads) -> tuple[list[Any], int]:
-    """The values, and where the column ends."""
+    """The values, and the position after the column."""
     marker, length = COLUMN_HEAD.unpack_from(view, position)
     begin = position + COLUMN_HEAD.size
     content = view[begin : begin + length]
@@ -108,7 +108,7 @@ def decode_column(view: memoryview, position: int, loads: Loads) -> tuple[list[A
         values = pa.ipc.open_stream(pa.py_buffer(content)).read_all().column(0)
         if pa.types.is_null(values.type):
             return [None] * len(values), begin + length
-        # By way of numpy, for that is several times as fast; there are no nulls in it.
+        # Through numpy, because that is several times as fast; there are no nulls here.
         return values.to_numpy(zero_copy_only=False).tolist(), begin + length
     return loads(bytes(content)), begin + length
 

@@ -1,7 +1,7 @@
 """Keyed state as operators and users see it: state objects by kind, and the backend that makes them.
 
-Scoped to (current key, current namespace). Knows no storage: `heap.py` keeps live objects in memory, and another
-backend (RocksDB) implements the same classes. Source: Flink KeyedStateBackend, InternalKvState; PyFlink's names.
+All access is to the current key and the current namespace. Does not know storage: `heap.py` keeps live objects in memory, and
+another backend (RocksDB) implements the same classes. Source: Flink KeyedStateBackend, InternalKvState; PyFlink's names.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class MapState(State):
 
 
 class KeyTable(Protocol):
-    """One value for each key, for an operator that needs no namespaces and goes through a batch by itself. By state key."""
+    """One value for each key, for an operator that needs no namespaces and handles a whole batch itself. Indexed by state key."""
 
     def get(self, skey: Any, default: Any, /) -> Any: ...
     def __setitem__(self, skey: Any, value: Any, /) -> None: ...
@@ -194,7 +194,7 @@ class KeyedStateBackend(ABC):
         *,
         is_int32: bool = False,
     ) -> None:
-        """`now_ms`: for TTL. `is_int32`: keys are hashed as Flink hashes a Java int.
+        """`now_ms`: the time for TTL. `is_int32`: keys are hashed as Flink hashes a Java int.
 
         `owner`, set later: uid of the operator, for error texts.
         """
@@ -207,7 +207,7 @@ class KeyedStateBackend(ABC):
         self.owner = ""
 
     def set_key(self, key: Any) -> None:
-        """One key; batches set `key` and `skey` themselves."""
+        """Set the context to one key. Operators that process batches set `key` and `skey` themselves."""
         self.key = key
         self.skey = state_key(key)
 
@@ -216,7 +216,7 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def of(self, descriptor: StateDescriptor) -> State:
-        """The state that a descriptor asks for, whatever its kind.
+        """The state that a descriptor describes, whatever its kind.
 
         Raises: UserError when the name is taken by a state of another kind or type.
         """
@@ -238,55 +238,57 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def records_passed(self, count: int) -> None:
-        """So many records were processed: clean-up of expired state that goes by records gets its share."""
+        """So many records were processed. Clean-up of expired state that runs per record does its part."""
 
     def forget(self) -> None:
-        """All values of all keys. In BATCH jobs, where no key comes again; their state is on the heap."""
-        raise EngineBug(f"{type(self).__name__} keeps what it has: keys end in BATCH jobs only")
+        """Drop all values of all keys. For BATCH jobs, where no key comes again; their state is on the heap."""
+        raise EngineBug(
+            f"{type(self).__name__} cannot forget its keys: keys end in BATCH jobs only"
+        )
 
     @abstractmethod
     def snapshot(self) -> Snapshot:
-        """Everything that has not expired, by state: columns are namespaces and raw values."""
+        """Everything that has not expired, by state. The columns are namespaces and raw values."""
 
     @abstractmethod
     def restore(self, snapshot: Snapshot) -> None:
-        """What `snapshot` gave, of any number of backends: only key groups of this subtask, and nothing twice.
+        """Take the snapshots of any number of backends: only key groups of this subtask, and nothing twice.
 
-        Before anything is asked of a state. In any number of calls.
+        Called before any state is used, any number of times.
         Raises: UserError: keys were put into key groups by another rule.
         """
 
     def restore_databases(self, databases: Sequence[RestoredDatabase]) -> Mapping[str, StateInfo]:
-        """Before anything is asked of a state. Returns the states that have values in them.
+        """Take databases, before any state is used. Returns the states that have values in them.
 
         Raises: UserError: this backend keeps state in memory.
         """
         if databases:
             raise UserError(
                 f"operator {self.owner!r} cannot restore its keyed state: an incremental checkpoint has the files of "
-                "RocksDB, and state.backend.type is now 'hashmap'. Set it to 'rocksdb', or go on from a savepoint, "
-                "which either backend reads."
+                "RocksDB, but state.backend.type is now 'hashmap'. Set it to 'rocksdb', or restore from a savepoint, "
+                "which both backends can read."
             )
         return {}
 
     @abstractmethod
     def table(self, name: str, info: StateInfo) -> KeyTable:
-        """Once for each name. Its part of a snapshot has one column, the values; so has what is restored into it."""
+        """A table for one operator. Call once for each name. Its part of a snapshot, and of a restore, has one column, the values."""
 
     @abstractmethod
     def timer_queue(self, name: str) -> TimerQueue:
-        """Once for each name, with what was restored of it."""
+        """A timer queue with its restored timers. Call once for each name."""
 
     @abstractmethod
     def window_tables(self, name: str, info: StateInfo, fold: Fold) -> WindowTables:
-        """Once for each name, with what was restored of it. `info`: of a kind in WINDOW_KINDS."""
+        """Window tables with their restored content. Call once for each name. `info`: of a kind in WINDOW_KINDS."""
 
     def close(self) -> None:
-        """The operator has ended: what lies on disk is removed."""
+        """The operator has ended: remove files on disk."""
 
 
 class MakeKeyedStateBackend(Protocol):
-    """A kind of backend: makes one for each operator."""
+    """Makes a keyed state backend for each operator."""
 
     def __call__(
         self, max_parallelism: int, now_ms: Callable[[], int], *, is_int32: bool

@@ -1,10 +1,10 @@
 """HeapKeyedStateBackend: keyed state as live Python objects. Each state is a table: namespace -> state key -> value.
 
-Knows no operator and no clock: the time for TTL comes through a port. With TTL a raw value is (value, last access ms);
-of a list each element is, of a map each entry. Expired ones are dropped when they are read, in snapshots, and bit by bit
+Does not know operators or a clock: the time for TTL comes through a port. With TTL a raw value is (value, last access ms). In a list
+each element has this form, in a map each entry. Expired values are dropped when they are read, in snapshots, and step by step
 whenever the state is used (`cleanup_incrementally`, the default) or a record is processed.
-Source: Flink HeapKeyedStateBackend, TtlStateFactory, TtlIncrementalCleanup; differs: values are live objects (of which a ValueState copies the outermost), key
-groups are computed when a snapshot is made, a round of the incremental clean-up goes over the keys of its start.
+Source: Flink HeapKeyedStateBackend, TtlStateFactory, TtlIncrementalCleanup; differs: values are live objects (a ValueState copies the
+outermost one), key groups are computed when a snapshot is made, a round of the incremental clean-up covers the keys of its start.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ from penstock.runtime.state.timer_queues import TIMERS, HeapTimerQueue
 from penstock.runtime.state.window_tables import Fold, HeapWindowTables
 
 _LOOK_UP_ABOVE: Final = 2
-"""Times as many entries as may be wanted: then each is looked up, instead of all looked at."""
+"""If the state has more than so many times the entries that may be wanted, each wanted key is looked up, instead of
+scanning all entries.
+"""
 
 
 class HeapKeyedStateBackend(RawKeyedStateBackend):
@@ -78,7 +80,8 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
             kept[name] = queue.part(self.max_parallelism, is_int32=self.is_int32)
         for name, windows in self._windows.items():
             kept[name] = windows.part(self.max_parallelism, is_int32=self.is_int32)
-        for name, parts in self._restored.items():  # nobody has asked for these yet
+        # No operator has used these states yet.
+        for name, parts in self._restored.items():
             kept[name] = _whole(parts)
         return kept
 
@@ -102,13 +105,13 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         return made
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Kept until the state of that name is asked for."""
+        """Keep the parts until the state of that name is used."""
         for name, part in snapshot.items():
             check_key_hash(self.owner, name, part, is_int32=self.is_int32)
             self._restored.setdefault(name, []).append(part)
 
     def _take_restored(self, name: str, info: StateInfo) -> list[KeyedPart]:
-        """What was restored of a state that is asked for now. Raises: UserError: it was something else."""
+        """The restored parts of a state that is used for the first time. Raises: UserError: the state had another kind or type."""
         for part in self._restored.get(name, ()):
             check_restored(self.owner, name, part.info, info)
         return self._restored.pop(name, [])
@@ -131,7 +134,7 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
 
 
 class HeapState(RawState):
-    """Base: the table, and what cleans it up."""
+    """The base of heap states: the table, and its clean-up."""
 
     _backend: HeapKeyedStateBackend
 
@@ -145,13 +148,13 @@ class HeapState(RawState):
         self.drop(backend.namespace, backend.skey)
 
     def drop(self, namespace: Any, skey: Any) -> None:
-        """Forget one value."""
+        """Drop one value."""
         table = self.tables.get(namespace)
         if table is not None and table.pop(skey, None) is not None and not table:
             del self.tables[namespace]
 
     def alive_tables(self) -> dict[Any, dict[Any, Any]]:
-        """By namespace: state key -> raw value of what has not expired."""
+        """By namespace: state key -> raw value of values that have not expired."""
         if self._ttl is None:
             return self.tables
         found = {}
@@ -161,8 +164,11 @@ class HeapState(RawState):
         return found
 
     def put_back(self, parts: Sequence[KeyedPart]) -> None:
-        """What was restored. In one go where it can be: between other work the table would leave the processor's cache."""
-        if all(_namespaces(part).count(None) == len(part.keys) for part in parts):  # no windows
+        """Take restored parts. If possible the table is filled in one go, because otherwise it would leave the
+        processor's cache in between.
+        """
+        # All namespaces are None, so there are no windows.
+        if all(_namespaces(part).count(None) == len(part.keys) for part in parts):
             keys = chain.from_iterable(part.keys for part in parts)
             raws = chain.from_iterable(_raws(part) for part in parts)
             if table := dict(zip(keys, raws, strict=True)):
@@ -176,7 +182,7 @@ class HeapState(RawState):
                 own[skey] = raw
 
     def drop_expired(self, namespace: Any, skey: Any) -> None:
-        """Incremental clean-up looks at one value, if it is there still."""
+        """Check one value for the incremental clean-up, if it still exists."""
         table = self.tables.get(namespace)
         raw = MISSING if table is None else table.get(skey, MISSING)
         if table is None or raw is MISSING:
@@ -193,7 +199,7 @@ class HeapState(RawState):
         return self._found()
 
     def _found(self) -> Any:
-        """As `_raw`; is no access that cleans up."""
+        """As `_raw`, but without running the clean-up."""
         backend = self._backend
         table = self.tables.get(backend.namespace)
         return MISSING if table is None else table.get(backend.skey, MISSING)
@@ -211,13 +217,14 @@ class HeapValueState(HeapState, ValueState):
 
     kind = "Value"
     _plain: type = int
-    """The kind that was kept last, if there is nothing to copy of it: asked for each record."""
+    """The class of the last value, if such values need no copy. It is checked for each record."""
 
     def value(self) -> Any:
         if self._ttl is not None:
             found = self._load()
             return None if found is MISSING else found
-        backend = self._backend  # written out: this is called for every record
+        # Inlined, because this is called for every record.
+        backend = self._backend
         table = self.tables.get(backend.namespace)
         return None if table is None else table.get(backend.skey)
 
@@ -236,7 +243,9 @@ class HeapValueState(HeapState, ValueState):
         table[backend.skey] = value if self._ttl is None else (value, backend.now_ms())
 
     def _own(self, value: Any) -> Any:
-        """The function may emit the value now, and change what the state has with the next record."""
+        """A copy if the value can be changed: the function may emit the value now, and change the state's object
+        with the next record.
+        """
         if type(value) in CHANGEABLE:
             return copied(value)
         self._plain = type(value)
@@ -300,7 +309,7 @@ class HeapMapState(HeapState, RawMapState):
         return [] if raw is MISSING else list(raw.items())
 
     def between(self, first: int, last: int) -> list[tuple[int, Any]]:
-        """Without a copy; by looking keys up where that is less than to look at all."""
+        """Without a copy of the map. Looks the keys up if that is less work than a scan of all entries."""
         if self._ttl is not None:
             return super().between(first, last)
         raw = self._raw()
@@ -320,7 +329,7 @@ class HeapMapState(HeapState, RawMapState):
 
 
 def _whole(parts: Sequence[KeyedPart]) -> KeyedPart:
-    """A copy of all of them."""
+    """A copy of all parts, as one."""
     first = parts[0]
     columns: list[Column] = [[] for _ in first.columns]
     whole = replace(first, keys=[], columns=columns)
@@ -331,13 +340,13 @@ def _whole(parts: Sequence[KeyedPart]) -> KeyedPart:
 
 def _namespaces(part: KeyedPart) -> list[Any]:
     namespaces = part.columns[0]
-    assert isinstance(namespaces, list), "it was read, not frozen"
+    assert isinstance(namespaces, list), "restored parts are lists, not frozen columns"
     return namespaces
 
 
 def _raws(part: KeyedPart) -> list[Any]:
     raws = part.columns[1]
-    assert isinstance(raws, list), "it was read, not frozen"
+    assert isinstance(raws, list), "restored parts are lists, not frozen columns"
     return raws
 
 

@@ -1,6 +1,6 @@
-"""IncrementalCleanup: drops expired values of a heap state bit by bit. Knows tables and no kind of state.
+"""IncrementalCleanup: drops expired values of a heap state step by step. Knows the tables, but not the kinds of state.
 
-Source: Flink TtlIncrementalCleanup; differs: a round goes over the keys of its start.
+Source: Flink TtlIncrementalCleanup; differs: a round covers the keys of its start.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from penstock.runtime.state.descriptors import StateTtlConfig
 
 
 class ExpiringState(Protocol):
-    """Tables of values that may have expired: namespace -> state key -> value."""
+    """Tables with values that may have expired: namespace -> state key -> value."""
 
     tables: dict[Any, dict[Any, Any]]
 
@@ -20,7 +20,7 @@ class ExpiringState(Protocol):
 
 
 class IncrementalCleanup:
-    """Looks at a few values whenever the state is used; a round takes the keys that are there at its start."""
+    """Checks a few values whenever the state is used. A round covers the keys that exist at its start."""
 
     def __init__(self, state: ExpiringState, size: int, *, runs_for_every_record: bool) -> None:
         self._state = state
@@ -29,7 +29,7 @@ class IncrementalCleanup:
         self._round: Iterator[tuple[Any, Any]] = iter(())
 
     def run(self, times: int) -> None:
-        """`times`: how often the state was used, or records passed."""
+        """`times`: how often the state was used, or how many records were processed."""
         for _ in range(times * self._size):
             place = next(self._round, None)
             if place is None:
@@ -42,7 +42,7 @@ class IncrementalCleanup:
 
 
 def cleanup_of(state: ExpiringState, ttl: StateTtlConfig) -> IncrementalCleanup | None:
-    """Of the strategies, what a heap can do besides: RocksDB's compaction filter is accepted and means nothing."""
+    """The clean-up for the strategies that a heap supports. RocksDB's compaction filter is accepted without effect."""
     strategies = ttl.get_cleanup_strategies()
     if not strategies.is_cleanup_in_background():
         return None

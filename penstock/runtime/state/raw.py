@@ -1,8 +1,8 @@
-"""States by raw values: what TTL, reducing, aggregating and merging do, wherever the raw values lie.
+"""States by raw values: what TTL, reducing, aggregating and merging do, independent of the storage of raw values.
 
-With TTL a raw value is (value, last access ms); of a list each element is, of a map each entry. A storage says how the raw
+With TTL a raw value is (value, last access ms). In a list each element has this form, in a map each entry. A storage says how the raw
 value of the current key and namespace is read and written (`RawState`), and which class keeps which kind
-(`RawKeyedStateBackend.kinds`). Knows no table and no file.
+(`RawKeyedStateBackend.kinds`). Does not know tables or files.
 Source: Flink TtlStateFactory, AbstractKeyedStateBackend.
 """
 
@@ -37,11 +37,11 @@ from penstock.runtime.state.descriptors import (
 from penstock.runtime.state.snapshot import StateInfo
 
 MISSING: Final = object()
-"""There is no value."""
+"""Stands for a value that does not exist."""
 
 
 class RawState(State):
-    """Base: raw access, and what TTL asks for."""
+    """The base of all raw states: raw access, and TTL."""
 
     kind: ClassVar[str]
 
@@ -52,7 +52,7 @@ class RawState(State):
 
     @abstractmethod
     def _raw(self) -> Any:
-        """Raw value of the current key and namespace, or MISSING."""
+        """The raw value of the current key and namespace, or MISSING."""
 
     @abstractmethod
     def _put(self, raw: Any) -> None: ...
@@ -62,7 +62,7 @@ class RawState(State):
         return self._raw() is not MISSING
 
     def alive(self, raw: Any) -> Any:
-        """With TTL: what is left of a raw value, or MISSING."""
+        """With TTL: the part of a raw value that has not expired, or MISSING."""
         return MISSING if self._is_expired(raw[1]) else raw
 
     def _is_expired(self, last_access_ms: int) -> bool:
@@ -79,7 +79,7 @@ class RawState(State):
         return self._ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
 
     def _load(self) -> Any:
-        """The value, or MISSING; does what the TTL demands of a read."""
+        """The value, or MISSING. Applies the TTL's rules for a read."""
         raw = self._raw()
         if self._ttl is None or raw is MISSING:
             return raw
@@ -114,7 +114,7 @@ class RawMergingState(RawState, MergingState):
 
     @abstractmethod
     def _absorb(self, raw: Any) -> None:
-        """Another namespace's raw value comes to that of the current one."""
+        """Merge the raw value of another namespace into that of the current one."""
 
 
 class RawReducingState(RawMergingState, ReducingState):
@@ -132,7 +132,7 @@ class RawReducingState(RawMergingState, ReducingState):
 
     def add(self, value: Any) -> None:
         found = self._load()
-        # The function may change its first argument in place, and the record is not only ours.
+        # The function may change its first argument in place, and others may have the record too.
         self._store(copied(value) if found is MISSING else self._reduce(found, value))
 
     def _absorb(self, raw: Any) -> None:
@@ -165,7 +165,7 @@ class RawAggregatingState(RawMergingState, AggregatingState):
 
 
 class RawListState(RawMergingState, ListState):
-    """A list; with TTL of (element, last access ms)."""
+    """A list. With TTL its elements are (element, last access ms)."""
 
     kind = "List"
 
@@ -194,7 +194,7 @@ class RawListState(RawMergingState, ListState):
         return raw if len(kept) == len(raw) else kept
 
     def _stamped(self, values: Iterable[Any]) -> list[Any]:
-        """Raw elements that are accessed now."""
+        """Raw elements with the current time as last access."""
         if self._ttl is None:
             return list(values)
         now_ms = self._backend.now_ms()
@@ -202,25 +202,25 @@ class RawListState(RawMergingState, ListState):
 
 
 class RawMapState(RawState, MapState):
-    """A map; with TTL to (value, last access ms). A storage says how one raw entry is read, written and dropped."""
+    """A map. With TTL its values are (value, last access ms). A storage says how one raw entry is read, written and dropped."""
 
     kind = "Map"
 
     @abstractmethod
     def _entry(self, key: Any) -> Any:
-        """Raw entry, or MISSING."""
+        """The raw entry, or MISSING."""
 
     @abstractmethod
     def _entries(self) -> list[tuple[Any, Any]]:
-        """(key, raw entry) of all, in a list of the caller's own."""
+        """All entries as (key, raw entry), in a new list."""
 
     @abstractmethod
     def _put_entry(self, key: Any, raw: Any) -> None:
-        """In place of one that is there."""
+        """Replace an existing entry."""
 
     @abstractmethod
     def _drop(self, key: Any) -> None:
-        """Nothing happens where there is none."""
+        """Delete an entry; no effect if there is none."""
 
     def get(self, key: Any) -> Any:
         found = self._value_of(key)
@@ -240,9 +240,10 @@ class RawMapState(RawState, MapState):
         return [(key, value) for key, value in found if value is not MISSING]
 
     def between(self, first: int, last: int) -> list[tuple[int, Any]]:
-        """(key, value) of the entries whose keys, integers here, are in [first, last], in order. For operators of ours."""
+        """(key, value) of the entries whose keys are integers in [first, last], in order. For Penstock's own operators."""
         found = [(key, value) for key, value in self.items() if first <= key <= last]
-        return sorted(found, key=itemgetter(0))  # the values may have no order
+        # The values may not be comparable.
+        return sorted(found, key=itemgetter(0))
 
     def alive(self, raw: Any) -> Any:
         kept = {key: entry for key, entry in raw.items() if not self._is_expired(entry[1])}
@@ -251,7 +252,7 @@ class RawMapState(RawState, MapState):
         return raw if len(kept) == len(raw) else kept
 
     def _stamped(self, entries: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        """Raw entries that are accessed now."""
+        """Raw entries with the current time as last access."""
         if self._ttl is None:
             return entries
         now_ms = self._backend.now_ms()
@@ -262,7 +263,7 @@ class RawMapState(RawState, MapState):
         return entry if self._ttl is None or entry is MISSING else self._seen(key, entry)
 
     def _seen(self, key: Any, entry: tuple[Any, int]) -> Any:
-        """Value of an entry under TTL, or MISSING; renews or drops it."""
+        """The value of an entry under TTL, or MISSING. Renews or drops the entry."""
         value, last_access_ms = entry
         if self._is_expired(last_access_ms):
             self._drop(key)
@@ -273,7 +274,7 @@ class RawMapState(RawState, MapState):
 
 
 class RawKeyedStateBackend(KeyedStateBackend):
-    """Knows by name which states there are. `kinds`: the class for each kind of descriptor."""
+    """Knows the states by name. `kinds`: the class for each kind of descriptor."""
 
     kinds: ClassVar[Mapping[type[StateDescriptor], Any]]
 
@@ -328,4 +329,4 @@ class RawKeyedStateBackend(KeyedStateBackend):
         return state
 
     def _made(self, name: str, state: Any) -> None:
-        """A state was asked for, for the first time. Raises: UserError: another one of that name was restored."""
+        """A state is used for the first time. Raises: UserError: a state of another kind or type was restored under that name."""

@@ -17,7 +17,9 @@ _LEAST_MEMORY: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class StateBackendSettings:
-    """`rocks_memory_bytes`: block cache and write buffers of all databases of a slot. `has_rocks_timers`: they lie there too."""
+    """`rocks_memory_bytes`: block cache and write buffers of all databases of a slot. `has_rocks_timers`: timers
+    are in RocksDB too.
+    """
 
     is_rocks: bool = False
     rocks_memory_bytes: int = 128 << 20
@@ -25,7 +27,7 @@ class StateBackendSettings:
 
 
 def state_backend_settings_of(settings: Settings) -> StateBackendSettings:
-    """Raises: ConfigurationError: a backend that there is not, or too little memory for it."""
+    """The settings from the options. Raises: ConfigurationError: an unknown backend, or too little memory for it."""
     kind = settings.get(_TYPE).lower()
     if kind not in ("hashmap", "rocksdb"):
         raise ConfigurationError(

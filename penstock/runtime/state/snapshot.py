@@ -1,11 +1,11 @@
-"""What one operator keeps in a checkpoint: keyed parts and lists. Knows no file and no operator.
+"""What one operator keeps in a checkpoint: keyed parts and lists. Does not know files or operators.
 
-An operator's `snapshot` hands over its tables copied flat; `freeze` then makes them independent of what user code does to
-the objects in them, before the next record is processed. What cannot change (numbers, text, tuples of them, lists and
-dicts of those, once copied, and Rows of them) is kept as it is; everything else is pickled on the spot. Key groups, order and bytes are
+An operator's `snapshot` hands over its tables, copied flat. Before the next record is processed, `freeze` makes them independent of
+changes that user code makes to the objects in them. Values that cannot change (numbers, text, tuples of them, copied lists and
+dicts of those, and Rows of them) are kept as they are; everything else is pickled at once. Key groups, order and bytes are
 left to the thread that writes (`snapshot_format.py`).
 Source: Flink StateSnapshot, CopyOnWriteStateMap, RegisteredStateMetaInfoSnapshot; differs: values are live objects that
-their owners may change in place, so copying on write could not be noticed.
+their owners may change in place, so copy-on-write would not notice a change.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ Add: TypeAlias = Callable[[bytes], StateHandle]
 Read: TypeAlias = Callable[[StateHandle], bytes]
 
 IN_HAND: Final = "in_hand"
-"""List state of a chain's head: (input, element) that were read and not yet processed."""
+"""List state of a chain's head: (input, element) of elements that were read and not yet processed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateInfo:
-    """What must be the same where a state is restored. `kind`: "Value", "Map" and so on, or the engine's own."""
+    """The properties of a state that must be equal when it is restored. `kind`: "Value", "Map" and so on, or one of
+    the engine's own.
+    """
 
     kind: str
     type_text: str = ""
@@ -49,7 +51,7 @@ class StateInfo:
 class KeyedPart:
     """Rows of state: `keys[i]` (a state key, see `state_key`) and `columns[...][i]`.
 
-    `groups`: the key group of each row, where it is not that of its key: shape (rows,).
+    `groups`: the key group of each row, if it is not that of the row's key: shape (rows,).
     """
 
     info: StateInfo
@@ -60,30 +62,30 @@ class KeyedPart:
     groups: NDArray[np.int64] | None = None
 
     def rows(self) -> Iterable[tuple[Any, ...]]:
-        """(state key, *columns) of each row, of a part that is not frozen."""
+        """(state key, *columns) of each row. The part must not be frozen."""
         return zip(self.keys, *self.columns, strict=True)
 
     def extend(self, other: KeyedPart) -> None:
-        """Rows of other key groups, of a part that is not frozen either."""
+        """Append the rows of other key groups. Neither part may be frozen."""
         self.keys.extend(other.keys)
         for column, more in zip(self.columns, other.columns, strict=True):
-            assert isinstance(column, list), "it was read, not frozen"
-            assert isinstance(more, list), "it was read, not frozen"
+            assert isinstance(column, list), "a frozen part cannot be extended"
+            assert isinstance(more, list), "a frozen part cannot be appended"
             column.extend(more)
 
     def freeze(self, dumps: Dumps) -> None:
-        """Make the columns independent of what owns the objects in them."""
+        """Make the columns independent of later changes to the objects in them."""
         self.columns = [frozen(column, dumps) for column in self.columns]
 
     def close(self, *, is_kept: bool) -> None:
-        """It was written, or nobody wants it."""
+        """The part was written, or is not wanted any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How files get to where checkpoints share them. `groups`: first and last key group of the subtask.
+    """How files get to the place that checkpoints share. `groups`: first and last key group of the subtask.
 
-    `share`: writes a file; `is_ours`: whether a handle lies where later checkpoints of this job may refer to it.
+    `share`: writes a file; `is_ours`: whether a handle is in a place to which later checkpoints of this job may refer.
     """
 
     groups: tuple[int, int]
@@ -93,7 +95,7 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class RestoredDatabase:
-    """A database of some former subtask. `groups`: the key groups that the restored subtask has."""
+    """A database of a former subtask. `groups`: first and last key group of the restored subtask."""
 
     handle: DatabaseHandle
     groups: tuple[int, int]
@@ -101,22 +103,22 @@ class RestoredDatabase:
 
 
 class RowSource(Protocol):
-    """Rows that lie outside of memory, by key group, as they were when the snapshot was taken."""
+    """Rows that are not in memory, by key group, as they were when the snapshot was taken."""
 
     def groups(self, name: str, /) -> Iterable[int]: ...
     def columns(self, name: str, group: int, /) -> list[list[Any]]:
-        """Keys, namespaces, raw values."""
+        """The keys, namespaces and raw values of one key group."""
         ...
 
     def write_files(self, sharing: Sharing, add: Add, /) -> Iterable[tuple[str, StateHandle]]:
-        """All of it as files: those that stay as they are shared, the others added."""
+        """Write everything as files: files that never change are shared, the others added."""
         ...
 
     def close(self, *, is_kept: bool) -> None: ...
 
 
 class StoredPart(KeyedPart):
-    """Rows of a state that a backend keeps on disk: read, one key group at a time, when they are written."""
+    """Rows of a state that a backend keeps on disk. They are read when they are written, one key group at a time."""
 
     __slots__ = ("name", "source")
 
@@ -130,13 +132,13 @@ class StoredPart(KeyedPart):
         source: RowSource,
         name: str,
     ) -> None:
-        """`columns`: how many beside the keys."""
+        """`columns`: how many there are beside the keys."""
         super().__init__(info, max_parallelism, is_int32, [], [[] for _ in range(columns)])
         self.source = source
         self.name = name
 
     def freeze(self, dumps: Dumps) -> None:
-        """Nobody changes it."""
+        """Does nothing: the files do not change."""
 
     def close(self, *, is_kept: bool) -> None:
         self.source.close(is_kept=is_kept)
@@ -144,26 +146,26 @@ class StoredPart(KeyedPart):
 
 @dataclass(slots=True)
 class ListPart:
-    """One named operator state: its elements, which go to other subtasks as `mode` says. Frozen: pickled each."""
+    """One named operator state: its elements, which are distributed as `mode` says. When frozen, each element is pickled."""
 
     mode: RedistributionMode
     elements: list[Any]
 
 
 class Pieces(Protocol):
-    """Reads parts whose names begin with the prefix, which is taken off. A part may be in any number of pieces."""
+    """Reads the parts whose names begin with the prefix, which is removed from the names. A part may come in any number of pieces."""
 
     def __call__(self, prefix: str, /) -> Iterator[dict[str, KeyedPart]]: ...
     def not_taken(self) -> dict[str, StateInfo]:
-        """Of which rows were met, and whose names began with no prefix."""
+        """The parts that have rows, and whose names began with no prefix that was asked for."""
         ...
 
 
 @dataclass(slots=True)
 class OperatorSnapshot:
-    """Keyed parts by name, `role/state` where a role has several states; lists by name.
+    """Keyed parts by name (`role/state` where a role has several states), and lists by name.
 
-    `pieces`: keyed parts that were not read yet, in place of `keyed`.
+    `pieces`: keyed parts that have not been read yet, in place of `keyed`.
     """
 
     keyed: dict[str, KeyedPart] = field(default_factory=dict)
@@ -175,11 +177,11 @@ class OperatorSnapshot:
         return bool(self.keyed or self.lists or self.databases or self.pieces)
 
     def add(self, role: str, parts: Mapping[str, KeyedPart]) -> None:
-        """All states of a role."""
+        """Add all states of a role."""
         self.keyed.update((f"{role}/{name}", part) for name, part in parts.items())
 
     def take(self, prefix: str = "") -> dict[str, KeyedPart]:
-        """What `add` was given for the role in `role/`, or all; it is no longer in `keyed`."""
+        """Remove and return the parts of a role (`role/`), or all parts."""
         names = [name for name in self.keyed if name.startswith(prefix)]
         found = {name.removeprefix(prefix): self.keyed.pop(name) for name in names}
         for piece in () if self.pieces is None else self.pieces(prefix):
@@ -187,18 +189,18 @@ class OperatorSnapshot:
         return found
 
     def hold(self, other: OperatorSnapshot) -> None:
-        """The keyed parts of another one, of other key groups. Nothing is frozen."""
+        """Add the keyed parts of another snapshot, which has other key groups. Neither may be frozen."""
         _extend(self.keyed, other.keyed)
 
     def take_in_pieces(self, prefix: str = "") -> Iterator[dict[str, KeyedPart]]:
-        """As `take`, a few key groups at a time where it was read so."""
+        """As `take`, but a few key groups at a time if the snapshot is read in pieces."""
         if self.pieces is None:
             yield self.take(prefix)
         else:
             yield from self.pieces(prefix)
 
     def not_taken(self) -> dict[str, str]:
-        """What nobody has taken, by name; of parts that are read in pieces, those that lie beside what was read."""
+        """What nobody has taken, by name. For a snapshot that is read in pieces: the parts beside those that were read."""
         found = {name: str(part.info) for name, part in self.keyed.items() if part.keys}
         found |= {one.handle.role: "files of RocksDB" for one in self.databases}
         if self.pieces is not None:
@@ -206,12 +208,12 @@ class OperatorSnapshot:
         return found
 
     def elements(self, name: str) -> list[Any]:
-        """Of a list; empty when there is none."""
+        """The elements of a list; empty when there is none."""
         part = self.lists.get(name)
         return [] if part is None else part.elements
 
     def freeze(self, dumps: Dumps) -> OperatorSnapshot:
-        """As it is now, whatever happens to the objects in it later. Raises: what `dumps` raises."""
+        """Make the snapshot independent of later changes to its objects. Raises: what `dumps` raises."""
         for part in self.keyed.values():
             part.freeze(dumps)
         for state in self.lists.values():
@@ -219,18 +221,18 @@ class OperatorSnapshot:
         return self
 
     def sources(self) -> dict[str, RowSource]:
-        """What keeps the rows of stored parts, by role."""
+        """The sources of stored parts, by role."""
         stored = [(name, p) for name, p in self.keyed.items() if isinstance(p, StoredPart)]
         return {name.removesuffix(part.name): part.source for name, part in stored}
 
     def take_databases(self, role: str) -> list[RestoredDatabase]:
-        """Those of this role; they are no longer in here."""
+        """Remove and return the databases of this role."""
         found = [one for one in self.databases if one.handle.role == role]
         self.databases = [one for one in self.databases if one.handle.role != role]
         return found
 
     def close(self, *, is_kept: bool) -> None:
-        """It was written and will be told of, or not: what lies on disk for it is removed. A second call does nothing."""
+        """The snapshot was written (`is_kept`) or given up: remove its files from disk. A second call does nothing."""
         for part in self.keyed.values():
             part.close(is_kept=is_kept)
 
@@ -244,7 +246,7 @@ def _extend(parts: dict[str, KeyedPart], others: Mapping[str, KeyedPart]) -> Non
 
 
 def check_restored(uid: str, name: str, restored: StateInfo, wanted: StateInfo) -> None:
-    """Raises: UserError when a state was something else in the checkpoint."""
+    """Raises: UserError when a state had another kind or type in the checkpoint."""
     if restored == wanted:
         return
     raise UserError(
@@ -254,7 +256,7 @@ def check_restored(uid: str, name: str, restored: StateInfo, wanted: StateInfo) 
 
 
 def check_all_taken(uid: str, operator: str, restored: OperatorSnapshot) -> None:
-    """Raises: UserError when the operator, of another kind than the one that wrote it, has left some state."""
+    """Raises: UserError when an operator of another kind than the one that wrote the state has left some of it."""
     left = restored.not_taken()
     if left:
         shown = "; ".join(f"{name!r} ({info})" for name, info in sorted(left.items()))
@@ -272,6 +274,6 @@ def check_key_hash(uid: str, name: str, restored: KeyedPart, *, is_int32: bool) 
     rules = {True: "INT, SHORT or BYTE", False: "not INT, SHORT or BYTE"}
     raise UserError(
         f"operator {uid!r} cannot restore its state {name!r}: when it was written, the declared key type was "
-        f"{rules[restored.is_int32]}, now it is {rules[is_int32]}, and keys go to other subtasks by that. "
+        f"{rules[restored.is_int32]}, now it is {rules[is_int32]}, and that sends keys to other subtasks. "
         "Declare the key type of key_by as it was."
     )

@@ -1,7 +1,7 @@
-"""How keyed state lies in bytes. Reads and writes nothing.
+"""The layout of keyed state in bytes. Reads and writes nothing.
 
-Keyed state is written in chunks of neighbouring key groups, each with its own handle and checksum, so that a restore
-at another parallelism reads only chunks with groups of its own:
+Keyed state is written in chunks of neighbouring key groups. Each chunk has its own handle and checksum, so that a restore
+at another parallelism reads only chunks that contain some of its own groups:
 
     length of header (4 bytes) | header (JSON: the parts) | group | group | ...
     group:  (part number: 2 | rows: 4 | key column | other columns) ...
@@ -15,4 +15,4 @@ from typing import Final
 
 VERSION: Final = 1
 SECTION_HEAD: Final = struct.Struct("<HI")
-"""Number of the part, and rows, in front of a key group's columns of that part."""
+"""Number of the part, and number of rows, before a key group's columns of that part."""

@@ -1,6 +1,7 @@
-"""Operator snapshots out of bytes: `read_operator`. Knows no file: bytes come through callables. See `snapshot_format`.
+"""Operator snapshots from bytes: `read_operator`. Does not know files: bytes come through callables. See `snapshot_format`.
 
-A restore at another parallelism reads only chunks with key groups of its own. Source: Flink OperatorBackendSerializationProxy.
+A restore at another parallelism reads only chunks that contain some of its own key groups. Source: Flink
+OperatorBackendSerializationProxy.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def read_operator(
     loads: Loads,
     pieces: Beside | None = None,
 ) -> OperatorSnapshot:
-    """What a subtask of the key groups `groups` (first and last) restores: all handles in one.
+    """What a subtask with the key groups `groups` (first and last) restores: all handles as one snapshot.
 
     `pieces`: keyed state is read when it is taken, handle by handle; None: at once.
     Raises: ExternalError for content of another version; what the callables raise.
@@ -91,7 +92,7 @@ def _read_chunk(
     loads: Loads,
     is_wanted: Callable[[str], bool] = lambda _name: True,
 ) -> dict[str, StateInfo]:
-    """`is_wanted`: whether a part of this name is; the others are left empty. Gives all parts that have rows here."""
+    """`is_wanted`: whether to read a part of this name; others stay empty. Returns all parts that have rows here."""
     parts = _parts(snapshot, data)
     names = {id(part): name for name, part in snapshot.keyed.items()}
     wanted = [part if is_wanted(names[id(part)]) else None for part in parts]
@@ -106,16 +107,16 @@ def _read_chunk(
 
 
 class Beside(Enum):
-    """What becomes of the parts beside those that are asked for, where keyed state is read in pieces."""
+    """What to do with the parts beside those that are asked for, when keyed state is read in pieces."""
 
     HELD = 0
-    """They stay in memory until they are asked for."""
+    """Keep them in memory until they are asked for."""
     READ_AGAIN = 1
-    """They need not fit into memory. What little there is is read once all the same."""
+    """Drop them, because they need not fit into memory, and read them again later. Small state is still read only once."""
 
 
 class _Pieces:
-    """Keyed state handle by handle."""
+    """Keyed state that is read handle by handle."""
 
     def __init__(
         self,
@@ -136,7 +137,8 @@ class _Pieces:
         self._met: dict[str, StateInfo] = {}
 
     def not_taken(self) -> dict[str, StateInfo]:
-        if not self._prefixes:  # the operator has no keyed state at all: one handle says it
+        # The operator has no keyed state at all, so one handle is enough to know.
+        if not self._prefixes:
             self._met = self._look(0)
         taken = tuple(self._prefixes)
         return {name: info for name, info in self._met.items() if not name.startswith(taken)}
@@ -156,12 +158,12 @@ class _Pieces:
     def _read_piece(
         self, number: int, prefix: str
     ) -> tuple[OperatorSnapshot, dict[str, StateInfo]]:
-        """Parts whose names begin with the prefix, and what all parts with rows are."""
+        """The parts whose names begin with the prefix, and the infos of all parts with rows."""
         piece = OperatorSnapshot()
         return piece, self._read_into(piece, number, lambda name: name.startswith(prefix))
 
     def _look(self, number: int) -> dict[str, StateInfo]:
-        """What all parts with rows are. None of them is read."""
+        """The infos of all parts with rows. No row is read."""
         return self._read_into(OperatorSnapshot(), number, lambda _name: False)
 
     def _read_into(
@@ -176,7 +178,7 @@ class _Pieces:
 
 
 def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
-    """The parts that a chunk's header names, in the snapshot."""
+    """Create the parts that a chunk's header names in the snapshot."""
     (length,) = LENGTH.unpack_from(data)
     header = json.loads(data[LENGTH.size : LENGTH.size + length])
     if header["version"] != VERSION:
@@ -196,7 +198,9 @@ def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
 def _read_group(
     parts: list[KeyedPart | None], columns: list[int], view: memoryview, loads: Loads
 ) -> set[int]:
-    """`parts`: None for those that are not wanted. `columns`: how many each part has, with its keys. Gives the parts' numbers."""
+    """Read one key group. `parts`: None for those that are not wanted. `columns`: of each part, including the keys. Returns the numbers of
+    the parts that have rows.
+    """
     position, met = 0, set[int]()
     while position < len(view):
         number, _ = SECTION_HEAD.unpack_from(view, position)
@@ -217,13 +221,13 @@ def _read_group(
     return met
 
 
-# ------------------------------------------------------------------ looking
+# ------------------------------------------------------------------ inspecting
 
 
 def rows_by_group(
     handle: KeyedStateHandle, data: bytes
 ) -> Iterator[tuple[str, StateInfo, int, int, int]]:
-    """What lies in a handle, without making any of it: (state, what it is, key group, rows, bytes) of each section.
+    """The content of a handle, without making any values: (state, its info, key group, rows, bytes) of each section.
 
     Raises: ExternalError for content of another version.
     """

@@ -1,4 +1,4 @@
-"""Operator snapshots to bytes: `write_operator`. Knows no file: bytes go through callables. See `snapshot_format` for the layout.
+"""Operator snapshots to bytes: `write_operator`. Does not know files: bytes go through callables. See `snapshot_format` for the layout.
 
 Source: Flink HeapSnapshotStrategy, KeyGroupPartitioner; differs: columns, and keys get their groups here.
 """
@@ -37,7 +37,7 @@ from penstock.runtime.state.snapshot import (
 from penstock.runtime.state.snapshot_format import SECTION_HEAD, VERSION
 
 CHUNK_BYTES: Final = 1 << 20
-"""A chunk of key groups is closed when it has this much."""
+"""A chunk of key groups is closed at this size."""
 
 
 def write_operator(
@@ -47,9 +47,9 @@ def write_operator(
     loads: Loads,
     sharing: Sharing | None = None,
 ) -> OperatorSubtaskState:
-    """Everything in the snapshot, which is frozen; of lists without elements nothing is left. Any thread.
+    """Write everything in the frozen snapshot. Lists without elements are left out. Any thread.
 
-    `sharing`: databases are written as they are, by files that checkpoints may share; None: row by row, as all other state, so
+    `sharing`: databases are written as files that checkpoints may share; None: row by row, as all other state, so
     that any backend can read them. Raises: what the callables raise.
     """
     lists = [(name, part) for name, part in snapshot.lists.items() if part.elements]
@@ -88,7 +88,7 @@ def _write_keyed(
     for group in groups:
         if not offsets:
             first = group
-        # Groups without rows lie between: they end where they begin.
+        # Groups without rows lie between these: each ends where it begins.
         offsets += [len(chunk)] * (group - first + 1 - len(offsets))
         for number, part in enumerate(sorted_parts):
             for piece in part.section(number, group, dumps):
@@ -122,7 +122,7 @@ def _by_group(part: KeyedPart, loads: Loads) -> _ByGroup | _StoredByGroup:
 
 
 class _StoredByGroup:
-    """A part that lies outside of memory, where it is in the order of its key groups already."""
+    """A part that is not in memory. Its rows are in the order of their key groups already."""
 
     def __init__(self, part: StoredPart) -> None:
         self._source, self._name = part.source, part.name
@@ -137,7 +137,7 @@ class _StoredByGroup:
 
 
 class _ByGroup:
-    """A part in the order of its key groups. `bounds`: where each group's rows lie."""
+    """A part in the order of its key groups. `bounds`: where each group's rows are."""
 
     def __init__(self, part: KeyedPart, loads: Loads) -> None:
         groups = part.groups
@@ -169,7 +169,7 @@ class _ByGroup:
 
 
 def _taken(column: Column, places: list[int], loads: Loads) -> list[Any] | FrozenRows:
-    """The column in this order."""
+    """The items of the column in this order."""
     if isinstance(column, FrozenRows):
         return replace(column, values=list(map(column.values.__getitem__, places)))
     if isinstance(column, Pickled):

@@ -1,6 +1,6 @@
-"""Timers of one time domain, by time: what a queue of them does, and the one in memory. `rocks.timers` has the one on disk.
+"""Queues of the timers of one time domain, by time: their contract, and the one in memory. `rocks.timers` has the one on disk.
 
-Set semantics on (timestamp, key, namespace). Know no clock and fire nothing. Source: Flink KeyGroupedInternalPriorityQueue,
+Each (timestamp, key, namespace) exists once. They do not know a clock and fire nothing. Source: Flink KeyGroupedInternalPriorityQueue,
 HeapPriorityQueueSet; differs: one heap with a set beside it instead of a queue per key group; deleted timers stay in the heap
 until they come up.
 """
@@ -16,7 +16,7 @@ from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.state.snapshot import KeyedPart, StateInfo
 
 TIMERS: Final = StateInfo("Timers")
-"""Of a queue in a snapshot: columns are timestamps and namespaces."""
+"""The info of a queue in a snapshot. Its columns are timestamps and namespaces."""
 
 _COMPACT_ABOVE: Final = 1024
 
@@ -26,15 +26,15 @@ class TimerQueue(ABC):
 
     @abstractmethod
     def add(self, timestamp: int, skey: Any, namespace: Any) -> None:
-        """Nothing changes when this timer is there already."""
+        """Add a timer; no effect if it exists already."""
 
     @abstractmethod
     def remove(self, timestamp: int, skey: Any, namespace: Any) -> None:
-        """Nothing changes when there is no such timer."""
+        """Delete a timer; no effect if it does not exist."""
 
     @abstractmethod
     def head(self) -> int | None:
-        """Timestamp of the earliest timer."""
+        """The timestamp of the earliest timer."""
 
     @abstractmethod
     def pop_due(self, until: int) -> tuple[int, Any, Any] | None:
@@ -42,15 +42,15 @@ class TimerQueue(ABC):
 
     @abstractmethod
     def entries(self) -> list[tuple[int, Any, Any]]:
-        """(timestamp, key, namespace) of all, by time."""
+        """(timestamp, key, namespace) of all timers, by time."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all timers."""
 
 
 class HeapTimerQueue(TimerQueue):
-    """An entry: (timestamp, number, state key, namespace). Ties are in the order in which they were set."""
+    """Entries are (timestamp, number, state key, namespace). Timers of equal time are in the order in which they were set."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Any, Any]] = []
@@ -97,13 +97,13 @@ class HeapTimerQueue(TimerQueue):
         self._live.clear()
 
     def part(self, max_parallelism: int, *, is_int32: bool) -> KeyedPart:
-        """For a snapshot, in the order in which they were set."""
+        """The part for a snapshot, in the order in which the timers were set."""
         columns: list[list[Any]] = [list(column) for column in zip(*self._live, strict=True)]
         stamps, skeys, namespaces = columns or ([], [], [])
         return KeyedPart(TIMERS, max_parallelism, is_int32, skeys, [stamps, namespaces])
 
     def put_back(self, part: KeyedPart) -> None:
-        """What was restored."""
+        """Add restored timers."""
         for skey, timestamp, namespace in part.rows():
             self.add(timestamp, skey, namespace)
 

@@ -1,6 +1,6 @@
-"""What the windows of a grid keep: an accumulator, or a list of records, for each window and state key.
+"""The content of grid windows: an accumulator, or a list of records, for each window and state key.
 
-Windows are told by their starts. Knows no watermark: the operator says which window has fired. `rocks.windows` keeps the
+A window is identified by its start. Does not know the watermark: the operator says which window has fired. `rocks.windows` keeps the
 same on disk. Source: Flink WindowOperator's windowState; differs: a window fires as a whole, so rows are found by window.
 """
 
@@ -13,19 +13,19 @@ from typing import Any, Final, TypeAlias
 from penstock.runtime.state.snapshot import KeyedPart, StateInfo
 
 LIST_WINDOWS: Final = "List windows"
-"""Kind of the state that keeps lists. Others keep one object for each window and key."""
+"""The kind of state that keeps lists. The others keep one object for each window and key."""
 
 WINDOW_KINDS: Final = frozenset({LIST_WINDOWS, "Reducing windows", "Aggregating windows"})
-"""In a snapshot their columns are starts, whether the window has fired for the key, and what is kept."""
+"""In a snapshot their columns are starts, whether the window has fired for the key, and the content."""
 
 Fold: TypeAlias = Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]
 
 
 class WindowTables(ABC):
-    """`waiting`, `fired`: starts of all windows that there are, each list a heap of `heapq`; `known`: both as a set.
+    """The base of window tables. `waiting`, `fired`: the starts of all windows, each list a heap of `heapq`; `known`: both as a set.
 
-    A window that has fired can have keys that have not: those that came to it after a restore, when the operator knew no
-    watermark yet, and those of former subtasks that were not as far as others. `some_wait`: the windows that have such keys.
+    A window that has fired can have keys for which it has not: keys that came after a restore, when the operator knew no
+    watermark yet, and keys of former subtasks that were behind others. `some_wait`: the windows that have such keys.
     """
 
     def __init__(self, info: StateInfo) -> None:
@@ -36,37 +36,37 @@ class WindowTables(ABC):
         self.some_wait: set[int] = set()
 
     def begin_with(self, waiting: Iterable[int], fired: Iterable[int]) -> None:
-        """Windows that were restored. No window is in both."""
+        """Set the restored windows. No window is in both arguments."""
         self.waiting, self.fired = sorted(waiting), sorted(fired)
         self.known = {*self.waiting, *self.fired}
 
     @abstractmethod
     def add(self, start: int, skeys: Iterable[Any], values: Iterable[Any]) -> None:
-        """Fold values, each of the state key at its place, into a window."""
+        """Fold values into a window. `skeys`: the state key of each value."""
 
     @abstractmethod
     def get(self, start: int, skey: Any) -> Any:
-        """What is kept, which is something."""
+        """The content for a key, which must exist."""
 
     @abstractmethod
     def rows(self, start: int) -> Iterable[tuple[Any, Any]]:
-        """State keys, and what is kept of each."""
+        """State keys, and the content for each."""
 
     @abstractmethod
     def let_wait(self, start: int, skeys: Iterable[Any]) -> None:
-        """These keys of a window that has fired are to fire with it once more."""
+        """Let these keys of a window that has fired fire again with the window."""
 
     @abstractmethod
     def take_waiting(self, start: int) -> Iterable[tuple[Any, Any]]:
-        """The keys that wait in a window that has fired, and what is kept of each. They wait no longer."""
+        """Remove the marks of the keys that wait in a window that has fired, and return these keys with their contents."""
 
     @abstractmethod
     def drop(self, start: int) -> None:
-        """Forget a window, of which there may be no row."""
+        """Drop a window, which may have no rows."""
 
 
 class HeapWindowTables(WindowTables):
-    """A dict for each window."""
+    """Keeps a dict for each window."""
 
     def __init__(self, info: StateInfo, fold: Fold, restored: KeyedPart | None) -> None:
         super().__init__(info)
@@ -103,7 +103,7 @@ class HeapWindowTables(WindowTables):
         self.some_wait.discard(start)
 
     def part(self, max_parallelism: int, *, is_int32: bool) -> KeyedPart:
-        """For a snapshot."""
+        """The part for a snapshot."""
         waiting = set(self.waiting)
         keys: list[Any] = []
         starts: list[int] = []

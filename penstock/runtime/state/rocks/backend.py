@@ -1,7 +1,7 @@
-"""RocksKeyedStateBackend: keyed state of one operator in a RocksDB of its own.
+"""RocksKeyedStateBackend: keyed state of one operator in its own RocksDB.
 
 Source: Flink RocksDBKeyedStateBackend (docs/spec/state.md#backends); differs: windows on columns
-keep their panes in memory. What is restored is written at once, whoever asks for it later.
+keep their panes in memory. Restored state is written to the database at once, before any operator uses it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _NUMBERS_AHEAD: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RocksSettings:
-    """Where a backend's database lies, what it shares with others of its slot, and how values become bytes.
+    """Where a backend's database is, what it shares with other backends of its slot, and how values become bytes.
 
-    `has_timers`: they lie there too; else in memory.
+    `has_timers`: timers are in the database too; else in memory.
     """
 
     new_directory: Callable[[], str]
@@ -105,13 +105,13 @@ class RocksKeyedStateBackend(RocksStore):
 
     @property
     def database(self) -> Database:
-        """Opened when it is first needed: before, its files may be restored."""
+        """The database. It is opened at first use, because before that its files may be restored."""
         if self._opened is None:
             self._opened = Database(self._directory, self._settings.memory)
         return self._opened
 
     def prefix(self) -> bytes:
-        """Of the rows of the current key and namespace."""
+        """The prefix of the rows of the current key and namespace."""
         return self.prefix_of(self.skey, self.namespace)
 
     def group_of_state_key(self, skey: Any) -> int:
@@ -132,7 +132,7 @@ class RocksKeyedStateBackend(RocksStore):
         return prefix_of(group, skey, content)
 
     def next_number(self) -> int:
-        """Higher than all before, also those of the backend that this one was restored from."""
+        """A number higher than all earlier ones, including those of the backend that this one was restored from."""
         number = next(self._numbers, None)
         if number is not None:
             return number
@@ -146,7 +146,7 @@ class RocksKeyedStateBackend(RocksStore):
             cleanup.run(count)
 
     def family_of(self, name: str, info: StateInfo) -> Any:
-        """Of a state that is asked for. Raises: UserError: another one of that name was restored."""
+        """The column family of a state that is used. Raises: UserError: another state was restored under that name."""
         database = self.database
         if (restored := database.info(name)) is not None:
             check_restored(self.owner, name, restored, info)
@@ -157,7 +157,7 @@ class RocksKeyedStateBackend(RocksStore):
         return RocksTable(self, name, info)
 
     def has_state(self, name: str) -> bool:
-        """Whether there is such a state already. Opens no database."""
+        """Whether such a state exists already. Does not open the database."""
         return self._opened is not None and self._opened.info(name) is not None
 
     def timer_queue(self, name: str) -> TimerQueue:
@@ -185,7 +185,8 @@ class RocksKeyedStateBackend(RocksStore):
         settings = self._settings
         noted = self.database.infos.items()
         if not (infos := {name: info for name, info in noted if name not in self._timers}):
-            return {}  # nobody would remove the files of a snapshot without a state
+            # Nobody would remove the files of a snapshot without a state.
+            return {}
         self._snapshots += 1
         for name, windows in self._windows.items():
             self.database.note_windows(name, windows.waiting, windows.fired)
@@ -219,7 +220,7 @@ class RocksKeyedStateBackend(RocksStore):
             put_back(self, name, part)
 
     def restore_databases(self, databases: Sequence[RestoredDatabase]) -> Mapping[str, StateInfo]:
-        """One that has just our key groups is gone on with; of others, what is ours is copied."""
+        """A single database with exactly our key groups is used as it is. From others the rows of our key groups are copied."""
         if len(databases) == 1 and is_whole(databases[0]):
             fetch(databases[0], self._directory)
             for name, handle in databases[0].handle.files:

@@ -1,5 +1,5 @@
-"""Drops expired rows bit by bit: a few rows are looked at whenever a state is used. Source: Flink RocksDbTtlCompactFiltersManager;
-differs: Python cannot filter while RocksDB compacts, so the incremental strategy of the heap is followed.
+"""Drops expired rows step by step: a few rows are checked whenever a state is used. Source: Flink RocksDbTtlCompactFiltersManager;
+differs: Python code cannot run while RocksDB compacts, so it works like the incremental strategy of the heap.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from penstock.runtime.state.descriptors import StateTtlConfig
 
 
 class RocksCleanup:
-    """A round goes over the rows that are there at its start."""
+    """A round covers the rows that exist at its start."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class RocksCleanup:
         *,
         runs_for_every_record: bool,
     ) -> None:
-        """`size`: rows looked at each time."""
+        """`size`: how many rows to check each time."""
         self._family = family
         self._size = size
         self._is_expired = is_expired
@@ -29,7 +29,7 @@ class RocksCleanup:
         self._round: Any = None
 
     def run(self, times: int) -> None:
-        """`times`: how often the state was used, or records passed."""
+        """`times`: how often the state was used, or how many records were processed."""
         for _ in range(times * self._size):
             if self._round is None or not self._round.valid():
                 self._round = self._family.iter()
@@ -41,7 +41,7 @@ class RocksCleanup:
             self._round.next()
 
     def _drop(self, row: bytes) -> None:
-        """The round sees what was; the row may have been written since."""
+        """Drop a row if it has expired. The round sees an old version, so the row is read again."""
         now = self._family.get(row)
         if now is not None and self._is_expired(now):
             del self._family[row]
@@ -50,7 +50,7 @@ class RocksCleanup:
 def cleanup_of(
     family: Any, ttl: StateTtlConfig, is_expired: Callable[[bytes], bool]
 ) -> RocksCleanup | None:
-    """None where the user wants no clean-up in the background."""
+    """None if the user wants no clean-up in the background."""
     strategies = ttl.get_cleanup_strategies()
     if not strategies.is_cleanup_in_background():
         return None

@@ -1,6 +1,6 @@
-"""One RocksDB of one operator in one subtask: a column family for each state, and what all databases of a slot share.
+"""The RocksDB of one operator in one subtask: a column family for each state, and the memory that all databases of a slot share.
 
-Without a write-ahead log: what a failure takes is restored from a checkpoint. Knows no state kind and no key.
+There is no write-ahead log: what is lost in a failure is restored from a checkpoint. Does not know kinds of state or keys.
 Source: Flink RocksDBResourceContainer, RocksDBMemoryControllerUtils, EmbeddedRocksDBStateBackendFactory.
 """
 
@@ -20,7 +20,7 @@ from penstock.runtime.state.snapshot import StateInfo
 
 DEFAULT_FAMILY: Final = "default"
 _CURRENT: Final = "CURRENT"
-"""The file by which RocksDB knows a database: it names the manifest."""
+"""RocksDB recognises a database by this file, which names the manifest."""
 _WRITE_BUFFER_SHARE: Final = 0.5
 _BLOOM_BITS: Final = 10
 _MIN_WRITE_BUFFER: Final = 1 << 20
@@ -33,7 +33,7 @@ _NUMBER: Final = struct.Struct(">Q")
 
 
 def rocksdict() -> Any:
-    """The package. Raises: UserError, where it is not installed."""
+    """The package. Raises: UserError: it is not installed."""
     try:
         import rocksdict as package
     except ImportError as error:
@@ -47,7 +47,7 @@ def rocksdict() -> Any:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class SlotMemory:
-    """Block cache and write buffers of all databases of a slot: together they stay within one size."""
+    """The block cache and the write buffers of all databases of a slot. Together they stay within one size."""
 
     cache: Any
     write_buffers: Any
@@ -55,7 +55,7 @@ class SlotMemory:
 
 
 def slot_memory(size: int) -> SlotMemory:
-    """`size`: bytes. Raises: as `rocksdict`."""
+    """`size`: in bytes. Raises: as `rocksdict`."""
     package = rocksdict()
     cache = package.Cache(size)
     buffers = package.WriteBufferManager.new_write_buffer_manager_with_cache(
@@ -65,10 +65,10 @@ def slot_memory(size: int) -> SlotMemory:
 
 
 class Database:
-    """Open from `__init__` to `close`, in a directory that nobody else uses and that `close` removes."""
+    """A database that is open from `__init__` to `close`, in a directory that nobody else uses and that `close` removes."""
 
     def __init__(self, directory: str, memory: SlotMemory) -> None:
-        """The directory may hold the files of a snapshot. Raises: UserError without the package; OSError."""
+        """The directory may hold the files of a snapshot. Raises: UserError: the package is missing; OSError."""
         self._package = rocksdict()
         self._memory = memory
         self.directory = directory
@@ -92,12 +92,12 @@ class Database:
 
     @property
     def families(self) -> Mapping[str, Any]:
-        """Of all states."""
+        """The column families of all states."""
         return self._families
 
     @property
     def next_number(self) -> int:
-        """For rows that are told apart by numbers: above all that were given out."""
+        """The next free number, above all that were used. Rows that only differ by a number use it."""
         stored = self._db.get(_NEXT_NUMBER)
         return 0 if stored is None else _NUMBER.unpack(stored)[0]
 
@@ -113,43 +113,43 @@ class Database:
 
     @property
     def infos(self) -> dict[str, StateInfo]:
-        """Of all states that were ever noted."""
+        """The infos of all states that were ever noted."""
         found = self._db.items(from_key=_INFO)
         noted = ((key, text) for key, text in found if key.startswith(_INFO))
         return {key[len(_INFO) :].decode(): StateInfo(*json.loads(text)) for key, text in noted}
 
     def info(self, name: str) -> StateInfo | None:
-        """As it was noted last; None: never."""
+        """The info noted last; None: there is none."""
         text = self._db.get(_INFO + name.encode())
         return None if text is None else StateInfo(*json.loads(text))
 
     def note_windows(self, name: str, waiting: Iterable[int], fired: Iterable[int]) -> None:
-        """Starts of all windows of a state that keeps some: those that have not fired, and those that have."""
+        """Note the starts of all windows of a state with windows: those that have not fired, and those that have."""
         self._db[_WINDOWS + name.encode()] = json.dumps([list(waiting), list(fired)]).encode()
 
     def windows(self, name: str) -> tuple[list[int], list[int]]:
-        """As they were noted last."""
+        """The starts noted last."""
         text = self._db.get(_WINDOWS + name.encode())
         if text is None:
             return [], []
         waiting, fired = json.loads(text)
         return waiting, fired
 
-    # ------------------------------------------------------------------ the whole
+    # ------------------------------------------------------------------ the whole database
 
     def checkpoint(self, directory: str) -> None:
-        """All files as they are now, linked into a directory that must not exist. Fast: only what is in memory is written."""
+        """Link all current files into a directory that must not exist. Fast, because only data in memory is written."""
         self._package.Checkpoint(self._db).create_checkpoint(directory)
 
     def close(self) -> None:
-        """Its files are gone afterwards."""
+        """Close the database and remove its files."""
         for family in self._families.values():
             family.close()
         self._db.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _existing(self) -> list[str]:
-        """Column families of a database that was put there; what is damaged in it is an error here."""
+        """The column families of a restored database. Raises if its files are damaged."""
         if not os.path.exists(os.path.join(self.directory, _CURRENT)):
             return []
         names: list[str] = self._package.Rdict.list_cf(
@@ -175,14 +175,14 @@ class Database:
         options.set_write_buffer_manager(self._memory.write_buffers)
         buffer = int(self._memory.size * _WRITE_BUFFER_SHARE) // 4
         options.set_write_buffer_size(min(max(buffer, _MIN_WRITE_BUFFER), _MAX_WRITE_BUFFER))
-        # A file is in memory as a whole while a checkpoint writes it.
+        # A checkpoint holds the whole file in memory while it writes it.
         options.set_target_file_size_base(max(self._memory.size // 8, _MIN_FILE))
         options.set_max_open_files(-1)
         return options
 
 
 def rows_with(family: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of all rows that begin with the prefix, in order; as they are now."""
+    """(key, value) of all rows that begin with the prefix, in order, as they are at the call."""
     found = family.iter()
     found.seek(prefix)
     while found.valid():
@@ -194,7 +194,7 @@ def rows_with(family: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def groups_in(family: Any) -> Iterator[int]:
-    """Key groups in which a family has rows, in order."""
+    """The key groups in which a family has rows, in order."""
     found = family.iter()
     found.seek_to_first()
     while found.valid():

@@ -1,10 +1,10 @@
 """Rows of keyed state as keys of a sorted store, and back.
 
-    key group (2 bytes) | length (4) | state key | length (4) | namespace | what is the state's own: a map's key, a place in a list
+    key group (2 bytes) | length (4) | state key | length (4) | namespace | what the state adds: a map's key, a place in a list
     timers:  key group | length (4) | time (8) | length (4) | state key and namespace, each with its length
 
-Rows of a key group lie together, so do those of a key in a namespace. State keys and namespaces are told apart by their
-canonical bytes, and can be read back from them. Knows no database. Source: Flink RocksDBSerializedCompositeKeyBuilder.
+The rows of a key group lie together, and so do those of a key in a namespace. State keys and namespaces are stored as their
+canonical bytes, and can be read back from them. Does not know databases. Source: Flink RocksDBSerializedCompositeKeyBuilder.
 """
 
 from __future__ import annotations
@@ -37,35 +37,35 @@ _NO_NAMESPACE: Final = _LENGTH.pack(0)
 
 
 def group_start(group: int) -> bytes:
-    """Below all rows of the key group, above those of the groups before."""
+    """A key below all rows of the key group and above those of the groups before."""
     return GROUP.pack(group)
 
 
 def window_prefix(group: int, start: int) -> bytes:
-    """What rows of a window begin with, where rows lie by window: the start has the place of the state key."""
+    """The prefix of the rows of a window, where rows are ordered by window: the window's start is in the place of the state key."""
     content = encode_plain(start)
     return b"".join((GROUP.pack(group), _LENGTH.pack(len(content)), content))
 
 
 def above_window(prefix: bytes) -> bytes:
-    """Above all rows that begin with what `window_prefix` gave, below those of other windows."""
+    """A key above all rows with the prefix `window_prefix`, and below those of other windows."""
     return prefix + _ABOVE_LENGTHS
 
 
 def window_row(group: int, start: int, skey: Any) -> bytes:
-    """Of a state key in a window: the key has the place of the namespace."""
+    """The row of a state key in a window: the state key is in the place of the namespace."""
     key = _encode_key(skey)
     return b"".join((window_prefix(group, start), _LENGTH.pack(len(key)), key))
 
 
 def prefix_of(group: int, skey: Any, namespace: bytes) -> bytes:
-    """What all rows of a key in a namespace begin with. `namespace`: as `encode_namespace` gives it."""
+    """The prefix of all rows of a key in a namespace. `namespace`: as returned by `encode_namespace`."""
     key = _encode_key(skey)
     return b"".join((GROUP.pack(group), _LENGTH.pack(len(key)), key, namespace))
 
 
 def group_time_row(group: int, timestamp: int, skey: Any, namespace: Any) -> bytes:
-    """Of a timer; rows of a key group are in the order of their times (epoch ms)."""
+    """The row of a timer. The rows of a key group are in the order of their times (epoch ms)."""
     key = _encode_key(skey)
     rest = b"".join((_LENGTH.pack(len(key)), key, encode_namespace(namespace)))
     time = _TIME.pack(timestamp - _LOWEST)
@@ -85,7 +85,7 @@ def time_of(row: bytes) -> int:
 
 
 def group_time_row_parts(row: bytes) -> tuple[int, Any, Any]:
-    """Time, key and namespace of a timer's row."""
+    """The time, key and namespace of a timer's row."""
     at = GROUP.size + _LENGTH.size + _TIME.size + _LENGTH.size
     (key_size,) = _LENGTH.unpack_from(row, at)
     at += _LENGTH.size
@@ -98,7 +98,7 @@ def _encode_key(skey: Any) -> bytes:
 
 
 def encode_namespace(namespace: Any) -> bytes:
-    """With its length."""
+    """The encoded namespace, with its length before it."""
     if namespace is None:
         return _NO_NAMESPACE
     if type(namespace) is TimeWindow:
@@ -109,7 +109,7 @@ def encode_namespace(namespace: Any) -> bytes:
 
 
 def encode_plain(value: Any) -> bytes:
-    """Equal values of one type have equal bytes. What has no canonical bytes is told apart by its pickled ones."""
+    """Equal values of one type have equal bytes. A value without canonical bytes is stored as its pickle."""
     kind = type(value)
     if kind is str:
         return b"s" + str(value).encode("utf-8", "surrogatepass")
@@ -118,13 +118,15 @@ def encode_plain(value: Any) -> bytes:
     if kind is bytes:
         return b"b" + bytes(value)
     try:
-        return b"o" + canonical_bytes((value,))[5:]  # without the tuple, which lets None be a key
+        # The value is wrapped in a tuple, so that None is allowed; the tuple's own bytes are cut
+        # off.
+        return b"o" + canonical_bytes((value,))[5:]
     except TypeError:
         return b"P" + pickle.dumps(value, protocol=5)
 
 
 def head_of(row: bytes) -> bytes:
-    """Of a row's key: what `prefix_of` made."""
+    """The part of a row's key that `prefix_of` made."""
     (key_size,) = _LENGTH.unpack_from(row, GROUP.size)
     at = GROUP.size + _LENGTH.size + key_size
     (namespace_size,) = _LENGTH.unpack_from(row, at)
@@ -132,21 +134,21 @@ def head_of(row: bytes) -> bytes:
 
 
 def split(head: bytes) -> tuple[bytes, bytes]:
-    """Of what `prefix_of` made: the state key's bytes, and the namespace's."""
+    """The state key's bytes and the namespace's bytes in a prefix of `prefix_of`."""
     (key_size,) = _LENGTH.unpack_from(head, GROUP.size)
     at = GROUP.size + _LENGTH.size
     return head[at : at + key_size], head[at + key_size + _LENGTH.size :]
 
 
 def decode_namespace(data: bytes) -> Any:
-    """Of its bytes without their length."""
+    """The namespace of its bytes without their length."""
     if not data:
         return None
     return TimeWindow(*_TIMES.unpack_from(data, 1)) if data[:1] == b"W" else decode_plain(data)
 
 
 def decode_plain(data: bytes) -> Any:
-    """What `encode_plain` was given; a Row comes back without the names of its fields."""
+    """The value given to `encode_plain`; a Row comes back without the names of its fields."""
     tag, content = data[:1], data[1:]
     if tag == b"s":
         return content.decode("utf-8", "surrogatepass")
@@ -155,25 +157,27 @@ def decode_plain(data: bytes) -> Any:
     if tag == b"b":
         return content
     if tag == b"P":
-        # Ours: it was made in this process, or by a job whose pickles are trusted.
+        # Trusted: these bytes were made in this process, or by a job whose pickles are trusted.
         return _Unpickler(io.BytesIO(content)).load()
     return _Decoder(content).next()
 
 
 class _Decoder:
-    """Reads `canonical_bytes`."""
+    """Reads the format of `canonical_bytes`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def next(self) -> Any:
-        """Raises: ValueError for what no encoder writes."""
+        """The next value. Raises: ValueError for bytes that no encoder writes."""
         tag = chr(self._data[self._at])
         self._at += 1
         decode = _DECODERS.get(tag)
         if decode is None:
-            raise ValueError(f"no key begins with {tag!r}: the state was altered")
+            raise ValueError(
+                f"stored keys cannot begin with {tag!r}: the state was altered or is damaged"
+            )
         return decode(self)
 
     def sized(self) -> bytes:
@@ -196,27 +200,27 @@ class _Decoder:
 
 
 def _enum_member(name: str) -> Any:
-    """`module.Class.NAME`, the class perhaps in others."""
+    """An enum member given as `module.Class.NAME`. The class may be nested in others."""
     path, _, member = name.rpartition(".")
     return _class_of(path)[member]
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds classes of ours that stood elsewhere when they were pickled."""
+    """Finds classes of Penstock that were in another module when they were pickled."""
 
     def find_class(self, module: str, name: str) -> Any:
         return super().find_class(present_module(module, name), present_name(module, name))
 
 
 class _KeyUnpickler(_Unpickler):
-    """Reads what keys of other classes were written as: see `_KeyPickler` of `runtime/keys/hashing.py`."""
+    """Reads the pickled keys of other classes: see `_KeyPickler` of `runtime/keys/hashing.py`."""
 
     def persistent_load(self, pid: Any) -> Any:
         return _class_of(pid)
 
 
 def _class_of(path: str) -> Any:
-    """`module.Class`, the class perhaps in others."""
+    """A class given as `module.Class`. The class may be nested in others."""
     parts = path.split(".")
     for length in range(len(parts) - 1, 0, -1):
         former = ".".join(parts[:length]), parts[length]
@@ -227,7 +231,9 @@ def _class_of(path: str) -> Any:
         for part in (present_name(*former), *parts[length + 1 :]):
             found = getattr(found, part)
         return found
-    raise ValueError(f"the class {path} of a key cannot be imported here")
+    raise ValueError(
+        f"the class {path} of a key in the state cannot be imported on this TaskManager"
+    )
 
 
 _DECODERS: Final[dict[str, Callable[[_Decoder], Any]]] = {

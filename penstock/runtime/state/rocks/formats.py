@@ -1,8 +1,8 @@
-"""A raw value as rows, and back, for each kind of state. Knows no database and no current key.
+"""A raw value as rows, and back, for each kind of state. Does not know databases or the current key.
 
 A value, a reduced value and an accumulator are one row. A map has a row for each entry: (key, value). A list has a row for
-each `add` or `add_all`, numbered in order, so that adding reads nothing. With TTL the last access stands in front of what
-was pickled, as 8 bytes, so that clean-up need not unpickle.
+each `add` or `add_all`, numbered in order, so that adding need not read anything. With TTL a row begins with the last access in 8
+bytes, before the pickled content, so that clean-up need not unpickle.
 Source: Flink RocksDBValueState, RocksDBListState, RocksDBMapState; differs: RocksDB merges nothing, lists are rows.
 """
 
@@ -27,7 +27,7 @@ _STATES: Final = frozenset({"Value", "List", "Map", "Reducing", "Aggregating"})
 
 
 class RowFormat(ABC):
-    """Of one state."""
+    """The format of one state."""
 
     def __init__(self, dumps: Dumps, loads: Loads, *, has_ttl: bool) -> None:
         self._dumps, self._loads = dumps, loads
@@ -35,18 +35,18 @@ class RowFormat(ABC):
 
     @abstractmethod
     def rows(self, prefix: bytes, raw: Any, next_number: Callable[[], int]) -> Iterator[Row]:
-        """The rows that keep a raw value. `prefix`: of its key and namespace."""
+        """The rows that hold a raw value. `prefix`: of its key and namespace."""
 
     @abstractmethod
     def raw(self, rows: Sequence[Row]) -> Any:
-        """Of all its rows: (what stands behind the prefix, content)."""
+        """The raw value of all its rows: (rest of the key after the prefix, content)."""
 
     @abstractmethod
     def _stamp(self, content: Any) -> int:
-        """With TTL: when all of a row's content has expired."""
+        """With TTL: the latest last access among the content of a row."""
 
     def pack(self, content: Any) -> bytes:
-        """Of one row."""
+        """The content of one row."""
         if not self._skipped:
             return self._dumps(content)
         return _STAMP.pack(self._stamp(content)) + self._dumps(content)
@@ -57,8 +57,8 @@ class RowFormat(ABC):
 
 
 def columns_of(info: StateInfo) -> int:
-    """Of a snapshot, besides the keys: namespaces and values, or values alone of what is no user's state; of windows and timers
-    see there.
+    """How many columns the snapshot of a state has besides the keys: namespaces and values, or values alone for a state of the engine.
+    For windows and timers see `window_tables` and `timer_queues`.
     """
     if info.kind in WINDOW_KINDS:
         return 3
@@ -66,13 +66,13 @@ def columns_of(info: StateInfo) -> int:
 
 
 def stamp_of(data: bytes) -> int:
-    """Last access of a row of a state with TTL, without unpickling."""
+    """The last access of a row of a state with TTL, read without unpickling."""
     stamp: int = _STAMP.unpack_from(data)[0]
     return stamp
 
 
 class SingleRow(RowFormat):
-    """Value, reduced value, accumulator."""
+    """A value, a reduced value or an accumulator in one row."""
 
     def rows(self, prefix: bytes, raw: Any, next_number: Callable[[], int]) -> Iterator[Row]:
         yield prefix, self.pack(raw)
@@ -86,7 +86,7 @@ class SingleRow(RowFormat):
 
 
 class ListRows(RowFormat):
-    """Some elements in each row."""
+    """A list, with some elements in each row."""
 
     def rows(self, prefix: bytes, raw: Any, next_number: Callable[[], int]) -> Iterator[Row]:
         yield prefix + _NUMBER.pack(next_number()), self.pack(raw)
@@ -100,7 +100,7 @@ class ListRows(RowFormat):
 
 
 class MapRows(RowFormat):
-    """An entry in each row."""
+    """A map, with one entry in each row."""
 
     def rows(self, prefix: bytes, raw: Any, next_number: Callable[[], int]) -> Iterator[Row]:
         for key, entry in raw.items():
@@ -115,6 +115,6 @@ class MapRows(RowFormat):
 
 
 def format_of(info: StateInfo, dumps: Dumps, loads: Loads) -> RowFormat:
-    """By the kind of state."""
+    """The format for this kind of state."""
     kinds: dict[str, type[RowFormat]] = {"List": ListRows, LIST_WINDOWS: ListRows, "Map": MapRows}
     return kinds.get(info.kind, SingleRow)(dumps, loads, has_ttl=info.has_ttl)

@@ -1,4 +1,4 @@
-"""What former subtasks had becomes the database of a restored one: their databases, or rows that any backend has written.
+"""Fills the database of a restored subtask: from the databases of former subtasks, or from rows that any backend has written.
 
 Source: Flink RocksDBIncrementalRestoreOperation, RocksDBFullRestoreOperation.
 """
@@ -28,12 +28,12 @@ from penstock.runtime.state.window_tables import WINDOW_KINDS
 
 
 def is_whole(restored: RestoredDatabase) -> bool:
-    """It has just the key groups that are wanted of it."""
+    """Whether the database has exactly the wanted key groups."""
     return (restored.handle.first_group, restored.handle.last_group) == restored.groups
 
 
 def fetch(restored: RestoredDatabase, directory: str) -> None:
-    """Write its files. Raises: what reading raises; OSError."""
+    """Write the database's files to a directory. Raises: what reading raises; OSError."""
     folder = Path(directory)
     folder.mkdir()
     for name, handle in restored.handle.files:
@@ -41,7 +41,7 @@ def fetch(restored: RestoredDatabase, directory: str) -> None:
 
 
 def copy_groups(source: Database, target: Database, groups: tuple[int, int]) -> None:
-    """All rows of the key groups `groups`, first and last."""
+    """Copy all rows of the key groups `groups` (first and last)."""
     for name, info in source.infos.items():
         target.note_info(name, info)
         if info.kind in WINDOW_KINDS:
@@ -79,7 +79,7 @@ def _rows_of(family: Any, groups: tuple[int, int]) -> Iterator[tuple[bytes, byte
 
 
 def put_back(backend: RocksStore, name: str, part: KeyedPart) -> None:
-    """Rows of a state, which nobody has asked for yet."""
+    """Write the rows of a state that no operator has used yet."""
     database, info = backend.database, part.info
     database.note_info(name, info)
     family = database.family(name)

@@ -1,6 +1,6 @@
-"""A backend's state as it was when a snapshot was taken, for the thread that writes it: read group by group.
+"""A backend's state as it was when a snapshot was taken. The thread that writes the snapshot reads it key group by key group.
 
-What a snapshot costs the task is the flush of what is in memory: files are linked, not copied. Source: Flink
+For the task a snapshot costs only the flush of data in memory: files are linked, not copied. Source: Flink
 RocksFullSnapshotStrategy, FullSnapshotAsyncWriter (docs/spec/state.md#backends).
 """
 
@@ -35,16 +35,17 @@ from penstock.runtime.state.timer_queues import TIMERS
 from penstock.runtime.state.window_tables import WINDOW_KINDS
 
 _TABLE: Final = ".sst"
-_LOG: Final = ".log"  # without content: nothing is written to it
+# The log files are empty: nothing is written to a log.
+_LOG: Final = ".log"
 
 Alive: TypeAlias = Callable[[Any], Any]
 
 
 @dataclass(eq=False, slots=True)
 class RocksSnapshot:
-    """Files of a database at one moment. Until `close`, which removes them, it may be read, by one thread.
+    """The files of a database at one moment. One thread may read it until `close`, which removes the files.
 
-    `alive`: for states with TTL, what is left of a raw value, or MISSING.
+    `alive`: for each state with TTL, the function that returns the part of a raw value that has not expired, or MISSING.
     """
 
     directory: str
@@ -59,13 +60,13 @@ class RocksSnapshot:
 
     @property
     def database(self) -> Database:
-        """Opened when it is first needed."""
+        """The database of these files, opened at first use."""
         if self._opened is None:
             self._opened = Database(self.directory, self.memory)
         return self._opened
 
     def close(self, *, is_kept: bool) -> None:
-        """Nobody reads any more. A second call does nothing."""
+        """End the reading and remove the files. A second call does nothing."""
         if self._is_uploading:
             self._is_uploading = False
             self.uploads.end(is_kept=is_kept)
@@ -75,7 +76,7 @@ class RocksSnapshot:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def write_files(self, sharing: Sharing, add: Add) -> Iterator[tuple[str, StateHandle]]:
-        """Tables, which never change, are shared; what says which tables there are belongs to this checkpoint."""
+        """Write the files. Table files never change, so they are shared; the files that list the tables belong to this checkpoint."""
         self.uploads.begin()
         self._is_uploading = True
         for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
@@ -86,11 +87,11 @@ class RocksSnapshot:
                 yield entry.name, _upload(entry.path, add)
 
     def groups(self, name: str) -> Iterator[int]:
-        """Key groups in which a state has rows, in order."""
+        """The key groups in which a state has rows, in order."""
         return groups_in(self.database.family(name))
 
     def sizes(self, name: str) -> Iterator[tuple[int, int, int]]:
-        """(key group, rows, bytes) of a state, without unpickling; what has expired counts."""
+        """(key group, rows, bytes) of a state, without unpickling. Expired rows count."""
         for group in self.groups(name):
             rows = size = 0
             last = None
@@ -102,9 +103,9 @@ class RocksSnapshot:
             yield group, rows, size
 
     def columns(self, name: str, group: int) -> list[list[Any]]:
-        """Keys, namespaces (where there are any) and raw values of one key group: what is alive of them.
+        """The keys, namespaces (if any) and raw values of one key group, without expired values.
 
-        Of windows: keys, starts, whether they have fired for the key, what is kept. Of timers: keys, times, namespaces.
+        Of windows: keys, starts, whether they have fired for the key, contents. Of timers: keys, times, namespaces.
         """
         family = self.database.family(name)
         if self.infos[name] == TIMERS:
@@ -145,7 +146,7 @@ def _timers(family: Any, group: int) -> list[list[Any]]:
 def snapshot_at(
     directory: str, memory: SlotMemory, dumps: Dumps, loads: Loads, uploads: Uploads
 ) -> RocksSnapshot:
-    """Of the files of a checkpoint that lie in a directory."""
+    """A snapshot of the files of a checkpoint in a directory."""
     made = RocksSnapshot(directory, {}, {}, memory, dumps, loads, uploads)
     made.infos = made.database.infos
     return made

@@ -1,6 +1,6 @@
-"""The kinds of keyed state on a column family of RocksDB; `formats` says how they lie in rows.
+"""The kinds of keyed state on a column family of RocksDB. `formats` says how they are stored in rows.
 
-Unlike on the heap, what a state gives is a copy. Source: Flink AbstractRocksDBState, RocksDBMapState, TtlStateFactory.
+Unlike on the heap, a state returns copies. Source: Flink AbstractRocksDBState, RocksDBMapState, TtlStateFactory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.runtime.state.snapshot import StateInfo
 
 
 class RocksState(RawState):
-    """Base: one row for each key and namespace."""
+    """The base of states with one row for each key and namespace."""
 
     _backend: RocksStore
 
@@ -42,7 +42,7 @@ class RocksState(RawState):
         self._family.delete(self._backend.prefix())
 
     def is_row_expired(self, data: bytes) -> bool:
-        """With TTL, without unpickling."""
+        """With TTL: whether a row has expired, without unpickling."""
         return self._is_expired(stamp_of(data))
 
     def _raw(self) -> Any:
@@ -104,7 +104,7 @@ class RocksAggregatingState(RocksState, RawAggregatingState):
 
 
 class _RowsState(RocksState):
-    """Base: several rows for each key and namespace."""
+    """The base of states with several rows for each key and namespace."""
 
     def clear(self) -> None:
         for row, _ in list(rows_with(self._family, self._backend.prefix())):

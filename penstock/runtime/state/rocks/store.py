@@ -1,4 +1,4 @@
-"""RocksStore: what states, timers, windows and the restore know of the backend that they belong to. Opens nothing."""
+"""RocksStore: the backend as its states, timers, windows and the restore see it. Opens nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.runtime.state.snapshot import StateInfo
 
 
 class RocksStore(RawKeyedStateBackend):
-    """`dumps`, `loads`: how values become bytes."""
+    """`dumps`, `loads`: turn values into bytes and back."""
 
     dumps: Dumps
     loads: Loads
@@ -20,11 +20,11 @@ class RocksStore(RawKeyedStateBackend):
     @property
     @abstractmethod
     def database(self) -> Database:
-        """Opened when it is first needed: before, its files may be restored."""
+        """The database. It is opened at first use, because before that its files may be restored."""
 
     @abstractmethod
     def prefix(self) -> bytes:
-        """Of the rows of the current key and namespace."""
+        """The prefix of the rows of the current key and namespace."""
 
     @abstractmethod
     def prefix_of(self, skey: Any, namespace: Any) -> bytes: ...
@@ -32,12 +32,12 @@ class RocksStore(RawKeyedStateBackend):
     def group_of_state_key(self, skey: Any) -> int: ...
     @abstractmethod
     def next_number(self) -> int:
-        """Higher than all before, also those of the backend that this one was restored from."""
+        """A number higher than all earlier ones, including those of the backend that this one was restored from."""
 
     @abstractmethod
     def family_of(self, name: str, info: StateInfo) -> Any:
-        """Of a state that is asked for. Raises: UserError: another one of that name was restored."""
+        """The column family of a state that is used. Raises: UserError: another state was restored under that name."""
 
     @abstractmethod
     def has_state(self, name: str) -> bool:
-        """Whether there is such a state already. Opens no database."""
+        """Whether such a state exists already. Does not open the database."""

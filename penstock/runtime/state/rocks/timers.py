@@ -1,6 +1,6 @@
-"""Timers on a column family of RocksDB: rows by key group and time, of which the first few of each key group are in memory.
+"""Timers on a column family of RocksDB: rows by key group and time. The first few timers of each key group are also in memory.
 
-So what timers need of memory does not grow with their number. Ties are in the order of key groups and keys.
+So the memory for timers does not grow with their number. Timers of equal time are in the order of key groups and keys.
 Source: Flink RocksDBCachingPriorityQueueSet, KeyGroupPartitionedPriorityQueue.
 """
 
@@ -25,12 +25,12 @@ from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.timer_queues import TIMERS, TimerQueue
 
 _CACHED: Final = 128
-"""Most timers of a key group that are in memory, as in Flink."""
+"""The most timers of a key group that are in memory, as in Flink."""
 _HEADS_MIN: Final = 64
 
 
 class RocksTimerQueue(TimerQueue):
-    """Of one operator. The family is made with the first timer."""
+    """The timers of one operator. The column family is created with the first timer."""
 
     def __init__(self, backend: RocksStore, name: str) -> None:
         self._backend = backend
@@ -99,7 +99,7 @@ class RocksTimerQueue(TimerQueue):
             self._push(group)
 
     def _push(self, group: int) -> None:
-        """Its first timer is another one than before. Former ones stay among the heads until they come up."""
+        """The key group has another first timer: add it to the heads. Outdated heads are dropped when they come up."""
         heappush(self._heads, (self._firsts[group].rows[0][GROUP.size :], group))
         if len(self._heads) > _HEADS_MIN + 4 * len(self._firsts):
             self._heads = [
@@ -121,19 +121,19 @@ class RocksTimerQueue(TimerQueue):
 
 
 class _First:
-    """The earliest timers of a key group, in order; all that are not here are later. None is here: there is none."""
+    """The earliest timers of a key group, in order. All others are later. Empty only if the key group has no timers."""
 
     __slots__ = ("_family", "_group", "_has_others", "rows")
 
     def __init__(self, family: Any, group: int) -> None:
-        """Of a key group without timers."""
+        """Begins for a key group without timers."""
         self._family = family
         self._group = group
         self._has_others = False
         self.rows: list[bytes] = []
 
     def insert(self, row: bytes) -> bool:
-        """Whether it is the first one now."""
+        """Insert a timer. Returns whether it is now the first one."""
         rows = self.rows
         if self._has_others and row > rows[-1]:
             return False
@@ -147,7 +147,7 @@ class _First:
         return place == 0
 
     def remove(self, row: bytes) -> bool:
-        """Of one that was deleted: whether it was the first one."""
+        """Remove a deleted timer. Returns whether it was the first one."""
         rows = self.rows
         place = bisect_left(rows, row)
         if place == len(rows) or rows[place] != row:
@@ -158,7 +158,7 @@ class _First:
         return place == 0
 
     def refill(self, begin: bytes) -> None:
-        """No timer lies before `begin`: rows that were deleted there need not be passed over."""
+        """Read the first timers again. `begin`: no timer lies before this key, so deleted rows before it need not be skipped."""
         rows = _rows_from(self._family, begin, self._group)
         self.rows = list(islice(rows, _CACHED))
         self._has_others = next(rows, None) is not None

@@ -1,8 +1,8 @@
 """Window tables on a column family of RocksDB: rows by key group, window, state key.
 
-So a window is one range of each key group, which is read when it fires and deleted as a range. What is in memory: the starts
-of windows, and what one batch changes. The keys that wait in windows that have fired are marked in a column family beside it, by
-the same rows. Source: Flink RocksDBWindowState by what it keeps; differs as window_tables does.
+A window is one range of rows in each key group, which is read when the window fires and deleted as a range. In memory are only the
+starts of windows, and the changes of one batch. The keys that wait in windows that have fired are marked by rows with the same keys in
+a second column family. Source: Flink RocksDBWindowState for the content; differs as window_tables does.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.state.window_tables import LIST_WINDOWS, Fold, WindowTables
 
 MARKS: Final = "/keys that wait"
-"""Behind the name of a state with windows: the column family that marks keys."""
+"""Suffix for the name of a state with windows: the column family that marks keys."""
 
 
 class RocksWindowTables(WindowTables):
-    """Of one operator."""
+    """The window tables of one operator."""
 
     def __init__(self, backend: RocksStore, name: str, info: StateInfo, fold: Fold) -> None:
         super().__init__(info)
@@ -47,7 +47,7 @@ class RocksWindowTables(WindowTables):
     def add(self, start: int, skeys: Iterable[Any], values: Iterable[Any]) -> None:
         skeys = list(skeys)
         rows = {skey: window_row(self._group_of(skey), start, skey) for skey in skeys}
-        # Lists are only added to, so that nothing need be read.
+        # Lists only grow, so nothing has to be read.
         table = {} if self.info.kind == LIST_WINDOWS else self._read(rows)
         self._fold(table, skeys, values)
         for skey, kept in table.items():
@@ -86,13 +86,13 @@ class RocksWindowTables(WindowTables):
             _delete_window(self._marks, start)
 
     def _read(self, rows: dict[Any, bytes]) -> dict[Any, Any]:
-        """What there is of these already."""
+        """The existing contents of these rows."""
         found = ((skey, self._family.get(row)) for skey, row in rows.items())
         return {skey: self._format.unpack(data) for skey, data in found if data is not None}
 
 
 class RestoredWindows:
-    """What former subtasks say of their windows, one after the other, for the windows of one.
+    """Merges the windows of several former subtasks, one subtask after the other, into those of one subtask.
     Source: docs/spec/windows.md#window-operator, docs/spec/state.md#rescaling-keyed-state: a window
     fires for each key by itself.
     """
@@ -106,7 +106,9 @@ class RestoredWindows:
         self._waiting, self._fired = set(waiting), set(fired)
 
     def has_fired(self, start: int) -> None:
-        """At the former subtask whose rows of the window come next. Where it has not, all keys that are there wait."""
+        """The window has fired at the former subtask whose rows come next. If it had not fired at earlier ones, all
+        keys so far wait.
+        """
         self._fired.add(start)
         if start in self._waiting:
             self._waiting.discard(start)
@@ -115,26 +117,26 @@ class RestoredWindows:
                     self._marks.put(head_of(row), b"")
 
     def waits(self, start: int, row: bytes) -> None:
-        """A key for which the window has not fired. `row`: as `window_row` gives it."""
+        """A key for which the window has not fired. `row`: as returned by `window_row`."""
         if start in self._fired:
             self._marks.put(row, b"")
         else:
             self._waiting.add(start)
 
     def close(self) -> None:
-        """All of this subtask is there."""
+        """Write the result, after all former subtasks."""
         self._database.note_windows(self._name, self._waiting, self._fired)
 
 
 def fired_rows(database: Database, name: str) -> Callable[[bytes, int], bool]:
-    """By a row, as `window_row` gives it, and its window: whether the window has fired for the key."""
+    """Returns a function of a row (as `window_row` makes it) and its window: whether the window has fired for the key."""
     fired = set(database.windows(name)[1])
     marks = database.family(name + MARKS)
     return lambda row, start: start in fired and marks.get(row) is None
 
 
 def _windows_in(family: Any) -> set[int]:
-    """Starts of all windows of which there is a row."""
+    """The starts of all windows that have a row."""
     found: set[int] = set()
     for group in groups_in(family):
         rows = family.iter()
