@@ -190,3 +190,8 @@ def _headline(failure: FailureInfo | None) -> str:
     lines = [line for line in failure.text.splitlines() if line and not line.startswith(" ")]
     errors = [line for line in lines if not line.startswith("Traceback")]
     return errors[-1] if errors else failure.kind
+
+
+def say(text: str) -> None:
+    """A line on stderr before there is a Console: it waits until the line is written."""
+    print(f"penstock: {text}", file=sys.stderr, flush=True)

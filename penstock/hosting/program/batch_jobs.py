@@ -1,0 +1,54 @@
+"""Starts BATCH jobs, and makes DataFrames of them whose stages Spark runs when it needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.hosting.batch.job import BatchJob
+from penstock.hosting.batch.plan import plan_of, speakers_of
+from penstock.hosting.batch.runner import StageOrder, StageRunner
+from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.settings import ha_settings_of
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.program.console import Console, say
+from penstock.hosting.program.host import Host
+from penstock.model.config import Settings
+from penstock.model.graph.stream_graph import StreamGraph
+from penstock.model.options.program import ExecutionOptions
+
+
+class BatchJobs:
+    """The BATCH jobs of a host."""
+
+    def __init__(self, host: Host, observer: JobObserver | None) -> None:
+        self._host = host
+        self._observer = observer
+
+    def start(self, graph: StreamGraph, job: SubmittedJob, settings: Settings) -> BatchJob:
+        if ha_settings_of(settings) is not None:
+            say(
+                "high-availability.type has no effect on a job in runtime mode BATCH: "
+                "the job is lost with its driver"
+            )
+        observer = self._observer or Console(settings)
+        plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
+        runner = self._host.stage_runner(settings, job, plan)
+        memory = settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY)
+        made = BatchJob(job, plan, runner, observer, memory)
+        observer.submitted(job.graph, settings.ignored_keys())
+        made.start()
+        return made
+
+    def lazy_frame(
+        self, graph: StreamGraph, job: SubmittedJob, settings: Settings, type_info: object
+    ) -> Any | None:
+        """A DataFrame whose lineage is the job; None where BATCH jobs do not run on Spark."""
+        plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
+        memory = settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY)
+
+        def orders(runner: StageRunner) -> Iterator[StageOrder]:
+            made = BatchJob(job, plan, runner, JobObserver(), memory)
+            return map(made.order_of, plan.stages)
+
+        return self._host.lazy_frame(settings, job, plan, (orders, type_info))

@@ -1,0 +1,82 @@
+"""Starts streaming jobs: checks what the host can give, and starts a JobManager.
+
+Does not know where a job comes from: a program, or the high availability store.
+"""
+
+from __future__ import annotations
+
+import random
+
+from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.guard import JobGuard
+from penstock.hosting.ha.settings import recovery_directory_of
+from penstock.hosting.jobmanager.handle import JobHandle
+from penstock.hosting.jobmanager.jobmanager import JobManager
+from penstock.hosting.jobmanager.machine_shell import JobParts
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
+from penstock.hosting.program.console import Console, say
+from penstock.hosting.program.frames_of_job import reads_frames
+from penstock.hosting.program.host import Host
+from penstock.hosting.program.needs import check_resources, slots_by_size
+from penstock.hosting.program.settings import job_manager_settings
+from penstock.hosting.provider import TaskManagerProvider
+from penstock.model.config import Settings
+
+
+class StreamingJobs:
+    """The streaming jobs of a host."""
+
+    def __init__(self, host: Host, observer: JobObserver | None) -> None:
+        self._host = host
+        self._observer = observer
+
+    def provider(self, job: SubmittedJob, settings: Settings) -> TaskManagerProvider:
+        """Return the host's provider of TaskManagers for the job.
+
+        Raises NoResourceAvailable if the host has too few slots.
+        """
+        needed = slots_by_size(job.graph)
+        provider = self._host.provider(settings, needed)
+        provider.bring_files(job.program)
+        check_resources(provider, needed, int(reads_frames(job)))
+        return provider
+
+    def start(
+        self, job: SubmittedJob, settings: Settings, guard: JobGuard, *, has_program: bool = True
+    ) -> JobHandle:
+        """Start a JobManager. `has_program`: the program runs in this process and takes collected results.
+
+        Raises: NoResourceAvailable, ConfigurationError.
+        """
+        provider = self.provider(job, settings)
+        built = with_checkpoints(
+            job_manager_settings(settings, job.program),
+            settings,
+            job.graph,
+            Surroundings(
+                provider.shares_files,
+                draw=lambda: random.uniform(-1.0, 1.0),
+                say=say,
+                recovery_directory=recovery_directory_of(settings),
+                pointers=guard.former_checkpoints,
+            ),
+        )
+        observer = self._observer or Console(settings)
+        if reads_frames(job):
+            from penstock.hosting.dataframes.job_frames import with_frames
+
+            job, observer = with_frames(job, settings, provider, observer)
+        try:
+            manager = JobManager(
+                JobParts(job.graph, job.coordinated, provider, built, observer, job.modules, guard)
+            )
+        except BaseException:  # An interrupt, too, must not leave its directory.
+            if built.storage is not None:
+                built.storage.drop_unused()
+            raise
+        if not has_program:
+            manager.drop_collected()
+        observer.submitted(job.graph, settings.ignored_keys())
+        manager.start()
+        return JobHandle(manager)

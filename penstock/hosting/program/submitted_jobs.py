@@ -1,0 +1,88 @@
+"""From a program's StreamGraph to a SubmittedJob: the JobGraph, with everything that it needs elsewhere.
+
+Knows no TaskManagers and starts nothing. What can be known to be wrong with a program is told here.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import replace
+
+from penstock.compiler.job_graph_builder import build_job_graph
+from penstock.hosting.coordinators.coordinators import coordinated_vertices
+from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.program.host import Host
+from penstock.hosting.program.needs import check_sizes
+from penstock.hosting.program.settings import (
+    python_archives,
+    python_files,
+    python_requirements,
+)
+from penstock.hosting.shipping.in_process import import_here
+from penstock.hosting.shipping.pickling import serialize
+from penstock.hosting.shipping.program_modules import user_modules_archive
+from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
+from penstock.model.graph.auto_parallelism import auto_parallelism_of
+from penstock.model.graph.stream_graph import StreamGraph
+from penstock.model.ids import JobId
+from penstock.model.options.program import ExecutionOptions, PipelineOptions
+from penstock.model.options.scheduling import SchedulingOptions
+from penstock.model.program import ProgramSettings
+from penstock.runtime.batch.graph import in_batch
+
+
+def submitted_job(
+    host: Host,
+    graph: StreamGraph,
+    program: ProgramSettings,
+    settings: Settings,
+    *,
+    knows_volumes: bool = True,
+) -> tuple[StreamGraph, SubmittedJob]:
+    """Build the job of a program with the host's defaults and the operators of its runtime mode.
+
+    `knows_volumes`: the stages of a BATCH job run one after the other, so the size of the data can
+    decide the parallelism of later ones. In the lineage of a DataFrame all parallelisms are set in
+    advance.
+    Raises: GraphError, ConfigurationError.
+    """
+    configured = settings.get(SchedulingOptions.DEFAULT_PARALLELISM)
+    if configured is None:
+        configured = host.default_parallelism(settings)
+    graph.default_parallelism = configured
+    fixed_id = fixed_job_id(settings)
+    if graph.is_batch:
+        if knows_volumes:
+            graph.auto_parallelism = auto_parallelism_of(settings, host.cores())
+        graph = in_batch(graph, is_combining=settings.get(ExecutionOptions.BATCH_COMBINE))
+    job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
+    check_sizes(job_graph)
+    files = python_files(settings, program)
+    if not host.ships_modules:
+        import_here(files)
+    return graph, SubmittedJob(
+        job_graph,
+        tuple(coordinated_vertices(job_graph.vertices, graph.nodes)),
+        replace(
+            program,
+            configuration=settings.as_text(),
+            python_archives=python_archives(settings, program),
+            python_requirements=python_requirements(settings, program),
+        ),
+        user_modules_archive(files) if host.ships_modules else b"",
+    )
+
+
+def fixed_job_id(settings: Settings) -> str | None:
+    """The job id that the configuration asks for, in lower case. Raises ConfigurationError."""
+    text = settings.get(PipelineOptions.FIXED_JOB_ID)
+    if text is None:
+        return None
+    if re.fullmatch(r"[0-9a-fA-F]{32}", text) is None:
+        raise ConfigurationError(
+            f"option 'pipeline.fixed-job-id' is {text!r}, but it takes 32 hexadecimal digits. "
+            "Change the setting."
+        )
+    return text.lower()
