@@ -1,11 +1,11 @@
 """Flink's runtime as a Python library on the Spark cluster that you already have."""
 
-# ruff: file-ignore[non-empty-init-module] - nowhere else is it sure to run
+# ruff: file-ignore[non-empty-init-module] - only here is it certain to run
 import logging
 
 
 class _ErrorsOnly(logging.Handler):
-    """For loggers whose warnings the console tells too. Errors go to stderr, unless the program has set up logging itself."""
+    """For loggers whose warnings the console shows too. Errors go to stderr, unless the program has set up logging."""
 
     def handle(self, record: logging.LogRecord) -> bool:
         is_error = record.levelno >= logging.ERROR

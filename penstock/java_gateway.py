@@ -1,10 +1,10 @@
-"""Stands where PyFlink has its way into Java, and says what to use instead. Source: pyflink.java_gateway."""
+"""A stand-in for PyFlink's access to Java, which says what to use instead. Source: pyflink.java_gateway."""
 
 from penstock.common.absent import absent
 
 _INSTEAD = (
-    "No program runs in Java here, so nothing of Java can be called. What a class of a jar did, do in a Python function, or in a "
-    "subclass of penstock.datastream.connectors.Source or Sink."
+    "Programs do not run in Java here, so Java classes cannot be called. Replace the class of a "
+    "jar by a Python function, or by a subclass of penstock.datastream.connectors.Source or Sink."
 )
 
 __getattr__ = absent(

@@ -1,5 +1,7 @@
-"""Stands where PyFlink has its Table API: its Row, which DataStream programs import from there too, and for all else what to
-use instead. Knows no Spark. Source: pyflink.table.
+"""A stand-in for PyFlink's Table API. Source: pyflink.table.
+
+It has Row and RowKind, which DataStream programs import from there too. Other names raise an error that says what to
+use instead. Does not know Spark.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from penstock.common.types import Row, RowKind
 __all__ = ["Row", "RowKind"]
 
 _INSTEAD: Final = (
-    "Use Spark's SQL and DataFrames: env.from_spark(frame) makes a stream of one, "
-    "stream.to_spark('view') a DataFrame of a stream, and StreamExecutionEnvironment has sources for what a Table would read."
+    "Use Spark's SQL and DataFrames: env.from_spark(frame) makes a stream from a DataFrame, "
+    "stream.to_spark('view') makes a DataFrame from a stream, and StreamExecutionEnvironment has "
+    "sources for the inputs of a Table."
 )
 _NAMES: Final = (
     "AggregateFunction", "BatchTableEnvironment", "ChangelogMode", "CsvTableSink", "CsvTableSource", "DataTypes",
@@ -27,7 +30,7 @@ _NAMES: Final = (
 
 
 class _Submodules:
-    """Whoever imports one has Python look through `__path__`, and is told here."""
+    """A `__path__` that raises: Python reads it when a program imports a submodule."""
 
     def __iter__(self) -> Iterator[str]:
         raise NotImplementedError(f"pyflink.table has no counterpart in Penstock. {_INSTEAD}")

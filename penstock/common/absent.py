@@ -1,4 +1,4 @@
-"""Names of PyFlink that Penstock does not have: whoever asks for one is told what to use instead."""
+"""Names of PyFlink that Penstock does not have. Using one raises an error that says what to use instead."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 OWN_SOURCE: Final = (
-    "Write a subclass of penstock.datastream.connectors.Source around a Python client of the service, or let Spark read it "
-    "and take env.from_spark."
+    "Write a subclass of penstock.datastream.connectors.Source around a Python client of the "
+    "service, or let Spark read it and use env.from_spark."
 )
 OWN_SINK: Final = (
-    "Write a subclass of penstock.datastream.connectors.Sink around a Python client of the service, or take to_spark and let "
-    "Spark write it."
+    "Write a subclass of penstock.datastream.connectors.Sink around a Python client of the "
+    "service, or use to_spark and let Spark write it."
 )
 
 
@@ -22,11 +22,11 @@ def absent(
     also: Sequence[str] = (),
     elsewhere: Mapping[str, str] | None = None,
 ) -> Callable[[str], Any]:
-    """`__getattr__` for `module`, so that importing one of these names raises NotImplementedError.
+    """A `__getattr__` for `module`, by which importing one of these names raises NotImplementedError.
 
-    `instead`: by name, a sentence that says what to use. `{...}` of str.format is not read in it. `also`: modules whose names
-    PyFlink's module has too, because it imports them, so that programs import them from there. `elsewhere`: the module of
-    single such names, which is imported when one is asked for.
+    `instead`: for each name a sentence that says what to use; braces in it are not formatted. `also`: modules whose
+    names PyFlink's module has too, because it imports them, and which programs import from there. `elsewhere`: single
+    such names with their modules, which are imported when the name is asked for.
     """
     places = elsewhere or {}
 
@@ -47,9 +47,9 @@ def absent(
 
 
 def gone(instead: Mapping[str, str]) -> Callable[[object, str], NoReturn]:
-    """`__getattr__` of a class that had these methods in PyFlink 1, so that programs of that time are told what to call.
+    """A `__getattr__` for a class that had these methods in PyFlink 1. The error says what to call today.
 
-    `instead`: by name, a sentence that says what to use.
+    `instead`: for each name a sentence that says what to use.
     """
 
     def lookup(of: object, name: str) -> NoReturn:

@@ -1,6 +1,6 @@
-"""CompletableFuture: a result that may still be on its way. Knows no thread.
+"""CompletableFuture: a result that may not be there yet. Uses no thread.
 
-Source: pyflink.common.completable_future; differs: asking is what drives it: `fetch` waits.
+Source: pyflink.common.completable_future; differs: `fetch` waits for the result when a caller asks for it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CompletableFuture(Generic[T]):
             self._value = self._fetch(timeout_s)
         except TimeoutError:
             return False
-        except Exception as error:  # it is the result, raised again by result()
+        except Exception as error:  # this is the result; result() raises it again
             self._error = error
         self._is_done = True
         return True

@@ -1,4 +1,4 @@
-"""Describing an option of one's own. Knows no configuration.
+"""Descriptions of a program's own options. Does not know the configuration.
 
 Source: pyflink.common.config_options.
 """

@@ -1,8 +1,6 @@
-"""Configuration: a store of strings with typed getters. Knows no option; the options' list is in
-the model.
+"""Configuration: a store of strings with typed getters. Does not know options; the model lists them.
 
-Source: pyflink.common.configuration; differs: a value that cannot be parsed raises
-ConfigurationError naming the key.
+Source: pyflink.common.configuration; differs: a value that cannot be parsed raises ConfigurationError naming the key.
 """
 
 from __future__ import annotations
@@ -127,7 +125,7 @@ class Configuration:
         return hash(frozenset(self.to_dict().items()))
 
     def __str__(self) -> str:
-        """As in Java: `{key=value, other=value}`."""
+        """The text as in Java: `{key=value, other=value}`."""
         return f"{{{', '.join(f'{key}={value}' for key, value in self.to_dict().items())}}}"
 
     def _put(self, key: str, value: Value) -> Configuration:
@@ -139,7 +137,7 @@ class Configuration:
         return self
 
     def _value(self, key: str) -> Value | None:
-        """What is set by this name, else by a former one of it."""
+        """The value of this key, or else of one of its former names."""
         found = self._values.get(key)
         if found is None:
             former = [old for old, present in FORMER_KEYS.items() if present == key]

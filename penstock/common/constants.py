@@ -1,4 +1,6 @@
-"""Bounds of times under PyFlink's address: of a watermark before the first one, and of the last one. Source: pyflink.common.constants."""
+"""Bounds of times under PyFlink's name: the watermark before the first one, and the last one. Source:
+pyflink.common.constants.
+"""
 
 from penstock.runtime.elements import MAX_WATERMARK as MAX_LONG_VALUE
 from penstock.runtime.elements import MIN_WATERMARK as MIN_LONG_VALUE

@@ -1,7 +1,7 @@
-"""ExecutionConfig: an environment's switches. Knows no graph.
+"""ExecutionConfig: an environment's switches. Does not know the graph.
 
-Source: pyflink.common.execution_config; differs: what concerns Java serializers is remembered and
-answered, without effect. It is a view of one Configuration: keys and setters never disagree.
+Source: pyflink.common.execution_config; differs: settings of Java serializers are stored and returned, without effect.
+It is a view of one Configuration: keys and setters always agree.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class ExecutionConfig:
         self._job_parameters = {str(key): str(value) for key, value in given.items()}
         return self
 
-    # ---------------------------------------------------------- remembered, without effect
+    # ---------------------------------------------------------- stored, without effect
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
         return self._set_text(PipelineOptions.CLOSURE_CLEANER_LEVEL.key, "RECURSIVE")

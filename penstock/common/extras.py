@@ -1,4 +1,4 @@
-"""Packages that only some programs need: imported where they are used, with an error that says what to install."""
+"""Imports packages that only some programs need, with an error that says what to install."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.model.errors import ConfigurationError
 
 
 def extra(module: str, name: str, where: str) -> Any:
-    """`module`, which `pip install 'penstock[name]'` brings. `where`: who needs it, for the error.
+    """Imports `module`, which `pip install 'penstock[name]'` installs. `where`: who needs it, for the error.
 
     Raises: ConfigurationError: this Python does not have it.
     """
@@ -19,6 +19,7 @@ def extra(module: str, name: str, where: str) -> Any:
     except ImportError as error:
         package = module.split(".", maxsplit=1)[0]
         raise ConfigurationError(
-            f"{where} needs the package {package!r}, which {sys.executable} does not have: {error}. Install it on the "
-            f"driver and on every executor: pip install 'penstock[{name}]'."
+            f"{where} needs the package {package!r}, but {sys.executable} does not have it: "
+            f"{error}. Install it on the driver and on every executor: pip install "
+            f"'penstock[{name}]'."
         ) from error

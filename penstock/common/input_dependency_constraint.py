@@ -1,4 +1,4 @@
-"""Kept so that programs import: scheduling goes by regions. Source: pyflink.common."""
+"""Kept so that programs can import it: scheduling goes by regions. Source: pyflink.common."""
 
 from enum import Enum
 

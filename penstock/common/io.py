@@ -9,11 +9,12 @@ from penstock.runtime.sources.contract import Source
 
 
 class InputFormat:
-    """Something that can be read. One of your own is better a `penstock.datastream.connectors.Source`."""
+    """Something that can be read. For a format of your own, prefer a `penstock.datastream.connectors.Source`."""
 
     def create_source(self) -> Source:
-        """Not in PyFlink."""
+        """Return the Source that reads it. Not in PyFlink."""
         raise NotImplementedError(
-            f"{type(self).__name__} makes no source: define create_source, or use env.from_source with FileSource or a "
-            "subclass of penstock.datastream.connectors.Source."
+            f"{type(self).__name__} does not define create_source. Define it, or use "
+            "env.from_source with FileSource or a subclass of "
+            "penstock.datastream.connectors.Source."
         )

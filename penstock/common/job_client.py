@@ -1,4 +1,4 @@
-"""JobClient: a program's hold on its running job. Knows only the JobControl port.
+"""JobClient: a program's access to its running job. Knows only the JobControl port.
 
 Source: pyflink.common.job_client; differs: `get_checkpoints`, `get_task_metrics` and `get_latencies` are additions.
 """

@@ -1,4 +1,4 @@
-"""What `execute` returns. Source: pyflink.common.job_execution_result."""
+"""The result that `execute` returns. Source: pyflink.common.job_execution_result."""
 
 from __future__ import annotations
 

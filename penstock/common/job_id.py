@@ -1,4 +1,4 @@
-"""JobID: a job's id with PyFlink's face. Source: pyflink.common.job_id."""
+"""JobID: a job's id with PyFlink's interface. Source: pyflink.common.job_id."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""JobStatus with PyFlink's face. Knows no job. Source: pyflink.common.job_status."""
+"""JobStatus with PyFlink's interface. Source: pyflink.common.job_status."""
 
 from __future__ import annotations
 

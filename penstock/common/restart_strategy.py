@@ -1,4 +1,4 @@
-"""Restart strategies as objects; they become configuration keys. Knows no job.
+"""Restart strategies as objects, which become configuration keys. Does not know any job.
 
 Source: pyflink.common.restart_strategy. Delays and intervals are milliseconds.
 """

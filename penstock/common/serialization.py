@@ -1,8 +1,7 @@
-"""Encoders and schemas: values to bytes and back. Knows no connector.
+"""Encoders and schemas: values to bytes and back. Does not know any connector.
 
-Source: pyflink.common.serialization; differs: they work in Python instead of naming Java classes,
-and users may subclass them. A BulkWriterFactory makes writers of whole batches, as Parquet needs
-them.
+Source: pyflink.common.serialization; differs: they work in Python instead of naming Java classes, and users may
+subclass them. A BulkWriterFactory makes writers of whole batches, as Parquet needs them.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class DeserializationSchema(ABC):
     def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
         """Return all messages as one batch, in the Arrow form of `produced_type`. Not in PyFlink.
 
-        It has a row for each message, in order. None: the messages must be taken one by one, as
-        when one of them is bad.
+        It has a row for each message, in order. None: the messages must be read one by one, for example because one of
+        them is bad.
         """
         return None
 
@@ -155,7 +154,7 @@ class BulkWriterFactory(ABC):
 
     accepts: Accepts = Accepts.COLUMNS
     can_be_concatenated = False
-    """Whether the bytes of two files, one after the other, are a file with the records of both."""
+    """Whether two files can be concatenated to one file with the records of both."""
 
     @abstractmethod
     def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
@@ -173,7 +172,7 @@ def known_charset(name: str) -> str:
         "".encode(name)
     except LookupError as error:
         raise ConfigurationError(
-            f"unknown character set {name!r}; expected a name that Python knows, such as 'UTF-8'."
+            f"unknown character set {name!r}. Expected a name that Python knows, such as 'UTF-8'."
         ) from error
     return name
 
@@ -183,12 +182,15 @@ ROW_SCHEMAS: Final = {
     for kind in ("Json", "Csv", "Avro")
     for way in ("Serialization", "Deserialization")
 }
-"""A floor above: PyFlink 1 had them here, and PyFlink 2 has them in pyflink.common too."""
+"""The module one floor above: PyFlink 1 had these names here, and PyFlink 2 also has them in pyflink.common."""
 
 __getattr__ = absent(
     __name__,
     {
         **{name: f"As in PyFlink 2, it is in {module}." for name, module in ROW_SCHEMAS.items()},
-        "RowDataBulkWriterFactory": "A BulkWriterFactory writes rows as it writes anything: ParquetBulkWriters.for_row_type makes one.",
+        "RowDataBulkWriterFactory": (
+            "A BulkWriterFactory writes rows as it writes other values: "
+            "ParquetBulkWriters.for_row_type makes one."
+        ),
     },
 )

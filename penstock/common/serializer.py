@@ -1,4 +1,4 @@
-"""TypeSerializer under PyFlink's address. Knows nothing else. Source: pyflink.common.serializer."""
+"""TypeSerializer under PyFlink's name. Source: pyflink.common.serializer."""
 
 from penstock.runtime.windowing.serializers import TypeSerializer
 

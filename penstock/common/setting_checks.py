@@ -1,6 +1,7 @@
-"""What setters take: a whole number that is not too small, or an object of a class. Knows no option.
+"""Checks of setters' arguments: a whole number that is not too small, or an object of a class.
 
-Source: the checks of Flink's CheckpointConfig and ExecutionConfig; differs: they say what would do.
+Does not know options. Source: the checks of Flink's CheckpointConfig and ExecutionConfig; differs: the error says what
+is accepted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ T = TypeVar("T")
 
 
 def check_whole(name: str, value: int, least: int, unit: str = "") -> int:
-    """The value. Raises: ConfigurationError: it is none, or less."""
+    """The value. Raises: ConfigurationError: it is no whole number, or too small."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         raise ConfigurationError(
             f"{name} must be at least {least}{unit and ' '}{unit}, as a whole number, got {value!r}."

@@ -1,4 +1,4 @@
-"""Duration, Instant and Time under PyFlink's address; the classes stand in the model.
+"""Duration, Instant and Time under PyFlink's name; the model defines the classes.
 
 Source: pyflink.common.time.
 """

@@ -1,4 +1,4 @@
-"""Type information under PyFlink's address; the classes stand in the model.
+"""Type information under PyFlink's name; the model defines the classes.
 
 Source: pyflink.common.typeinfo.
 """

@@ -1,4 +1,4 @@
-"""Row and RowKind under PyFlink's address. Knows nothing else. Source: pyflink.common.types."""
+"""Row and RowKind under PyFlink's name. Source: pyflink.common.types."""
 
 from penstock.model.row import Row, RowKind
 

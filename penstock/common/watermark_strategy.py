@@ -1,4 +1,4 @@
-"""Watermark strategies under PyFlink's address. Source: pyflink.common.watermark_strategy."""
+"""Watermark strategies under PyFlink's name. Source: pyflink.common.watermark_strategy."""
 
 from penstock.common.absent import absent
 from penstock.runtime.watermarks.strategy import TimestampAssigner, WatermarkStrategy

@@ -1,4 +1,4 @@
-"""The place of PyFlink 1's kinds of time, which names their replacements. Source:
+"""A stand-in for PyFlink 1's kinds of time, which names their replacements. Source:
 pyflink.datastream.time_characteristic.
 """
 

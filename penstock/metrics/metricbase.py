@@ -1,4 +1,4 @@
-"""Counter, Meter, Distribution and their MetricGroup, which functions get of their RuntimeContext.
+"""Counter, Meter, Distribution and their MetricGroup, which functions get from their RuntimeContext.
 
 Source: pyflink.metrics.metricbase; differs: these are the metrics themselves, not their interfaces.
 """

@@ -1,4 +1,6 @@
-"""What a program may know of its job's checkpoints. Plain data. Source: Flink CheckpointStatsSnapshot, CheckpointStatsHistory."""
+"""Statistics of a job's checkpoints, as a program sees them. Plain data. Source: Flink CheckpointStatsSnapshot,
+CheckpointStatsHistory.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from penstock.model.checkpoints import CheckpointType
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSummary:
-    """One checkpoint or savepoint that has ended. `location`: of its metadata; None: it failed, for `failure`.
+    """A checkpoint or savepoint that has ended. `location`: of its metadata; None: it failed, and `failure` says why.
 
-    `triggered_at_ms`: epoch milliseconds. `duration_ms`: until it was complete, or given up. `size_bytes`: of the state that was
-    acknowledged. `written_bytes`: of that, what was written for this checkpoint; less with incremental ones. The others: the largest
-    of all tasks.
+    `triggered_at_ms`: epoch milliseconds. `duration_ms`: until it was complete or aborted. `size_bytes`: of the
+    acknowledged state. `written_bytes`: the part of it that was written for this checkpoint; less with incremental
+    checkpoints. The other numbers are the largest of all tasks.
     """
 
     checkpoint_id: int
@@ -35,7 +37,7 @@ class CheckpointSummary:
 
 @dataclass(frozen=True, slots=True)
 class RestoredCheckpoint:
-    """What attempts of the job began with. `restored_at_ms`: epoch milliseconds."""
+    """The checkpoint from which attempts of the job were restored. `restored_at_ms`: epoch milliseconds."""
 
     checkpoint_id: int
     restored_at_ms: int
@@ -44,9 +46,9 @@ class RestoredCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStatistics:
-    """Of one job since its driver started. `restored`: how often it began, or went on, from a checkpoint.
+    """Statistics of one job since its driver started. `restored`: how often it was restored from a checkpoint.
 
-    `history`: the newest ones that have ended, oldest first.
+    `history`: the newest checkpoints that have ended, oldest first.
     """
 
     in_progress: int = 0

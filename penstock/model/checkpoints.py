@@ -1,7 +1,8 @@
-"""What a checkpoint consists of: options, handles to state, and what a subtask acknowledges. Plain data.
+"""The parts of a checkpoint: options, handles to state, and a subtask's acknowledgement. Plain data.
 
-A handle says where bytes of state are and how to know that they are whole. Knows no file system and no state.
-Source: Flink CheckpointOptions, StreamStateHandle, KeyGroupsStateHandle, OperatorStateHandle, OperatorSubtaskState.
+A handle says where the bytes of a state are, and how to check that they are complete. Does not know file systems or
+state. Source: Flink CheckpointOptions, StreamStateHandle, KeyGroupsStateHandle, OperatorStateHandle,
+OperatorSubtaskState.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from typing import TypeAlias
 from penstock.model.ids import DataSetId
 
 INLINE_BYTES = 20 * 1024
-"""State smaller than this travels in the acknowledgement and lies in the metadata."""
+"""State smaller than this travels in the acknowledgement and is stored in the metadata."""
 
 
 SHARED_FOLDER = "shared"
-"""Of a job's checkpoint directory: whole files to which several checkpoints refer."""
+"""The folder, in a job's checkpoint directory, of whole files to which several checkpoints refer."""
 
 
 class CheckpointType(StrEnum):
-    """STOP_*: synchronous savepoints, after which the job ends: with the end of its data (DRAIN) or without."""
+    """Kinds of checkpoints. STOP_*: synchronous savepoints, after which the job ends.
+
+    STOP_DRAIN ends it with the end of its data (event time is advanced to the end), STOP_SUSPEND without.
+    """
 
     CHECKPOINT = "CHECKPOINT"
     SAVEPOINT = "SAVEPOINT"
@@ -40,8 +44,11 @@ class CheckpointType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOptions:
-    """`aligned_timeout_ms`: after so long an aligned checkpoint goes on unaligned; None: never. `is_forced_aligned`: on this
-    edge nothing is overtaken; behind it the checkpoint goes on as it was. `target`: directory of a savepoint."""
+    """`aligned_timeout_ms`: an aligned checkpoint becomes unaligned after this time; None: never.
+
+    `is_forced_aligned`: the barrier overtakes nothing on this edge; behind it the checkpoint goes on as it was.
+    `target`: the directory of a savepoint.
+    """
 
     type: CheckpointType = CheckpointType.CHECKPOINT
     is_exactly_once: bool = True
@@ -53,16 +60,16 @@ class CheckpointOptions:
 
 @dataclass(frozen=True, slots=True)
 class TaskCheckpointing:
-    """What the tasks of a job need to know of its checkpoints besides what each barrier says.
+    """Settings of a job's checkpoints that its tasks need, beside the options that come with each barrier.
 
-    `directory`: path or URI, the same for driver and tasks; below it every job has a folder of its own. `inline_bytes`: state
-    smaller than that goes into the acknowledgement. `has_final_checkpoint`: a task that has read its last input waits for one
-    more checkpoint before it is FINISHED, and its sinks commit with that; else they hand over to the driver.
-    `is_exactly_once` False: barriers are counted, nothing is aligned. `may_be_unaligned`: barriers may overtake data.
-    `are_finished_tasks_allowed`: an input that has ended does not keep the others from taking a checkpoint.
-    `is_incremental`: of a database's files only those are written that no earlier checkpoint has.
-    `has_local_copies`: what is written is kept on the TaskManager too, for a task that starts again there.
-    `is_periodic`: checkpoints are taken from time to time, not savepoints only.
+    `directory`: a path or URI, the same for driver and tasks; every job has a folder of its own below it.
+    `inline_bytes`: smaller state travels in the acknowledgement. `has_final_checkpoint`: a task that has read its last
+    input waits for one more checkpoint before it is FINISHED, and its sinks commit with that checkpoint; otherwise the
+    driver commits. `is_exactly_once` False: barriers are counted and not aligned. `may_be_unaligned`: barriers may
+    overtake data. `are_finished_tasks_allowed`: checkpoints are also taken after some inputs have ended.
+    `is_incremental`: only those files of a database are written that no earlier checkpoint has. `has_local_copies`: the
+    TaskManager keeps a copy, for a task that starts again there. `is_periodic`: checkpoints are taken at an interval,
+    not only savepoints.
     """
 
     directory: str
@@ -78,8 +85,10 @@ class TaskCheckpointing:
 
 @dataclass(frozen=True, slots=True)
 class FileHandle:
-    """`size` bytes at `offset` of a file. `path`: below the job's checkpoint directory, or absolute. `checksum`: of these
-    bytes, CRC-32."""
+    """`size` bytes at `offset` of a file. `path`: below the job's checkpoint directory, or absolute.
+
+    `checksum`: the CRC-32 of these bytes.
+    """
 
     path: str
     offset: int
@@ -88,7 +97,7 @@ class FileHandle:
 
     @property
     def is_shared(self) -> bool:
-        """Later checkpoints may refer to it too: it goes when none does any more."""
+        """Whether later checkpoints may refer to the file too. It is deleted when no checkpoint refers to it."""
         path = self.path.partition("?")[0] if "://" in self.path else self.path
         return path.rpartition("/")[0].endswith(f"/{SHARED_FOLDER}")
 
@@ -110,8 +119,11 @@ StateHandle: TypeAlias = FileHandle | InlineHandle
 
 @dataclass(frozen=True, slots=True)
 class KeyedStateHandle:
-    """State of the key groups `first_group` to `last_group`. `offsets`: where each group begins in the handle's bytes, one
-    per group; a group ends where the next begins, the last one at the end."""
+    """State of the key groups `first_group` to `last_group`.
+
+    `offsets`: where each group begins in the handle's bytes, one per group. A group ends where the next one begins, and
+    the last one at the end of the bytes.
+    """
 
     first_group: int
     last_group: int
@@ -121,8 +133,10 @@ class KeyedStateHandle:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseHandle:
-    """A database on the disk of a TaskManager, as it was: all its files, by name, with keyed state of the key groups
-    `first_group` to `last_group`. `role`: what it is to the operator, which may have several.
+    """A copy of a database on a TaskManager's disk: all its files, by name.
+
+    It has keyed state of the key groups `first_group` to `last_group`. `role`: the database's purpose, as an operator
+    may have several.
     """
 
     role: str
@@ -132,7 +146,7 @@ class DatabaseHandle:
 
 
 class RedistributionMode(StrEnum):
-    """How the elements of a list state go to the subtasks of another parallelism."""
+    """How the elements of a list state are distributed when the parallelism changes."""
 
     SPLIT = "SPLIT"
     UNION = "UNION"
@@ -151,9 +165,9 @@ class ListStateHandle:
 
 @dataclass(frozen=True, slots=True)
 class ChannelStateHandle:
-    """Data in flight on one channel. `data_set_id`: of the edge, None: what the task itself had read and not processed.
+    """Data in flight on one channel. `data_set_id`: of the edge; None: the task had read the data but not processed it.
 
-    `channel`: of an input the producer's subtask, of an output the consumer's, of what was in hand its order.
+    `channel`: for an input the producer's subtask, for an output the consumer's; for data that was read, its order.
     """
 
     data_set_id: DataSetId | None
@@ -163,7 +177,7 @@ class ChannelStateHandle:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSubtaskState:
-    """Of one operator in one subtask."""
+    """The state of one operator in one subtask."""
 
     keyed: tuple[KeyedStateHandle, ...] = ()
     lists: tuple[ListStateHandle, ...] = ()
@@ -187,8 +201,10 @@ class OperatorSubtaskState:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskState:
-    """What a subtask acknowledges, or starts from. `operators`: (uid, state), head first. `is_finished`: it has seen the end
-    of its data; restored, it only passes the end on."""
+    """The state that a subtask acknowledges, or starts from. `operators`: (uid, state), head first.
+
+    `is_finished`: the subtask has seen the end of its data. Restored, it only passes the end on.
+    """
 
     operators: tuple[tuple[str, OperatorSubtaskState], ...] = ()
     is_finished: bool = False
@@ -200,7 +216,10 @@ class SubtaskState:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointMetrics:
-    """Of one subtask. Alignment: from the first barrier to the last. `written_bytes`: without what earlier checkpoints have written."""
+    """Measurements of one subtask. Alignment: from the first barrier to the last.
+
+    `written_bytes`: without the bytes that earlier checkpoints have written.
+    """
 
     alignment_ms: float = 0.0
     sync_ms: float = 0.0

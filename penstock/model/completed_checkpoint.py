@@ -1,4 +1,4 @@
-"""A checkpoint as a whole: what its metadata file holds and what a restart begins with. Plain data.
+"""A whole checkpoint: the content of its metadata file, and the state with which a restart begins. Plain data.
 
 Source: Flink CompletedCheckpoint, OperatorState, CheckpointMetadata.
 """
@@ -20,10 +20,10 @@ from penstock.model.ids import DataSetId, JobId
 
 @dataclass(frozen=True, slots=True)
 class OperatorCheckpoint:
-    """One operator's part. `subtasks`: by index, None where a subtask had finished before.
+    """The state of one operator. `subtasks`: by index; None: the subtask had finished before.
 
-    `is_fully_finished`: all its subtasks had; a restored one starts as finished. `is_at_end`: all had, or had read the last of
-    their data and kept some state: restored, they have nothing but their end to go through again.
+    `is_fully_finished`: all its subtasks had finished; a restored operator starts as finished. `is_at_end`: every
+    subtask had finished, or had read its last data and kept some state; restored, they only go through their end again.
     """
 
     uid: str
@@ -38,9 +38,9 @@ class OperatorCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class CompletedCheckpoint:
-    """All tasks have acknowledged. `location`: of the metadata; None until it is written.
+    """A checkpoint that all tasks have acknowledged. `location`: of the metadata; None until it is written.
 
-    `target_directory`: of a savepoint, where the user wants it.
+    `target_directory`: the directory that the user chose for a savepoint.
     """
 
     checkpoint_id: int
@@ -53,13 +53,13 @@ class CompletedCheckpoint:
 
     @property
     def is_for_recovery(self) -> bool:
-        """A plain savepoint is the user's: no restart of the job begins with it."""
+        """Whether a restart may begin with it. A plain savepoint belongs to the user, and no restart uses it."""
         return self.checkpoint_type is not CheckpointType.SAVEPOINT
 
 
 @dataclass(frozen=True, slots=True)
 class ListStateShare:
-    """What a subtask gets of a list that some subtask wrote: its elements from `first` to `last`, inclusive."""
+    """A subtask's share of a list that some subtask wrote: its elements from `first` to `last`, inclusive."""
 
     state: ListStateHandle
     first: int
@@ -68,8 +68,10 @@ class ListStateShare:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRestore:
-    """What one operator of an attempt begins with. `keyed`, `databases`: handles that hold key groups of the attempt's range; they may
-    hold others beside them, which it leaves alone.
+    """The state with which one operator of an attempt begins.
+
+    `keyed`, `databases`: handles that hold key groups of the attempt's range. They may hold other groups, which the
+    attempt ignores.
     """
 
     keyed: tuple[KeyedStateHandle, ...] = ()
@@ -79,11 +81,12 @@ class OperatorRestore:
 
 @dataclass(frozen=True, slots=True)
 class InFlightShare:
-    """Data in flight that a subtask reads before all that is new, in the order of its shares.
+    """Data in flight that a subtask reads before any new data, in the order of its shares.
 
-    `data_set_id`: of the edge that it was on, None: a former subtask had it in hand. `producer`: former subtask that sent it.
-    `is_filtered`: it was on its way to a subtask of another parallelism, and where records go by their content others are
-    given it too: each keeps what is its own. `is_owner`: one of them, which keeps what does not go by its content.
+    `data_set_id`: of the edge that the data was on; None: an earlier subtask had read it. `producer`: the earlier
+    subtask that sent it. `is_filtered`: the data was sent to a subtask of another parallelism. If records of the edge
+    go by their content, other subtasks read the same data, and each keeps its own records. `is_owner`: this subtask
+    alone keeps the elements that do not go by content.
     """
 
     data_set_id: DataSetId | None
@@ -95,10 +98,10 @@ class InFlightShare:
 
 @dataclass(frozen=True, slots=True)
 class TaskRestore:
-    """What an attempt begins with: the state of its operators, (uid, state), and from which checkpoint.
+    """The state with which an attempt begins: (uid, state) of its operators, and the checkpoint.
 
-    `is_finished`: all subtasks of its vertex had seen the end of their data: it only passes the end on. `in_flight`: of an
-    unaligned checkpoint.
+    `is_finished`: all subtasks of its vertex had seen the end of their data, so that it only passes the end on.
+    `in_flight`: the data in flight of an unaligned checkpoint.
     """
 
     checkpoint_id: int

@@ -1,7 +1,7 @@
-"""Settings: which value of which layer counts for an option.
+"""Settings: the values of options, collected from several layers.
 
-Knows nobody who uses them. Source: Flink Configuration; differs: layers, unknown `penstock.*` keys are
-errors, and Flink's keys that Penstock does not use are accepted and listed by `ignored_keys`.
+Does not know the readers of options. Source: Flink Configuration; differs: there are layers, unknown `penstock.*` keys
+are errors, and Flink's keys that Penstock does not use are accepted and listed by `ignored_keys`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PENSTOCK_PREFIX: Final = "penstock."
 
 
 class Layer(StrEnum):
-    """Where a value came from, strongest first."""
+    """The place where a value was set, strongest first."""
 
     PROGRAM = "program"
     COMMAND_LINE = "-D"
@@ -43,7 +43,7 @@ class Settings:
         spark: Mapping[str, object] | None = None,
         defaults: Mapping[str, object] | None = None,
     ) -> None:
-        """`spark`: Spark's configuration, all of it. `defaults`: what the host sets."""
+        """`spark`: the whole configuration of Spark. `defaults`: values that the host sets."""
         self._layers: tuple[tuple[Layer, dict[str, object]], ...] = (
             (Layer.PROGRAM, _renamed(program or {})),
             (Layer.COMMAND_LINE, _renamed(command_line or {})),
@@ -57,27 +57,27 @@ class Settings:
                     OPTIONS[key].parse(value)
 
     def get(self, option: Option[T]) -> T:
-        """Its value: durations in ms, sizes in bytes; None only of an option without a default."""
+        """The option's value: durations in ms, sizes in bytes. None is possible only for an option without a default."""
         raw = self.raw(option)
         given = option.default if raw is None else raw
         return cast("T", None) if given is None else option.parse(given)
 
     def raw(self, option: Option[Any]) -> object | None:
-        """What was set, as it was set; None if no layer sets it."""
+        """The value as it was set; None if no layer sets it."""
         return self._raw(option.key)
 
     def is_set(self, option: Option[Any]) -> bool:
         return self.raw(option) is not None
 
     def ignored_keys(self) -> list[str]:
-        """Keys that were set and change nothing: Flink's without a use here, and strangers'."""
+        """Keys that were set and have no effect: Flink's that Penstock does not use, and keys of other software."""
         keys = {
             key for layer, values in self._layers if layer is not Layer.DEFAULT for key in values
         }
         return sorted(key for key in keys if key not in OPTIONS or not OPTIONS[key].is_used)
 
     def as_text(self) -> dict[str, str]:
-        """What was set, the host's defaults apart, as texts: to be read again elsewhere."""
+        """The values that were set, without the host's defaults, as texts that can be read again elsewhere."""
         keys = {key for layer, values in self._layers for key in values}
         return {
             key: value if isinstance(value := self._raw(key), str) else as_text(cast("Any", value))
@@ -86,7 +86,7 @@ class Settings:
         }
 
     def as_dict(self) -> dict[str, object]:
-        """All values that some layer sets, the strongest layer's each."""
+        """All values that some layer sets; the strongest layer's value of each."""
         merged: dict[str, object] = {}
         for _, values in reversed(self._layers):
             merged.update(values)

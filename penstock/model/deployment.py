@@ -1,8 +1,7 @@
-"""What a TaskManager is told when it deploys a task. Plain data.
+"""The description of a task that a TaskManager gets when it deploys the task. Plain data.
 
-Source: Flink TaskDeploymentDescriptor, ShuffleDescriptor (docs/spec/execution-graph.md#deployment).
-The producers of a gate are one value for all its consumers, packed once, so that a gate costs no
-object and no work per channel.
+Source: Flink TaskDeploymentDescriptor, ShuffleDescriptor (docs/spec/execution-graph.md#deployment). The producers of a
+gate are one value for all its consumers, packed once, so that a gate costs no object and no work per channel.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class TaskManagerLocation:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDeployment:
-    """One result partition that the task makes. `subpartitions`: consumers, count."""
+    """A result partition that the task makes. `subpartitions`: the number of consumers."""
 
     partition_id: PartitionId
     result_type: ResultPartitionType
@@ -49,7 +48,7 @@ class PartitionDeployment:
 
 @dataclass(frozen=True, slots=True)
 class ShuffleDescriptor:
-    """One partition to read: `location` None while the producer's place is unknown."""
+    """A partition to read. `location` None: it is not yet known where the producer runs."""
 
     partition_id: PartitionId
     result_partition_id: ResultPartitionId | None
@@ -58,10 +57,10 @@ class ShuffleDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class Producers:
-    """Consecutive partitions of one data set with their producers: what a gate is connected to.
+    """Consecutive partitions of one data set with their producers, to which a gate is connected.
 
-    A sequence of `ShuffleDescriptor`, which are made as they are looked at. `first`: index of the
-    first partition. `count`: partitions. `packed`: what `producer_columns.pack` wrote.
+    A sequence of `ShuffleDescriptor`, which are made only when they are read. `first`: index of the first partition.
+    `count`: number of partitions. `packed`: the bytes from `producer_columns.pack`.
     """
 
     data_set_id: DataSetId
@@ -102,9 +101,9 @@ class Producers:
 
 @dataclass(frozen=True, slots=True)
 class InputGateDeployment:
-    """One input gate: a channel per (partition, subpartition of `subpartition_index`), in channel order.
+    """An input gate: a channel per (partition, subpartition of `subpartition_index`), in channel order.
 
-    `channels`: one entry per partition; all consumers of these partitions are given the same value.
+    `channels`: one entry per partition; all consumers of these partitions share this value.
     """
 
     data_set_id: DataSetId
@@ -116,7 +115,9 @@ class InputGateDeployment:
 
 @dataclass(frozen=True, slots=True)
 class TaskDeployment:
-    """One attempt with everything that it needs but the bytes of its chain. `restore`: None: it begins with no state."""
+    """One attempt, with everything that it needs except the bytes of its chain. `restore` None: it begins without
+    state.
+    """
 
     job_id: JobId
     job_name: str
@@ -137,7 +138,7 @@ def pack_producers(
     first: int,
     producers: Sequence[tuple[int, TaskManagerLocation | None]],
 ) -> Producers:
-    """One value for all consumers of these partitions. `producers`: attempt and place of each."""
+    """Packs one value for all consumers of these partitions. `producers`: attempt and place of each."""
     known: dict[ResourceId, int] = {}
     task_managers: list[TaskManagerLocation] = []
     places: list[int] = []

@@ -1,30 +1,30 @@
 """The exception tree.
 
     PenstockError
-    |- UserError                the user can mend it
+    |- UserError                the user can correct it
     |  |- ConfigurationError    an option: key, what it got, what it takes
     |  |- GraphError            the program: a cycle, parallelism above the maximum, a wrong type
     |  |- UserCodeError         the user's function raised: operator, subtask, record, source line
     |  `- JobExecutionError     what `execute()` raises when a job ends in FAILED
     |     |- JobCancelledError
     |     `- JobSuspendedError
-    |- ExternalError            the world: may be tried again
+    |- ExternalError            something outside failed: a retry may succeed
     |  |- NoResourceAvailable
     |  |- InsufficientBuffers
-    |  |- PartitionError        a result partition cannot be read: which, if it has to be made anew
+    |  |- PartitionError        a result partition cannot be read: which one, if it must be made again
     |  |  |- PartitionConnectionError
     |  |  |- PartitionNotFound
-    |  |  `- ResultDataLost     the file of a blocking result is gone, short, or damaged
-    |  |- ResultWriteError      a blocking result cannot be written: the disk is full, say
+    |  |  `- ResultDataLost     the file of a blocking result is gone, too short, or damaged
+    |  |- ResultWriteError      a blocking result cannot be written: the disk is full, for example
     |  |- ProducerFailed
     |  |- BufferReordering
     |  `- AuthenticationError
-    `- EngineBug                we are wrong
+    `- EngineBug                Penstock is wrong
        |- IllegalTransition
        `- BrokenInvariant
 
-A message says what was wrong, what it got, what was expected, where, and the next step.
-Knows nothing of the pieces that raise them.
+A message says what was wrong, what it got, what was expected, where, and the next step. Does not know the parts that
+raise these errors.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 
 class PenstockError(Exception):
-    """Root of everything that Penstock raises on purpose."""
+    """The root of all errors that Penstock raises on purpose."""
 
 
 class UserError(PenstockError):
-    """Something that the user can mend."""
+    """An error that the user can correct."""
 
 
 class ConfigurationError(UserError, ValueError):
@@ -64,11 +64,11 @@ class JobCancelledError(JobExecutionError):
 
 
 class JobSuspendedError(JobExecutionError):
-    """Another driver leads the job now; here it ended without commit or clean-up."""
+    """Another driver leads the job now; here the job ended without commit or clean-up."""
 
 
 class ExternalError(PenstockError):
-    """The world outside failed; another try may succeed."""
+    """Something outside of Penstock failed; another try may succeed."""
 
 
 class NoResourceAvailable(ExternalError):
@@ -82,7 +82,7 @@ class InsufficientBuffers(ExternalError):
 class PartitionError(ExternalError):
     """A result partition cannot be read.
 
-    `partition_id`: a `ResultPartitionId`, if what made it must run again for that; else None.
+    `partition_id`: a `ResultPartitionId`, if its producer must run again; else None.
     """
 
     partition_id: ResultPartitionId | None = None
@@ -93,7 +93,7 @@ class PartitionNotFound(PartitionError):
 
 
 class PartitionConnectionError(PartitionError):
-    """The connection to a producer's TaskManager could not be made or broke."""
+    """The connection to a producer's TaskManager could not be made, or broke."""
 
 
 class ProducerFailed(ExternalError):
@@ -101,13 +101,13 @@ class ProducerFailed(ExternalError):
 
 
 class BufferReordering(ExternalError):
-    """A frame came with another sequence number than was due: one was lost, repeated or overtaken."""
+    """A frame has another sequence number than the expected one: a frame was lost, repeated or overtaken."""
 
 
 class ResultDataLost(PartitionError):
-    """The file of a blocking result is gone, shorter than it was written, or damaged: it has to be made anew.
+    """The file of a blocking result is gone, too short, or damaged, so the result has to be made again.
 
-    Flink's PartitionNotFoundException of a result that was there.
+    Flink raises a PartitionNotFoundException in this case.
     """
 
 
@@ -120,11 +120,11 @@ class AuthenticationError(ExternalError):
 
 
 class EngineBug(PenstockError):
-    """Penstock itself is wrong; please report it with the story in the text."""
+    """Penstock itself is wrong. Please report it with the story in the text."""
 
 
 class IllegalTransition(EngineBug):
-    """A state machine got an event that its state can never see."""
+    """A state machine got an event that cannot occur in its state."""
 
 
 class BrokenInvariant(EngineBug):

@@ -1,8 +1,8 @@
-"""Where classes of ours stood when savepoints and entries of high availability of earlier releases were written. Knows no class.
+"""The former modules of our classes, for savepoints and high-availability entries that earlier releases wrote.
 
-A pickle names the module of each class. Who moves a module adds a line here, who moves a class alone a line to `_CLASSES`, and who renames
-one a line to `_RENAMED`:
-what was written before must be readable for ever. `tests/former` restores what commit 5e53c48 wrote.
+A pickle names the module of each class, and everything that was written must stay readable for ever. So whoever moves a
+module adds a line here. A class that moves alone gets a line in `_CLASSES`, and a renamed class a line in `_RENAMED`.
+`tests/former` restores what commit 5e53c48 wrote. Does not know any class.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _CLASSES: Final[Mapping[tuple[str, str], str]] = {
     ("penstock.runtime.checkpoint.snapshot", "frozen"): "penstock.runtime.records.frozen",
     ("penstock.runtime.checkpoint.snapshot", "is_immutable"): "penstock.runtime.records.frozen",
 }
-"""(former module, class) -> its module, for classes that left a module that stayed, or went elsewhere than it."""
+"""(former module, class) -> its module, for classes that moved alone or to another place than their module."""
 
 _MODULES: Final[Mapping[str, str]] = {
     "penstock.datastream.build_checks": "penstock.datastream.building.checks",
@@ -367,16 +367,19 @@ _FIRST: Final = {present: former for former, present in _MODULES.items()}
 
 
 def first_module(module: str) -> str:
-    """The name that a present module had first. Keys of other classes are hashed by it, so that they stay in their key groups."""
+    """The first name of a present module.
+
+    Keys that are objects of other classes are hashed with it, so that they stay in their key groups.
+    """
     return _FIRST.get(module, module)
 
 
 def present_module(module: str, name: str) -> str:
-    """Where the class `name` of the former `module` is now; for all others the module itself."""
+    """The present module of the class `name` in the former `module`; the module itself if nothing was moved."""
     found = _CLASSES.get((module, name))
     return _MODULES.get(module, module) if found is None else found
 
 
 def present_name(module: str, name: str) -> str:
-    """What the class `name` of the former `module` is called now."""
+    """The present name of the class that was called `name` in the former `module`."""
     return _RENAMED.get((module, name), name)

@@ -1,7 +1,7 @@
-"""Typed ids. Knows nothing else. Source: Flink's JobID, JobVertexID, ExecutionAttemptID, AllocationID.
+"""Typed ids. Source: Flink's JobID, JobVertexID, ExecutionAttemptID, AllocationID.
 
-Ids are values that print well (`Map[2]#0`); how they are made is their maker's business: the
-control plane counts, only hosting draws random ones.
+Ids are values with a readable text (`Map[2]#0`). This module does not make them: the control plane counts, and only
+hosting draws random ids.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ BlobKey = NewType("BlobKey", str)
 """SHA-256 of a blob of the JobGraph, in hex."""
 FencingToken = NewType("FencingToken", str)
 NO_TOKEN: Final = FencingToken("")
-"""Of what no JobManager has sent yet."""
+"""The token of a message that no JobManager has sent yet."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,7 +56,7 @@ class AttemptId:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionId:
-    """One IntermediateResultPartition: what subtask `index` of the producer makes of a data set."""
+    """One IntermediateResultPartition: the part of a data set that subtask `index` of the producer makes."""
 
     data_set_id: DataSetId
     index: int

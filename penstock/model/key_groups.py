@@ -1,6 +1,6 @@
-"""Key groups: the units in which keyed state is handed to subtasks, and who owns which.
+"""Key groups: the units in which keyed state is assigned to subtasks, and their owners.
 
-Knows no key: `runtime/keys` puts keys into groups. Source: Flink KeyGroupRangeAssignment,
+Does not know keys: `runtime/keys` assigns keys to groups. Source: Flink KeyGroupRangeAssignment,
 StateAssignmentOperation (docs/spec/state.md#key-groups, #rescaling-keyed-state).
 """
 
@@ -20,9 +20,9 @@ def default_max_parallelism(parallelism: int) -> int:
 
 
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
-    """First and last key group (inclusive) of a subtask.
+    """The first and last key group (inclusive) of a subtask.
 
-    Raises: ConfigurationError: parallelism outside [1, max_parallelism], or that above 32768.
+    Raises: ConfigurationError: parallelism outside [1, max_parallelism], or max_parallelism above 32768.
     """
     check_parallelism(max_parallelism, parallelism)
     start = (index * max_parallelism + parallelism - 1) // parallelism
@@ -33,8 +33,8 @@ def check_parallelism(max_parallelism: int, parallelism: int) -> None:
     """Raises ConfigurationError unless 1 <= parallelism <= max_parallelism <= 32768."""
     if not 1 <= parallelism <= max_parallelism <= MAX_PARALLELISM_LIMIT:
         raise ConfigurationError(
-            f"parallelism {parallelism} with max parallelism {max_parallelism}: expected "
-            f"1 <= parallelism <= max parallelism <= {MAX_PARALLELISM_LIMIT}; change either with "
+            f"parallelism {parallelism} with max parallelism {max_parallelism}: expected 1 <= "
+            f"parallelism <= max parallelism <= {MAX_PARALLELISM_LIMIT}. Change one of them with "
             "set_parallelism or set_max_parallelism"
         )
 
@@ -47,7 +47,7 @@ def operator_index(key_group: int, max_parallelism: int, parallelism: int) -> in
 def restore_sources(
     max_parallelism: int, old_parallelism: int, new_parallelism: int, index: int
 ) -> list[tuple[int, tuple[int, int]]]:
-    """What a new subtask reads: (old subtask, range of key groups) where its range meets theirs."""
+    """The sources of a new subtask's state: (old subtask, range of key groups) for each overlap of their ranges."""
     first, last = key_group_range(max_parallelism, new_parallelism, index)
     found = []
     for old in range(old_parallelism):

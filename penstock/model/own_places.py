@@ -1,7 +1,7 @@
-"""Our own files where they stand as text: in the stacks of threads and in the tracebacks of users' errors. Knows no stack.
+"""Penstock's own files, as they appear in the stacks of threads and in tracebacks of user errors. Does not read stacks.
 
-The tests hold each against the module that it names, so that no file moves away from under them. Everywhere else nothing is decided
-by the name of a file.
+Tests compare each path with the module that it names, so that no file moves unnoticed. No other code decides by the
+name of a file.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Final
 import penstock
 
 PACKAGE_FOLDER: Final = os.path.dirname(os.path.abspath(penstock.__file__)) + os.sep
-"""Of this process: all of our files, and no other, lie below it."""
+"""The package's folder in this process: it contains all of our files, and no others."""
 _PACKAGE: Final = "/penstock/"
 _ENGINE: Final = "/penstock/runtime/"
 _TASK_THREAD: Final = "/penstock/hosting/task/thread.py"
 
 
 def is_ours(filename: str) -> bool:
-    """Whether a stack's file may be ours, of whatever process and however it was shipped."""
+    """Whether a stack's file may be one of ours, in any process and however the package was shipped."""
     return _PACKAGE in _with_slashes(filename)
 
 
 def is_engine(filename: str) -> bool:
-    """Whether it is of the runtime, which calls users' functions."""
+    """Whether the file is part of the runtime, which calls users' functions."""
     return _ENGINE in _with_slashes(filename)
 
 

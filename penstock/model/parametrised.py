@@ -1,6 +1,6 @@
-"""Parametrised: classes that programs write with type parameters. Knows none of them.
+"""Parametrised: the base of classes that programs write with type parameters. Does not know any of these classes.
 
-Source: PyFlink's Generic base classes; differs: the parameters are for the reader, and type checkers see none.
+Source: PyFlink's Generic base classes; differs: the parameters are only for readers, and type checkers do not see them.
 """
 
 from __future__ import annotations

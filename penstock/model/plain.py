@@ -1,8 +1,8 @@
-"""Objects as plain data that JSON can carry, and back, by the fields and type hints of their classes.
+"""Turns objects into plain data that JSON can carry, and back, by the fields and type hints of their classes.
 
-For settings that go from the driver to a process. Knows none of them. A class says all by its type hints:
-dataclasses, named tuples, enums, bytes, numbers, texts, None, `X | None`, tuples, lists and mappings with
-texts as keys, and what consists of these. The standard library has no such thing (`asdict` goes one way).
+For settings that go from the driver to a process, whose classes it does not know. Supported type hints are dataclasses,
+named tuples, enums, bytes, numbers, texts, None, `X | None`, tuples, lists, mappings with texts as keys, and
+combinations of these. The standard library does only half of this (`asdict` has no reverse).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SCALARS: Final = (bool, int, float, str, type(None))
 
 
 class NotPlain(EngineBug):
-    """An object cannot become plain data, or plain data does not fit the class that it is read as."""
+    """An object cannot become plain data, or plain data does not fit the class as which it is read."""
 
 
 def to_plain(value: object) -> Any:
-    """Dicts, lists and scalars. Raises: NotPlain."""
+    """The object as dicts, lists and scalars. Raises: NotPlain."""
     if isinstance(value, Enum):
         return to_plain(value.value)
     if isinstance(value, _SCALARS):
@@ -46,7 +46,7 @@ def to_plain(value: object) -> Any:
 
 
 def from_plain(cls: type[T], data: object, where: str = "") -> T:
-    """What `to_plain` had. `where`: how an error names the place; empty: the class's name.
+    """The object that was given to `to_plain`. `where`: the name of the place in errors; empty: the class's name.
 
     Raises: NotPlain: a field is missing, unknown or of another type.
     """
@@ -106,7 +106,7 @@ def _no_reader(hint: Any) -> NotPlain:
 def _optional(hint: Any, given: tuple[Any, ...]) -> _Reader:
     rest = [one for one in given if one is not types.NoneType]
     if len(rest) != 1 or len(given) != 2:
-        raise NotPlain(f"{hint} cannot be read from plain data: only `X | None` can.")
+        raise NotPlain(f"{hint} cannot be read from plain data: of all unions only `X | None` can.")
     inner = _reader(rest[0])
     return lambda data, where: None if data is None else inner(data, where)
 
@@ -145,8 +145,8 @@ def _dataclass(cls: Any, data: object, where: str) -> Any:
         parts = [f"unknown: {', '.join(sorted(unknown))}"] if unknown else []
         parts += [f"missing: {', '.join(missing)}"] if missing else []
         raise NotPlain(
-            f"the data does not fit {where}: {'; '.join(parts)}. It has one field for each of "
-            f"{cls.__qualname__}. Do both sides run the same version of Penstock?"
+            f"the data does not fit {where}: {'; '.join(parts)}. Expected one field for each of "
+            f"{cls.__qualname__}. Check that both sides run the same version of Penstock."
         )
     return cls(**{
         name: _reader(hints[name])(item, f"{where}.{name}") for name, item in told.items()
@@ -179,7 +179,7 @@ def _bytes(data: object, where: str) -> bytes:
 
 
 def _checked(kinds: tuple[type, ...], data: object, where: str) -> Any:
-    """A bool is no number here."""
+    """Whether the value has this type; a bool does not count as a number."""
     is_bool_as_number = isinstance(data, bool) and bool not in kinds
     if not isinstance(data, kinds) or is_bool_as_number:
         raise _unfit(data, where, " or ".join(kind.__name__ for kind in kinds))

@@ -1,7 +1,8 @@
-"""Where the producers of a gate run, in columns and as bytes.
+"""The places of a gate's producers, as columns and as bytes.
 
-Knows no gate and no descriptor. The bytes are part of a deployment, which the JobMaster writes and TaskManagers
-read, each on demand; both know the model, so this is here. A gate of 10,000 channels costs no object per channel.
+Does not know gates or descriptors. The bytes are part of a deployment, which the JobMaster writes and TaskManagers
+read, both on demand. Both know the model, so this module is here. A gate of 10,000 channels needs no object per
+channel.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 from penstock.model.ids import ResourceId
 
 PACK_FROM_BYTES: Final = 1024
-"""Longer columns are compressed: with 10,000 producers to about a third, decompressed in 0.1 ms."""
+"""Larger bodies are compressed: with 10,000 producers to about a third, decompressed in 0.1 ms."""
 _HEAD: Final = struct.Struct("<QBBI")
 _CODES: Final = ((0, "x"), (1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 _RAW, _DEFLATED = b"\0", b"\1"
@@ -24,8 +25,9 @@ _DEFLATE_LEVEL: Final = 1
 
 
 class ProducerColumns(NamedTuple):
-    """Per partition: attempt, and place as index into the TaskManagers plus 1 (0: not known). Per
-    TaskManager: id, host, data port.
+    """Per partition: attempt, and place as index into the TaskManagers plus 1 (0: not known).
+
+    Per TaskManager: id, host, data port.
     """
 
     attempts: Sequence[int]
@@ -36,8 +38,10 @@ class ProducerColumns(NamedTuple):
 
 
 def pack(columns: ProducerColumns) -> bytes:
-    """The bytes: what follows is raw or deflated; least attempt, width of the two columns in bytes and
-    length of the first; attempts above the least; places; the TaskManagers as JSON columns.
+    """The bytes. The first byte says whether the rest is raw or deflated. The rest has these parts:
+
+    the least attempt, the width of the two columns in bytes and the length of the first; the attempts above the least;
+    the places; the TaskManagers as JSON columns.
     """
     least = min(columns.attempts, default=0)
     attempt_bytes, attempt_column = _column([attempt - least for attempt in columns.attempts])
@@ -52,7 +56,7 @@ def pack(columns: ProducerColumns) -> bytes:
 
 
 def unpack(packed: bytes, count: int) -> ProducerColumns:
-    """What `pack` wrote for `count` partitions."""
+    """The columns that `pack` wrote for `count` partitions."""
     body = packed[1:] if packed[:1] == _RAW else zlib.decompress(packed[1:])
     least, attempt_bytes, place_bytes, places_at = _HEAD.unpack_from(body)
     places_at += _HEAD.size
@@ -65,11 +69,11 @@ def unpack(packed: bytes, count: int) -> ProducerColumns:
 
 
 columns_of = lru_cache(maxsize=16)(unpack)
-"""`unpack`, for whoever looks at the same gate again and again."""
+"""`unpack` with a cache, for callers that read the same gate again and again."""
 
 
 def _column(values: Sequence[int]) -> tuple[int, bytes]:
-    """Bytes per value, and the values; nothing where all are 0."""
+    """The bytes per value, and the values; no bytes if all are 0."""
     most = max(values, default=0)
     width, code = next((w, c) for w, c in _CODES if most < 1 << (8 * w))
     return width, struct.pack(f"<{len(values)}{code}", *values) if width else b""

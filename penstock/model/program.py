@@ -1,8 +1,7 @@
-"""What the API hands to whoever runs a program, and what it gets back. Plain data and two ports.
+"""The contract between the API and the host that runs a program. Plain data and two ports.
 
-Knows neither the API above nor the hosts below: both sides meet here, so that the same program runs
-on Spark, on a MiniCluster or in a test's fake. Source: Flink PipelineExecutor and JobClient; differs:
-restart strategies travel as configuration keys only.
+Does not know the API above or the hosts below, so that the same program runs on Spark, on a MiniCluster or in a test's
+fake. Source: Flink PipelineExecutor and JobClient; differs: restart strategies travel as configuration keys only.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from penstock.model.messages import TaskIo
 from penstock.model.states import JobStatus
 
 FRAME_STREAM: Final = "dataframe"
-"""The driver stream of `to_spark` in BATCH mode: its records stay with Spark, which goes on with them."""
+"""The driver stream of `to_spark` in BATCH mode: its records stay in Spark, which continues with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSettings:
-    """What the program asked for besides its graph.
+    """The settings of a program besides its graph.
 
-    `configuration`: the program's own keys, Flink's text form; restart strategies included.
-    `python_archives`: (archive, target directory or None). `python_requirements`: (file, cache
-    directory or None). `checkpointing_interval_ms` None: checkpoints were not asked for.
+    `configuration`: the program's own keys, Flink's text form; restart strategies included. `python_archives`:
+    (archive, target directory or None). `python_requirements`: (file, cache directory or None).
+    `checkpointing_interval_ms` None: checkpoints were not asked for.
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict)
@@ -61,13 +60,16 @@ class JobControl(Protocol):
         """Block until the job is over; TimeoutError when that takes longer than `timeout_s`."""
 
     def cancel(self) -> None:
-        """Ask for cancellation and return at once."""
+        """Request cancellation, and return at once."""
 
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None
     ) -> Callable[[float | None], str]:
-        """Ask for a savepoint below `directory`, None: the configured one. What comes back waits for it, at most so many
-        seconds, and gives its folder; with a STOP_* kind the job has ended then. Raises: ExternalError, ConfigurationError."""
+        """Request a savepoint below `directory`; None: the configured directory.
+
+        The returned function waits for it, at most the given seconds, and returns its folder. With a STOP_* kind the
+        job has ended then. Raises: ExternalError, ConfigurationError.
+        """
 
     def checkpoints(self) -> CheckpointStatistics: ...
 
@@ -90,15 +92,17 @@ class JobExecutor(Protocol):
 
 @runtime_checkable
 class FrameExecutor(JobExecutor, Protocol):
-    """One that has a Spark to hand results over to."""
+    """An executor with a Spark session, which can take results over."""
 
     def lazy_frame(
         self, graph: StreamGraph, program: ProgramSettings, type_info: object
     ) -> Any | None:
-        """A DataFrame of what the graph's one sink is given, for which nothing runs yet; None: the job has to run first."""
+        """A DataFrame of the records of the graph's one sink, for which nothing runs yet; None: the job has to run
+        first.
+        """
 
     def results_folder(self, program: ProgramSettings) -> str:
-        """A new directory that the job and Spark can read and write. Raises: ConfigurationError."""
+        """Make a directory that the job and Spark can read and write. Raises: ConfigurationError."""
 
     def frame_of_files(self, folder: str, program: ProgramSettings, type_info: Any) -> Any:
-        """A DataFrame of the Parquet files there."""
+        """A DataFrame of the Parquet files in this folder."""

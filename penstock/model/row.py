@@ -1,6 +1,6 @@
 """Row and RowKind: a record with positions, optional field names, and a kind of change.
 
-Knows no type information. Source: PyFlink pyflink.common.types; differs: no Java conversion.
+Does not know type information. Source: PyFlink pyflink.common.types; differs: no Java conversion.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class RowKind(Enum):
 
     def to_j_row_kind(self) -> Any:
         raise NotImplementedError(
-            "to_j_row_kind gives an object of Java: a RowKind is itself here."
+            "to_j_row_kind returns a Java object, which Penstock does not have. Use the RowKind "
+            "itself."
         )
 
 
@@ -41,7 +42,7 @@ class Row:
     _fields: tuple[str, ...] | None
     _row_kind: RowKind
     _values: tuple[Any, ...]
-    """Made anew when a field is set: rows are made often, and changed seldom."""
+    """A tuple, which is replaced when a field is set: rows are made often, and changed seldom."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs:
@@ -99,7 +100,8 @@ class Row:
     def __call__(self, *args: Any) -> Row:
         if len(args) > len(self._values):
             raise ValueError(
-                f"cannot make a Row of {len(args)} values: {len(self._values)} names are given"
+                f"cannot make a Row of {len(args)} values, because {len(self._values)} names are "
+                "given"
             )
         return make_row(self._values, args)
 
@@ -112,7 +114,7 @@ class Row:
         return item in (self._values if self._fields is None else self._fields)
 
     def __getitem__(self, item: Any) -> Any:
-        if type(item) is int:  # hot
+        if type(item) is int:  # the most frequent case
             return self._values[item]
         if not isinstance(item, str):
             return list(self._values)[item]
@@ -129,7 +131,7 @@ class Row:
         _set_values(self, tuple(values))
 
     def __getattr__(self, item: str) -> Any:
-        if item in _SLOTS:  # one that is not set yet: it would be looked for without end
+        if item in _SLOTS:  # the slot is not set yet; looking it up would recurse without end
             raise AttributeError(item)
         fields = self._fields
         try:
@@ -149,7 +151,10 @@ class Row:
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        """Of one kind, with the same values by position; by name where both have names, whatever their order."""
+        """Equal if kind, names and values are equal, whatever the order of the names.
+
+        A row with names never equals a row without.
+        """
         if not isinstance(other, Row) or self._row_kind is not other._row_kind:
             return False
         if self._fields == other._fields:
@@ -198,7 +203,7 @@ _set_kind = Row.__dict__["_row_kind"].__set__
 def make_row(
     fields: tuple[str, ...] | None, values: Iterable[Any], row_kind: RowKind = RowKind.INSERT
 ) -> Row:
-    """A Row of these values, made without looking at them: the way of the data plane."""
+    """Makes a Row without checks, for the data plane."""
     row: Row = _new(Row)
     _set_values(row, tuple(values))
     _set_fields(row, fields)
@@ -212,7 +217,7 @@ def make_rows(
     count: int,
     kinds: Iterable[RowKind] = repeat(RowKind.INSERT),
 ) -> list[Row]:
-    """`make_row` of each record's values, without a step of the interpreter for any. `count`: of the records."""
+    """`make_row` for each record's values, without Python code per record. `count`: the number of records."""
     rows: list[Row] = list(map(_new, repeat(Row, count)))
     run = deque[None](maxlen=0).extend
     run(map(_set_values, rows, records))
@@ -222,7 +227,9 @@ def make_rows(
 
 
 def copied(record: Any) -> Any:
-    """The record, or a copy if its kind is one whose fields can be set: for who keeps what a user may change in place."""
+    """A copy if the record is of a mutable kind, else the record. Callers keep it while the user may change the
+    original.
+    """
     if type(record) not in CHANGEABLE:
         return record
     if type(record) is Row:
@@ -232,7 +239,7 @@ def copied(record: Any) -> Any:
 
 
 CHANGEABLE: Final[frozenset[type]] = frozenset({list, dict, set, bytearray, Row})
-"""Kinds of records whose fields can be set."""
+"""Kinds of records that are mutable."""
 
 
 def _plain(value: Any) -> Any:

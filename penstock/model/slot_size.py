@@ -1,8 +1,8 @@
-"""What a slot sharing group asks of its slots: plain amounts by name.
+"""The resources that a slot sharing group asks for: plain amounts by name.
 
-`cpu` in cores; `heap`, `offheap` and `managed` in MiB, which for Python are one memory; all other names are extended
-resources. An empty size says nothing: any slot will do. Source: Flink SlotSharingGroup (fine-grained
-resource management).
+`cpu` is in cores; `heap`, `offheap` and `managed` are in MiB, and for Python all three are the same memory; all other
+names are extended resources. An empty size asks for nothing: any slot fits. Source: Flink SlotSharingGroup
+(fine-grained resource management).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MEMORY: Final = ("heap", "offheap", "managed")
 
 
 def slot_size(amounts: Mapping[str, float]) -> SlotSize:
-    """Amounts of 0 say nothing."""
+    """The size with these amounts; amounts of 0 are left out."""
     return tuple(sorted((name, float(amount)) for name, amount in amounts.items() if amount))
 
 
 def cores_of(size: SlotSize) -> float:
-    """0 where none are asked for."""
+    """The cores; 0 if none are asked for."""
     return dict(size).get("cpu", 0.0)
 
 
@@ -36,7 +36,7 @@ def extended_of(size: SlotSize) -> dict[str, float]:
 
 
 def describe(size: SlotSize) -> str:
-    """`2 cores, 512 MiB of memory, 1 gpu`."""
+    """The size in words: `2 cores, 512 MiB of memory, 1 gpu`."""
     parts = []
     if cores := cores_of(size):
         parts.append(counted(cores, "core"))

@@ -1,7 +1,7 @@
-"""States of jobs, attempts, slots: Flink's names, spelt as Flink spells them.
+"""States of jobs, attempts and slots, with Flink's names in Flink's spelling.
 
-CANCELING is an ExecutionState, CANCELLING a JobStatus. Which state follows which is not known here:
-see `machines/execution/execution.py` and `machines/books/job_status.py`.
+CANCELING is an ExecutionState, CANCELLING a JobStatus. The transitions are not defined here: see
+`machines/execution/execution.py` and `machines/books/job_status.py`.
 """
 
 from enum import StrEnum

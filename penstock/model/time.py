@@ -1,4 +1,4 @@
-"""Duration, Time and Instant of the user API, as plain data. Knows no clock.
+"""Duration, Time and Instant of the user API, as plain data. Does not read any clock.
 
 Source: PyFlink pyflink.common.time; differs: no Java object behind them, `millis_of` takes all kinds.
 """

@@ -1,7 +1,7 @@
 """TypeInformation: the base of all types of records, and the date and time types.
 
-Knows no coder. Source: PyFlink pyflink.common.typeinfo; differs: date and time values are taken in UTC,
-never in the worker's local zone.
+Does not know coders. Source: PyFlink pyflink.common.typeinfo; differs: date and time values are taken in UTC, never in
+the worker's local zone.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class DecimalTypeInfo(TypeInformation):
     def __init__(self, precision: int, scale: int) -> None:
         if not (1 <= precision <= self.MOST_DIGITS and 0 <= scale <= precision):
             raise ValueError(
-                f"a DECIMAL has 1 to {self.MOST_DIGITS} digits, and not more of them behind the point: got "
-                f"precision {precision}, scale {scale}"
+                f"a DECIMAL has 1 to {self.MOST_DIGITS} digits, and at most as many of them after "
+                f"the point: got precision {precision}, scale {scale}"
             )
         self.precision = precision
         self.scale = scale

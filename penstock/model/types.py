@@ -1,6 +1,6 @@
 """TypeInformation family and the `Types` factory: how a stream's records are declared.
 
-Knows neither Arrow nor any coder: `runtime/codecs/convert.py` gives types their meaning for batches.
+Does not know Arrow or coders: `runtime/codecs/convert.py` gives types their meaning for batches.
 Source: PyFlink pyflink.common.typeinfo; differs: no Java type behind them.
 """
 
@@ -327,7 +327,7 @@ class RowTypeInfo(TypeInformation):
         return self._field_names
 
     def get_field_index(self, field_name: str) -> int:
-        """Position of the name. Raises: ValueError: there is none."""
+        """The position of the name. Raises: ValueError: there is no such field."""
         if field_name not in self._field_names:
             raise ValueError(f"there is no field {field_name!r}, only {self._field_names}")
         return self._field_names.index(field_name)
@@ -342,7 +342,7 @@ class RowTypeInfo(TypeInformation):
         return True
 
     def to_internal_type(self, obj: Any) -> Any:
-        """A tuple of plain values. Takes Row, tuple, list, or by name a dict or the attributes of an object."""
+        """A tuple of plain values. Takes a Row, tuple or list, or by name a dict or an object's attributes."""
         if obj is None:
             return None
         if isinstance(obj, dict):
@@ -447,7 +447,7 @@ class Types:
 
 
 def taking_tuples(type_info: TypeInformation) -> TypeInformation:
-    """The same type, for which functions may return tuples where a ROW is due."""
+    """The same type, but functions may return tuples where a ROW is declared."""
     made = copy.copy(type_info)
     made.takes_tuples = True
     for name, part in vars(type_info).items():
@@ -459,7 +459,7 @@ def taking_tuples(type_info: TypeInformation) -> TypeInformation:
 
 
 def is_pickled(type_info: TypeInformation | None) -> bool:
-    """Undeclared, or declared as pickled: any Python value passes as it is."""
+    """Whether the type is undeclared or declared as pickled: any Python value is passed as it is."""
     return type_info is None or isinstance(type_info, PickledBytesTypeInfo)
 
 

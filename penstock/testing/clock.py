@@ -1,4 +1,4 @@
-"""Processing time that only a test moves."""
+"""A clock of processing time that only a test moves."""
 
 from __future__ import annotations
 
@@ -16,5 +16,7 @@ class ManualClock:
     def set(self, now_ms: int) -> None:
         """Set the time in epoch ms. Raises ValueError if it is earlier than now."""
         if now_ms < self._now_ms:
-            raise ValueError(f"time does not go back: it is {self._now_ms} ms, got {now_ms}")
+            raise ValueError(
+                f"time cannot go back: it is {self._now_ms} ms, got {now_ms}. Set a later time."
+            )
         self._now_ms = now_ms

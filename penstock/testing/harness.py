@@ -107,8 +107,8 @@ class StreamHarness:
         graph = env.plumbing.stream_graph("harness")
         if graph.is_batch:
             raise ConfigurationError(
-                "StreamHarness drives streaming operators, and execution.runtime-mode makes this a batch. Leave it out; a batch "
-                "is tested as a whole job, on a MiniCluster."
+                "StreamHarness drives streaming operators, but execution.runtime-mode makes this "
+                "program a batch. Leave it out; test a batch as a whole job, on a MiniCluster."
             )
         job_graph = build_job_graph(graph, _JOB_ID, serialize)
         self._types = [*types, *[None] * (len(inputs) - len(types))]
@@ -131,7 +131,7 @@ class StreamHarness:
         """Close the operators, tail first."""
         self._wiring.close()
 
-    # ------------------------------------------------------------------ what goes in
+    # ------------------------------------------------------------------ inputs
 
     def process_element(self, value: Any, timestamp: int | None = None, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
         """Process one record.
@@ -192,7 +192,7 @@ class StreamHarness:
             for source in self._sources:
                 self._wiring.end_source(source)
 
-    # ------------------------------------------------------------------ what comes out
+    # ------------------------------------------------------------------ outputs
 
     def output(self, number: int = 0) -> list[StreamRecord | Watermark | WatermarkStatus]:
         """Return all output so far, in order.
@@ -254,8 +254,9 @@ class StreamHarness:
                 if part.startswith(_USER_STATE)
             )
             raise ConfigurationError(
-                f"{len(found)} operators have keyed state {name!r}, expected one. There are now: {there}. A state is there "
-                "when it has a value; name the operator where several have it."
+                f"{len(found)} operators have keyed state {name!r}, expected one. There are now: "
+                f"{there}. A state exists as soon as it has a value. If several operators have it, "
+                "name the operator."
             )
         (part,) = found
         return {original_key(row[0]): row[-1] for row in part.rows()}
@@ -299,7 +300,7 @@ class StreamHarness:
 
 
 class _ByHand(Source):
-    """Its records come from the test."""
+    """A source whose records come from the test."""
 
     @property
     def boundedness(self) -> Boundedness:
@@ -309,7 +310,7 @@ class _ByHand(Source):
         return QueueEnumerator(context, ())
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        raise AssertionError("nobody reads an input that is fed by hand")
+        raise AssertionError("an input that is fed by hand has no reader")
 
 
 def _inputs_of(
@@ -324,15 +325,15 @@ def _inputs_of(
     ]
     if not parameters or len(types) > len(parameters):
         raise ConfigurationError(
-            f"build takes {len(parameters)} streams, and {len(types)} types were given; expected at least one stream, and a "
-            "type for each at most."
+            f"build takes {len(parameters)} streams, but {len(types)} types were given. Expected "
+            "at least one stream, and at most one type for each."
         )
     kinds = [*types, *[None] * (len(parameters) - len(types))]
     return [env.add_source(_ByHand(), f"Input {number}", kind) for number, kind in enumerate(kinds)]
 
 
 def _sources(vertices: Any, inputs: Sequence[DataStream]) -> list[VertexId]:
-    """The vertex at whose head each input is. Raises: ConfigurationError: one that leads nowhere."""
+    """The vertex at the head of which each input is. Raises: ConfigurationError: an input leads nowhere."""
     by_node = {
         operator.node_id: vertex.vertex_id for vertex in vertices for operator in vertex.operators
     }
@@ -341,7 +342,8 @@ def _sources(vertices: Any, inputs: Sequence[DataStream]) -> list[VertexId]:
         (upstream,) = stream.plumbing.upstreams
         if upstream.node_id not in by_node:
             raise ConfigurationError(
-                f"input {number} leads to none of the streams that build gave."
+                f"input {number} does not lead to any of the streams that build returned. Use it "
+                "in build, or leave it out."
             )
         found.append(by_node[upstream.node_id])
     return found
@@ -360,22 +362,22 @@ def _bytes_of(handle: StateHandle) -> bytes:
 
 
 def _read(state: OperatorSnapshot) -> OperatorSnapshot:
-    """Frozen state as it would be restored."""
+    """The state as it would be after a restore."""
     written = write_operator(state, _inline, dumps_records, loads_records)
     restore = OperatorRestore(written.keyed)
     return read_operator(restore, _bytes_of, (0, MAX_PARALLELISM - 1), loads_records)
 
 
 def _restored(data: bytes, operators: Mapping[str, object]) -> dict[str, OperatorSnapshot]:
-    """Raises: ConfigurationError: state of an operator that is not there."""
+    """The state of each operator. Raises: ConfigurationError: there is state of an operator that does not exist."""
     if not data:
         return {}
     written = loads_records(data)
     unknown = sorted(set(written) - set(operators))
     if unknown:
         raise ConfigurationError(
-            f"the snapshot has state of operators that are not here: {unknown}; there are {sorted(operators)}. Give operators "
-            "that are to be found again a uid()."
+            f"the snapshot has state of operators that do not exist here: {unknown}; there are "
+            f"{sorted(operators)}. Give operators a uid() so that they are found again."
         )
     groups = (0, MAX_PARALLELISM - 1)
     restored = {}

@@ -1,4 +1,6 @@
-"""Stands where PyFlink has base classes for tests, and says what to use instead. Source: pyflink.testing.test_case_utils."""
+"""A stand-in for PyFlink's base classes for tests, which says what to use instead. Source:
+pyflink.testing.test_case_utils.
+"""
 
 from penstock.common.absent import absent
 

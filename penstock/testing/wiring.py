@@ -1,6 +1,6 @@
-"""A job graph as operators in this process: one subtask of each, which hand each other what they emit at once.
+"""A job graph as operators in this process: one subtask of each, which pass their output on at once.
 
-No thread, no network and no time of its own; the operators are those of a running job, from the same pickles.
+It has no threads, network or clock of its own. The operators are those of a running job, from the same pickles.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Out = Callable[[str, Element], None]
 
 
 class Wiring:
-    """All vertices of a job graph. `out(stream, element)` takes what goes to a driver stream."""
+    """All vertices of a job graph. `out(stream, element)` gets the output of driver streams."""
 
     def __init__(self, graph: JobGraph, now_ms: Callable[[], int], out: Out) -> None:
         self.now_ms = now_ms
@@ -55,7 +55,7 @@ class Wiring:
                 self._readers.setdefault(edge.data_set_id, []).append((reader, gate))
 
     def open(self, restored: dict[str, OperatorSnapshot]) -> None:
-        """Consumers first. `restored`: by uid what operators had."""
+        """Opens the operators, consumers first. `restored`: the state of operators, by uid."""
         for one in reversed(self._vertices):
             one.open({uid: state for uid, state in restored.items() if uid in one.uids})
 
@@ -63,21 +63,21 @@ class Wiring:
         for one in reversed(self._vertices):
             one.chain.close()
 
-    # ------------------------------------------------------------------ what comes in
+    # ------------------------------------------------------------------ inputs
 
     def emit(self, vertex_id: VertexId, element: Element) -> None:
-        """As if the source at the head of this vertex had emitted it."""
+        """Handles the element as if the source at the head of this vertex had emitted it."""
         vertex = self._by_id[vertex_id]
         vertex.run(vertex.chain.emit_from_head(element))
         self.settle()
 
     def end_source(self, vertex_id: VertexId) -> None:
-        """The source at the head of this vertex has no more records."""
+        """Ends the source at the head of this vertex."""
         self.emit(vertex_id, Watermark(MAX_WATERMARK))
         self._by_id[vertex_id].end()
 
     def settle(self) -> None:
-        """Timers that are due fire, and outcomes that are there are taken."""
+        """Handles mails that wait, and fires timers that are due."""
         for one in self._vertices:
             one.take_mails()
         while True:
@@ -88,20 +88,20 @@ class Wiring:
 
     @property
     def next_timer_ms(self) -> int | None:
-        """When the first timer of all operators is due."""
+        """The time of the first timer of all operators."""
         due = [one.chain.next_timer_ms() for one in self._vertices]
         return min((at for at in due if at is not None), default=None)
 
     def wait_for_async(self) -> None:
-        """Until no call of an async function is outstanding. Raises: TimeoutError."""
+        """Waits until no call of an async function is open. Raises: TimeoutError."""
         for one in self._vertices:
             while not one.chain.is_drained:
                 one.wait_for_mail()
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ views
 
     def snapshot(self) -> dict[str, OperatorSnapshot]:
-        """By uid."""
+        """The state of all operators, by uid."""
         states: dict[str, OperatorSnapshot] = {}
         for one in self._vertices:
             states |= one.chain.snapshot()
@@ -109,12 +109,12 @@ class Wiring:
 
     @property
     def operators(self) -> dict[str, ChainedOperator]:
-        """By uid, from sources to sinks."""
+        """The operators by uid, from sources to sinks."""
         return {spec.uid: spec for one in self._vertices for spec in one.chain.spec.operators}
 
     @property
     def running(self) -> list[Operator]:
-        """Open operators, from sources to sinks."""
+        """The open operators, from sources to sinks."""
         return [operator for one in self._vertices for operator in one.chain.operators]
 
     @property
@@ -145,7 +145,7 @@ class Wiring:
 
 
 class _Vertex:
-    """One subtask."""
+    """One subtask of a vertex."""
 
     def __init__(self, graph: JobGraph, vertex: JobVertex, wiring: Wiring) -> None:
         assert vertex.chain_blob is not None
@@ -220,7 +220,7 @@ class _Vertex:
         self._fire()
 
     def _fire(self) -> None:
-        """A mail lets its operator emit by a timer that is due at once."""
+        """Fires timers that are due, because a mail lets its operator emit by such a timer."""
         if self.due_ms <= self._wiring.now_ms():
             self.run(self.chain.fire_timers(self._wiring.now_ms()))
 

@@ -1,8 +1,8 @@
-"""How many subtasks a vertex of a BATCH job has when the program does not say, by the bytes that its inputs produced.
+"""The number of subtasks of a vertex in a BATCH job that sets none, by the bytes that its inputs produced.
 
-`AutoParallelism` is what the user may set; `decided` and `cut` are the arithmetic. Knows no graph. Source: Flink
-AdaptiveBatchScheduler, DefaultVertexParallelismAndInputInfosDecider; differs: as many subtasks as the formula says, whatever
-the bytes of single subpartitions allow (some may then have nothing to read).
+`AutoParallelism` holds the settings; `decided` and `cut` are the arithmetic. Does not know the graph. Source: Flink
+AdaptiveBatchScheduler, DefaultVertexParallelismAndInputInfosDecider; differs: the number of subtasks is always that of
+the formula, whatever the sizes of single subpartitions are (some subtasks may then have nothing to read).
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class AutoParallelism:
 
 
 def auto_parallelism_of(settings: Settings, slots: int) -> AutoParallelism | None:
-    """What is set; None: every vertex that sets no parallelism has the default one.
+    """The settings; None: every vertex that sets no parallelism has the default parallelism.
 
-    Args: slots: how many subtasks the host runs at once; so many has a source, up to the maximum, if nothing says more.
+    Args: slots: how many subtasks the host runs at once. A source has this many, up to the maximum, if no option sets
+    more.
     Raises: ConfigurationError.
     """
     is_set = settings.is_set(SchedulingOptions.DEFAULT_PARALLELISM)
@@ -78,13 +79,13 @@ def _checked(option: Option[Any], value: int) -> int:
 
 
 def decided(auto: AutoParallelism, read_bytes: int, most: int) -> int:
-    """Subtasks for so many bytes, those of broadcasts left out. `most`: the vertex's own maximum."""
+    """The number of subtasks for this many bytes, without those of broadcasts. `most`: the vertex's own maximum."""
     wanted = -(-read_bytes // auto.bytes_per_subtask)
     return min(max(wanted, auto.min_parallelism), auto.max_parallelism, most)
 
 
 def cut(sizes: Sequence[int], count: int) -> tuple[SubpartitionRange, ...]:
-    """Consecutive subpartitions for each of `count` subtasks, none of them empty, so that the largest share is as small as it can be.
+    """Cuts the subpartitions into `count` non-empty ranges so that the largest range has as few bytes as possible.
 
     Args: sizes: bytes of each subpartition; at least `count` of them.
     """
@@ -102,7 +103,7 @@ def cut(sizes: Sequence[int], count: int) -> tuple[SubpartitionRange, ...]:
 
 
 def _packed(sizes: Sequence[int], limit: int) -> list[int]:
-    """Starts of ranges of at most `limit` bytes each, as few as possible."""
+    """The starts of ranges of at most `limit` bytes each, as few as possible."""
     starts, held = [0], 0
     for place, size in enumerate(sizes):
         if held + size > limit and place > starts[-1]:
@@ -113,7 +114,7 @@ def _packed(sizes: Sequence[int], limit: int) -> list[int]:
 
 
 def _split_widest(starts: list[int], stop: int) -> list[int]:
-    """The range of most subpartitions in two: what is read by nobody else may as well be read apart."""
+    """Splits the range with the most subpartitions in two, so that no subtask is without one."""
     widths = [end - start for start, end in pairwise([*starts, stop])]
     place = widths.index(max(widths))
     return [*starts[: place + 1], starts[place] + widths[place] // 2, *starts[place + 1 :]]

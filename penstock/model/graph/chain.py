@@ -1,7 +1,6 @@
-"""ChainSpec: what one task runs, as it travels to the TaskManager inside a blob.
+"""ChainSpec: the operators that one task runs, as they travel to the TaskManager inside a blob.
 
-Source: Flink's OperatorChain and StreamConfig. User code is opaque here (`object`): only a
-TaskManager opens the blob.
+Source: Flink's OperatorChain and StreamConfig. User code is opaque here (`object`): only a TaskManager opens the blob.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from penstock.model.ids import DataSetId
 
 @dataclass(frozen=True, slots=True)
 class ChainTarget:
-    """Main output (`tag` None) or side output `tag` of an operator goes to a later one of the chain.
+    """An edge inside the chain: the main output (`tag` None) or side output `tag` goes to a later operator.
 
-    `element_type`: declared TypeInformation of what goes there, or None (pickled).
+    `element_type`: the declared TypeInformation of its records, or None (pickled).
     """
 
     tag: str | None
@@ -43,10 +42,10 @@ class ChainedOperator:
 
 @dataclass(frozen=True, slots=True)
 class ChainOutput:
-    """What leaves the chain at operator `operator_index`, main output or side output `tag`.
+    """An output of the chain: the main output or side output `tag` of operator `operator_index`.
 
-    Exactly one of `data_set_id` (a result partition) and `driver_stream` (print, collect) is set. `may_be_overtaken`: by
-    barriers of unaligned checkpoints.
+    Exactly one of `data_set_id` (a result partition) and `driver_stream` (print, collect) is set. `may_be_overtaken`:
+    barriers of unaligned checkpoints may overtake its data.
     """
 
     operator_index: int
@@ -61,8 +60,10 @@ class ChainOutput:
 
 @dataclass(frozen=True, slots=True)
 class ChainInput:
-    """One input gate, in the order of the vertex's inputs: the head's logical input that it feeds, and how its records come
-    to their subtasks."""
+    """An input gate, in the order of the vertex's inputs.
+
+    `input_index`: the head's logical input that it feeds. `partitioning`: how its records are distributed to subtasks.
+    """
 
     input_index: int
     element_type: object | None
@@ -71,7 +72,7 @@ class ChainInput:
 
 @dataclass(frozen=True, slots=True)
 class ChainSpec:
-    """Operators from head to tail (topological order), what comes in, what goes out."""
+    """The operators from head to tail (topological order), with the inputs and outputs of the chain."""
 
     operators: tuple[ChainedOperator, ...]
     inputs: tuple[ChainInput, ...]

@@ -64,7 +64,7 @@ class ResultPartitionType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """What the JobManager may know of an operator."""
+    """The facts about an operator that the JobManager knows."""
 
     node_id: int
     name: str
@@ -100,8 +100,8 @@ class IntermediateDataSet:
 class JobVertex:
     """A chain of operators with its parallelism and the blob that holds its ChainSpec.
 
-    `parallelism`: UNDECIDED until its inputs are there, in a graph with `auto_parallelism` only.
-    `is_max_parallelism_set`: by the program; else a checkpoint that it starts from may have another one.
+    `parallelism` is UNDECIDED until the inputs are complete; only in a graph with `auto_parallelism`.
+    `is_max_parallelism_set`: the program sets it. Otherwise a checkpoint that the job starts from may change it.
     """
 
     vertex_id: VertexId
@@ -120,10 +120,10 @@ class JobVertex:
 
 @dataclass(slots=True)
 class JobGraph:
-    """What is submitted: vertices in insertion order and the blobs they name.
+    """The submitted graph: vertices in insertion order and the blobs they name.
 
-    `slot_sizes`: of the slot sharing groups that ask for resources. `auto_parallelism`: how vertices get theirs that set none
-    (`parallelism` is UNDECIDED until then); None: all have one.
+    `slot_sizes`: of the slot sharing groups that ask for resources. `auto_parallelism`: how a parallelism is chosen for
+    vertices that set none (UNDECIDED until then); None: every vertex has a parallelism.
     """
 
     job_id: JobId

@@ -1,4 +1,4 @@
-"""How records choose a channel, and what that means for the graph. Source: Flink StreamPartitioner."""
+"""How records choose a channel, and the consequences for the graph. Source: Flink StreamPartitioner."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,15 +19,16 @@ class ShipStrategy(StrEnum):
 
     @property
     def goes_by_content(self) -> bool:
-        """Whether a record itself says which subtask it is for."""
+        """Whether a record's content decides which subtask gets it."""
         return self in (ShipStrategy.HASH, ShipStrategy.CUSTOM)
 
 
 class StreamExchangeMode(StrEnum):
-    """Whether the reader of a stream works beside its writer, or after it.
+    """Whether the reader of a stream runs together with its writer, or after it.
 
-    PIPELINED: while the records are made. BATCH: when all are made, from files, and again if it must. UNDEFINED:
-    PIPELINED, as Flink decides for streaming jobs. HYBRID_FULL, HYBRID_SELECTIVE: either; Penstock has neither.
+    PIPELINED: it reads records while they are made. BATCH: it reads them from files when all are made, again if
+    necessary. UNDEFINED: PIPELINED, as Flink decides for streaming jobs. HYBRID_FULL, HYBRID_SELECTIVE: not supported
+    by Penstock.
     """
 
     UNDEFINED = "UNDEFINED"
@@ -38,25 +39,25 @@ class StreamExchangeMode(StrEnum):
 
 
 class DistributionPattern(StrEnum):
-    """Who reads whom: a range of producers, or all of them."""
+    """Which producers a consumer reads: a range of them, or all."""
 
     POINTWISE = "POINTWISE"
     ALL_TO_ALL = "ALL_TO_ALL"
 
 
 def pattern_of(strategy: ShipStrategy) -> DistributionPattern:
-    """FORWARD and RESCALE are point-wise, all others all-to-all."""
+    """The pattern: FORWARD and RESCALE are point-wise, all others all-to-all."""
     if strategy in (ShipStrategy.FORWARD, ShipStrategy.RESCALE):
         return DistributionPattern.POINTWISE
     return DistributionPattern.ALL_TO_ALL
 
 
 def may_be_overtaken(strategies: Iterable[ShipStrategy]) -> bool:
-    """Whether barriers may overtake the data of an operator's inputs, given all of them.
+    """Whether barriers may overtake data on an operator's inputs, given the strategies of all its inputs.
 
-    One that is point-wise or broadcast keeps all of its operator's aligned: who reads data in flight of it cannot be
-    found again once a parallelism changes, or would read it several times. Source: Flink StreamGraphGenerator
-    (shouldDisableUnalignedCheckpointing).
+    One point-wise or broadcast input keeps all inputs of the operator aligned. After a change of parallelism, the
+    reader of its data in flight could not be determined, or several subtasks would read the same data. Source: Flink
+    StreamGraphGenerator (shouldDisableUnalignedCheckpointing).
     """
     return not any(
         strategy is ShipStrategy.BROADCAST or pattern_of(strategy) is DistributionPattern.POINTWISE
@@ -68,9 +69,9 @@ def may_be_overtaken(strategies: Iterable[ShipStrategy]) -> bool:
 class Partitioning:
     """A ship strategy with the user code that it needs.
 
-    `key_selector` is for HASH (a `runtime.keys.KeySelection`) and CUSTOM, `custom` for CUSTOM only:
-    `(key, channels) -> channel`. Both are opaque here. `columns`: of column batches the consumer reads only
-    these (HASH only), None: all.
+    `key_selector` is for HASH (a `runtime.keys.KeySelection`) and CUSTOM, `custom` for CUSTOM only: `(key, channels) ->
+    channel`. Both are opaque here. `columns`: the columns of column batches that the consumer reads (HASH only); None:
+    all.
     """
 
     strategy: ShipStrategy

@@ -18,7 +18,7 @@ DEFAULT_SLOT_SHARING_GROUP: Final = "default"
 
 
 class ChainingStrategy(StrEnum):
-    """Whether an operator may stand in one task with its neighbour."""
+    """Whether an operator may run in one task with its neighbour."""
 
     ALWAYS = "ALWAYS"
     HEAD = "HEAD"
@@ -30,13 +30,11 @@ class ChainingStrategy(StrEnum):
 class StreamNode:
     """One operator of the program.
 
-    `operator`: a `runtime.operator.Operator` that has not been opened, or a source operator.
-    `coordinator`: what runs beside it on the JobManager: a `runtime.sources.contract.Source` (its enumerator)
-    or a `runtime.sink.Sink` (its committer), else None.
-    `driver_stream`: the stream that carries this operator's output to the driver (print, collect), or None.
-    `parallelism` -1: not set, the environment's default applies.
-    `defined_at`: `file:line` of the user's call.
-    `side_output_types`: TypeInformation (or None: pickled) of each side output that is read, by tag.
+    `operator`: a `runtime.operator.Operator` that has not been opened, or a source operator. `coordinator`: its
+    counterpart on the JobManager: a `runtime.sources.contract.Source` (its enumerator) or a `runtime.sink.Sink` (its
+    committer), else None. `driver_stream`: the stream that carries this operator's output to the driver (print,
+    collect), or None. `parallelism` -1: not set, the environment's default applies. `defined_at`: `file:line` of the
+    user's call. `side_output_types`: TypeInformation (or None: pickled) of each side output that is read, by tag.
     """
 
     node_id: int
@@ -78,8 +76,10 @@ class StreamEdge:
 
 @dataclass(slots=True)
 class StreamGraph:
-    """The program: nodes in the order they were made, and edges. `is_batch`: all inputs are bounded, and read when complete.
-    `auto_parallelism`: of operators that set none, in a batch; None: `default_parallelism`.
+    """The program: nodes in the order in which they were made, and edges.
+
+    `is_batch`: all inputs are bounded, and an operator reads its input when it is complete. `auto_parallelism`: chooses
+    the parallelism of operators that set none, in a batch; None: they have `default_parallelism`.
     """
 
     job_name: str = "Flink Streaming Job"

@@ -1,7 +1,7 @@
 """Orders of a graph: topological order of stream nodes and of job vertices.
 
-Knows no parallelism and no state. Source: Flink JobGraph.getVerticesSortedTopologicallyFromSources;
-differs: no recursion, so that a chain of thousands of vertices does not end the interpreter.
+Does not know parallelism or state. Source: Flink JobGraph.getVerticesSortedTopologicallyFromSources; differs: no
+recursion, so that a chain of thousands of vertices does not exceed Python's recursion limit.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def topological_order(
         left = ", ".join(str(node) for node in nodes if node not in placed)
         raise GraphError(
             f"the dataflow has a cycle: {left} cannot be ordered, because each of them waits for "
-            "another one. Penstock runs acyclic programs only; take the feedback edge out."
+            "another one. Penstock runs only programs without cycles; remove the feedback edge."
         )
     return order
 

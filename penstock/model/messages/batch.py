@@ -14,8 +14,9 @@ from penstock.model.states import ExecutionState
 
 @dataclass(frozen=True, slots=True)
 class AttemptSeen:
-    """What the host knows of one attempt of a subtask. `attempt`: 0 is the first; several may run at once. `is_speculative`:
-    it was begun beside another one that was slow.
+    """The host's view of one attempt of a subtask. `attempt`: 0 is the first; several may run at once.
+
+    `is_speculative`: it was started beside another attempt that was slow.
     """
 
     vertex_id: VertexId
@@ -28,7 +29,7 @@ class AttemptSeen:
 
 @dataclass(frozen=True, slots=True)
 class StageFinished:
-    """All subtasks have. `bytes_by_partition`: what lies in each reduce partition of its shuffle."""
+    """All subtasks of the stage have finished. `bytes_by_partition`: the size of each reduce partition of its shuffle."""
 
     vertex_id: VertexId
     bytes_by_partition: tuple[int, ...] = ()
@@ -36,7 +37,7 @@ class StageFinished:
 
 @dataclass(frozen=True, slots=True)
 class StageFailed:
-    """The host gives it up."""
+    """The host gives the stage up."""
 
     vertex_id: VertexId
     failure: FailureInfo
@@ -44,7 +45,9 @@ class StageFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunStage:
-    """All its inputs are there. `ranges`: which subpartitions of all-to-all inputs each subtask reads."""
+    """Run the stage: all its inputs are complete. `ranges`: the subpartitions of all-to-all inputs that each subtask
+    reads.
+    """
 
     vertex_id: VertexId
     ranges: tuple[SubpartitionRange, ...] = ()
@@ -57,7 +60,7 @@ class CancelStage:
 
 @dataclass(frozen=True, slots=True)
 class CommitResults:
-    """All stages have finished: make what their sinks prepared visible, then say `committed`."""
+    """All stages have finished: make visible what their sinks prepared, then report `committed`."""
 
 
 BatchEvent: TypeAlias = AttemptSeen | StageFinished | StageFailed

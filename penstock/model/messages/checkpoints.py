@@ -24,7 +24,7 @@ from penstock.model.messages.shared import FailureInfo
 
 
 class CheckpointFailureReason(StrEnum):
-    """Why a checkpoint was not taken, or given up. A task's own reasons are from CHECKPOINT_DECLINED on."""
+    """Why a checkpoint was not taken, or was aborted. A task's own reasons are from CHECKPOINT_DECLINED on."""
 
     PERIODIC_SCHEDULER_SHUTDOWN = "PERIODIC_SCHEDULER_SHUTDOWN"
     TOO_MANY_CHECKPOINT_REQUESTS = "TOO_MANY_CHECKPOINT_REQUESTS"
@@ -38,7 +38,7 @@ class CheckpointFailureReason(StrEnum):
     CHECKPOINT_EXPIRED = "CHECKPOINT_EXPIRED"
     FINALIZE_FAILURE = "FINALIZE_FAILURE"
     IO_EXCEPTION = "IO_EXCEPTION"
-    """Its place could not be made, a coordinator's state not be taken, its metadata not be written."""
+    """Its directory could not be made, a coordinator's state not be taken, or its metadata not be written."""
     CHECKPOINT_DECLINED = "CHECKPOINT_DECLINED"
     ASYNC_EXCEPTION = "ASYNC_EXCEPTION"
     TASK_NOT_READY = "TASK_NOT_READY"
@@ -53,7 +53,7 @@ class CheckpointFailureReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TriggerCheckpoint:
-    """(wire) To a task none of whose producers run: emit the barrier and take the snapshot."""
+    """(wire) To a task without running producers: emit the barrier and take the snapshot."""
 
     resource_id: ResourceId
     attempt_id: AttemptId
@@ -76,7 +76,7 @@ class NotifyCheckpointComplete:
 
 @dataclass(frozen=True, slots=True)
 class NotifyCheckpointAborted:
-    """(wire) `latest_completed_id`: -1 if there is none; to be completed first where that is news."""
+    """(wire) `latest_completed_id`: -1 if there is none. The task first completes that one, if it does not know it yet."""
 
     resource_id: ResourceId
     attempt_id: AttemptId
@@ -98,7 +98,7 @@ class AcknowledgeCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class DeclineCheckpoint:
-    """(wire) The task will not take part, or could not. `text`: for people."""
+    """(wire) The task refuses the checkpoint, or has failed to take it. `text`: the reason in words."""
 
     attempt_id: AttemptId
     checkpoint_id: int
@@ -142,7 +142,7 @@ class FinalCheckpointAwaited:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorsSnapshotted:
-    """Answer to SnapshotCoordinators. `states`: (uid, state); `failure`: None unless one could not."""
+    """Answer to SnapshotCoordinators. `states`: (uid, state); `failure`: None, unless a coordinator failed."""
 
     checkpoint_id: int
     states: tuple[tuple[str, bytes], ...]
@@ -152,7 +152,7 @@ class CoordinatorsSnapshotted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStored:
-    """Answer to StoreCheckpoint: it is written, and a restart of another driver would begin with it."""
+    """Answer to StoreCheckpoint: it is stored, and another driver that restarts the job would begin with it."""
 
     checkpoint_id: int
     location: str
@@ -161,7 +161,7 @@ class CheckpointStored:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointNotStored:
-    """Answer to StoreCheckpoint: nobody will ever find it. `text`: what failed."""
+    """Answer to StoreCheckpoint: it is not stored, and nobody will ever find it. `text`: the cause."""
 
     checkpoint_id: int
     text: str
@@ -171,9 +171,9 @@ class CheckpointNotStored:
 
 @dataclass(frozen=True, slots=True)
 class TriggerSavepoint:
-    """A user asks for one, or, with a synchronous type, to stop with one. Answered by SavepointAnswered.
+    """A user asks for a savepoint or, with a synchronous type, to stop with one. Answered by SavepointAnswered.
 
-    `target_directory`: the savepoint's own; None: the user named none, and the configuration has none.
+    `target_directory`: the savepoint's own; None: neither the user nor the configuration names one.
     """
 
     request_id: str
@@ -198,8 +198,9 @@ CheckpointEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCoordinators:
-    """Take the state of the coordinators of operators, hold back what they tell tasks until the tasks are triggered,
-    and feed CoordinatorsSnapshotted back.
+    """Take the state of the operators' coordinators, and feed CoordinatorsSnapshotted back.
+
+    Until the tasks are triggered, hold back what the coordinators send to tasks.
     """
 
     checkpoint_id: int
@@ -207,7 +208,7 @@ class SnapshotCoordinators:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorsCheckpointEnded:
-    """Tell the coordinators of operators that it is complete, or aborted."""
+    """Tell the operators' coordinators that the checkpoint is complete, or aborted."""
 
     checkpoint_id: int
     is_completed: bool
@@ -215,7 +216,10 @@ class CoordinatorsCheckpointEnded:
 
 @dataclass(frozen=True, slots=True)
 class RestoreCoordinators:
-    """All coordinators begin with this state; an operator that is not listed: with none. `checkpoint_id` None: all."""
+    """Reset all coordinators to this state; an operator that is not listed starts without state.
+
+    `checkpoint_id` None: all coordinators start without state.
+    """
 
     checkpoint_id: int | None
     states: tuple[tuple[str, bytes], ...]
@@ -223,8 +227,9 @@ class RestoreCoordinators:
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """Write its metadata, last and atomically, and name it as the latest if `is_for_recovery`; then feed
-    CheckpointStored or CheckpointNotStored back: always one of them, a restart waits for it.
+    """Write the checkpoint's metadata, last and atomically, and record it as the latest if `is_for_recovery`.
+
+    Then feed CheckpointStored or CheckpointNotStored back. One of them must come, because a restart waits for it.
     """
 
     checkpoint: CompletedCheckpoint
@@ -232,14 +237,14 @@ class StoreCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class DiscardCheckpoint:
-    """A completed one that nobody needs any more: metadata first, then what only it uses."""
+    """Delete a completed checkpoint that nobody needs any more: first its metadata, then the files that only it uses."""
 
     checkpoint: CompletedCheckpoint
 
 
 @dataclass(frozen=True, slots=True)
 class DiscardStates:
-    """Snapshots of a checkpoint that was not completed."""
+    """Delete the snapshots of a checkpoint that was not completed."""
 
     checkpoint_id: int
     states: tuple[SubtaskState, ...]
@@ -247,7 +252,7 @@ class DiscardStates:
 
 @dataclass(frozen=True, slots=True)
 class SavepointAnswered:
-    """To whoever asked. `location` None: there is none, for `failure`."""
+    """Answer the user who asked. `location` None: there is no savepoint, and `failure` says why."""
 
     request_id: str
     location: str | None
@@ -256,10 +261,10 @@ class SavepointAnswered:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEnded:
-    """For people: what became of a checkpoint. `location` None: it failed, for `reason`.
+    """The result of a checkpoint, for logs and the console. `location` None: it failed, and `reason` says why.
 
-    `triggered_ms`: JobMaster's clock. `size_bytes`: of what was acknowledged; `written_bytes`: of that, what was
-    written for it. `slowest`: the largest of each over all tasks.
+    `triggered_ms`: by the JobMaster's clock. `size_bytes`: of the acknowledged state; `written_bytes`: the part of it
+    that was written for this checkpoint. `slowest`: the largest of each measurement over all tasks.
     """
 
     checkpoint_id: int

@@ -1,4 +1,4 @@
-"""What else crosses the control wire, and the progress snapshot for console and REST. Plain data."""
+"""The other messages of the control wire, and the progress snapshot for console and REST. Plain data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.model.states import ExecutionState
 
 @dataclass(frozen=True, slots=True)
 class RegisterTaskManager:
-    """(wire) First message after the mutual challenge. `cores`: what its host reserves for it."""
+    """(wire) The first message after the mutual challenge. `cores`: the cores that its host reserves for it."""
 
     resource_id: ResourceId
     host: str
@@ -67,12 +67,12 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class MasterHeartbeat:
-    """(wire) The JobManager is there. To TaskManagers and supervisors."""
+    """(wire) The JobManager is alive. Goes to TaskManagers and supervisors."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnded:
-    """(wire) Of a supervisor: its TaskManager is over, why, and its last words."""
+    """(wire) From a supervisor: its TaskManager has ended; the cause, and the last output."""
 
     resource_id: ResourceId
     cause: str
@@ -80,14 +80,14 @@ class ProcessEnded:
 
 @dataclass(frozen=True, slots=True)
 class KillTaskManager:
-    """(wire) To a supervisor: its TaskManager cannot end by itself. ProcessEnded tells where its tasks were."""
+    """(wire) To a supervisor: its TaskManager cannot end by itself. ProcessEnded then tells where its tasks were."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRequest:
-    """(wire) A source reader wants work."""
+    """(wire) A source reader asks for a split."""
 
     attempt_id: AttemptId
     node_id: int
@@ -96,7 +96,7 @@ class SplitRequest:
 
 @dataclass(frozen=True, slots=True)
 class SourceEvent:
-    """(wire) A source reader tells its enumerator something of their own. `event`: plain data."""
+    """(wire) An event of a source reader for its enumerator. `event`: plain data."""
 
     attempt_id: AttemptId
     node_id: int
@@ -105,7 +105,7 @@ class SourceEvent:
 
 @dataclass(frozen=True, slots=True)
 class ReportedWatermark:
-    """(wire) A source with watermark alignment tells how far it is; 2^63-1: idle, or at its end."""
+    """(wire) The watermark of a source with watermark alignment; 2^63-1: it is idle or has ended."""
 
     attempt_id: AttemptId
     node_id: int
@@ -114,7 +114,7 @@ class ReportedWatermark:
 
 @dataclass(frozen=True, slots=True)
 class MaxAllowedWatermark:
-    """(wire) A source waits while its watermark is above this (Flink's WatermarkAlignmentEvent)."""
+    """(wire) A source waits while its watermark is above this one (Flink's WatermarkAlignmentEvent)."""
 
     attempt_id: AttemptId
     node_id: int
@@ -145,7 +145,8 @@ class NoMoreSplits:
 class DriverData:
     """(wire) A batch of a print or collect stream: opaque bytes until the driver's consumer opens them.
 
-    `behind_checkpoint`: the last one whose barrier the attempt has passed; -1: none. Later ones cover the batch.
+    `behind_checkpoint`: the last checkpoint whose barrier the attempt has passed; -1: none. Later checkpoints cover the
+    batch.
     """
 
     stream: str
@@ -185,7 +186,7 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStateQuestion:
-    """(wire) A consumer was told PartitionNotFound: what became of the producer?"""
+    """(wire) A consumer got PartitionNotFound, and asks for the state of the producer."""
 
     consumer: AttemptId
     partition_id: ResultPartitionId
@@ -193,7 +194,7 @@ class PartitionStateQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStateAnswer:
-    """(wire) `producer_state` None: that attempt is not known any more."""
+    """(wire) `producer_state` None: the attempt is not known any more."""
 
     consumer: AttemptId
     partition_id: ResultPartitionId

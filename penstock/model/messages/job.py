@@ -55,7 +55,7 @@ class TaskReported:
 
 @dataclass(frozen=True, slots=True)
 class TaskIoReported:
-    """What a TaskManager's heartbeat says of its tasks' counters."""
+    """The counters of a TaskManager's tasks, as its heartbeat reports them."""
 
     ios: tuple[tuple[AttemptId, TaskIo], ...]
     now_ms: int
@@ -105,7 +105,7 @@ class JobFinalized:
 
 @dataclass(frozen=True, slots=True)
 class NotEnoughResources:
-    """The ResourceManager cannot give what was asked. `available`: slots it can give, `reason`: why no more."""
+    """The ResourceManager cannot provide the slots. `available`: the slots that it can, `reason`: why not more."""
 
     available: int
     reason: str
@@ -114,7 +114,7 @@ class NotEnoughResources:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A timer asked for with SetTimer. Late ones (cancelled, replaced) must be harmless."""
+    """A timer set with SetTimer. Late ones (cancelled, replaced) must be harmless."""
 
     timer: str
     now_ms: int
@@ -140,9 +140,9 @@ JobEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class DeclareRequirements:
-    """How many slots the job needs in all (held ones included). To the ResourceManager.
+    """The number of slots that the job needs in all (held ones included). To the ResourceManager.
 
-    `slots`: of no given size. `sized`: how many of each size beside them.
+    `slots`: without a given size. `sized`: how many of each size, in addition.
     """
 
     job_id: JobId
@@ -153,7 +153,7 @@ class DeclareRequirements:
 
 @dataclass(frozen=True, slots=True)
 class AnswerOffers:
-    """Which of a TaskManager's offers the job takes; the others are freed there."""
+    """Tells a TaskManager which of its offered slots the job takes; it frees the others."""
 
     resource_id: ResourceId
     accepted: tuple[AllocationId, ...]
@@ -179,7 +179,7 @@ class CancelTask:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePartitions:
-    """Unknown producers of a deployed consumer are placed now."""
+    """The places of producers that were not known when their consumer was deployed."""
 
     resource_id: ResourceId
     attempt_id: AttemptId
@@ -206,7 +206,7 @@ class FreeSlot:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Feed TimerFired(timer) back at `at_ms`; a second one of that name replaces the first."""
+    """Feed TimerFired(timer) back at `at_ms`; a second timer of the same name replaces the first."""
 
     timer: str
     at_ms: int
@@ -216,7 +216,7 @@ class SetTimer:
 class ResetSubtasks:
     """These subtasks start again: their coordinators take back splits and forget committables.
 
-    `checkpoint_id`: what they were given or made before it stays; None: they begin anew.
+    `checkpoint_id`: splits and committables from before this checkpoint stay; None: the subtasks begin anew.
     """
 
     vertices: tuple[ExecutionVertexId, ...]

@@ -1,4 +1,4 @@
-"""What TaskManagers tell each other on a data connection, beside the data (wire). Knows no connection."""
+"""Messages between TaskManagers on a data connection, beside the data (wire). Does not know connections."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from penstock.model.ids import ResourceId, ResultPartitionId
 
 @dataclass(frozen=True, slots=True)
 class PeerGreeting:
-    """First frame after the handshake: who dialled. The answer says whether this connection is used."""
+    """The first frame after the handshake: the side that dialled. The answer says whether this connection is used."""
 
     resource_id: ResourceId
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRequest:
-    """A consumer asks for one subpartition. `credit`: its first, in frames; `buffer_bytes`: most that one
-    should hold.
+    """A consumer asks for one subpartition. `credit`: the first credit, in frames.
+
+    `buffer_bytes`: the largest number of bytes that one frame should hold.
     """
 
     partition_id: ResultPartitionId
@@ -28,7 +29,7 @@ class PartitionRequest:
 
 @dataclass(frozen=True, slots=True)
 class TaskEventFor:
-    """What a consumer sends to the producer of a partition. `event`: plain data."""
+    """An event of a consumer for the producer of a partition. `event`: plain data."""
 
     partition_id: ResultPartitionId
     event: object

@@ -37,7 +37,7 @@ class TaskManagerLostEvent:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerStartFailed:
-    """A TaskManager that was asked for will not come."""
+    """A requested TaskManager will not come."""
 
     resource_id: ResourceId
     cause: str
@@ -81,7 +81,7 @@ class StopTaskManager:
 
 @dataclass(frozen=True, slots=True)
 class RequestSlot:
-    """(wire) Allocate this slot to the job and offer it to its JobMaster."""
+    """(wire) Allocate this slot to the job and offer it to the job's JobMaster."""
 
     resource_id: ResourceId
     slot_index: int
@@ -92,7 +92,7 @@ class RequestSlot:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesMissing:
-    """To the JobMaster, as NotEnoughResources; also what the console says after 3 s and every 30 s."""
+    """To the JobMaster, as NotEnoughResources. The console also prints it, after 3 s and then every 30 s."""
 
     job_id: JobId
     wanted: int

@@ -14,11 +14,11 @@ from penstock.model.slot_size import UNSIZED, SlotSize
 
 @dataclass(frozen=True, slots=True)
 class FailureInfo:
-    """A failure as text, so that nobody has to unpickle an exception of the user's.
+    """A failure as text, so that nobody has to unpickle a user's exception.
 
-    `kind`: class name of the error. `text`: the full message, user's traceback first.
-    `is_user_code`: raised by the user's function. `is_recoverable` False: no restart may help.
-    `lost_partition`: the partition that could not be read, if that was the reason.
+    `kind`: class name of the error. `text`: the full message, user's traceback first. `is_user_code`: the user's
+    function raised it. `is_recoverable` False: no restart can help. `lost_partition`: the partition that could not be
+    read, if that was the cause.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class SlotFreed:
 
 @dataclass(frozen=True, slots=True)
 class Committable:
-    """(wire) What a sink subtask prepared and the committer on the driver makes visible.
+    """(wire) A sink subtask's prepared result, which the committer on the driver makes visible.
 
     `payload`: pickled on the TaskManager; only the committer's thread opens it.
     """
@@ -60,9 +60,9 @@ class Committable:
 
 @dataclass(frozen=True, slots=True)
 class LatencySummary:
-    """(wire) How long latency markers of a source took to an operator, in ms: of the last 128, `count` of all.
+    """(wire) The time in ms that latency markers take from a source to an operator: of the last 128; `count`: of all.
 
-    `source_id`, `source_subtask`: '' and -1 where `metrics.latency.granularity` does not tell them apart.
+    `source_id`, `source_subtask`: '' and -1 if `metrics.latency.granularity` does not distinguish them.
     """
 
     source_id: str
@@ -79,8 +79,9 @@ class LatencySummary:
 
 @dataclass(frozen=True, slots=True)
 class UserMetric:
-    """(wire) A number of a user function's metric: `name` with its groups. A meter has `.count`, a distribution `.count`, `.sum`,
-    `.min` and `.max` behind its name.
+    """(wire) One number of a user function's metric. `name`: with its groups.
+
+    A meter has `.count` after its name, a distribution `.count`, `.sum`, `.min` and `.max`.
     """
 
     operator_id: str
@@ -91,13 +92,14 @@ class UserMetric:
 
 @dataclass(frozen=True, slots=True)
 class TaskIo:
-    """(wire) Counters of one attempt. Bytes count encoded frames; `remote_*` only what crossed a socket.
+    """(wire) Counters of one attempt. Bytes count encoded frames; `remote_*` only those that crossed a socket.
 
     `*_ms`: since the start. `*_ms_per_s`: over the last minute at most; the three sum to 1,000. `watermark_ms`: of the
-    input (of a source: of its output). `buffers_in`, `buffers_out`: frames that wait for the task, and that wait for
-    its consumers. `mails`: that wait in its mailbox. `restored_*`: state that it began with, from its machine's disk and from the
-    checkpoint directory. `user_metrics`: of the user's functions, since the start of the attempt; `user_metrics_left_out`: how
-    many numbers there are besides, that are too many or have names that are too long.
+    input (for a source: of its output). `buffers_in`: frames that wait for the task. `buffers_out`: frames that wait
+    for its consumers. `mails`: mails that wait in its mailbox. `restored_*`: bytes of restored state, from its
+    machine's disk and from the checkpoint directory. `user_metrics`: those of the user's functions, since the start of
+    the attempt. `user_metrics_left_out`: how many more numbers there are; they are too many, or their names are too
+    long.
     """
 
     records_in: int = 0

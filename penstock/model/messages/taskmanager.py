@@ -1,7 +1,7 @@
-"""The TaskManager's events and effects: what its control plane is told, and what it wants done. Plain data.
+"""The TaskManager's events and effects: the inputs and outputs of its control plane. Plain data.
 
-`Fenced` messages carry the fencing token of the JobManager that sends them. What is an effect of the JobMaster or of the
-ResourceManager is an event here.
+`Fenced` messages carry the fencing token of the JobManager that sends them. Effects of the JobMaster and the
+ResourceManager are events here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ToTask: TypeAlias = (
     | MaxAllowedWatermark
     | DriverCredit
 )
-"""What is meant for one attempt, which has to be there."""
+"""Messages for one attempt, which has to exist."""
 Fenced: TypeAlias = (
     RequestSlot
     | AnswerOffers
@@ -66,21 +66,21 @@ FENCED: Final[frozenset[type]] = frozenset(get_args(Fenced))
 
 @dataclass(frozen=True, slots=True)
 class SlotTimedOut:
-    """A timer asked for with StartSlotTimer. One that is late must be harmless."""
+    """A timer set with StartSlotTimer. A late one must be harmless."""
 
     allocation_id: AllocationId
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEnded:
-    """A task's code is over, whatever its end was. It reports its state itself, after this."""
+    """A task's code has ended, in whatever way. The task itself reports its state afterwards."""
 
     attempt_id: AttemptId
 
 
 @dataclass(frozen=True, slots=True)
 class JobManagerLost:
-    """The connection is over, or nothing was heard for too long."""
+    """The connection has ended, or the JobManager was silent for too long."""
 
     cause: str
 
@@ -99,14 +99,14 @@ class StartSlotTimer:
 
 @dataclass(frozen=True, slots=True)
 class StartTask:
-    """Run it, and feed TaskEnded back in the end, also where it cannot begin."""
+    """Run the task. Feed TaskEnded back at its end, also if it cannot begin."""
 
     deployment: TaskDeployment
 
 
 @dataclass(frozen=True, slots=True)
 class StopTask:
-    """Interrupt it; it may be ending already."""
+    """Interrupt the task; it may already be ending."""
 
     attempt_id: AttemptId
     cause: str
@@ -114,14 +114,14 @@ class StopTask:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLocalState:
-    """What lies on this TaskManager for tasks of that slot has no use any more."""
+    """The local state of the tasks of this slot is no longer needed on this TaskManager."""
 
     allocation_id: AllocationId
 
 
 @dataclass(frozen=True, slots=True)
 class EndTaskManager:
-    """All tasks end, then the process."""
+    """End all tasks, then the process."""
 
     cause: str
 

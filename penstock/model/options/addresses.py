@@ -1,7 +1,7 @@
 """Options of hosts and ports.
 
-Knows no reader. Source: Flink JobManagerOptions, TaskManagerOptions.
-Differs: `penstock.*` keys are ours.
+Does not know their readers. Source: Flink JobManagerOptions, TaskManagerOptions. Differs: `penstock.*` keys are
+Penstock's own.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""All options by key: what a user may set.
+"""All options by key: the settings that a user may make.
 
-A new file of options is imported here, or its options do not exist. Knows no reader.
+A new file of options must be imported here, otherwise its options do not exist. Does not know their readers.
 """
 
 from __future__ import annotations
@@ -61,14 +61,15 @@ OPTIONS: Final[Mapping[str, Option[Any]]] = _by_key((
 FORMER_KEYS: Final[Mapping[str, str]] = {
     former: option.key for option in OPTIONS.values() for former in option.former_keys
 }
-"""Present keys by what they were called before, Flink's withDeprecatedKeys."""
+"""Present keys by their former names (Flink's withDeprecatedKeys)."""
 
 
 def option_named(key: str) -> Option[Any]:
-    """The option that a user means by this key. Raises: ConfigurationError: there is none; the nearest is named."""
+    """The option with this key. Raises: ConfigurationError: there is none; the text names the nearest one."""
     option = OPTIONS.get(key)
     if option is None:
         near = difflib.get_close_matches(key, OPTIONS, n=1, cutoff=0.6)
-        hint = f" Did you mean '{near[0]}'?" if near else " See docs for the list of options."
+        all_options = " See docs/reference/configuration.md for all options."
+        hint = f" Did you mean '{near[0]}'?" if near else all_options
         raise ConfigurationError(f"there is no option '{key}'.{hint}")
     return option

@@ -1,7 +1,7 @@
 """Options of checkpoints, savepoints and recovery.
 
-Knows no reader. Source: Flink CheckpointingOptions, StateRecoveryOptions.
-Differs: `penstock.*` keys are ours.
+Does not know their readers. Source: Flink CheckpointingOptions, StateRecoveryOptions. Differs: `penstock.*` keys are
+Penstock's own.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from penstock.model.options.option import OptionGroup, duration, flag, size, tex
 
 
 class CheckpointOptions(OptionGroup, title="Checkpoints"):
-    """When checkpoints are taken, where they lie, and how many are kept."""
+    """When checkpoints are taken, where they are stored, and how many are kept."""
 
     OLD_INCREMENTAL: Final = flag(
         "state.backend.incremental",
@@ -21,7 +21,7 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
         "execution.checkpointing.aligned-checkpoint-timeout",
         "0 ms",
         (
-            "An aligned checkpoint that takes longer than this goes on unaligned. 0: it is "
+            "An aligned checkpoint that takes longer than this becomes unaligned. 0: it is "
             "unaligned from the start."
         ),
         former_keys=("execution.checkpointing.alignment-timeout",),
@@ -115,7 +115,7 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
     TIMEOUT: Final = duration(
         "execution.checkpointing.timeout",
         "10 min",
-        "A checkpoint that takes longer is given up.",
+        "A checkpoint that takes longer is aborted.",
     )
     TOLERABLE_FAILURES: Final = whole(
         "execution.checkpointing.tolerable-failed-checkpoints",
@@ -137,7 +137,7 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
 
 
 class RecoveryOptions(OptionGroup, title="Recovery"):
-    """What a job begins with."""
+    """The state with which a job begins."""
 
     OLD_IGNORE_UNCLAIMED_STATE: Final = flag(
         "execution.savepoint.ignore-unclaimed-state",
@@ -176,8 +176,8 @@ class RecoveryOptions(OptionGroup, title="Recovery"):
         "execution.state-recovery.claim-mode",
         "NO_CLAIM",
         (
-            "CLAIM: the job owns what it began with, and deletes it when it is no longer needed. "
-            "NO_CLAIM: it is left alone."
+            "CLAIM: the job owns the checkpoint that it begins with, and deletes it when it is no "
+            "longer needed. NO_CLAIM: it is left alone."
         ),
         fallback=OLD_CLAIM_MODE,
     )

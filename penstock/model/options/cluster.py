@@ -1,7 +1,7 @@
 """Options of TaskManagers, of their number, and of Spark.
 
-Knows no reader. Source: Flink TaskManagerOptions, ResourceManagerOptions, HeartbeatManagerOptions.
-Differs: `penstock.*` keys are ours.
+Does not know their readers. Source: Flink TaskManagerOptions, ResourceManagerOptions, HeartbeatManagerOptions. Differs:
+`penstock.*` keys are Penstock's own.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ class TaskManagerOptions(OptionGroup, title="TaskManagers"):
     MAX_TASKMANAGERS: Final = whole(
         "penstock.taskmanager.max",
         None,
-        "Most TaskManagers at one time. Without it: as many as the job needs.",
+        "Largest number of TaskManagers at one time. Without it: as many as the job needs.",
     )
     START_TIMEOUT: Final = duration(
         "penstock.taskmanager.start-timeout",
@@ -109,7 +109,7 @@ class ResourceOptions(OptionGroup, title="Number of TaskManagers"):
     MAX_SLOTS: Final = whole(
         "slotmanager.number-of-slots.max",
         "2147483647",
-        "Most slots at one time.",
+        "Largest number of slots at one time.",
     )
     REDUNDANT_TASKMANAGERS: Final = whole(
         "slotmanager.redundant-taskmanager-num",
@@ -119,7 +119,7 @@ class ResourceOptions(OptionGroup, title="Number of TaskManagers"):
 
 
 class SparkOptions(OptionGroup, title="Spark session"):
-    """The Spark session that Penstock makes where the program has none."""
+    """The Spark session that Penstock makes if the program has none."""
 
     MASTER: Final = text(
         "penstock.spark.master",

@@ -1,7 +1,6 @@
 """Options of high availability.
 
-Knows no reader. Source: Flink HighAvailabilityOptions.
-Differs: `penstock.*` keys are ours.
+Does not know their readers. Source: Flink HighAvailabilityOptions. Differs: `penstock.*` keys are Penstock's own.
 """
 
 from typing import Final

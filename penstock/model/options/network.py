@@ -1,7 +1,7 @@
 """Options of the data exchange: memory, buffers, results on disk.
 
-Knows no reader. Source: Flink NettyShuffleEnvironmentOptions, TaskManagerOptions.
-Differs: `penstock.*` keys are ours.
+Does not know their readers. Source: Flink NettyShuffleEnvironmentOptions, TaskManagerOptions. Differs: `penstock.*`
+keys are Penstock's own.
 """
 
 from typing import Final
@@ -82,14 +82,14 @@ class NetworkMemoryOptions(OptionGroup, title="Network memory"):
     PROCESS_SIZE: Final = size(
         "taskmanager.memory.process.size",
         None,
-        "Used instead of taskmanager.memory.flink.size where that is not set.",
+        "Used if taskmanager.memory.flink.size is not set.",
     )
     SEGMENT_SIZE: Final = size(
         "taskmanager.memory.segment-size",
         "32 kb",
         (
-            "Smallest size of a network buffer. Where there are few tasks, buffers are larger, up "
-            "to the frame size."
+            "Smallest size of a network buffer. If there are few tasks, buffers are larger, up to "
+            "the frame size."
         ),
     )
     MIN_SEGMENT_SIZE: Final = size(
@@ -123,14 +123,14 @@ class NetworkOptions(OptionGroup, title="Network buffers"):
     MAX_OVERDRAFT_BUFFERS_PER_GATE: Final = whole(
         "taskmanager.network.memory.max-overdraft-buffers-per-gate",
         "5",
-        "Extra buffers that a task without any may take to complete a record.",
+        "Extra buffers that a task without free buffers may take to complete a record.",
     )
     MAX_REQUIRED_PER_GATE: Final = whole(
         "taskmanager.network.memory.read-buffer.required-per-gate.max",
         None,
         (
-            "Most buffers that a gate requires. Without it: 1000 for blocking inputs, and as many "
-            "as needed for others."
+            "Largest number of buffers that a gate requires. Without it: 1000 for blocking "
+            "inputs, and as many as needed for others."
         ),
     )
     REQUEST_BACKOFF_INITIAL: Final = whole(
@@ -156,7 +156,7 @@ class NetworkOptions(OptionGroup, title="Network buffers"):
     DEBLOAT_PERIOD: Final = duration(
         "taskmanager.network.memory.buffer-debloat.period",
         "200 ms",
-        "How often the size of buffers is decided anew.",
+        "How often the size of buffers is adjusted.",
     )
     DEBLOAT_TARGET: Final = duration(
         "taskmanager.network.memory.buffer-debloat.target",
@@ -176,7 +176,7 @@ class NetworkOptions(OptionGroup, title="Network buffers"):
 
 
 class BlockingShuffleOptions(OptionGroup, title="Results on disk"):
-    """Results that lie on disk until they are read."""
+    """Results that are kept on disk until they are read."""
 
     TYPE: Final = text(
         "taskmanager.network.blocking-shuffle.type",

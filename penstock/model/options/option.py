@@ -1,7 +1,7 @@
-"""One option: its key, how its text is read, its default, and what it means.
+"""One option: its key, how its text is read, its default, and its meaning.
 
-Knows no option by name and no reader. Source: Flink ConfigOption, ConfigOptions; differs: the default
-is a text as Flink prints it, and a kind is called to make an option.
+Does not know any option by name, or its readers. Source: Flink ConfigOption, ConfigOptions; differs: the default is a
+text as Flink prints it, and a kind is called to make an option.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """`T`: its value's type. `default`: a text as Flink prints it; None: there is none.
+    """`T`: the type of its value. `default`: a text as Flink prints it; None: there is none.
 
-    `is_used`: False where the key is accepted, because Flink programs set it, and changes nothing.
-    `former_keys`: what it was called before; they set it where its present key is not set.
-    `fallback`: an older option whose value counts where only that one is set. Unlike a former key
-    it has a default and checks of its own, and errors name it.
+    `is_used`: False if the key has no effect, and is only accepted because Flink programs set it. `former_keys`: its
+    former names; they set it if its present key is not set. `fallback`: an older option whose value is used if only
+    that one is set. Unlike a former key it has a default and checks of its own, and errors name it.
     """
 
     key: str
@@ -46,7 +45,7 @@ class Option(Generic[T]):
     fallback: Option[T] | None = None
 
     def parse(self, given: object) -> T:
-        """The value of what was set. Raises: ConfigurationError: with the key in it."""
+        """The value of a setting. Raises: ConfigurationError: the text names the key."""
         if isinstance(given, str):
             return self._value(given)
         if isinstance(given, (bool, int, float, list, dict)):
@@ -60,7 +59,7 @@ class Option(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """How a text is read. `unit`: of the value that readers get, "" if it has none."""
+    """How a text is read. `unit`: the unit of the value that readers get, "" if it has none."""
 
     name: str
     parse: Callable[[str, str], T]
@@ -125,5 +124,5 @@ class OptionGroup:
 
     @classmethod
     def options(cls) -> tuple[Option[Any], ...]:
-        """In the order in which they are written."""
+        """The options in the order in which they are written."""
         return tuple(found for found in vars(cls).values() if isinstance(found, Option))

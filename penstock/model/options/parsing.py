@@ -1,6 +1,6 @@
-"""From an option's text to its value: durations, sizes, numbers, flags, lists and pairs.
+"""Turns an option's text into its value: durations, sizes, numbers, flags, lists and pairs.
 
-Knows no option. Source: Flink TimeUtils, MemorySize, ConfigurationUtils.
+Does not know any option. Source: Flink TimeUtils, MemorySize, ConfigurationUtils.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def parse_duration_ms(text: str, key: str = "") -> int:
 
 
 def parse_fine_duration_ms(text: str, key: str = "") -> float:
-    """Milliseconds of `200 us`, `1 ms` with their fractions."""
+    """Milliseconds, with their fractions, of `200 us` or `1 ms`."""
     match = _NUMBER_AND_UNIT.fullmatch(text.strip().lower())
     unit = match[2] if match else ""
     if match and unit not in _UNITS_MS:
@@ -101,7 +101,7 @@ def refusal(key: str, value: object, wanted: str) -> ConfigurationError:
 
 
 def as_text(value: bool | float | list[str] | dict[str, str]) -> str:
-    """The text that reads as this value."""
+    """The text from which this value can be read."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -1,7 +1,7 @@
 """Options that a program sets for itself.
 
-Knows no reader. Source: Flink PipelineOptions, ExecutionOptions, PythonOptions.
-Differs: `penstock.*` keys are ours.
+Does not know their readers. Source: Flink PipelineOptions, ExecutionOptions, PythonOptions. Differs: `penstock.*` keys
+are Penstock's own.
 """
 
 from typing import Final
@@ -59,7 +59,7 @@ class PipelineOptions(OptionGroup, title="The job"):
     CLOSURE_CLEANER_LEVEL: Final = text(
         "pipeline.closure-cleaner-level",
         "RECURSIVE",
-        "Kept for ExecutionConfig; Python's closures are not cleaned.",
+        "Kept for ExecutionConfig; closures of Python functions are not cleaned.",
         is_used=False,
     )
     FORCE_AVRO: Final = flag(
@@ -83,13 +83,14 @@ class PipelineOptions(OptionGroup, title="The job"):
     OBJECT_REUSE: Final = flag(
         "pipeline.object-reuse",
         "false",
-        "Kept for ExecutionConfig; records that can change are copied when that is needed.",
+        "Kept for ExecutionConfig; mutable records are copied when necessary.",
         is_used=False,
     )
     CHAINING_ACROSS_MAX_PARALLELISM: Final = flag(
         "pipeline.operator-chaining.chain-operators-with-different-max-parallelism",
         "true",
-        "Kept for StreamExecutionEnvironment; those of different maximum parallelism share tasks too.",
+        "Kept for StreamExecutionEnvironment; operators with different maximum parallelism share "
+        "tasks too.",
         is_used=False,
     )
 
@@ -135,7 +136,7 @@ class ExecutionOptions(OptionGroup, title="How the job is executed"):
 
 
 class PythonOptions(OptionGroup, title="Python files and packages"):
-    """What the tasks need to import."""
+    """Files and packages that the tasks import."""
 
     FILES: Final = text(
         "python.files",

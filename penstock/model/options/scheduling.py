@@ -1,7 +1,7 @@
 """Options of slots, restarts, history and the console.
 
-Knows no reader. Source: Flink JobManagerOptions, BatchExecutionOptions, RestartStrategyOptions, WebOptions.
-Differs: `penstock.*` keys are ours.
+Does not know their readers. Source: Flink JobManagerOptions, BatchExecutionOptions, RestartStrategyOptions, WebOptions.
+Differs: `penstock.*` keys are Penstock's own.
 """
 
 from typing import Final
@@ -52,8 +52,8 @@ class SchedulingOptions(OptionGroup, title="Slots and scheduling"):
         "jobmanager.execution.failover-strategy",
         "region",
         (
-            "What restarts after a failure: `region` (the part of the job that is concerned) or "
-            "`full` (the whole job)."
+            "What restarts after a failure: `region` (the affected part of the job) or `full` "
+            "(the whole job)."
         ),
     )
 
@@ -72,12 +72,12 @@ class AdaptiveBatchOptions(OptionGroup, title="Parallelism by AdaptiveBatch"):
     MIN_PARALLELISM: Final = whole(
         "execution.batch.adaptive.auto-parallelism.min-parallelism",
         "1",
-        "Fewest subtasks that it chooses for a vertex.",
+        "Smallest number of subtasks that it chooses for a vertex.",
     )
     MAX_PARALLELISM: Final = whole(
         "execution.batch.adaptive.auto-parallelism.max-parallelism",
         "128",
-        "Most subtasks that it chooses for a vertex.",
+        "Largest number of subtasks that it chooses for a vertex.",
     )
     DEFAULT_SOURCE_PARALLELISM: Final = whole(
         "execution.batch.adaptive.auto-parallelism.default-source-parallelism",

@@ -1,7 +1,7 @@
 """Options of keyed state.
 
-Knows no reader. Source: Flink StateBackendOptions, RocksDBOptions.
-Differs: `penstock.*` keys are ours.
+Does not know their readers. Source: Flink StateBackendOptions, RocksDBOptions. Differs: `penstock.*` keys are
+Penstock's own.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from penstock.model.options.option import OptionGroup, size, text
 
 
 class StateBackendOptions(OptionGroup, title="Keyed state"):
-    """Where keyed state lies."""
+    """Where keyed state is stored."""
 
     TYPE: Final = text(
         "state.backend.type",

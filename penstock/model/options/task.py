@@ -1,7 +1,7 @@
-"""Options of tasks and of what is measured in them.
+"""Options of tasks and their metrics.
 
-Knows no reader. Source: Flink TaskManagerOptions, MetricOptions.
-Differs: `penstock.*` keys are ours.
+Does not know their readers. Source: Flink TaskManagerOptions, MetricOptions. Differs: `penstock.*` keys are Penstock's
+own.
 """
 
 from typing import Final

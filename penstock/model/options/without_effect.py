@@ -1,6 +1,6 @@
-"""Options of Flink that programs set and that change nothing here. They are read, checked and listed.
+"""Options of Flink that programs set and that have no effect here. They are read, checked and listed.
 
-Nobody asks for one, so they have no names. Source: Flink's option classes.
+No code reads them, so they have no names. Source: Flink's option classes.
 """
 
 from typing import Any, Final, TypeAlias
@@ -27,7 +27,7 @@ _BY_SUBJECT: Final[dict[str, tuple[_Row, ...]]] = {
     "How long a TaskManager tries to register.": (
         ("taskmanager.registration.timeout", duration, "5 min"),
     ),
-    "TaskManagers dial the driver; nobody dials them but for data.": (
+    "TaskManagers dial the driver; they are dialled only for data.": (
         ("taskmanager.rpc.port", text, "0"),
         ("taskmanager.rpc.bind-port", whole, None),
     ),
@@ -101,7 +101,7 @@ _BY_SUBJECT: Final[dict[str, tuple[_Row, ...]]] = {
     "Flink's shuffle mode for fine-grained resources.": (
         ("fine-grained.shuffle-mode.all-blocking", flag, "false"),
     ),
-    "Unreachable answers in a row that count as lost.": (
+    "Number of unreachable answers in a row that count as lost.": (
         ("heartbeat.rpc-failure-threshold", whole, "2"),
     ),
     "A job without JobMaster is forgotten after this.": (
