@@ -104,7 +104,8 @@ class SlotSharingGroup:
         def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
             if task_heap_memory.get_bytes() <= 0:
                 raise ConfigurationError(
-                    f"task_heap_memory must be above 0, got {task_heap_memory}. Leave it out where no memory is asked for."
+                    f"task_heap_memory must be above 0, got {task_heap_memory}. Leave it out to "
+                    "ask for no memory."
                 )
             return self._set("task_heap_memory", task_heap_memory)
 

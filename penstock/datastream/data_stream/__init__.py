@@ -1,9 +1,10 @@
 """Streams, what ends them, and results on the client: pyflink.datastream.data_stream.
 
-The modules of the stream classes import each other in a circle, and they are the only ones of Penstock that do: what `map` of a
-KeyedStream gives is a DataStream, whose `key_by` gives a KeyedStream, and so on with windows, joins, connected and cached streams. A
-fluent API is that circle; PyFlink has it in one module. It stays in this folder: imports that would close it stand inside functions,
-and what streams need of the environment is `building/environment_port.py`. `tests/test_import_circles.py` finds any other circle.
+The modules of the stream classes import each other in a circle; no other modules of Penstock do. `map` of a KeyedStream
+returns a DataStream, whose `key_by` returns a KeyedStream, and so on with windows, joins, connected and cached streams.
+A fluent API needs this circle; PyFlink has it in one module. The circle stays in this folder: imports that would close
+it are inside functions, and streams use the environment through `building/environment_port.py`.
+`tests/test_import_circles.py` finds any other circle.
 """
 
 from penstock.common.absent import absent

@@ -1,9 +1,8 @@
 """What machines are told (events), what they want done (effects), and what crosses a control wire.
 
-One union per machine. Time arrives as `now_ms` inside the events that need it: milliseconds of the
-shell's monotonic clock. A class that crosses the wire is marked (wire); `hosting/wire/messages.py` decodes
-nothing else. `fencing_token`: of the JobManager that sends the message, and fills it in on the wire. Knows no
-machine.
+There is one union per machine. Time arrives as `now_ms` inside the events that need it: milliseconds of the shell's
+monotonic clock. A class that crosses the wire is marked (wire); `hosting/wire/messages.py` decodes no other class.
+`fencing_token`: that of the JobManager that sends the message; it is filled in on the wire. Does not know any machine.
 """
 
 from penstock.model.messages.checkpoints import (

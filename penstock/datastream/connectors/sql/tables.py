@@ -269,7 +269,7 @@ class SqlDatabase:
             sa.literal(int(time.time() * 1000), commits.c.committed_at_ms.type),
         ).where(~is_there)
         names = ["transaction_id", "committed_at_ms"]
-        # Not inline, SQLAlchemy would ask for the generated key, and then some drivers do not count
+        # Without inline() SQLAlchemy asks for the generated key, and then some drivers do not count
         # the rows.
         add = commits.insert().from_select(names, line).inline()
         return bool(connection.execute(add, execution_options=_COUNTED).rowcount > 0)
