@@ -1,7 +1,7 @@
-"""Windows and the merging of sessions. Know no assigner and no state.
+"""Windows, and the merging of sessions. Do not know assigners or state.
 
-Source: PyFlink pyflink.datastream.window, Flink TimeWindow; differs: windows are picklable by themselves,
-so that the engine needs no serializers of them.
+Source: PyFlink pyflink.datastream.window, Flink TimeWindow; differs: windows can be pickled,
+so the engine needs no serializers for them.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class GlobalWindow(Window):
 def merged_groups(
     windows: Iterable[TimeWindow],
 ) -> list[tuple[list[TimeWindow], TimeWindow]]:
-    """Windows grouped by what merges (touching ones do), each with its cover, by start."""
+    """Groups of windows that merge (also those that only touch), each with its cover, by start."""
     groups: list[tuple[list[TimeWindow], TimeWindow]] = []
     for window in sorted(windows, key=lambda one: one.start):
         if groups and groups[-1][1].intersects(window):
@@ -132,7 +132,7 @@ def merged_groups(
 
 
 class MergingWindowSet:
-    """In-flight sessions of one key: window -> the window under which its state is kept.
+    """The in-flight sessions of one key: window -> the window under which its state is kept.
 
     `mapping` is the key's persisted state; the caller stores it back when `is_changed`.
     """
@@ -154,7 +154,7 @@ class MergingWindowSet:
         merge_windows: Callable[[Iterable[Any], Any], None],
         on_merge: Callable[[Any, list[Any], Any, list[Any]], None],
     ) -> Any:
-        """Add a window; returns the in-flight window that contains it.
+        """Add a window. Returns the in-flight window that contains it.
 
         `on_merge(result, merged windows, state window of the result, merged state windows)` is called
         unless the result is the one existing window that was merged.
@@ -169,7 +169,8 @@ class MergingWindowSet:
         for result, members in found:
             is_merged = True
             if window in members:
-                members.remove(window)  # once: an equal one may be in flight
+                # Only once, because an equal window may be in flight already.
+                members.remove(window)
                 result_window = result
             existing = [member for member in members if member in self.mapping]
             if not existing:

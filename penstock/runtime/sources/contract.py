@@ -2,7 +2,7 @@
 
 A Source makes one *enumerator*, which runs on the JobManager (in the driver) and hands out splits,
 and one *reader* per subtask, which reads them on a TaskManager. Splits are any picklable objects.
-Readers return whole batches. Knows no task and no wire.
+Readers return whole batches. Does not know tasks or the network.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SplitEnumerator(ABC):
     def restore_state(self, state: Any) -> None:
         """Take what `snapshot_state` returned, before `start`; it lacks the readers' splits."""
         raise NotImplementedError(
-            f"{type(self).__name__} has state in checkpoints (snapshot_state), but cannot go on from it. Define its "
+            f"{type(self).__name__} has state in checkpoints (snapshot_state), but cannot restore it. Define its "
             "restore_state, or restore_enumerator of its source."
         )
 
@@ -99,7 +99,7 @@ class SplitBatch:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one `fetch` read: batches in order, then the ids of splits that have no more records."""
+    """The result of one `fetch`: batches in order, then the ids of splits that have no more records."""
 
     batches: Sequence[SplitBatch] = ()
     finished: Sequence[Any] = ()
@@ -128,15 +128,15 @@ class SplitReader(ABC):
 
 
 class SplitFetcher(Protocol):
-    """A thread with a SplitReader, as its SourceReader sees it. Hands over at most two results ahead."""
+    """A thread with a SplitReader, as its SourceReader sees it. The thread reads at most two results ahead."""
 
     def add_splits(self, splits: Sequence[Any]) -> None: ...
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None: ...
     def run(self, order: Callable[[], None]) -> None:
-        """On the thread, between two fetches. What is ordered right before `close` may not be run."""
+        """Run a call on the thread, between two fetches. A call ordered right before `close` may not run."""
 
     def poll(self) -> Fetched | None:
-        """The next result, or None for now. Raises what the SplitReader raised."""
+        """Return the next result, or None for now. Raises what the SplitReader raised."""
 
     def close(self) -> None: ...
 
@@ -169,7 +169,7 @@ class ReaderContext(Protocol):
         """
 
     def wake_at(self, monotonic_ms: int) -> None:
-        """Have `poll_next` called by this time (`monotonic_ms`), as for rate limits."""
+        """Have `poll_next` called at this time (`monotonic_ms`), for example for a rate limit."""
 
     def wake(self) -> None:
         """Have `poll_next` called soon. May be called from any thread."""
@@ -255,7 +255,7 @@ class Source(ABC):
     """
 
     default_parallelism: int | None = None
-    """Of a program that sets none for it; None: the environment's."""
+    """The watermark strategy for programs that set none for this source; None: that of the environment."""
 
     @property
     @abstractmethod

@@ -1,8 +1,8 @@
-"""SourceOperator: head of a chain that reads from outside. Source: Flink SourceOperator.
+"""SourceOperator: the head of a chain that reads from outside. Source: Flink SourceOperator.
 
-Drives a SourceReader, stamps records, keeps one watermark generator per split and emits the combined
-watermark and latency markers; waits when it is ahead of its alignment group. `poll` returns what to emit; waiting is
-the task's affair. Differs: batches, and modes are a few booleans.
+It drives a SourceReader, assigns timestamps, keeps one watermark generator per split, and emits the combined
+watermark and latency markers. It waits when it is ahead of its alignment group. `poll` returns the elements to emit; the
+task does the waiting. Differs: batches, and modes are a few booleans.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ SPLITS: Final = "splits"
 
 
 class SourceClock(Protocol):
-    """Clocks of the host, in ms."""
+    """The clocks of the host, in ms."""
 
     def now_ms(self) -> int:
-        """Wall clock, which other hosts share roughly."""
+        """The wall clock, on which other hosts agree roughly."""
 
     def monotonic_ms(self) -> int: ...
 
     def active_ms(self) -> int:
-        """Monotonic, without the time in which a full output kept the source from reading."""
+        """The monotonic clock, without the time in which a full output kept the source from reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What a source needs of the configuration and of its place in the job.
+    """The settings of a source: from the configuration, and from its place in the job.
 
-    Intervals of 0: no periodic watermarks but the last one; no latency markers.
+    An interval of 0 means: no periodic watermarks except the last one; no latency markers.
     """
 
     watermark_interval_ms: int = 200
@@ -66,7 +66,7 @@ class SourceSettings:
 
 
 class SourceOperator(Operator):
-    """Built in the driver; `start` makes it live on a TaskManager."""
+    """Built in the driver; `start` activates it on a TaskManager."""
 
     accepts = Accepts.ANY
 
@@ -90,7 +90,7 @@ class SourceOperator(Operator):
         settings: SourceSettings,
         report_watermark: Callable[[int], None] = lambda _ms: None,
     ) -> None:
-        """`report_watermark`: tells the coordinator of the alignment group."""
+        """`report_watermark`: reports to the coordinator of the alignment group."""
         self._reader = reader
         self._clock = clock
         self._settings = settings
@@ -113,16 +113,16 @@ class SourceOperator(Operator):
 
     @property
     def next_wake_ms(self) -> int | None:
-        """When `poll` has to be called although the reader has nothing, on the monotonic clock."""
+        """When `poll` has to be called even if the reader has nothing, on the monotonic clock."""
         return min(self._due_ms.values(), default=None)
 
     @property
     def is_waiting(self) -> bool:
-        """Ahead of its alignment group: nothing is read."""
+        """Whether it is ahead of its alignment group, so that nothing is read."""
         return self._allowed_ms < self._watermarks.watermark_ms
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        """Splits for the reader; those that are read side by side hold the watermark back until their first record."""
+        """Give splits to the reader. Splits that are read side by side hold the watermark back until their first record."""
         if self._reader is None:
             raise EngineBug("a source was given splits before it was started")
         self._reader.add_splits(splits)
@@ -130,16 +130,16 @@ class SourceOperator(Operator):
             self._watermarks.register(split_id)
 
     def allow(self, watermark_ms: int) -> None:
-        """The alignment group lets its sources run up to this watermark."""
+        """The alignment group allows its sources to run up to this watermark."""
         self._allowed_ms = watermark_ms
         self._align()
 
     def stop(self, *, drain: bool) -> None:
-        """Read no more, because the job stops: the end comes next. `drain`: as if there were no more records."""
+        """Stop reading, because the job stops: the end comes next. `drain`: as if there were no more records."""
         self._stop = EndOfData(drain=drain)
 
     def poll(self) -> Sequence[Element]:
-        """What the reader has, and what is due; empty: nothing for now."""
+        """The elements of the reader, and those that are due; empty if there are none for now."""
         if self._reader is None:
             raise EngineBug("a source was polled before it was started")
         if self.is_finished:
@@ -148,7 +148,8 @@ class SourceOperator(Operator):
             return self._ended(self._stop)
         elements: list[Element] = []
         polled = ReaderStatus.NOTHING_AVAILABLE if self.is_waiting else self._reader.poll_next()
-        while isinstance(polled, SplitFinished):  # nobody would wake us for what comes behind it
+        # No wake-up would come for the elements behind it.
+        while isinstance(polled, SplitFinished):
             self._watermarks.unregister(polled.split_id)
             self._paused_splits.discard(polled.split_id)
             polled = self._reader.poll_next()
@@ -182,11 +183,11 @@ class SourceOperator(Operator):
         return OperatorSnapshot(lists={SPLITS: ListPart(RedistributionMode.SPLIT, splits)})
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
-        """The splits that the reader begins with: it has them before it registers."""
+        """Set the splits that the reader starts with. It gets them before it registers."""
         self._restored_splits = list(snapshot.elements(SPLITS))
 
     def _as_wanted(self, batch: Batch) -> Batch:
-        """An assigner that looks at records needs Python objects."""
+        """The batch as rows if the timestamp assigner needs Python objects."""
         if isinstance(batch, ColumnBatch) and not self.watermark_strategy.takes_any_batch:
             return to_rows(batch, self.source.produced_type)
         return batch
@@ -198,7 +199,7 @@ class SourceOperator(Operator):
         self._due_ms.clear()
         return [*self._watermarks.on_end(MAX_WATERMARK), end] if end.drain else [end]
 
-    # ------------------------------------------------------------------ what time brings
+    # ------------------------------------------------------------------ periodic work
 
     def _what_is_due(self) -> Sequence[Element]:
         if not self._due_ms:
@@ -225,7 +226,7 @@ class SourceOperator(Operator):
         return True
 
     def _idle_clock_ms(self) -> int:
-        """The clock that idleness goes by: it stands while the source may not read."""
+        """The clock for idleness. It stands still while the source may not read."""
         now_ms = self._clock.active_ms()
         paused_at = now_ms if self._waiting_since is None else self._waiting_since
         return paused_at - self._waited_ms
@@ -233,7 +234,7 @@ class SourceOperator(Operator):
     # ------------------------------------------------------------------ alignment
 
     def _tell(self) -> None:
-        """An idle source holds nobody back; one without a watermark says nothing."""
+        """Report the watermark. An idle source holds nobody back; a source without a watermark reports nothing."""
         if self._watermarks.is_idle:
             self._report(MAX_WATERMARK)
         elif self._watermarks.watermark_ms > MIN_WATERMARK:

@@ -1,4 +1,4 @@
-"""The usual SplitEnumerator: a queue of splits. Knows no kind of split. Source: Flink SimpleSplitAssigner, in spirit."""
+"""The usual SplitEnumerator: a queue of splits. Does not know kinds of splits. Source: similar to Flink SimpleSplitAssigner."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class QueueEnumerator(SplitEnumerator):
             self._waiting[subtask] = host
 
     def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
-        # The subtask's new attempt asks again; an older request of it is void.
+        # The subtask's new attempt asks again, so an older request of the subtask is dropped.
         self._waiting.pop(subtask, None)
         self._splits.extendleft(reversed(splits))
         self._serve_waiting()
@@ -50,7 +50,7 @@ class QueueEnumerator(SplitEnumerator):
         self._splits = deque(state)
 
     def _serve_waiting(self) -> None:
-        """A request of a reader that is gone is void: what is assigned to nobody would be lost."""
+        """Serve the waiting readers. Requests of readers that are gone are dropped: splits assigned to them would be lost."""
         there = set(self._context.registered_readers())
         self._waiting = {one: host for one, host in self._waiting.items() if one in there}
         while self._splits and self._waiting:

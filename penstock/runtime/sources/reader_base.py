@@ -1,7 +1,7 @@
 """SourceReaderBase: a reader whose splits are read by a blocking SplitReader on a fetcher's thread.
 
-Takes over what the fetcher has (at most two results ahead), gives it out batch by batch, keeps each
-split's position, and ends when no split can come and none is left. Knows no thread: the fetcher is
+It takes over the fetcher's results (at most two ahead), gives them out batch by batch, keeps each
+split's position, and ends when no split can come and none is left. Does not know threads: the fetcher is
 a port of the ReaderContext. Source: Flink SourceReaderBase, SingleThreadFetcherManager
 (docs/spec/sources-and-sinks.md#sources); differs: whole batches, one fetcher.
 """
@@ -51,7 +51,7 @@ class SourceReaderBase(SourceReader):
         return found
 
     def advanced(self, split: Any, batch: Batch) -> Any:
-        """Return the split with its position after `batch`; by default its start."""
+        """Return the split with its position after `batch`. By default its position is the start."""
         return split
 
     def start(self) -> None:
@@ -74,7 +74,7 @@ class SourceReaderBase(SourceReader):
     def note_read(self, read: SplitBatch) -> None:
         """Note that this batch is handed out.
 
-        An empty batch is not, and only moves the position.
+        An empty batch is not handed out; it only moves the position.
         """
         split = self._open.get(read.split_id)
         if split is not None:
@@ -99,10 +99,10 @@ class SourceReaderBase(SourceReader):
         self._has_no_more = True
 
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
-        """Pause and resume splits; what was fetched already still comes.
+        """Pause and resume splits. Batches that were fetched already still come.
 
         Raises:
-            NotImplementedError: here, where the caller may allow it, not on the fetcher's thread.
+            NotImplementedError: if the SplitReader cannot pause. Raised here, where the caller may accept it, and not on the fetcher's thread.
         """
         if not self._can_pause:
             super().pause_or_resume_splits(to_pause, to_resume)
@@ -124,7 +124,7 @@ class SourceReaderBase(SourceReader):
             fetcher.close()
 
     def _take_over(self) -> bool:
-        """Whether there is something to give out now."""
+        """Take a result over from the fetcher. Returns whether there is something to hand out now."""
         fetched = self._fetcher.poll() if self._fetcher is not None else None
         if fetched is None:
             return False

@@ -1,10 +1,10 @@
 """OperatorChain: the operators of one task as a tree, run one batch at a time.
 
 Source: Flink OperatorChain, ChainingOutput, RecordWriterOutput. Differs: operators return what they emit,
-so the chain is a generator: it can be left at any `yield` (time is up, an output is full) and resumed.
+so the chain is a generator. It can be left at any `yield` (time is up, an output is full) and resumed.
 An operator sees a whole batch before the next one does.
 
-Knows no channel: it yields `(output index, element)`, and None where it may be left.
+Does not know channels: it yields `(output index, element)`, and None where it may be left.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from penstock.runtime.user_metrics import UserMetrics
 Routed: TypeAlias = "tuple[int, Element] | None"
 
 _USER_ERRORS: Final = (Exception, SystemExit)
-"""sys.exit() in a function is its failure, not our end."""
+"""sys.exit() in a user function is a failure of the function, and does not end the process."""
 
 
 class OperatorChain:
-    """Built once per attempt, on the mailbox thread."""
+    """The operators of one attempt. Built once per attempt, on the mailbox thread."""
 
     begins_finished: ClassVar[bool] = False
-    """Its operators had finished before this attempt: none of them is there."""
+    """Whether its operators had finished before this attempt, so that the chain has none."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class OperatorChain:
         dumps: Dumps = plain_dumps,
         fresh_head: Callable[[], Operator] | None = None,
     ) -> None:
-        """`calls`: is told when an operator's code begins and ends. `choose(n)`: one of n outputs, by chance, for a
-        latency marker. `dumps`: for objects in snapshots. `fresh_head`: makes another head for the next keys of a BATCH job.
+        """`calls`: is told when an operator's code begins and ends. `choose(n)`: picks one of n outputs at random, for a
+        latency marker. `dumps`: pickles objects in snapshots. `fresh_head`: makes another head for the next keys of a BATCH job.
         """
         self.spec = spec
         self._dumps = dumps
@@ -85,17 +85,17 @@ class OperatorChain:
 
     @property
     def operators(self) -> list[Operator]:
-        """Head to tail."""
+        """The operators, head to tail."""
         return [node.operator for node in self._nodes]
 
     @property
     def takes_rows(self) -> bool:
-        """Some operator loops over Python objects, so long batches must be sliced."""
+        """Whether some operator loops over Python objects, so that long batches must be sliced."""
         return any(node.operator.accepts is Accepts.ROWS for node in self._nodes)
 
     @property
     def is_in_record(self) -> bool:
-        """Inside one record's output: timers and barriers must wait."""
+        """Whether the output of a record is not complete, so that timers and barriers must wait."""
         return any(node.operator.is_in_record for node in self._nodes)
 
     @property
@@ -115,7 +115,7 @@ class OperatorChain:
 
     @property
     def latencies(self) -> tuple[LatencySummary, ...]:
-        """Of all operators that saw a latency marker."""
+        """The latencies of all operators that saw a latency marker."""
         return tuple(itertools.chain.from_iterable(node.latencies() for node in self._nodes))
 
     @property
@@ -125,7 +125,7 @@ class OperatorChain:
     def open(
         self, context_for: Callable[[ChainedOperator, OperatorTimer], OperatorContext]
     ) -> None:
-        """Tail to head."""
+        """Open all operators, tail to head."""
         self._context_for = context_for
         for node in reversed(self._nodes):
             self._open(node)
@@ -141,9 +141,9 @@ class OperatorChain:
             node.restored = None
 
     def close(self) -> None:
-        """Tail to head, each whatever the others do; the first error is raised at the end.
+        """Close all operators, tail to head, even if some fail. The first error is raised at the end.
 
-        Also when one is interrupted by a cancel: what the others hold must be given back all the same.
+        This also holds when one is interrupted by a cancel, because the resources of the others must be released too.
         """
         first: BaseException | None = None
         for node in reversed(self._nodes):
@@ -157,16 +157,16 @@ class OperatorChain:
     # ------------------------------------------------------------------ elements through the tree
 
     def feed(self, element: Element, input_index: int = 0) -> Iterator[Routed]:
-        """An element into the head."""
+        """Process an element in the head."""
         is_end = isinstance(element, EndOfKeys)
         return self.end_keys() if is_end else self._feed(0, element, input_index)
 
     def emit_from_head(self, element: Element) -> Iterator[Routed]:
-        """What a source head made."""
+        """Process an element that a source head made."""
         return self._route(self._nodes[0], element)
 
     def end_data(self) -> None:
-        """Nothing is emitted any more: from now on only what was put off has timers."""
+        """Nothing is emitted any more: from now on only operators that have put something off have timers."""
         self._has_ended_data = True
 
     def next_timer_ms(self) -> int | None:
@@ -174,7 +174,7 @@ class OperatorChain:
         return min((one for one in due if one is not None), default=None)
 
     def fire_timers(self, now_ms: int) -> Iterator[Routed]:
-        """All due processing-time timers, head first."""
+        """Fire all due processing-time timers, head first."""
         for node in self._timed_nodes():
             if node.timer.fires_at(now_ms):
                 fire = functools.partial(node.operator.on_processing_time, now_ms)
@@ -191,7 +191,7 @@ class OperatorChain:
         yield from self._run(head, functools.partial(head.operator.end_input, input_index))
 
     def end_keys(self) -> Iterator[Routed]:
-        """In a BATCH job: the head ends as with its input, for the keys so far, and a fresh one takes those that follow."""
+        """In a BATCH job: the head ends for the keys so far, as at the end of its input. A fresh head takes the keys that follow."""
         head = self._nodes[0]
         yield from self._run(head, functools.partial(_end_time, head.operator))
         yield from self._run(head, functools.partial(head.operator.end_input, 0))
@@ -202,7 +202,7 @@ class OperatorChain:
         self._open(head)
 
     def finish(self) -> Iterator[Routed]:
-        """All inputs ended: head to tail, each emits what it still holds."""
+        """All inputs have ended: each operator emits what it still holds, head to tail."""
         for index, node in enumerate(self._nodes):
             if index > 0:
                 yield from self._run(node, functools.partial(node.operator.end_input, 0))
@@ -211,13 +211,13 @@ class OperatorChain:
     # ------------------------------------------------------------------ checkpoints
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Iterator[Routed]:
-        """Head to tail: what goes out before the barrier."""
+        """Emit what must go out before the barrier, head to tail."""
         for node in self._nodes:
             prepare = node.operator.prepare_snapshot_pre_barrier
             yield from self._run(node, functools.partial(prepare, checkpoint_id))
 
     def restore(self, states: Mapping[str, OperatorSnapshot]) -> None:
-        """Before `open`: by uid what the operators had."""
+        """Restore operators by their uids. Call before `open`."""
         for node in self._nodes:
             state = states.get(node.spec.uid)
             if state is not None:
@@ -225,9 +225,9 @@ class OperatorChain:
                 self._guard(node, functools.partial(node.operator.restore, state))
 
     def snapshot(self, in_hand: Sequence[tuple[int, Element]] = ()) -> dict[str, OperatorSnapshot]:
-        """State of each operator that has any, by its uid, frozen. Tail to head; no element may be under way.
+        """The frozen state of each operator that has any, by its uid. Tail to head; no element may be in progress.
 
-        `in_hand`: (input, element) that were read and not yet processed: a list state of the head, IN_HAND.
+        `in_hand`: (input, element) of elements that were read and not yet processed; the head's list state IN_HAND.
         """
         states: dict[str, OperatorSnapshot] = {}
 
@@ -243,13 +243,13 @@ class OperatorChain:
         return states
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tail to head."""
+        """Tell all operators, tail to head."""
         for node in reversed(self._nodes):
             notify = functools.partial(node.operator.notify_checkpoint_complete, checkpoint_id)
             self._guard(node, notify)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Tail to head."""
+        """Tell all operators, tail to head."""
         for node in reversed(self._nodes):
             notify = functools.partial(node.operator.notify_checkpoint_aborted, checkpoint_id)
             self._guard(node, notify)
@@ -270,7 +270,7 @@ class OperatorChain:
                 node.latency = LatencyStats(self._latency_granularity)
             node.latency.report(element, self._clock_ms())
             return self._run(node, lambda: operator.process_latency_marker(element))
-        raise EngineBug(f"operators are not fed {element!r}")
+        raise EngineBug(f"{element!r} is not an element that operators process")
 
     def _run(self, node: ChainNode, call: Callable[[], Emitted]) -> Iterator[Routed]:
         calls, name = self._calls, node.spec.name
@@ -319,7 +319,7 @@ class OperatorChain:
             yield from self._feed(target.operator_index, element, 0)
 
     def _route_marker(self, node: ChainNode, marker: LatencyMarker) -> Iterator[Routed]:
-        """To one of all outputs: copies on every way would measure themselves."""
+        """Send the marker to one of all outputs: copies to each would measure the copies."""
         outputs = [*node.outputs, *itertools.chain(*node.tagged_outputs.values())]
         targets = [*node.targets, *itertools.chain(*node.tagged_targets.values())]
         count = len(outputs) + len(targets)
@@ -332,7 +332,7 @@ class OperatorChain:
             yield from self._feed(targets[chosen - len(outputs)].operator_index, marker, 0)
 
     def _to_tagged(self, node: ChainNode, event: Element) -> Iterator[Routed]:
-        """Watermarks and statuses go along side outputs too."""
+        """Send watermarks and statuses to side outputs too."""
         for output in itertools.chain(*node.tagged_outputs.values()):
             yield output, event
         for target in itertools.chain(*node.tagged_targets.values()):
@@ -351,25 +351,26 @@ class OperatorChain:
 
 
 def _end_time(operator: Operator) -> Emitted:
-    """What the last watermark brings about, without the watermark: time goes on behind this operator."""
+    """The effects of the last watermark, without the watermark itself, because time goes on for the operators behind."""
     emitted = operator.process_watermark(Watermark(MAX_WATERMARK), 0)
     return (one for one in emitted if not isinstance(one, Watermark))
 
 
 def _enforced(producer: ChainNode, element: Element, target: ChainTarget) -> Element:
-    """A declared type holds inside a chain too: checked, rounded and named as its coder would."""
+    """Apply the declared type inside a chain too: check, round and name as its coder would."""
     if target.element_type is None or not isinstance(element, RowBatch):
         return element
     try:
         return enforce(element, target.element_type)
     except PASSED_ON:
         raise
-    except Exception as error:  # its current record is the batch's last one, whichever was wrong
+    except Exception as error:
+        # No record is named: the operator's current one is the batch's last, whichever was wrong.
         raise user_code_error(producer.spec, None, error) from error
 
 
 def _announces(node: ChainNode, event: Element) -> bool:
-    """Whether the event may pass: no watermark while IDLE is announced, a status only when it changes."""
+    """Whether the event may pass: no watermark while IDLE is announced, and a status only when it changes."""
     if isinstance(event, Watermark):
         return not node.is_announced_idle
     if isinstance(event, WatermarkStatus):
@@ -381,19 +382,20 @@ def _announces(node: ChainNode, event: Element) -> bool:
 
 
 def _process(node: ChainNode, batch: Batch, input_index: int) -> Emitted:
-    """Convert, then process: what does not convert is this operator's error, with its line."""
+    """Convert, then process. An error in the conversion is reported for this operator, with the line that built it."""
     operator = node.operator
     try:
         converted = _converted(batch, operator, node.input_types, input_index)
     except PASSED_ON:
         raise
-    except Exception as error:  # its current record is one of an earlier batch
+    except Exception as error:
+        # No record is named: the operator's current one belongs to an earlier batch.
         raise user_code_error(node.spec, None, error) from error
     return operator.process(converted, input_index)
 
 
 def _converted(batch: Batch, operator: Operator, types: Sequence[Any], input_index: int) -> Batch:
-    """The kind that the operator takes. The only conversion inside a task."""
+    """The batch in the form that the operator takes. The only conversion inside a task."""
     declared = types[input_index] if input_index < len(types) else None
     accepts = operator.accepts
     if isinstance(batch, ColumnBatch):

@@ -1,4 +1,4 @@
-"""One operator of a chain, with its timer, its counters and the places that its output goes to. Knows no element.
+"""One operator of a chain, with its timer, its counters and the places where its output goes. Does not know elements.
 
 Source: Flink OperatorChain, StreamConfig.
 """
@@ -18,7 +18,7 @@ from penstock.runtime.task.latency import LatencyStats
 
 
 class CountingMetric:
-    """A counter on the mailbox thread."""
+    """A counter that is used on the mailbox thread."""
 
     __slots__ = ("count",)
 
@@ -30,7 +30,7 @@ class CountingMetric:
 
 
 class OperatorTimer:
-    """The one physical processing-time timer of an operator; the chain asks when it is due."""
+    """The only physical processing-time timer of an operator. The chain asks whether it is due."""
 
     __slots__ = ("_clock_ms", "due_ms")
 
@@ -48,7 +48,7 @@ class OperatorTimer:
         self.due_ms = None
 
     def fires_at(self, now_ms: int) -> bool:
-        """Whether it is due, which it is then no more."""
+        """Whether the timer is due. If so, it is cleared."""
         if self.due_ms is None or self.due_ms > now_ms:
             return False
         self.due_ms = None
@@ -57,7 +57,7 @@ class OperatorTimer:
 
 @dataclass(slots=True)
 class ChainNode:
-    """One operator with the places its output goes to."""
+    """One operator with the places where its output goes."""
 
     spec: ChainedOperator
     operator: Operator
@@ -73,15 +73,15 @@ class ChainNode:
     restored: OperatorSnapshot | None = None
 
     def latencies(self) -> Iterator[LatencySummary]:
-        """None before the first latency marker."""
+        """The latencies; None before the first latency marker."""
         return iter(() if self.latency is None else self.latency.summaries(self.spec.uid))
 
 
 def node_of(spec: ChainSpec, index: int, clock_ms: Callable[[], int]) -> ChainNode:
-    """Raises: EngineBug: what stands there is no operator."""
+    """Make the node of an operator. Raises: EngineBug: the object is not an operator."""
     chained = spec.operators[index]
     if not isinstance(chained.operator, Operator):
-        raise EngineBug(f"{chained.name}: {chained.operator!r} is no Operator")
+        raise EngineBug(f"{chained.name}: expected an Operator, got {chained.operator!r}")
     node = ChainNode(chained, chained.operator, OperatorTimer(clock_ms), _input_types(spec, index))
     for target in chained.targets:
         if target.tag is None:
@@ -100,7 +100,7 @@ def node_of(spec: ChainSpec, index: int, clock_ms: Callable[[], int]) -> ChainNo
 
 
 def _input_types(spec: ChainSpec, index: int) -> tuple[Any, ...]:
-    """Declared types of an operator's inputs: the gates' for the head, else its producer's output."""
+    """The declared types of an operator's inputs: those of the gates for the head, else the type of its producer's output."""
     if index == 0:
         by_input: dict[int, Any] = {}
         for gate in spec.inputs:

@@ -1,6 +1,6 @@
-"""The chain of a task that begins as finished: a checkpoint found all subtasks of its vertex at the end of their data.
+"""The chain of a task that begins as finished: in the restored checkpoint all subtasks of its vertex had reached the end of their data.
 
-Its operators are neither opened nor fed; it passes the end on, and takes part in checkpoints without state. Source: Flink
+Its operators are neither opened nor given input. It passes the end on, and takes part in checkpoints without state. Source: Flink
 FinishedOperatorChain, FinishedOnRestoreInput (docs/spec/checkpoints.md#finished-tasks).
 """
 
@@ -22,7 +22,7 @@ from penstock.runtime.task.chain import OperatorChain, Routed
 
 
 class FinishedChain(OperatorChain):
-    """Has no operators: what is said to all of them is said to nobody."""
+    """A chain without operators: calls for all operators do nothing."""
 
     begins_finished = True
     takes_input = True
@@ -33,11 +33,13 @@ class FinishedChain(OperatorChain):
         self._outputs = len(spec.outputs)
 
     def feed(self, element: Element, input_index: int = 0) -> Iterator[Routed]:
-        """Watermarks and the like of producers that had finished too. Raises: EngineBug: records, which nobody takes."""
+        """Ignore watermarks and the like from producers that had finished too. Raises: EngineBug: records, which
+        nobody would process.
+        """
         if isinstance(element, (RowBatch, ColumnBatch)):
             raise EngineBug(
-                f"{len(element)} records came on input {input_index} of a task that had finished when the checkpoint was "
-                "taken that it begins with"
+                f"{len(element)} records came on input {input_index}, but the task had finished in the "
+                "checkpoint that it starts from"
             )
         return iter(())
 
@@ -48,13 +50,13 @@ class FinishedChain(OperatorChain):
         return iter(())
 
     def finish(self) -> Iterator[Routed]:
-        """The last watermark: those downstream that had not finished see all of their inputs at the end."""
+        """Emit the last watermark, so that tasks downstream that had not finished see the end of all their inputs."""
         for index in range(self._outputs):
             yield index, Watermark(MAX_WATERMARK)
 
 
 class FinishedSource:
-    """Input of a task whose source had finished: its end, at once. `runtime.task.stream_task.TaskInput`."""
+    """The input of a task whose source had finished: it ends at once. A `runtime.task.stream_task.TaskInput`."""
 
     is_source = True
     has_read_all = True

@@ -1,7 +1,7 @@
-"""From the inputs of a task to one sequence of elements for the head operator.
+"""Turns the inputs of a task into one sequence of elements for the head operator.
 
-Source: Flink StreamOneInputProcessor, StreamMultipleInputProcessor (its two-input processor is that with two
-inputs). Knows no channel and no operator but its `next_selection`.
+Source: Flink StreamOneInputProcessor, StreamMultipleInputProcessor (its two-input processor is the latter with two
+inputs). Does not know channels, and of operators only `next_selection`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class StreamTaskInput(Protocol):
     records_in: int
 
     def poll(self) -> Sequence[Element]:
-        """What comes next, in order; empty for now."""
+        """The next elements, in order; empty if there are none for now."""
         ...
 
     def poll_priority(self) -> Sequence[Element]:
-        """What overtakes all else, or what was found where that was told to be; empty: nothing."""
+        """The elements that overtake all others, or other elements that were found in their place; empty: there are none."""
         ...
 
     @property
@@ -35,17 +35,17 @@ class StreamTaskInput(Protocol):
 
     @property
     def has_read_all(self) -> bool:
-        """Records have all come; the end, and barriers, may follow."""
+        """Whether all records have come. The end, and barriers, may still follow."""
         ...
 
     @property
     def is_finished(self) -> bool:
-        """Nothing will ever come."""
+        """Whether nothing will ever come."""
         ...
 
 
 class StreamOneInputProcessor:
-    """`runtime.task.stream_task.TaskInput` over the one input."""
+    """A `runtime.task.stream_task.TaskInput` for a single input."""
 
     is_source = False
     inputs = 1
@@ -76,7 +76,7 @@ class StreamOneInputProcessor:
 
 
 class StreamMultipleInputProcessor:
-    """`runtime.task.stream_task.TaskInput` over several inputs: fair, or as the operator selects.
+    """A `runtime.task.stream_task.TaskInput` for several inputs, which are read fairly or as the operator selects.
 
     Args: next_selection: of an operator that chooses after each record; it gets its records one by one.
     """
@@ -96,7 +96,9 @@ class StreamMultipleInputProcessor:
         self._last_read: tuple[int, InputStatus] | None = None
 
     def poll(self) -> tuple[int, Sequence[Element]] | None:
-        """What was given before has been processed: only then the operator selects anew."""
+        """The next elements and their input. The elements returned before must have been processed, because the
+        operator selects anew.
+        """
         handler = self._handler
         if not self._is_started:
             self._is_started = True
@@ -116,7 +118,7 @@ class StreamMultipleInputProcessor:
         return None
 
     def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
-        """Of the first input that has something; one that is not selected too."""
+        """The overtaking elements of the first input that has some, even if that input is not selected."""
         for index, one in enumerate(self._inputs):
             elements = one.poll_priority()
             if elements:
@@ -125,7 +127,7 @@ class StreamMultipleInputProcessor:
 
     @property
     def held(self) -> Sequence[tuple[int, Element]]:
-        """What was read and waits for its input to be selected."""
+        """Elements that were read and wait for their input to be selected."""
         return [(index, one) for index, held in enumerate(self._held) for one in held]
 
     @property
@@ -145,7 +147,7 @@ class StreamMultipleInputProcessor:
         return sum(one.records_in for one in self._inputs)
 
     def _look(self) -> None:
-        """What arrived, and what came to its end without anything more."""
+        """Note which inputs have elements, and which have ended without any."""
         for index, one in enumerate(self._inputs):
             if self._handler.is_finished(index):
                 continue

@@ -1,6 +1,6 @@
-"""Which input of a task with several is read next: fair among those that the operator selects and that have something.
+"""Which input of a task with several inputs is read next: fairly among those that the operator selects and that have something.
 
-Inputs are bits of a mask, the first one is bit 0. Knows no data.
+Inputs are the bits of a mask; the first one is bit 0. Does not know data.
 Source: Flink InputSelection, MultipleInputSelectionHandler; an operator that selects has `next_selection()`.
 """
 
@@ -19,7 +19,7 @@ _EVERY_BIT: Final = (1 << MAX_INPUTS) - 1
 
 
 def select_next(selected: int, available: int, last_read: int) -> int:
-    """The first input after `last_read`, in a circle, that is selected and available; -1: none is."""
+    """The first input after `last_read`, in a circle, that is selected and available; -1: there is none."""
     candidates = selected & available & _EVERY_BIT
     if not candidates:
         return NONE_AVAILABLE
@@ -49,7 +49,8 @@ class InputSelectionHandler:
         self._not_finished = self._all
         self._data_finished = 0
         self._is_stopped = False
-        self._last_read = 1 if inputs > 1 else 0  # two inputs: the first read is of the first one
+        # With two inputs, the first one is read first.
+        self._last_read = 1 if inputs > 1 else 0
 
     # ------------------------------------------------------------------ choosing
 
@@ -58,7 +59,7 @@ class InputSelectionHandler:
         self._select()
 
     def next_input(self) -> int:
-        """Whose turn it is; -1: nothing that is selected is available."""
+        """The input to read next; -1: no selected input is available."""
         chosen = select_next(self._selected & self._not_finished, self._available, self._last_read)
         if chosen != NONE_AVAILABLE:
             self._last_read = chosen
@@ -66,14 +67,14 @@ class InputSelectionHandler:
 
     @property
     def wants_recheck(self) -> bool:
-        """Some selected input counts as empty: look again, or it never gets its turn."""
+        """Whether some selected input counts as empty. Look again, because it would otherwise never be read."""
         wanted = self._selected & self._not_finished
         return wanted & ~self._available != 0
 
     def is_finished(self, index: int) -> bool:
         return not self._not_finished & 1 << index
 
-    # ------------------------------------------------------------------ what reading came to
+    # ------------------------------------------------------------------ results of reading
 
     def set_available(self, index: int, *, is_available: bool) -> None:
         if is_available:
@@ -82,9 +83,9 @@ class InputSelectionHandler:
             self._available &= ~(1 << index)
 
     def was_read(self, index: int, status: InputStatus) -> InputStatus:
-        """Note what input `index` answered. Returns: what it means for the task.
+        """Note the result of reading input `index`. Returns the result for the task.
 
-        Raises: UserError: only inputs that have ended are selected, and others have not.
+        Raises: UserError: all selected inputs have ended, and others have not.
         """
         bit = 1 << index
         if status is InputStatus.MORE_AVAILABLE:
@@ -115,7 +116,8 @@ class InputSelectionHandler:
         if self._next_selection is None or not self._not_finished:
             return
         wanted = self._next_selection() & self._all
-        # What has only its end left is read whatever the operator selects: or the task would never end.
+        # If only the end of an input is left, it is read whatever the operator selects. Otherwise
+        # the task would never end.
         self._selected = wanted | self._data_finished
         if not self._selected & self._not_finished:
             raise UserError(

@@ -1,4 +1,4 @@
-"""What processing input came to, and what follows for the mailbox loop. Source: Flink DataInputStatus, StreamTask.processInput."""
+"""The result of processing input, and what the mailbox loop does next. Source: Flink DataInputStatus, StreamTask.processInput."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class InputStatus(StrEnum):
-    """END_OF_DATA: ended by draining; STOPPED: without; END_OF_INPUT: nothing will ever come."""
+    """END_OF_DATA: ended by draining. STOPPED: ended without draining. END_OF_INPUT: nothing will ever come."""
 
     MORE_AVAILABLE = "MORE_AVAILABLE"
     NOTHING_AVAILABLE = "NOTHING_AVAILABLE"
@@ -16,7 +16,7 @@ class InputStatus(StrEnum):
 
 
 class NextMove(StrEnum):
-    """What the default action does after a turn."""
+    """What the default action does after a call."""
 
     RETURN = "return"
     SUSPEND_UNTIL_INPUT = "suspend_until_input"
@@ -26,7 +26,7 @@ class NextMove(StrEnum):
 
 
 def next_move(status: InputStatus, *, is_output_available: bool) -> NextMove:
-    """The end of data is followed by another turn; an output without room comes before an empty input."""
+    """After the end of data there is another turn. A full output is waited for before an empty input."""
     if status is InputStatus.END_OF_INPUT:
         return NextMove.ALL_ACTIONS_COMPLETED
     if status is InputStatus.NOTHING_AVAILABLE:

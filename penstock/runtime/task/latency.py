@@ -1,6 +1,6 @@
-"""LatencyStats: histograms of how long records queued on their way from a source to an operator.
+"""LatencyStats: histograms of how long records waited in queues on their way from a source to an operator.
 
-Fed with LatencyMarkers by the chain. Knows no clock. Source: Flink LatencyStats, DescriptiveStatisticsHistogram
+The chain gives it LatencyMarkers. It does not know a clock. Source: Flink LatencyStats, DescriptiveStatisticsHistogram
 (docs/spec/tasks.md#latency-markers); differs: the last 128 values are kept in one array.
 """
 
@@ -19,7 +19,7 @@ HISTORY_SIZE: Final = 128
 
 
 class Granularity(StrEnum):
-    """What has a histogram of its own in an operator's subtask: everything, a source, a source's subtask."""
+    """For what an operator's subtask has a histogram each: for everything, for a source, for a source's subtask."""
 
     SINGLE = "single"
     OPERATOR = "operator"
@@ -32,7 +32,7 @@ Pair: TypeAlias = tuple[str, int]
 
 @dataclass(slots=True)
 class Histogram:
-    """The last HISTORY_SIZE values, and how many there were."""
+    """Keeps the last HISTORY_SIZE values, and the number of all values."""
 
     values: Int64s
     count: int = 0
@@ -46,7 +46,7 @@ class Histogram:
         self.count += 1
 
     def kept(self) -> Int64s:
-        """The values that are left, in no order."""
+        """The values that are kept, in no particular order."""
         return self.values[: min(self.count, HISTORY_SIZE)]
 
 
@@ -58,14 +58,15 @@ class LatencyStats:
         self.histograms: dict[Pair, Histogram] = {}
 
     def report(self, marker: LatencyMarker, now_ms: int) -> None:
-        """A marker is here. A clock that is behind the source's gives no negative latency."""
+        """Record a marker. If this clock is behind the source's clock, the latency counts as 0."""
         pair = self._pair(marker)
         histogram = self.histograms.get(pair) or Histogram.empty()
         histogram.add(max(0, now_ms - marker.marked_at_ms))
-        self.histograms[pair] = histogram  # not before: the heartbeat's thread reads it
+        # Added only now, because the heartbeat's thread reads the dict.
+        self.histograms[pair] = histogram
 
     def summaries(self, operator_id: str) -> tuple[LatencySummary, ...]:
-        """One for each pair, sorted by it."""
+        """One summary for each source and subtask, sorted by these."""
         return tuple(
             _summary(pair, operator_id, histogram)
             for pair, histogram in sorted(self.histograms.items())

@@ -1,8 +1,8 @@
 """The mailbox of a task: control work for the one thread that may touch the task's state.
 
-Any thread puts mails; the mailbox thread takes them. A batch, moved over at once, keeps mails that put mails
-from starving the default action. Knows no threads: lock, waking, waiting and "am I the mailbox thread" come from
-the host. Source: Flink TaskMailboxImpl (the shape before 2.0: a mail put first goes before everything else).
+Any thread puts mails; the mailbox thread takes them. Mails are moved to a batch at once, so that mails which put mails
+cannot starve the default action. Does not know threads: lock, waking, waiting and "am I the mailbox thread" come from
+the host. Source: Flink TaskMailboxImpl (the version before 2.0: a mail put first goes before everything else).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, Final
 from penstock.model.errors import EngineBug
 
 MIN_PRIORITY: Final = -1
-"""Takes every mail: the processor's own loop. Operators have their place in the chain, from 0."""
+"""Takes every mail: used by the processor's own loop. Operators have their position in the chain, from 0."""
 MAX_PRIORITY: Final = 2**31 - 1
 
 
 class MailboxState(StrEnum):
-    """QUIESCED takes no new mails but gives those that are there; CLOSED neither."""
+    """OPEN takes and gives mails. QUIESCED takes no new mails but gives those that are there. CLOSED does neither."""
 
     OPEN = "OPEN"
     QUIESCED = "QUIESCED"
@@ -30,12 +30,12 @@ class MailboxState(StrEnum):
 
 
 class MailboxClosed(EngineBug):
-    """A mail came too late, or was asked for too late: the task is ending."""
+    """A mail was put or requested too late: the task is ending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """`priority`: a yield of an operator runs mails of its own priority or above."""
+    """`priority`: while an operator yields, mails of its own priority or above run."""
 
     action: Callable[[], Any]
     priority: int = MIN_PRIORITY
@@ -46,7 +46,7 @@ class Mail:
 
 
 class TaskMailbox:
-    """Mailbox thread only, but `put`, `put_first`, `size` and `state`."""
+    """Only for the mailbox thread, except for `put`, `put_first`, `size` and `state`."""
 
     __slots__ = ("_batch", "_is_owner", "_lock", "_queue", "_wait", "_wake", "state")
 
@@ -57,7 +57,7 @@ class TaskMailbox:
         wait: Callable[[float | None], None],
         is_owner: Callable[[], bool],
     ) -> None:
-        """`wait(seconds)`: the mailbox thread sleeps until `wake` or the time is over, None: for ever."""
+        """`wait(seconds)`: lets the mailbox thread sleep until `wake` is called or the time is over; None: for ever."""
         self._lock = lock
         self._wake = wake
         self._wait = wait
@@ -69,14 +69,14 @@ class TaskMailbox:
     # ------------------------------------------------------------------ any thread
 
     def put(self, mail: Mail) -> None:
-        """At the tail. Raises: MailboxClosed: not OPEN."""
+        """Append a mail. Raises: MailboxClosed: the mailbox is not OPEN."""
         with self._lock:
             self._check_open(mail)
             self._queue.append(mail)
         self._wake()
 
     def put_first(self, mail: Mail) -> None:
-        """Before all that is there: from the mailbox thread before its batch too. Raises: MailboxClosed."""
+        """Put a mail before all others; from the mailbox thread also before its batch. Raises: MailboxClosed."""
         if self._is_owner():
             self._check_open(mail)
             self._batch.appendleft(mail)
@@ -97,7 +97,7 @@ class TaskMailbox:
         return bool(self._batch or self._queue)
 
     def create_batch(self) -> bool:
-        """Move everything that has come to the batch; whether there is something in it then."""
+        """Move all mails from the queue to the batch. Returns whether the batch then has any."""
         if self._queue:
             self._check_owner()
             with self._lock:
@@ -106,12 +106,12 @@ class TaskMailbox:
         return bool(self._batch)
 
     def try_take_from_batch(self) -> Mail | None:
-        """Head of the batch, whatever its priority."""
+        """The head of the batch, whatever its priority."""
         self._check_takes()
         return self._batch.popleft() if self._batch else None
 
     def try_take(self, priority: int) -> Mail | None:
-        """First mail of this priority or above, batch before queue. Raises: MailboxClosed: CLOSED."""
+        """The first mail of this priority or above, batch before queue. Raises: MailboxClosed: the mailbox is CLOSED."""
         self._check_owner()
         self._check_takes()
         mail = _take_from(self._batch, priority)
@@ -121,7 +121,7 @@ class TaskMailbox:
         return mail
 
     def take(self, priority: int, timeout_s: float | None = None) -> Mail | None:
-        """As `try_take`, after one wait if there is none. None: woken without such a mail, or the time is over."""
+        """As `try_take`, after one wait if there is none. None: it was woken without such a mail, or the time is over."""
         mail = self.try_take(priority)
         if mail is None:
             self._wait(timeout_s)
@@ -129,7 +129,7 @@ class TaskMailbox:
         return mail
 
     def drain(self) -> list[Mail]:
-        """Everything that is left, in order."""
+        """Remove and return all mails, in order."""
         self._check_owner()
         with self._lock:
             left = [*self._batch, *self._queue]
@@ -138,14 +138,14 @@ class TaskMailbox:
         return left
 
     def quiesce(self) -> None:
-        """No mail from now on."""
+        """Take no mails from now on."""
         self._check_owner()
         with self._lock:
             if self.state is MailboxState.OPEN:
                 self.state = MailboxState.QUIESCED
 
     def close(self) -> list[Mail]:
-        """No mail in and none out. Returns: those that nobody will run."""
+        """Take and give no mails any more. Returns the mails that nobody will run."""
         left = self.drain()
         with self._lock:
             self.state = MailboxState.CLOSED

@@ -1,8 +1,8 @@
-"""The loop of a task: mails first, then one default action, and neither while there is nothing to do.
+"""The loop of a task: mails first, then one default action. It waits while there is nothing to do.
 
-Source: Flink MailboxProcessor, MailboxExecutorImpl. Differs: the host wakes a suspended default action by
-`notify_input` and `notify_output`, which put no mail, and may give it a time after which it runs anyway (the next
-timer), so that no timer thread is needed.
+Source: Flink MailboxProcessor, MailboxExecutorImpl. Differs: the host wakes a suspended default action with
+`notify_input` and `notify_output`, which put no mail. It may also give a time after which the action runs anyway (the next
+timer), so no timer thread is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.runtime.task.mailbox import (
 
 
 class Suspension:
-    """Of the default action. `resume` on the mailbox thread acts at once, from elsewhere by a mail."""
+    """A suspension of the default action. `resume` acts at once on the mailbox thread, and by a mail on other threads."""
 
     __slots__ = ("_processor", "deadline_ns", "for_input", "for_output")
 
@@ -36,14 +36,14 @@ class Suspension:
         self.for_output = is_output
 
     def resume(self) -> None:
-        """Without effect when it is not the current one any more, or when the mailbox is closed."""
+        """End the suspension. No effect if it is not the current one any more, or if the mailbox is closed."""
         self._processor.resume(self)
 
 
 class MailboxProcessor:
-    """Runs on one thread; other threads use `notify_*`, `report_error`, `suspend`, `all_actions_completed`.
+    """Runs on one thread. Other threads use `notify_*`, `report_error`, `suspend`, `all_actions_completed`.
 
-    Args: default_action: called with the processor; does a bounded piece of work or suspends itself.
+    Args: default_action: called with the processor; does a limited piece of work, or suspends itself.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class MailboxProcessor:
     # ------------------------------------------------------------------ the loop
 
     def run_mailbox_loop(self) -> None:
-        """Until all actions are completed or the loop is suspended; may be entered again after the latter."""
+        """Run until all actions are completed or the loop is suspended. After a suspension it may be entered again."""
         self._is_suspended = False
         while self._may_go_on():
             if self.mailbox.has_mail:
@@ -84,11 +84,11 @@ class MailboxProcessor:
                 self._default_action(self)
 
     def run_mail(self) -> bool:
-        """One mail, whatever its priority; False when there is none."""
+        """Run one mail, whatever its priority. False: there is none."""
         return self.try_yield(MIN_PRIORITY)
 
     def drain(self) -> None:
-        """Run what is left, also what those mails still put (not after `quiesce`)."""
+        """Run all mails, including those that these mails put (not after `quiesce`)."""
         while self.run_mail():
             pass
 
@@ -104,7 +104,7 @@ class MailboxProcessor:
             self._run(mail)
 
     def _run_suspended(self, suspension: Suspension) -> None:
-        """One mail, or the end of the suspension: by news, or because its time is over."""
+        """Run one mail, or end the suspension because of news or because its time is over."""
         if self._has_news(suspension):
             self._suspension = None
             return
@@ -135,7 +135,7 @@ class MailboxProcessor:
             self.idle_ns += elapsed_ns
 
     def waited_ns(self, now_ns: int) -> tuple[int, int]:
-        """Idle and back-pressured so far, the wait that lasts included. Any thread."""
+        """The time spent idle and back-pressured so far, including the current wait. Any thread."""
         idle, blocked, waits = self.idle_ns, self.backpressured_ns, self._waits
         if waits is not None:
             since, is_for_output = waits
@@ -155,7 +155,7 @@ class MailboxProcessor:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing to do and able to take mails."""
+        """Whether there is nothing to do and mails can be taken."""
         return (
             self._suspension is not None
             and not self.mailbox.has_mail
@@ -169,10 +169,10 @@ class MailboxProcessor:
         until_input: bool = False,
         until_output: bool = False,
     ) -> Suspension:
-        """From inside the default action. News that came since it was called end the suspension at once.
+        """Called inside the default action. News that came since the action was called end the suspension at once.
 
-        Args: timeout_s: run it again after this time at the latest; None: only `resume` or news.
-        Raises: EngineBug: it is suspended already, or this is another thread.
+        Args: timeout_s: run the action again after this time at the latest; None: only `resume` or news.
+        Raises: EngineBug: the action is suspended already, or this is another thread.
         """
         if not self._is_owner():
             raise EngineBug("only the mailbox thread suspends the default action")
@@ -191,8 +191,10 @@ class MailboxProcessor:
         self._put_control(lambda: self.resume(suspension), "resume the default action")
 
     def notify_input(self) -> None:
-        """There may be input. Any thread; wakes only a default action that waits for it."""
-        self._is_input_news = True  # before the look: who suspends looks the other way round
+        """There may be input. Any thread. Wakes only a default action that waits for input."""
+        # Set before the suspension is read: the suspending thread does both in the opposite
+        # order, so no news is missed.
+        self._is_input_news = True
         suspension = self._suspension
         if suspension is not None and suspension.for_input:
             self._wake()
@@ -205,7 +207,7 @@ class MailboxProcessor:
     # ------------------------------------------------------------------ control from any thread
 
     def suspend(self) -> None:
-        """Leave the loop after the mail in hand; it may be entered again."""
+        """Leave the loop after the current mail. The loop may be entered again."""
         self._put_control(self._suspend_now, "suspend the loop")
 
     def all_actions_completed(self) -> None:
@@ -213,7 +215,7 @@ class MailboxProcessor:
         self._put_control(self._complete_now, "all actions are completed")
 
     def report_error(self, error: BaseException) -> None:
-        """Raise it on the mailbox thread, in the loop."""
+        """Raise an error on the mailbox thread, in the loop."""
 
         def rethrow() -> None:
             raise error
@@ -221,7 +223,8 @@ class MailboxProcessor:
         self._put_control(rethrow, f"report {type(error).__name__}")
 
     def _put_control(self, action: Callable[[], None], description: str) -> None:
-        with suppress(MailboxClosed):  # the task is ending anyway
+        # The task is ending anyway.
+        with suppress(MailboxClosed):
             self.mailbox.put_first(Mail(action, MAX_PRIORITY, description))
 
     def _suspend_now(self) -> None:
@@ -234,7 +237,7 @@ class MailboxProcessor:
     # ------------------------------------------------------------------ operators
 
     def executor(self, priority: int) -> MailboxExecutor:
-        """For the operator at this place of the chain."""
+        """The executor for the operator at this position of the chain."""
         return MailboxExecutor(self, priority)
 
     def try_yield(self, priority: int) -> bool:
@@ -246,7 +249,7 @@ class MailboxProcessor:
         return True
 
     def yield_(self, priority: int) -> None:
-        """Run such a mail; wait for it if there is none. Control mails run as well."""
+        """Run a mail of this priority or above, and wait for one if there is none. Control mails run as well."""
         mail = None
         while mail is None:
             mail = self.mailbox.take(priority)
@@ -254,7 +257,7 @@ class MailboxProcessor:
 
 
 class MailboxExecutor:
-    """An operator's way into its own thread. Source: Flink MailboxExecutor."""
+    """Lets an operator run code on its own task's thread. Source: Flink MailboxExecutor."""
 
     __slots__ = ("_priority", "_processor")
 
@@ -269,12 +272,12 @@ class MailboxExecutor:
         *,
         is_deferrable: bool = False,
     ) -> None:
-        """Any thread. `is_deferrable`: no yield runs it. Raises: MailboxClosed: the task is ending."""
+        """Put a mail. Any thread. `is_deferrable`: no yield runs it. Raises: MailboxClosed: the task is ending."""
         priority = MIN_PRIORITY if is_deferrable else self._priority
         self._processor.mailbox.put(Mail(action, priority, description))
 
     def yield_(self) -> None:
-        """Mailbox thread: run a mail of this operator or one downstream, waiting for it."""
+        """Mailbox thread: run a mail of this operator or one downstream, and wait for one if there is none."""
         self._processor.yield_(self._priority)
 
     def try_yield(self) -> bool:

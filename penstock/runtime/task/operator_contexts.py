@@ -1,7 +1,7 @@
-"""What an operator is given when it is opened, put together in one place for every kind of task. Knows no task.
+"""Makes the context that an operator gets when it is opened, in one place for every kind of task. Does not know tasks.
 
-A task of a TaskManager, one of a BATCH stage and one of a test say where they are (`TaskPlace`) and what they lend
-(`OperatorServices`): a field that is added there has to be given by each of them.
+A task of a TaskManager, one of a BATCH stage and one of a test describe their place (`TaskPlace`) and what they provide
+(`OperatorServices`). A field that is added there has to be given by each of them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PREFIX_CHARS: Final = 16
 class TaskPlace:
     """One attempt of one subtask, and how its job runs.
 
-    `restored_checkpoint_id`: it begins with that; None: with nothing. `has_final_checkpoint`: one more comes after the end of
-    its input. `is_batch`: there is one watermark, at the end.
+    `restored_checkpoint_id`: the checkpoint that it starts from; None: it starts without one. `has_final_checkpoint`: one more
+    checkpoint follows the end of its input. `is_batch`: the only watermark comes at the end.
     """
 
     job_name: str
@@ -42,8 +42,8 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class OperatorServices:
-    """What its task lends one operator. `active_ms`: processing time without what was spent in front of full outputs.
-    `keyed_state`: makes its keyed state backend. None: what `OperatorContext` says of each.
+    """What a task provides for one operator. `active_ms`: processing time without the time spent waiting for full outputs.
+    `keyed_state`: makes its keyed state backend. For None see the fields of `OperatorContext`.
     """
 
     async_calls: AsyncCalls
@@ -55,7 +55,7 @@ class OperatorServices:
 def operator_context(
     place: TaskPlace, spec: ChainedOperator, timers: ProcessingTimers, services: OperatorServices
 ) -> OperatorContext:
-    """Of one operator of the task's chain. The chain adds what it knows: input types, counters, metrics."""
+    """The context of one operator of the task's chain. The chain adds what it knows: input types, counters, metrics."""
     return OperatorContext(
         job_name=place.job_name,
         job_id=place.job_id,

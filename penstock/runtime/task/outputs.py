@@ -1,4 +1,4 @@
-"""All outputs of a task as one: room, flushing, events to all. Knows no partition and no driver stream.
+"""All outputs of a task as one: room, flushing, events to all. Does not know partitions or driver streams.
 
 Source: Flink RecordWriterDelegate. Mailbox thread.
 """
@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from penstock.runtime.elements import Element
 
 MAX_OVERDRAWN: Final = 64
-"""Batches that may leave although there is no room, so that the slice before an overtaking barrier comes to its end."""
+"""How many batches may be written to full outputs, so that the slice before an overtaking barrier can end."""
 
 
 class OutputWriter(Protocol):
@@ -27,12 +27,14 @@ class OutputWriter(Protocol):
 
 
 class TaskOutputs:
-    """`is_overdrawing`: a barrier waits to overtake what is in hand; within bounds there is always room then."""
+    """All outputs of a task. `is_overdrawing`: a barrier waits to overtake the current slice, so up to
+    MAX_OVERDRAWN batches count as having room.
+    """
 
     def __init__(
         self, outputs: Sequence[OutputWriter], clock_ns: Callable[[], int], timeout_ns: int
     ) -> None:
-        """`timeout_ns`: upper bound on how long written records stay invisible under load."""
+        """`timeout_ns`: the longest time that written records stay invisible under load."""
         self.outputs = outputs
         self.timeout_ns = timeout_ns
         self.is_overdrawing = False
@@ -42,13 +44,13 @@ class TaskOutputs:
 
     @property
     def is_available(self) -> bool:
-        """All have room: a task does not go on with one that has and one that has not."""
+        """Whether all outputs have room. A task pauses if only some of them have."""
         if self.is_overdrawing and self._overdrawn < MAX_OVERDRAWN:
             return True
         return all(output.is_available for output in self.outputs)
 
     def write(self, index: int, element: Element) -> bool:
-        """Whether that one can take more."""
+        """Write to one output. Returns whether it can take more."""
         output = self.outputs[index]
         output.write(element)
         if output.is_available:

@@ -1,4 +1,4 @@
-"""A batch in hand, cut into slices that take about as long as a step of the task may. Knows no operator.
+"""Cuts the current batch into slices, each of which takes about as long as a step of the task may. Does not know operators.
 
 Source: none in Flink, which processes single records.
 """
@@ -17,8 +17,9 @@ MAX_SLICE: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class TaskTiming:
-    """Clocks of the host, and how long things may take. `clock_ns`: monotonic. `now_ms`: wall clock, which timers go by.
-    `max_step_ns`: of user code before mails have their turn. `buffer_timeout_ns`: so long written records stay invisible at most.
+    """Clocks of the host, and time limits. `clock_ns`: monotonic. `now_ms`: wall clock, which timers follow. `max_step_ns`:
+    the longest time in user code before mails run. `buffer_timeout_ns`: the longest time that written records stay
+    invisible.
     """
 
     clock_ns: Callable[[], int]
@@ -28,7 +29,7 @@ class TaskTiming:
 
 
 class SliceSizer:
-    """How many rows to run at once so that a step stays near its time, from what the last one took."""
+    """How many rows to run at once so that a step takes about its target time. Adapts to the last step's time."""
 
     __slots__ = ("_target_ns", "rows")
 
@@ -37,7 +38,7 @@ class SliceSizer:
         self.rows = FIRST_SLICE
 
     def took(self, rows: int, elapsed_ns: int) -> None:
-        """Grow at most twofold a slice, shrink at once."""
+        """Adapt: at most double the rows per slice, but shrink at once."""
         if elapsed_ns > self._target_ns:
             self.rows = max(1, min(self.rows, rows * self._target_ns // elapsed_ns))
         elif rows >= self.rows and elapsed_ns * 2 < self._target_ns:
@@ -45,7 +46,7 @@ class SliceSizer:
 
 
 class Slices:
-    """Of one task. `rest`: (input, records) of the batch in hand that no slice has taken yet; None: nothing."""
+    """The slices of one task. `rest`: (input, records) of the current batch that no slice has taken yet; None: nothing."""
 
     __slots__ = (
         "_batch",
@@ -60,7 +61,7 @@ class Slices:
     )
 
     def __init__(self, timing: TaskTiming, *, cuts_columns: bool) -> None:
-        """`cuts_columns`: an operator loops over the rows of columns; else they are taken whole."""
+        """`cuts_columns`: an operator loops over the rows of columns; else column batches are taken whole."""
         self._clock_ns = timing.clock_ns
         self._sizer = SliceSizer(timing.max_step_ns)
         self._whole = not cuts_columns
@@ -82,14 +83,14 @@ class Slices:
         return self._batch is None
 
     def take(self, input_index: int, batch: Batch) -> tuple[int, Batch]:
-        """The first slice of a batch. The one before is used up."""
+        """Begin a batch and return its first slice. The batch before must be used up."""
         self._input, self._batch, self._offset = input_index, batch, 0
         return self.next()
 
     def next(self) -> tuple[int, Batch]:
-        """Input and records of the next slice. Its time begins."""
+        """The input and the records of the next slice. Its time begins."""
         batch = self._batch
-        assert batch is not None, "nothing is in hand"
+        assert batch is not None, "there is no current batch to slice"
         rows, start = len(batch), self._offset
         if self._whole and isinstance(batch, ColumnBatch):
             stop = rows
@@ -104,7 +105,7 @@ class Slices:
         return self._input, piece
 
     def pause(self, now_ns: int) -> None:
-        """The slice is left in its middle: what follows, for room or for mails, is not its time."""
+        """The slice is interrupted, for a full output or for mails. The time until `resume` does not count."""
         self._left_at_ns = now_ns
 
     def resume(self) -> None:
@@ -113,7 +114,7 @@ class Slices:
             self._left_at_ns = 0
 
     def end(self, now_ns: int) -> None:
-        """What ran is over, a slice or something else."""
+        """A slice or other work has ended."""
         if self._rows:
             self._sizer.took(self._rows, now_ns - self._started_ns)
             self._rows = 0

@@ -1,11 +1,11 @@
-"""StreamTask: input -> chain -> result partitions, one bounded step at a time.
+"""StreamTask: input -> chain -> result partitions, one limited step at a time.
 
 Source: Flink StreamTask, StreamInputProcessor, MailboxDefaultAction. Single-threaded: every method runs on
-the task's mailbox thread. Waiting is the host's affair.
+the task's mailbox thread. The host does the waiting.
 
-A step spends at most `max_step_ns` of user code (slices adapt to that), then returns, so that mails, timers,
-flushes and cancellation get their turn. Timers fire only between slices, when no operator of the chain is
-in the middle of a batch: what an operator emitted before its timer stays before it downstream.
+A step spends at most `max_step_ns` in user code (slices adapt to that) and then returns, so that mails, timers,
+flushes and cancellation have their turn. Timers fire only between slices, when no operator of the chain is
+in the middle of a batch, so what an operator emitted before its timer stays before it downstream.
 """
 
 from __future__ import annotations
@@ -43,22 +43,24 @@ class TaskInput(Protocol):
 
     @property
     def inputs(self) -> int:
-        """How many logical ones."""
+        """The number of logical inputs."""
         ...
 
     def poll(self) -> tuple[int, Sequence[Element]] | None: ...
     def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
-        """Barriers that overtake what the task is at, or what is to be read in its turn; None: nothing overtakes."""
+        """Barriers that overtake the task's current work, or other elements to be read in their turn; None: nothing overtakes."""
         ...
 
     @property
     def held(self) -> Sequence[tuple[int, Element]]:
-        """What was read and not given out yet."""
+        """Elements that were read and not given out yet."""
         ...
 
     @property
     def has_read_all(self) -> bool:
-        """No record is on its way to here: what is left is `held`, or with the task. Of a source always: it keeps its position."""
+        """Whether no record is on its way to this task: what is left is `held`, or in the task. Always true for a source, which keeps its
+        position.
+        """
         ...
 
     @property
@@ -69,8 +71,8 @@ class TaskInput(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """Synchronous part of a checkpoint. `operators`: state by uid. `in_hand`: records that were read and not yet processed, by
-    input; they come first after a restore. They are in `operators` too, as a list state of the head. `sync_ns`: what it took.
+    """The synchronous part of a checkpoint. `operators`: state by uid. `in_hand`: records that were read and not yet processed, by
+    input; they come first after a restore. They are also in `operators`, as a list state of the head. `sync_ns`: how long it took.
     `is_at_end`: the operators have finished.
     """
 
@@ -85,7 +87,9 @@ TakeSnapshot: TypeAlias = Callable[[TaskSnapshot], None]
 
 
 class StreamTask:
-    """`has_ended_data`: its operators finish, or have. `is_done`: it has come to its end, and takes no more checkpoints."""
+    """The loop body of one attempt. `has_ended_data`: its operators finish or have finished. `is_done`: it has ended, and takes no
+    more checkpoints.
+    """
 
     def __init__(
         self,
@@ -96,8 +100,8 @@ class StreamTask:
         checkpoints: SubtaskCheckpoints | None = None,
         on_snapshot: TakeSnapshot | None = None,
     ) -> None:
-        """`checkpoints`: which it takes and when, None: of a job that takes none. `on_snapshot`: takes its snapshots, None:
-        nobody does, and it makes none.
+        """`checkpoints`: decides which it takes and when; None: the job takes none. `on_snapshot`: gets its snapshots; None:
+        it makes none.
         """
         self.chain = chain
         self.input = task_input
@@ -121,14 +125,15 @@ class StreamTask:
     def process_input(self) -> InputStatus:
         """The default action: run until the step's time is over, or nothing can be done.
 
-        MORE_AVAILABLE with an output that has no room: go on when it has.
+        Returns MORE_AVAILABLE also if an output has no room; call again when it has.
         """
         deadline = self._clock_ns() + self._timing.max_step_ns
         while not self.is_done:
             if self._has_priority and self._current is None:
                 self._begin_priority()
             if not self._out.is_available:
-                self._out.flush_when_due()  # other consumers need not wait for the one that is slow
+                # Consumers of other outputs need not wait for the slow one.
+                self._out.flush_when_due()
                 return InputStatus.MORE_AVAILABLE
             if self._current is None and not self._begin_next():
                 self._out.flush()
@@ -144,37 +149,37 @@ class StreamTask:
 
     @property
     def is_output_available(self) -> bool:
-        """Room for what comes next."""
+        """Whether outputs have room."""
         return self._out.is_available
 
     def notice_priority(self) -> None:
-        """A barrier that overtakes has come, or an alignment has taken too long."""
+        """An overtaking barrier has come, or an alignment has timed out."""
         self._has_priority = True
         self._out.overdraw(is_needed=True)
 
     def next_timer_ms(self) -> int | None:
-        """When `process_input` has to be called although no input came, on the `now_ms` clock."""
+        """When `process_input` has to be called even without input, on the `now_ms` clock."""
         return self.chain.next_timer_ms()
 
     @property
     def watermark_ms(self) -> int:
-        """Lowest of the inputs' last watermarks, -2^63 before the first; of a source the last that it made."""
+        """The lowest of the inputs' last watermarks, -2^63 before the first one. For a source the last one that it made."""
         if len(self._watermarks) < self.input.inputs:
             return MIN_WATERMARK
         return min(self._watermarks.values())
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """For a task none of whose producers run; a source that is to stop with it was told so before."""
+        """Trigger a checkpoint in a task whose producers have all ended. A source that has to stop with it was told so before."""
         self.checkpoints.trigger(barrier)
         if barrier.is_unaligned or barrier.is_timeoutable:
             self.notice_priority()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """All tasks have acknowledged it, and it is written."""
+        """All tasks have acknowledged the checkpoint, and it is written."""
         self._tell(self.checkpoints.on_complete(checkpoint_id))
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int) -> None:
-        """It will not be. `latest_completed`: -1: none."""
+        """The checkpoint was aborted. `latest_completed` -1: there is none."""
         self._tell(self.checkpoints.on_abort(checkpoint_id, latest_completed))
 
     def _tell(self, notifications: Iterable[Notification]) -> None:
@@ -185,11 +190,11 @@ class StreamTask:
                 self.chain.notify_checkpoint_aborted(one.checkpoint_id)
 
     def restore_in_hand(self, elements: Iterable[tuple[int, Element]]) -> None:
-        """Before the first turn: what a snapshot found read and not yet processed."""
+        """Add elements that a snapshot had as read and not yet processed. Call before the first step."""
         self._inbox.extend(elements)
 
     def _advance(self, deadline: int) -> bool:
-        """Run the current generator; False when the time is over first."""
+        """Run the current generator. False: the time is over before it ends."""
         write = self._out.write
         assert self._current is not None
         self._slices.resume()
@@ -218,7 +223,7 @@ class StreamTask:
         self._out.overdraw(is_needed=self._has_priority)
 
     def _overtaking(self, elements: Sequence[Element]) -> Iterator[Routed]:
-        """Barriers and markers, before what is in hand."""
+        """Process barriers and markers before the current batch."""
         for element in elements:
             if isinstance(element, CheckpointBarrier):
                 yield from self._checkpoint(element)
@@ -228,10 +233,10 @@ class StreamTask:
                 yield from self._out.to_all(element)
 
     def _begin_next(self) -> bool:
-        """Choose what runs next: due timers, a checkpoint, the rest of the batch in hand, the next element."""
+        """Choose what runs next: due timers, a checkpoint, the rest of the current batch, the next element."""
         due = self.chain.next_timer_ms()
         if due is not None and not self._has_fired and due <= self._timing.now_ms():
-            # Then input has its turn: timers that set timers must not starve it.
+            # Input has its turn afterwards, so that timers which set timers cannot starve it.
             self._has_fired = True
             self._current = self.chain.fire_timers(self._timing.now_ms())
             return True
@@ -240,7 +245,8 @@ class StreamTask:
             return True
         if not self.chain.takes_input:
             return False
-        # The end of the data comes before what follows it: operators have finished in the checkpoint behind it.
+        # The end of the data is processed before later elements: a checkpoint behind it must see
+        # finished operators.
         is_at_end = self._ended_inputs and self._is_at_end and not self.has_ended_data
         if self._slices.is_empty and not self._inbox and (is_at_end or not self._poll()):
             return self._begin_end()
@@ -291,7 +297,9 @@ class StreamTask:
         return self.chain.feed(element, input_index)
 
     def _checkpoint(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
-        """What operators send ahead, the barrier to all, then the snapshot: nothing is processed in between."""
+        """Emit what operators send ahead, then the barrier to all outputs, then take the snapshot. Nothing is
+        processed in between.
+        """
         if not self.checkpoints.is_news(barrier):
             return
         if not self.checkpoints.begin(barrier):
@@ -309,12 +317,12 @@ class StreamTask:
             self._on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns, is_at_end))
 
     def _triggered(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
-        """A checkpoint from outside, then what waited for its snapshot."""
+        """Take a checkpoint that was triggered from outside, then run the actions that waited for its snapshot."""
         yield from self._checkpoint(barrier)
         self.checkpoints.on_taken()
 
     def _in_hand(self) -> tuple[tuple[int, Batch], ...]:
-        """Records only: watermarks are made anew, the end comes again."""
+        """The records in hand, without events: watermarks are generated again, and the end comes again."""
         found: list[tuple[int, Batch]] = []
         if (rest := self._slices.rest) is not None:
             found.append(rest)
@@ -330,7 +338,7 @@ class StreamTask:
         return len(self._ended_inputs) >= self.input.inputs or self.input.is_finished
 
     def _begin_end(self) -> bool:
-        """Nothing is at hand. First the end of the data; barriers may follow it, and then the end of everything."""
+        """There is no element to process. First the data ends; barriers may follow; then the partitions end."""
         if not self.has_ended_data:
             if not self._is_at_end or not self.chain.is_drained:
                 return False
@@ -343,7 +351,7 @@ class StreamTask:
         return True
 
     def _end_data(self) -> Iterator[Routed]:
-        """Operators finish, unless the job was only stopped; consumers hear that no more records come."""
+        """Finish the operators, unless the job was only stopped, and tell consumers that no more records come."""
         self.has_ended_data = True
         if self._is_drained:
             yield from self.chain.finish()
@@ -354,4 +362,4 @@ class StreamTask:
     def _end_partitions(self) -> Iterator[Routed]:
         self._out.finish()
         self.is_done = True
-        yield from ()  # a generator, as all that runs
+        yield from ()  # A generator, like all other work

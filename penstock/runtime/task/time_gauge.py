@@ -1,8 +1,8 @@
 """How a task spends its time: busy, idle, back-pressured milliseconds per second, over a sliding window.
 
-Knows no clock: times come with each call. Source: Flink TimerGauge, TaskIOMetricGroup
+Does not know a clock: times come with each call. Source: Flink TimerGauge, TaskIOMetricGroup
 (docs/spec/tasks.md#time). Differs: one gauge for all three, so that they always sum to 1,000; there
-is no hard back-pressure, for a task never blocks inside a record.
+is no hard back-pressure, because a task never blocks inside a record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PER_SECOND: Final = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class TimeShares:
-    """Milliseconds per second; together 1,000."""
+    """Milliseconds per second; their sum is 1,000."""
 
     busy: float = 0.0
     idle: float = 0.0
@@ -26,13 +26,13 @@ class TimeShares:
 
 
 class TimeGauge:
-    """Of one task. Not thread-safe."""
+    """The gauge of one task. Not thread-safe."""
 
     def __init__(self, started_ns: int) -> None:
         self._samples: deque[tuple[int, int, int]] = deque([(started_ns, 0, 0)])
 
     def update(self, now_ns: int, idle_ns: int, backpressured_ns: int) -> TimeShares:
-        """Shares since the oldest sample of the window. `idle_ns`, `backpressured_ns`: totals so far."""
+        """The shares since the oldest sample of the window. `idle_ns`, `backpressured_ns`: totals so far."""
         samples = self._samples
         while len(samples) > 1 and now_ns - samples[1][0] >= WINDOW_NS:
             samples.popleft()

@@ -1,6 +1,6 @@
-"""A user's error as its author reads it: the traceback without our frames, then operator, record and line.
+"""A user's error as its author can read it: the traceback without Penstock's frames, then operator, record and line.
 
-Source: Flink ExceptionInChainedOperatorException; differs: text, for nobody unpickles exceptions.
+Source: Flink ExceptionInChainedOperatorException; differs: it is text, because nobody unpickles exceptions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from penstock.model.own_places import is_engine
 from penstock.runtime.operator import Operator
 
 PASSED_ON: Final = (UserCodeError, ExternalError, EngineBug)
-"""What is no user function's error, or has its place already. A UserError of ours that a function met gets its place as any other."""
+"""Errors that are not a user function's, or that are located already. A UserError from Penstock that a function met is located like
+any other error.
+"""
 
 
 def _user_traceback(error: BaseException) -> str:
-    """Python's own form, causes first, without our frames (unless nothing else is there)."""
+    """Python's own format, causes first, without Penstock's frames (unless there are no others)."""
     whole = traceback.TracebackException.from_exception(error)
     if not _strip_engine(whole):
         whole = traceback.TracebackException.from_exception(error)
@@ -26,7 +28,7 @@ def _user_traceback(error: BaseException) -> str:
 
 
 def _strip_engine(whole: traceback.TracebackException) -> bool:
-    """Take our frames out of an error, its causes and its parts; whether the user's are left."""
+    """Remove Penstock's frames from an error, its causes and its parts. Returns whether frames of the user are left."""
     is_any_left = False
     pending: list[traceback.TracebackException | None] = [whole]
     while pending:
@@ -43,7 +45,7 @@ def _strip_engine(whole: traceback.TracebackException) -> bool:
 def user_code_error(
     spec: ChainedOperator, operator: Operator | None, error: BaseException
 ) -> UserCodeError:
-    """The user's traceback first, then where: operator, record, and the line that built it."""
+    """The user's traceback first, then the operator, the record, and the line that built the operator."""
     text = _user_traceback(error)
     lines = [text, f"  in operator: {spec.name}"]
     record = None if operator is None else operator.failing_record()

@@ -1,6 +1,6 @@
-"""What leaves a chain: into a result partition through a partitioner. Source: Flink RecordWriter.
+"""Writes the output of a chain into a result partition, through a partitioner. Source: Flink RecordWriter.
 
-Knows no wire; a driver stream's writer lives in hosting behind the same Protocol (`task.OutputWriter`).
+Does not know the network. A driver stream's writer is in hosting, behind the same Protocol (`task.OutputWriter`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
 
 
 def _first(_count: int) -> int:
-    """Without chance: the first subpartition."""
+    """Without a random choice: the first subpartition."""
     return 0
 
 
 class PartitionWriter:
-    """Batches by channel, events to all channels. Typed rows leave as columns: the stream's type decides."""
+    """Writes batches by channel, and events to all channels. Rows of a columnar stream type leave as columns."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class PartitionWriter:
         calls: OperatorCalls = UNWATCHED,
         choose: Callable[[int], int] = _first,
     ) -> None:
-        """`producer`: whose output this is, for what a key selector or a declared type refuses. `dumps`: for records.
-        `calls`: is told when a key selector or a partitioner of the user runs. `choose(n)`: one of n subpartitions for a
+        """`producer`: the operator whose output it is, for errors of a key selector or a declared type. `dumps`: pickles records.
+        `calls`: is told when a key selector or a partitioner of the user runs. `choose(n)`: picks one of n subpartitions for a
         latency marker.
         """
         self.partition = partition
@@ -58,7 +58,8 @@ class PartitionWriter:
             self._write(element)
         except PASSED_ON:
             raise
-        except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
+        except (Exception, SystemExit) as error:
+            # sys.exit() in user code is a failure of that code.
             raise user_code_error(self._producer, None, error) from error
 
     def _write(self, element: Element) -> None:
@@ -67,7 +68,8 @@ class PartitionWriter:
                 element = to_columns(element, self._columnar_type)
             for channel, piece in self._pieces(element):
                 self._subpartitions[channel].write(piece)
-        elif isinstance(element, LatencyMarker):  # a copy on each way would measure the copies
+        elif isinstance(element, LatencyMarker):
+            # Copies to each channel would measure the copies.
             self._subpartitions[self._choose(len(self._subpartitions))].add(element)
         elif isinstance(element, EndOfData):
             self.partition.notify_end_of_data(element)
@@ -87,7 +89,7 @@ class PartitionWriter:
         self.partition.flush()
 
     def finish(self) -> None:
-        """What is gathered is written by this: it may meet a record that cannot be."""
+        """Finish the partition. This writes gathered records, so an error in encoding a record may come up here."""
         try:
             self.partition.finish()
         except PASSED_ON:

@@ -1,6 +1,6 @@
-"""Watermarks of a source with several splits: one generator each, combined to one output.
+"""Watermarks of a source with several splits: one generator for each, combined to one output.
 
-Knows no reader. Source: Flink WatermarkOutputMultiplexer, SourceOutputWithWatermarks,
+Does not know readers. Source: Flink WatermarkOutputMultiplexer, SourceOutputWithWatermarks,
 WatermarkToDataOutput; differs: outputs are returned, not called.
 """
 
@@ -25,10 +25,10 @@ from penstock.runtime.watermarks.strategy import (
 
 
 class WatermarkMultiplexer:
-    """Minimum over the splits that are not idle.
+    """The minimum over the splits that are not idle.
 
-    Immediate updates recompute it at once, deferred ones at the next `periodic`. Says IDLE on every
-    recomputation while all splits are idle: `StatusOutput` removes the repetitions.
+    Immediate updates recompute it at once, deferred ones at the next `periodic`. While all splits are idle each
+    recomputation returns IDLE; `StatusOutput` removes the repetitions.
     """
 
     def __init__(self) -> None:
@@ -37,12 +37,12 @@ class WatermarkMultiplexer:
         self._combined = MIN_WATERMARK
 
     def register(self, split: Hashable) -> None:
-        """A new split holds the output where it is until it has a watermark."""
+        """A new split holds the output at its value until the split has a watermark."""
         self._watermarks[split] = MIN_WATERMARK
         self._idle[split] = False
 
     def unregister(self, split: Hashable) -> bool:
-        """Its constraint goes with the next recomputation. False: not registered."""
+        """Remove a split. It holds the output until the next recomputation. False: it was not registered."""
         self._idle.pop(split, None)
         return self._watermarks.pop(split, None) is not None
 
@@ -50,17 +50,17 @@ class WatermarkMultiplexer:
         return split in self._watermarks
 
     def watermark_of(self, split: Hashable) -> int:
-        """What the split itself has promised."""
+        """The watermark of the split itself."""
         return self._watermarks[split]
 
     def immediate(self, split: Hashable, timestamp_ms: int) -> Sequence[Element]:
-        """A watermark from an event."""
+        """Set a split's watermark from an event."""
         grew = timestamp_ms > self._watermarks[split]
         self.deferred(split, timestamp_ms)
         return self.periodic() if grew else ()
 
     def deferred(self, split: Hashable, timestamp_ms: int) -> None:
-        """A watermark from a periodic call."""
+        """Set a split's watermark from a periodic call."""
         self._idle[split] = False
         self._watermarks[split] = max(self._watermarks[split], timestamp_ms)
 
@@ -72,7 +72,7 @@ class WatermarkMultiplexer:
         return self.periodic() if is_immediate and status.idle else ()
 
     def periodic(self) -> Sequence[Element]:
-        """Recompute."""
+        """Recompute the combined watermark."""
         if not self._watermarks:
             return ()
         active = [mark for split, mark in self._watermarks.items() if not self._idle[split]]
@@ -86,14 +86,14 @@ class WatermarkMultiplexer:
 
 
 class StatusOutput:
-    """What may go out: watermarks that grow, IDLE once, ACTIVE before what follows it."""
+    """Filters what goes out: only watermarks that grow, IDLE once, and ACTIVE before the elements that follow it."""
 
     def __init__(self) -> None:
         self.watermark = MIN_WATERMARK
         self.is_idle = False
 
     def emit(self, elements: Sequence[Element]) -> list[Element]:
-        """The elements that pass, with ACTIVE where it is due. Batches are always passed."""
+        """The elements that pass, with ACTIVE where it is due. Batches always pass."""
         passed: list[Element] = []
         for element in elements:
             if isinstance(element, WatermarkStatus):
@@ -113,10 +113,10 @@ class StatusOutput:
 
 
 class SplitWatermarks:
-    """All watermark work of one source subtask.
+    """The watermarks of one source subtask.
 
-    A split that was never registered is registered with its first batch; `split` None is the split of
-    readers that do not tell them apart. A subtask without any split becomes idle after the timeout too, so that it
+    A split that was never registered is registered with its first batch. The split None stands for readers that do not tell splits
+    apart. A subtask without any split also becomes idle after the timeout, so that it
     does not hold back those that have one.
     """
 
@@ -133,7 +133,7 @@ class SplitWatermarks:
 
     @property
     def watermark_ms(self) -> int:
-        """The last one that went out."""
+        """The last watermark that went out."""
         return self._output.watermark
 
     @property
@@ -148,14 +148,14 @@ class SplitWatermarks:
             self._multiplexer.register(split)
 
     def splits_ahead_of(self, timestamp_ms: int) -> set[Hashable]:
-        """Splits whose own watermark is above this; empty for a source with one split, which waits as a whole."""
+        """Splits whose own watermark is above this. Empty for a source with one split, which waits as a whole."""
         if len(self._generators) < 2:
             return set()
         watermark_of = self._multiplexer.watermark_of
         return {split for split in self._generators if watermark_of(split) > timestamp_ms}
 
     def pause(self, split: Hashable, now_ms: int) -> None:
-        """The split gives nothing for now, which does not make it idle: its clock stands still."""
+        """The split gives nothing for now. That does not make it idle, because its clock stands still."""
         self._paused_since.setdefault(split, now_ms)
 
     def resume(self, split: Hashable, now_ms: int) -> None:
@@ -182,7 +182,7 @@ class SplitWatermarks:
         return outputs
 
     def on_periodic(self, now_ms: int) -> list[Element]:
-        """Ask every generator, then recompute once."""
+        """Call every generator, then recompute once."""
         multiplexer = self._multiplexer
         for split, generator in self._generators.items():
             paused_at = self._paused_since.get(split, now_ms)
@@ -197,5 +197,5 @@ class SplitWatermarks:
         return self._output.emit(multiplexer.periodic())
 
     def on_end(self, timestamp_ms: int) -> list[Element]:
-        """A last watermark (2^63-1 at the end of bounded input), whatever the splits say."""
+        """Emit a last watermark (2^63-1 at the end of bounded input), regardless of the splits."""
         return self._output.emit((Watermark(timestamp_ms),))

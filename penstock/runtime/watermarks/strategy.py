@@ -1,4 +1,4 @@
-"""Watermark strategies: timestamp assigners, generators, idleness. Know no task and no clock.
+"""Watermark strategies: timestamp assigners, generators, idleness. Do not know tasks or a clock.
 
 Source: Flink WatermarkStrategy, BoundedOutOfOrdernessWatermarks, WatermarksWithIdleness; PyFlink's names.
 Differs: a generator sees a batch's largest timestamp, not each record's.
@@ -40,7 +40,7 @@ class TimestampAssigner(ABC):
 
 
 class ColumnTimestamps(TimestampAssigner):
-    """Event time is a column or field: epoch ms as an integer, or an Arrow timestamp. Works on any batch."""
+    """Reads the event time from a column or field: epoch ms as an integer, or an Arrow timestamp. Works on any batch."""
 
     def __init__(self, column: str) -> None:
         self.column = column
@@ -49,7 +49,7 @@ class ColumnTimestamps(TimestampAssigner):
         return int(value[self.column])
 
     def of_columns(self, data: pa.RecordBatch) -> Int64s:
-        """Timestamps of all rows without a Python object. Raises: KeyError, TypeError, ValueError."""
+        """The timestamps of all rows, without Python objects. Raises: KeyError, TypeError, ValueError."""
         if self.column not in data.schema.names:
             raise KeyError(
                 f"timestamp column {self.column!r} is not in this stream; its columns are "
@@ -57,7 +57,9 @@ class ColumnTimestamps(TimestampAssigner):
             )
         array = data.column(self.column)
         if array.null_count:
-            raise ValueError(f"timestamp column {self.column!r} contains nulls; filter them before")
+            raise ValueError(
+                f"timestamp column {self.column!r} contains nulls; filter such rows out before"
+            )
         if pa.types.is_timestamp(array.type):
             array = pc.cast(array, pa.timestamp("ms", tz=array.type.tz), safe=False).cast(
                 pa.int64()
@@ -72,19 +74,19 @@ class ColumnTimestamps(TimestampAssigner):
 
 
 class WatermarkGenerator(ABC):
-    """Makes watermarks of timestamps. One per split."""
+    """Makes watermarks from timestamps. There is one per split."""
 
     @abstractmethod
     def on_events(self, timestamp_max: int) -> None:
-        """Records came; this is their largest timestamp."""
+        """Records came; `timestamp_max` is their largest timestamp."""
 
     @abstractmethod
     def on_periodic(self, now_ms: int) -> int | None:
-        """The watermark, or None for 'this split is idle'."""
+        """The watermark; None if the split is idle."""
 
 
 class NoWatermarks(WatermarkGenerator):
-    """Never promises anything."""
+    """Never emits a watermark."""
 
     def on_events(self, timestamp_max: int) -> None:
         return
@@ -94,7 +96,7 @@ class NoWatermarks(WatermarkGenerator):
 
 
 class BoundedOutOfOrderness(WatermarkGenerator):
-    """Largest timestamp, less the bound, less 1 ms."""
+    """The largest timestamp, less the bound, less 1 ms."""
 
     def __init__(self, delay_ms: int) -> None:
         if delay_ms < 0:
@@ -110,10 +112,10 @@ class BoundedOutOfOrderness(WatermarkGenerator):
 
 
 class WatermarksWithIdleness(WatermarkGenerator):
-    """Says idle (once) when no record came for longer than the timeout.
+    """Reports idleness (once) when no record came for longer than the timeout.
 
-    `on_periodic` gives None when it has become idle, and MIN_WATERMARK, which moves nothing, after that.
-    The first quiet call only starts the clock.
+    `on_periodic` returns None when the split has just become idle, and MIN_WATERMARK, which has no effect, after that.
+    The first call without new records only starts the clock.
     """
 
     def __init__(self, inner: WatermarkGenerator, timeout_ms: int) -> None:
@@ -147,7 +149,7 @@ class WatermarksWithIdleness(WatermarkGenerator):
 
 @dataclass(frozen=True, slots=True)
 class AlignmentParams:
-    """Sources with one `group` wait for each other: none runs more than `max_drift_ms` ahead of the slowest."""
+    """Sources with the same `group` wait for each other: none runs more than `max_drift_ms` ahead of the slowest."""
 
     group: str
     max_drift_ms: int
@@ -252,14 +254,14 @@ class WatermarkStrategy:
         return self.assigner is None or isinstance(self.assigner, ColumnTimestamps)
 
     def create_generator(self) -> WatermarkGenerator:
-        """A new generator, for one split or one subtask."""
+        """A new generator for one split or one subtask."""
         inner = self._make_inner()
         if self.idle_timeout_ms is None:
             return inner
         return WatermarksWithIdleness(inner, self.idle_timeout_ms)
 
     def assign(self, batch: Batch) -> Batch:
-        """The batch with this strategy's timestamps; the same one when nothing is assigned."""
+        """The batch with this strategy's timestamps; the same batch if nothing is assigned."""
         assigner = self.assigner
         if assigner is None:
             return batch
@@ -274,10 +276,11 @@ class WatermarkStrategy:
 
 
 class _Bounded:
-    """Makes bounded generators; a class, because strategies are pickled."""
+    """Makes bounded generators. A class, because strategies are pickled."""
 
     def __init__(self, delay_ms: int) -> None:
-        BoundedOutOfOrderness(delay_ms)  # refuses a negative delay where the program says it
+        # Refuses a negative delay already at the program's line.
+        BoundedOutOfOrderness(delay_ms)
         self._delay_ms = delay_ms
 
     def __call__(self) -> WatermarkGenerator:
@@ -285,7 +288,7 @@ class _Bounded:
 
 
 def extract_timestamps(assigner: TimestampAssigner, batch: RowBatch) -> Int64s:
-    """Timestamps of rows, by the user's rule. Raises: TypeError when it gives no int."""
+    """The timestamps of rows, by the user's assigner. Raises: TypeError when it does not return an int."""
     call = assigner.extract_timestamp
     if batch.timestamps is None:
         given = [call(value, NO_TIMESTAMP) for value in batch.values]
@@ -304,7 +307,7 @@ def extract_timestamps(assigner: TimestampAssigner, batch: RowBatch) -> Int64s:
 
 
 def timestamp_max(batch: Batch) -> int:
-    """Largest timestamp of a batch; -2^63 when no record has one."""
+    """The largest timestamp of a batch; -2^63 when no record has one."""
     if batch.timestamps is None or len(batch.timestamps) == 0:
         return NO_TIMESTAMP
     return int(batch.timestamps.max())

@@ -1,8 +1,8 @@
-"""Watermarks of many channels to one, and of many logical inputs to one. Knows no gate.
+"""Combines watermarks: of many channels to one, and of many logical inputs to one. Does not know gates.
 
-Source: Flink StatusWatermarkValve and CombinedWatermarkStatus (1.13 to 2.0 behaviour: when the last
-channel goes idle the maximum is flushed only if that channel held the output; when all logical inputs
-are idle nothing is flushed).
+Source: Flink StatusWatermarkValve and CombinedWatermarkStatus (behaviour of 1.13 to 2.0: when the last
+channel becomes idle, the maximum is flushed only if that channel held the output; when all logical inputs
+are idle, nothing is flushed).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from penstock.runtime.elements import (
 
 
 class StatusWatermarkValve:
-    """Minimum over the aligned channels of one input.
+    """The minimum over the aligned channels of one input.
 
-    A channel is aligned while it is active and not behind the last output: one that comes back from
-    idleness too late neither holds the output back nor moves it until it has caught up.
+    A channel is aligned while it is active and not behind the last output. A channel that comes back late from
+    idleness neither holds the output back nor moves it until it has caught up.
     """
 
     def __init__(self, channels: int) -> None:
@@ -34,7 +34,7 @@ class StatusWatermarkValve:
         self._is_valve_idle = False
 
     def input_watermark(self, timestamp_ms: int, channel: int) -> Sequence[Element]:
-        """What comes out when a channel's watermark comes in."""
+        """The output when a watermark comes on a channel."""
         if self._is_valve_idle or self._is_idle[channel]:
             return ()
         if timestamp_ms <= self._watermarks[channel]:
@@ -45,7 +45,7 @@ class StatusWatermarkValve:
         return self._advanced()
 
     def input_status(self, status: WatermarkStatus, channel: int) -> Sequence[Element]:
-        """What comes out when a channel becomes idle or active."""
+        """The output when a channel becomes idle or active."""
         if status.idle == self._is_idle[channel]:
             return ()
         return self._to_idle(channel) if status.idle else self._to_active(channel)
@@ -87,7 +87,7 @@ class StatusWatermarkValve:
 
 
 class CombinedWatermark:
-    """Watermark of an operator with several logical inputs: the minimum over those that are not idle."""
+    """The watermark of an operator with several logical inputs: the minimum over those that are not idle."""
 
     def __init__(self, inputs: int) -> None:
         self._watermarks = [MIN_WATERMARK] * inputs
@@ -102,7 +102,7 @@ class CombinedWatermark:
         return self._updated()
 
     def input_status(self, status: WatermarkStatus, index: int) -> Sequence[Element]:
-        """A watermark that an idle input set free, then the status if the whole operator's changed."""
+        """A watermark that was held back by an input that is now idle, then the status if that of the whole operator changed."""
         if self._is_idle[index] == status.idle:
             return ()
         self._is_idle[index] = status.idle

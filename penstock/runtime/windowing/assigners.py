@@ -1,4 +1,4 @@
-"""Window assigners, with PyFlink's names. Know triggers (their defaults), no state backend.
+"""Window assigners, with PyFlink's names. They know triggers (their defaults), but not state backends.
 
 Source: PyFlink pyflink.datastream.window, Flink's assigners; differs: durations may be Time, Duration, timedelta or int (ms).
 """
@@ -99,7 +99,7 @@ class _TimeGrid(WindowAssigner):
             )
 
     def windows_at(self, timestamp: int) -> list[TimeWindow]:
-        """Windows that contain the timestamp, newest first."""
+        """The windows that contain the timestamp, newest first."""
         size, slide = self.size, self.slide
         start = TimeWindow.get_window_start_with_offset(timestamp, self.offset, slide)
         if size == slide:
@@ -111,7 +111,7 @@ class _TimeGrid(WindowAssigner):
 
 
 class _Tumbling(_TimeGrid):
-    """Without gaps, and each record in one."""
+    """Windows without gaps; each record is in exactly one."""
 
     def __init__(self, size: int, offset: int = 0) -> None:
         super().__init__(size, size, offset)
@@ -121,7 +121,7 @@ class _Tumbling(_TimeGrid):
 
 
 class _EventTime(_TimeGrid):
-    """By the record's timestamp."""
+    """Assigns by the record's timestamp."""
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
@@ -136,7 +136,7 @@ class _EventTime(_TimeGrid):
 
 
 class _ProcessingTime(_TimeGrid):
-    """By the clock; timestamps are ignored."""
+    """Assigns by the clock; timestamps are ignored."""
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
@@ -239,7 +239,7 @@ def _gap_of(extractor: SessionWindowTimeGapExtractor) -> Callable[[Any], int]:
 
 
 class _FixedGap:
-    """A gap that is the same for all records; a class, because assigners are pickled."""
+    """A gap that is the same for all records. A class, because assigners are pickled."""
 
     def __init__(self, gap: int) -> None:
         if gap <= 0:
@@ -346,7 +346,7 @@ class GlobalWindows(WindowAssigner):
 
 
 class _CountWindows(WindowAssigner):
-    """Windows by the count of a key's records. They fire when full."""
+    """Windows by the count of a key's records. They fire when they are full."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:
         if window_size <= 0 or window_slide <= 0:

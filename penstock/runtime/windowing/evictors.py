@@ -1,4 +1,4 @@
-"""Evictors: drop elements of a window before or after its function. Know no state.
+"""Evictors: drop elements of a window before or after its function. Do not know state.
 
 An element is (value, timestamp). Source: Flink CountEvictor, TimeEvictor, DeltaEvictor
 (docs/spec/windows.md#evictors).

@@ -1,6 +1,6 @@
-"""Windows to bytes and back, for programs that ask for it: the engine pickles windows and calls none of these.
+"""Windows to bytes and back, for programs that ask for it. The engine pickles windows and uses none of these.
 
-Source: PyFlink pyflink.common.serializer and the serializers of pyflink.datastream.window, whose bytes these are.
+Source: PyFlink pyflink.common.serializer and the serializers of pyflink.datastream.window; the bytes are the same.
 """
 
 from __future__ import annotations

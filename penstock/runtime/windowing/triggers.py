@@ -1,4 +1,4 @@
-"""Triggers: when a window emits, with PyFlink's names. Know no operator.
+"""Triggers: when a window emits, with PyFlink's names. Do not know operators.
 
 Source: PyFlink pyflink.datastream.window, Flink's triggers (docs/spec/windows.md#triggers);
 differs: intervals may be Time, Duration, timedelta or int (ms).
@@ -38,7 +38,7 @@ class TriggerResult(Enum):
 
 
 def checked_result(result: TriggerResult, trigger: Trigger, method: str) -> TriggerResult:
-    """What a trigger of the user's returned. Raises: TypeError: it is something else, as of a method without return."""
+    """The result of a user's trigger. Raises: TypeError: it is not a TriggerResult, for example because a `return` is missing."""
     if not isinstance(result, TriggerResult):
         raise TypeError(
             f"{type(trigger).__name__}.{method} must return a TriggerResult such as TriggerResult.CONTINUE, got {result!r:.200}"
@@ -214,7 +214,7 @@ class NeverTrigger(Trigger):
 
 
 def add(first: int, second: int) -> int:
-    """Reduce function of the count; a module function, because triggers are pickled."""
+    """The reduce function of the count. A module function, because triggers are pickled."""
     return first + second
 
 
@@ -376,7 +376,7 @@ class ContinuousProcessingTimeTrigger(_Continuous):
     """Fires at multiples of an interval in processing time, and at the window's end in it."""
 
     def _next(self, time: int, window: Any) -> int:
-        """An end that lies behind is one of event time: to fire at it again and again would never end."""
+        """The next time to fire. An end in the past is an end in event time, at which it must not fire again and again."""
         is_over = int(window.max_timestamp()) <= time
         return time + self._interval if is_over else super()._next(time, window)
 
