@@ -1,6 +1,6 @@
 """From the StreamGraph that a program describes to the JobGraph that runs.
 
-`job_graph_builder` is the way in. Each step has a file: `resolution` settles what the program left open,
-`chaining` says which operators share a task, `overtaking` where barriers may overtake records,
-`serialization_check` which operator cannot be shipped. Knows nothing but the model.
+Begin reading at `job_graph_builder`. Each step has a module: `resolution` decides what the program left open,
+`chaining` decides which operators share a task, `overtaking` decides where barriers may overtake records, and
+`serialization_check` finds the operator that cannot be pickled. Depends only on `penstock.model`.
 """

@@ -112,7 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark_host.override_executor(None)
         spark_host.set_command_line({})
     if options.command == "plan":
-        print(f"penstock: {options.script} ended without running a job", file=sys.stderr)
+        print(
+            f"penstock: {options.script} ended without running a job; call execute() in it",
+            file=sys.stderr,
+        )
         return 1
     return 0
 
@@ -258,9 +261,7 @@ def _recover(options: argparse.Namespace) -> int:
     jobs = ClusterExecutor(spark_host.SparkHost()).recover(store_settings(options))
     if not jobs:
         place = options.zookeeper or options.storage_dir
-        print(
-            f"penstock: no job of {options.cluster_id!r} in {place} to take over", file=sys.stderr
-        )
+        print(f"penstock: found no job of {options.cluster_id!r} in {place}", file=sys.stderr)
     is_good = bool(jobs)
     for name, control in jobs:
         outcome = control.wait()
@@ -328,7 +329,7 @@ def _settings(pairs: Sequence[str], flag: str = "-D") -> dict[str, str]:
 
 def _run_script(script: str, arguments: Sequence[str]) -> None:
     if not Path(script).is_file():
-        raise ConfigurationError(f"there is no program {script!r}")
+        raise ConfigurationError(f"the program file {script!r} does not exist")
     former = sys.argv, list(sys.path)
     sys.argv = [script, *arguments]
     sys.path.insert(0, str(Path(script).resolve().parent))

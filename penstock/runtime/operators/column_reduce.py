@@ -77,8 +77,7 @@ class ColumnReduction:
         if self._function == "sum" and pa.types.is_integer(rows.schema.field(wanted).type):
             self._held = _largest(self._groups.column(wanted))
 
-    # ------------------------------------------------------------------ where Arrow gives the
-    # same result as rows
+    # ------------------------------------------------------------------ what is left to Arrow
 
     def _field(self, schema: pa.Schema) -> str:
         """The name of the aggregated column; empty: there is no such column."""

@@ -105,7 +105,9 @@ class SelectOperator(Operator):
     def __init__(self, selections: Sequence[Column]) -> None:
         names = [expression.output_name for expression in selections]
         if not names or len(set(names)) != len(names):
-            raise ValueError(f"select needs columns with different names, got {names}")
+            raise ValueError(
+                f"select needs columns with different names, got {names}; rename with .alias('name')"
+            )
         self.selections = tuple(selections)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
@@ -127,7 +129,9 @@ class ColumnFilterOperator(Operator):
         columns = columns_of(batch)
         mask = self.condition.array(columns.data)
         if not pa.types.is_boolean(mask.type):
-            raise TypeError(f"filter needs a condition, got {self.condition} of type {mask.type}")
+            raise TypeError(
+                f"filter needs a boolean column, got {self.condition} of type {mask.type}"
+            )
         if mask.null_count:
             mask = pc.fill_null(mask, False)
         kept = columns.filter(mask)

@@ -1,4 +1,4 @@
-"""State descriptors and time to live, with PyFlink's names. Plain data; knows no state.
+"""State descriptors and time to live, with PyFlink's names. Plain data; does not know the states themselves.
 
 Source: PyFlink pyflink.datastream.state; differs: `ttl` may be a Duration, Time or int (ms).
 """

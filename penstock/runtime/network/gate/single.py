@@ -184,8 +184,7 @@ class SingleInputGate:
             # The reader of the channel raises it.
             channel.on_error(error)
 
-    # ------------------------------------------------------------------ reports of channels: any
-    # thread
+    # ------------------------------------------------------------------ reports of channels: any thread
 
     def on_channel_data(self, channel: InputChannel) -> None:
         """The channel may have something to read."""

@@ -231,9 +231,7 @@ def _class_of(path: str) -> Any:
         for part in (present_name(*former), *parts[length + 1 :]):
             found = getattr(found, part)
         return found
-    raise ValueError(
-        f"the class {path} of a key in the state cannot be imported on this TaskManager"
-    )
+    raise ValueError(f"the class {path} of a key in the state cannot be imported in this process")
 
 
 _DECODERS: Final[dict[str, Callable[[_Decoder], Any]]] = {
