@@ -41,8 +41,8 @@ class ToSchemaOperator(Operator):
         if ROW_KIND_COLUMN in names:
             raise TypeError(
                 "the stream has a record of another kind than +I (an update or a delete), which a "
-                "DataFrame cannot hold. Keep only the last state of each key before, or run the job in "
-                "runtime mode BATCH."
+                "DataFrame cannot hold. Keep only the last state of each key before, or run the job "
+                "in runtime mode BATCH."
             )
         missing = [name for name in self._schema.names if name not in names]
         if missing:
@@ -106,7 +106,7 @@ class SelectOperator(Operator):
         names = [expression.output_name for expression in selections]
         if not names or len(set(names)) != len(names):
             raise ValueError(
-                f"select needs columns with different names, got {names}; rename with .alias('name')"
+                f"select needs columns with different names, got {names}; use .alias('name')"
             )
         self.selections = tuple(selections)
 
