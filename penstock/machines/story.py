@@ -1,7 +1,8 @@
-"""What happened to a machine, in order, bounded: which event, and what it did. Knows no machine.
+"""The story of a machine: a bounded list of events, in order, and what each did. Knows no machine.
 
-Source: Flink's ExecutionHistory and job event log. Differs: one kind of list for all machines, for the console, REST and
-tests; its last lines are part of the error of a machine that finds itself wrong.
+Source: Flink's ExecutionHistory and job event log. Differs: one kind of list for all machines, for
+the console, REST and tests; its last lines are added to the error of a machine that detects its own
+inconsistency.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ IN_AN_ERROR: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class StoryLine:
-    """`event`: what the machine was told, by name. `did`: plain data that is made text when somebody reads it."""
+    """`event`: the name of the machine's event. `did`: plain data, which is converted to text when it is read."""
 
     event: str
     did: tuple[object, ...]
@@ -29,7 +30,7 @@ class StoryLine:
 
 
 class Story:
-    """The newest `size` lines; older ones are counted and forgotten. `of`: whose it is."""
+    """The newest `size` lines; older ones are only counted. `of`: name of the machine."""
 
     def __init__(self, of: str, size: int = 1000) -> None:
         self.of = of
@@ -37,19 +38,19 @@ class Story:
         self._lines: deque[StoryLine] = deque(maxlen=size)
 
     def add(self, event: str, *did: object) -> None:
-        """`did`: a transition or an effect with its cause; immutable, and small."""
+        """Add a line. `did`: a transition or an effect with its cause; immutable, and small."""
         if len(self._lines) == self._lines.maxlen:
             self.dropped += 1
         self._lines.append(StoryLine(event, did))
 
     def last(self, limit: int | None = None) -> list[StoryLine]:
-        """The newest `limit` lines, oldest first; all that are kept where None."""
+        """Return the newest `limit` lines, oldest first; None: all that are kept."""
         lines = list(self._lines)
         return lines if limit is None else lines[max(0, len(lines) - limit) :]
 
     @contextmanager
     def in_errors(self) -> Generator[None]:
-        """What a machine finds wrong with itself in here carries the last lines in its text."""
+        """A context: an EngineBug that is raised inside gets the last lines in its text."""
         try:
             yield
         except EngineBug as bug:
@@ -57,7 +58,7 @@ class Story:
             raise
 
     def tell(self, bug: EngineBug) -> None:
-        """The last lines become part of the error's text."""
+        """Add the last lines to the error's text."""
         lines = [f"  {line}" for line in self.last(IN_AN_ERROR)]
         if lines:
             text = "\n".join([f"{bug}\nThe last of the story of the {self.of}:", *lines])

@@ -1,10 +1,12 @@
-"""BatchMaster: a BATCH job as stages, one for each job vertex, in an order in which inputs come first.
+"""BatchMaster: runs a BATCH job as stages, one for each job vertex; a stage starts when its inputs
+are complete.
 
-The host runs a stage and retries its tasks; here its attempts become those of the ExecutionGraph, and the job its status.
-A stage that has finished runs again, in part, when the host has lost what it made and another stage wants it.
-A vertex whose parallelism is open gets it when its inputs are there, and its subtasks are known from then on.
-Knows no host. Source: Flink AdaptiveBatchScheduler with blocking exchanges; differs: a task is retried by the host, so
-that a failure that reaches this is the job's.
+The host runs a stage and retries its tasks. BatchMaster maps the host's attempts to those of the
+ExecutionGraph, and the stages to the job's status. When the host has lost the output of a finished
+stage and another stage needs it, the host runs a part of that stage again. A vertex whose
+parallelism is open gets it when its inputs are complete; only then its subtasks exist. Knows no
+host. Source: Flink AdaptiveBatchScheduler with blocking exchanges; differs: the host retries tasks,
+so a failure that reaches BatchMaster fails the job.
 """
 
 from __future__ import annotations
@@ -45,12 +47,16 @@ _WAY_TO_RUNNING = (_E.SCHEDULE, _E.DEPLOY, _E.REPORT_INITIALIZING, _E.REPORT_RUN
 
 
 class BatchMaster:
-    """Events in, effects out. `bytes_by_partition`: of each finished stage, by reduce partition of its shuffle."""
+    """Events in, effects out. `bytes_by_partition`: sizes of each finished stage's output, by
+    reduce partition of its shuffle.
+    """
 
     def __init__(
         self, job_graph: JobGraph, now_ms: int, places: Mapping[VertexId, Subpartitions] = _NOWHERE
     ) -> None:
-        """`places`: where each vertex's all-to-all inputs lie in the shuffles, if somebody wants to be told who reads what."""
+        """`places`: where each vertex's all-to-all inputs are in the shuffles. If empty, stages are
+        not told who reads what.
+        """
         self.job_graph = job_graph
         self.graph = ExecutionGraph(job_graph)
         self.status = JobStatus.CREATED
@@ -74,7 +80,7 @@ class BatchMaster:
         return self._take()
 
     def handle(self, event: BatchEvent, now_ms: int) -> list[BatchEffect]:
-        """News of a job that has ended changes nothing."""
+        """Handle an event. Ignored once the job has ended."""
         self._now_ms, self._event = now_ms, type(event).__name__
         if self.status.is_terminal:
             return []
@@ -88,8 +94,8 @@ class BatchMaster:
         return self._take()
 
     def cancel(self, now_ms: int) -> list[BatchEffect]:
-        """What runs is told to end; `handle` of its end makes the job CANCELED. Results that are being committed are not taken
-        back: then it changes nothing.
+        """Cancel what runs; the job becomes CANCELED when `handle` hears of the end. Does nothing
+        while results are committed.
         """
         self._now_ms, self._event = now_ms, "cancel"
         if not self.status.is_terminal and not self._is_committing:
@@ -114,7 +120,7 @@ class BatchMaster:
     # ------------------------------------------------------------------ stages
 
     def _run_next(self) -> None:
-        """Stages whose inputs are complete; side by side where they do not wait for each other."""
+        """Run the stages whose inputs are complete; stages that do not wait for each other run side by side."""
         ready = [
             vertex
             for vertex in self._waiting.values()
@@ -183,7 +189,7 @@ class BatchMaster:
     # ------------------------------------------------------------------ attempts
 
     def _on_attempt(self, event: AttemptSeen) -> None:
-        """Of a job that is ending no more is wanted: its stages say when they are over."""
+        """Note an attempt. Ignored while the job is ending, because the end of its stages is enough."""
         if event.vertex_id in self._waiting or self.status is not JobStatus.RUNNING:
             return
         vertex = self.graph.vertex(ExecutionVertexId(event.vertex_id, event.subtask))
@@ -197,8 +203,10 @@ class BatchMaster:
             self._see(vertex, vertex.execution, event.state, event.failure)
 
     def _settle(self) -> None:
-        """Of stages that are complete, and of which nobody who runs can want anything again: the attempt that made the
-        output was too quick to be seen, or its end was.
+        """Mark the subtasks of complete stages as finished when no running stage can need the stage
+        again.
+
+        The attempt that made the output, or its end, may have been too short for the host to see.
         """
         may_rerun = self._with_producers(self._running)
         for vertex_id in self._unsettled - may_rerun:
@@ -211,7 +219,7 @@ class BatchMaster:
                 self._see(vertex, vertex.execution, _S.FINISHED, None)
 
     def _with_producers(self, vertices: Iterable[VertexId]) -> set[VertexId]:
-        """These, and all that they read from, directly or not."""
+        """Return these vertices and all that they read from, directly or not."""
         found: set[VertexId] = set()
         waiting = list(vertices)
         while waiting:
@@ -223,7 +231,7 @@ class BatchMaster:
         return found
 
     def _advance_to(self, vertex: ExecutionVertex, attempt: int) -> None:
-        """Make that one current; another that runs still has lost."""
+        """Make this attempt the current one. An attempt that still runs is cancelled."""
         while vertex.execution.attempt_id.attempt < attempt:
             if not vertex.state.is_terminal:
                 self._apply(vertex, vertex.execution, _E.CANCEL)
@@ -238,7 +246,7 @@ class BatchMaster:
         state: ExecutionState,
         failure: FailureInfo | None,
     ) -> None:
-        """By the table, also over states that were too short to be seen."""
+        """Move the attempt by its table to this state, through the states that were too short to be seen."""
         if execution.state.is_terminal or state is execution.state:
             return
         if state in {_S.RUNNING, _S.FINISHED}:
@@ -280,7 +288,7 @@ class BatchMaster:
 
     def _do(self, effect: BatchEffect) -> None:
         self._effects.append(effect)
-        # A stage's ranges are as many as its subtasks: too long for a line.
+        # RunStage has a range for each subtask, which is too long for a line.
         did = f"RunStage {effect.vertex_id}" if isinstance(effect, RunStage) else effect
         self.story.add(self._event, did)
 
@@ -290,8 +298,10 @@ class BatchMaster:
 
 
 def _replaces(newer: AttemptSeen, known: Execution) -> bool:
-    """Beside one that runs still it counts when it wins; behind one that has finished, unless it raced with that, it makes
-    again what was lost.
+    """Whether a newer attempt replaces the known one.
+
+    If the known one still runs, only a newer one that has finished does. If the known one has
+    finished, a newer one makes lost output again, unless it is a speculative copy or was cancelled.
     """
     if known.state is _S.FINISHED:
         return not newer.is_speculative and newer.state is not _S.CANCELED

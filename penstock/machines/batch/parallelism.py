@@ -1,7 +1,8 @@
-"""Which parallelism the open vertices of a BATCH job get when their inputs are there, and who reads what of them.
+"""Decides the parallelism of a BATCH job's open vertices when their inputs are complete, and which
+subpartitions each subtask reads.
 
-Knows no host: bytes are what a shuffle's partitions hold, whoever keeps them. Source: Flink AdaptiveBatchScheduler, ForwardGroup,
-DefaultVertexParallelismAndInputInfosDecider.
+Knows no host: sizes are the bytes of a shuffle's partitions, wherever they are. Source: Flink
+AdaptiveBatchScheduler, ForwardGroup, DefaultVertexParallelismAndInputInfosDecider.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from penstock.model.ids import VertexId
 
 @dataclass(frozen=True, slots=True)
 class Subpartitions:
-    """Where a vertex's all-to-all inputs lie in the shuffle of each of its producers: the first partition, and how many there are.
-    Broadcasts, and what comes point-wise to an open vertex, lie elsewhere.
+    """Where a vertex's all-to-all inputs are in the shuffle of each of its producers: the first
+    partition, and how many.
+
+    Broadcasts, and point-wise inputs of an open vertex, are in other partitions.
     """
 
     first: int
@@ -31,14 +34,14 @@ class Subpartitions:
 
 
 class BatchParallelism:
-    """Sets `JobVertex.parallelism` of open vertices, all that forward edges join at once."""
+    """Sets `JobVertex.parallelism` of open vertices, of all at once that forward edges connect."""
 
     def __init__(self, job_graph: JobGraph, places: Mapping[VertexId, Subpartitions]) -> None:
         self._graph = job_graph
         self._places = places
 
     def settle(self, vertex: JobVertex, produced: Mapping[VertexId, Sequence[int]]) -> None:
-        """Decide, if that is still to be done. `produced`: bytes by partition of each producer's shuffle."""
+        """Decide the parallelism, unless it is decided. `produced`: bytes by partition of each producer's shuffle."""
         auto = self._graph.auto_parallelism
         if auto is None or vertex.parallelism != UNDECIDED:
             return
@@ -51,14 +54,14 @@ class BatchParallelism:
     def ranges(
         self, vertex: JobVertex, produced: Mapping[VertexId, Sequence[int]]
     ) -> tuple[SubpartitionRange, ...]:
-        """Which subpartitions of its all-to-all inputs each subtask reads; empty where there are none."""
+        """Return the subpartitions of its all-to-all inputs that each subtask reads; empty if there are none."""
         sizes = self._sizes(vertex, produced)
         return cut(sizes, vertex.parallelism) if sizes else ()
 
     def _sizes(
         self, vertex: JobVertex, produced: Mapping[VertexId, Sequence[int]]
     ) -> Sequence[int]:
-        """Bytes of each subpartition, over all producers."""
+        """Return the bytes of each subpartition, summed over all producers."""
         place = self._places.get(vertex.vertex_id)
         if place is None:
             return ()
@@ -70,7 +73,7 @@ class BatchParallelism:
         return sizes
 
     def _forward_group(self, vertex: JobVertex) -> Iterator[JobVertex]:
-        """All open vertices that forward edges join to this one, itself first."""
+        """Return all open vertices that forward edges connect to this one, itself first."""
         vertices = self._graph.vertices
         group = {vertex.vertex_id: vertex}
         waiting = [vertex]

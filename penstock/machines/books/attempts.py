@@ -1,6 +1,7 @@
-"""The attempts of a job's subtasks: each moves by its table, and all that is counted of it moves along.
+"""The attempts of a job's subtasks. Each moves by its table, and all counters of it are updated
+with it.
 
-Knows how to move, not when. Source: Flink Execution.transitionState with its listeners.
+Knows how to move an attempt, not when. Source: Flink Execution.transitionState with its listeners.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.model.states import ExecutionState
 
 
 class Attempts:
-    """`alive`: attempts that are not terminal, count. `gone`: TaskManagers that nobody can be told anything."""
+    """`alive`: number of attempts that are not terminal. `gone`: TaskManagers that can no longer be reached."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Attempts:
     def move(
         self, vertex: ExecutionVertex, event: ExecutionEvent, failure: FailureInfo | None = None
     ) -> Consequence:
-        """Move an attempt by its table, and keep the books of slots and counters."""
+        """Move an attempt by its table, and update the books of slots and counters."""
         execution = vertex.execution
         old = execution.state
         consequence = execution.apply(event, self._journal.now_ms)
@@ -87,12 +88,12 @@ class Attempts:
             self.move(vertex, ExecutionEvent.FAIL, failure)
 
     def reset(self, vertex: ExecutionVertex) -> None:
-        """A new attempt, if the one that is there has been used."""
+        """Make a new attempt, unless the current one has not been used."""
         if vertex.state is not ExecutionState.CREATED:
             vertex.reset()
             self.alive += 1
 
     def tell_readers(self, vertex: ExecutionVertex) -> None:
-        """What the vertex makes can be read now: those that were deployed before that are told."""
+        """The vertex's results can be read now: tell the consumers that were deployed before."""
         for update in self._deployments.updates_for(vertex):
             self._journal.emit(update)

@@ -1,4 +1,5 @@
-"""Failures that the control plane itself finds, in good form; and which failure is the root cause.
+"""Failures that the control plane itself finds, with complete texts; and which failure is the root
+cause.
 
 Knows no strategy. Source: Flink FailureHandlingResult, NoResourceAvailableException; differs: a
 broken connection between tasks never hides the failure that broke it.
@@ -19,13 +20,13 @@ _SECONDARY = frozenset({"PartitionConnectionError", "PartitionNotFound", "Produc
 
 
 class RootCause:
-    """The first failure that is no mere consequence of another one."""
+    """The first failure that is not merely a consequence of another one."""
 
     def __init__(self) -> None:
         self.failure: FailureInfo | None = None
 
     def note(self, failure: FailureInfo) -> None:
-        """Keep it if it is the first, or if it explains what is kept."""
+        """Keep this failure if it is the first, or if it explains the one that is kept."""
         if self.failure is None or explains(failure, self.failure):
             self.failure = failure
 
@@ -38,13 +39,12 @@ class RootCause:
 
 
 def explains(later: FailureInfo, earlier: FailureInfo) -> bool:
-    """Whether the earlier one is but a consequence."""
+    """Whether the earlier failure is only a consequence of the later one."""
     return _rank(later) > _rank(earlier)
 
 
 def _rank(failure: FailureInfo) -> int:
-    """A task's own failure explains a lost machine's peers, and that explains broken
-    connections."""
+    """Return a rank: a task's own failure explains a lost TaskManager, and that explains broken connections."""
     if not is_infrastructure(failure):
         return 2
     return 0 if failure.kind in _SECONDARY else 1
@@ -62,8 +62,8 @@ def lost_slot(slot: PooledSlot) -> FailureInfo:
     return FailureInfo(
         kind="SlotLost",
         text=(
-            f"slot {slot.allocation_id} of TaskManager {slot.resource_id} was freed there before it "
-            "heard that the job wants it (taskmanager.slot.timeout)."
+            f"slot {slot.allocation_id} of TaskManager {slot.resource_id} was freed there "
+            "before the TaskManager heard that the job takes it (taskmanager.slot.timeout)."
         ),
     )
 
@@ -87,8 +87,9 @@ def unexpected_report(
     return FailureInfo(
         kind="UnexpectedReport",
         text=(
-            f"{vertex} (attempt {vertex.execution.attempt_id}) was {before}, but its TaskManager "
-            f"reported {reported}. The two sides do not agree; the story of the job tells more."
+            f"{vertex} (attempt {vertex.execution.attempt_id}) was {before}, but its "
+            f"TaskManager reported {reported}. The two sides do not agree; see the story of "
+            "the job."
         ),
     )
 
@@ -100,7 +101,7 @@ def no_resources(
     slots_held: int,
     shortage: NotEnoughResources | None,
 ) -> FailureInfo:
-    """What was asked, what is there, and which setting to change."""
+    """Say what was asked for, what is there, and which setting to change."""
     asked = len(bulk.shared)
     missing = len(bulk.waits_for)
     tasks = ", ".join(str(vertex) for vertex in list(bulk.vertices.values())[:4])
@@ -112,8 +113,8 @@ def no_resources(
         text=(
             f"Slot request bulk is not fulfillable! Job '{job_graph.name}' asked for {asked} "
             f"slots for {len(bulk.vertices)} tasks ({tasks}{more}); {missing} of them did not "
-            f"come within {seconds:g} s (slot.request.timeout), the job holds {slots_held} slots."
-            f"{reason} Give the cluster more cores, lower parallelism.default, or raise "
-            "taskmanager.numberOfTaskSlots."
+            f"come within {seconds:g} s (slot.request.timeout), and the job holds "
+            f"{slots_held} slots.{reason} Give the cluster more cores, lower "
+            "parallelism.default, or raise taskmanager.numberOfTaskSlots."
         ),
     )

@@ -1,4 +1,4 @@
-"""What a JobMaster needs to know of the configuration, in one frozen object.
+"""The part of the configuration that a JobMaster needs, in one frozen object.
 
 Knows no layers of settings. Source: Flink JobMasterConfiguration, SlotPool and scheduler factories
 (docs/spec/slots.md#which-strategy, docs/spec/failover.md#back-off).
@@ -46,8 +46,11 @@ class FailoverMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """`make_backoff` makes the restart strategy: it has a memory, so each JobMaster gets its
-    own. `checkpoints` None: the host cannot take any."""
+    """`make_backoff`: makes a restart strategy; each JobMaster needs its own, because a strategy
+    has a memory.
+
+    `checkpoints` None: the host cannot take any.
+    """
 
     slot_request_timeout_ms: int = 300_000
     slot_idle_timeout_ms: int = 50_000
@@ -81,7 +84,7 @@ def job_settings_of(settings: Settings, draw: Callable[[], float] | None = None)
 
     Raises: ConfigurationError: an unknown mode or strategy, or a value out of its range.
     """
-    restart_backoff_of(settings, draw)  # refuse what is wrong now, not at the first failure
+    restart_backoff_of(settings, draw)  # A wrong value is refused now, not at the first failure.
     is_local_recovery = settings.get(RecoveryOptions.FROM_LOCAL)
     return JobSettings(
         slot_request_timeout_ms=settings.get(SchedulingOptions.SLOT_REQUEST_TIMEOUT),
@@ -100,7 +103,7 @@ def job_settings_of(settings: Settings, draw: Callable[[], float] | None = None)
 
 
 def load_balance_mode_of(settings: Settings) -> LoadBalanceMode:
-    """taskmanager.load-balance.mode, or SLOTS where its old name is set."""
+    """Return taskmanager.load-balance.mode, or SLOTS if its old name is set."""
     option = TaskManagerOptions.LOAD_BALANCE_MODE
     if not settings.is_set(option) and settings.get(TaskManagerOptions.EVENLY_SPREAD_OUT_SLOTS):
         return LoadBalanceMode.SLOTS
@@ -124,7 +127,7 @@ def _failover_mode(settings: Settings) -> FailoverMode:
 
 
 def _is_vertexwise(settings: Settings) -> bool:
-    """AdaptiveBatch schedules the subtasks of BATCH jobs one by one; of other jobs it changes nothing."""
+    """Whether subtasks of BATCH jobs are scheduled one by one (AdaptiveBatch). Other jobs are not affected."""
     option = SchedulingOptions.SCHEDULER
     name = settings.get(option)
     if name not in _SCHEDULERS:

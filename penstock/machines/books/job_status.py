@@ -1,8 +1,8 @@
-"""Life of a job: a table of statuses and events, and what a job does on the way.
+"""The status of a job: a table of statuses and events.
 
-A regional restart is RUNNING -> RESTARTING -> RUNNING; a global failure shows itself and rebuilds
-the job: RUNNING -> FAILING -> RESTARTING -> CREATED -> RUNNING. Knows no tasks but whether all of
-them are terminal. Source: Flink JobStatus, DefaultExecutionGraph
+A regional restart is RUNNING -> RESTARTING -> RUNNING. A global failure is visible as FAILING and
+rebuilds the job: RUNNING -> FAILING -> RESTARTING -> CREATED -> RUNNING. Knows of tasks only
+whether all of them are terminal. Source: Flink JobStatus, DefaultExecutionGraph
 (docs/spec/execution-graph.md#states-of-a-job); differs: one table, compare-and-set replaced by
 `step`; the global path is that of Flink's documentation of job states, not of its Default
 scheduler, which stays in RESTARTING.
@@ -25,16 +25,16 @@ class JobStatusEvent(StrEnum):
     BUILT = "BUILT"
     START = "START"
     RESTARTABLE_FAILURE = "RESTARTABLE_FAILURE"
-    """Of tasks: their regions start again."""
+    """A failure of tasks: their regions start again."""
     RESTARTED = "RESTARTED"
     GLOBAL_FAILURE = "GLOBAL_FAILURE"
-    """Of the job as a whole, and restartable: all tasks end first."""
+    """A failure of the job as a whole that allows a restart: all tasks end first."""
     READY_TO_RESTART = "READY_TO_RESTART"
-    """After a global failure no task is left."""
+    """No task is left after a global failure."""
     REBUILT = "REBUILT"
-    """All tasks have new attempts, none of them is scheduled."""
+    """All tasks have new attempts, and none of them is scheduled."""
     FAIL = "FAIL"
-    """A failure that no restart follows."""
+    """A failure after which the job does not restart."""
     CANCEL = "CANCEL"
     SUSPEND = "SUSPEND"
     ALL_TASKS_TERMINAL = "ALL_TASKS_TERMINAL"
@@ -65,7 +65,7 @@ TABLE: Final[Mapping[tuple[JobStatus, JobStatusEvent], JobStatus]] = {
     (_S.CANCELLING, _E.ALL_TASKS_TERMINAL):   _S.CANCELED,
     (_S.CANCELLING, _E.TERMINATION_BROKE):    _S.FAILED,
 }
-IGNORED: Final = frozenset({  # asked for too late, or twice
+IGNORED: Final = frozenset({  # The event came too late, or twice.
     *product(_TERMINAL, (_E.CANCEL, _E.SUSPEND, _E.FAIL)),
     (_S.FAILING, _E.FAIL), (_S.CANCELLING, _E.CANCEL),
 })
@@ -73,9 +73,10 @@ IGNORED: Final = frozenset({  # asked for too late, or twice
 
 
 def step(status: JobStatus, event: JobStatusEvent) -> JobStatus:
-    """The next status, or the same where the event is ignored.
+    """Return the next status, or the same one if the event is ignored.
 
-    Raises: IllegalTransition: the status can never see that event (a second START, say).
+    Raises: IllegalTransition: the event can never happen in this status (a second START, for
+    example).
     """
     if (status, event) in IGNORED:
         return status
@@ -83,7 +84,7 @@ def step(status: JobStatus, event: JobStatusEvent) -> JobStatus:
     if following is None:
         takes = ", ".join(e.name for s, e in TABLE if s is status) or "nothing"
         raise IllegalTransition(
-            f"job: got {event.name} in {status.name}, which takes only {takes}. "
-            "The story tells what led to it."
+            f"job: got {event.name} in {status.name}, which takes only {takes}. See the story "
+            "of the job for what led to it."
         )
     return following

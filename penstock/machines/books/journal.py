@@ -1,6 +1,8 @@
-"""What the event under way brings about: effects to carry out, in order, and the lines of the job's story.
+"""Collects the results of the current event: effects to carry out, in order, and the lines of the
+job's story.
 
-Knows no task and no slot. All books of a job write into one journal, so that effects come out in the order of what happened.
+Knows no task and no slot. All books of a job write into one journal, so that effects come out in
+the order of what happened.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from penstock.model.messages import ExecutionStateChanged, JobEffect, JobStatusC
 
 
 class Journal:
-    """`now_ms`: the time of the event under way."""
+    """`now_ms`: the time of the current event."""
 
     def __init__(self, story: Story, now_ms: int) -> None:
         self.story = story
@@ -19,7 +21,7 @@ class Journal:
         self._effects: list[JobEffect] = []
 
     def begin(self, event: object, now_ms: int) -> None:
-        """What follows is brought about by this event."""
+        """Begin an event; all following effects belong to it."""
         self._event = type(event).__name__
         self.now_ms = now_ms
 
@@ -27,15 +29,15 @@ class Journal:
         self._effects.append(effect)
 
     def tell(self, changed: ExecutionStateChanged | JobStatusChanged) -> None:
-        """An effect that the story is made of."""
+        """Add an effect, and note it in the story."""
         self.story.add(self._event, changed)
         self._effects.append(changed)
 
     def take(self) -> list[JobEffect]:
-        """What was brought about since the last call."""
+        """Return the effects since the last call."""
         effects, self._effects = self._effects, []
         return effects
 
     def __len__(self) -> int:
-        """How many effects wait."""
+        """Return how many effects wait."""
         return len(self._effects)

@@ -1,6 +1,6 @@
 """The status of a job as a whole, and the failure that it is dealing with.
 
-Source: Flink DefaultExecutionGraph.transitionState. Which status follows which is the table's affair: `job_status.py`.
+Source: Flink DefaultExecutionGraph.transitionState. `job_status.py` has the table of statuses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FAILING = frozenset({JobStatus.FAILING, JobStatus.FAILED, JobStatus.RESTARTING}
 
 
 class JobLife:
-    """`root`: the first failure that is no mere consequence of another one."""
+    """`root`: the first failure that is not merely a consequence of another one."""
 
     def __init__(self, journal: Journal, restarts: Restarts) -> None:
         self.status = JobStatus.CREATED
@@ -27,13 +27,13 @@ class JobLife:
 
     @property
     def is_restarting(self) -> bool:
-        """The job goes on, now or when all tasks have ended."""
+        """Whether the job restarts, now or when all tasks have ended."""
         if self.status is JobStatus.FAILING:
             return self._restarts.global_one is not None
         return self.status is JobStatus.RESTARTING
 
     def after(self, event: JobStatusEvent) -> JobStatus:
-        """What the event would make of it."""
+        """Return the status after the event, without changing it."""
         return job_machine.step(self.status, event)
 
     def move(self, event: JobStatusEvent) -> None:

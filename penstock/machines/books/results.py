@@ -1,6 +1,7 @@
-"""Results that outlive their tasks: where they lie, and when they are let go.
+"""Results that outlive their tasks: where they are, and when they are released.
 
-Source: Flink JobMasterPartitionTracker. When one is not needed any more is the affair of `partition_release.py`.
+Source: Flink JobMasterPartitionTracker. `partition_release.py` decides when a result is no longer
+needed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class JobResults:
         self._journal = journal
 
     def places(self) -> set[ResourceId]:
-        """TaskManagers with results that somebody has yet to read: one without slots in use would be let go."""
+        """Return the TaskManagers with results that are still to be read; they must stay even without slots in use."""
         found: set[ResourceId] = set()
         for vertex in self._graph.vertices:
             location = vertex.execution.location
@@ -39,18 +40,18 @@ class JobResults:
         return found
 
     def on_finished(self, vertex: ExecutionVertex) -> None:
-        """A vertex has finished: what nobody else will read goes."""
+        """A vertex has finished: release results that no other vertex will read."""
         for partition in self._policy.on_finished(vertex):
             self.release(partition.producer, (partition,))
 
     def on_reset(self, vertex: ExecutionVertex) -> None:
-        """It is going to make its results anew."""
+        """A vertex starts again and will make its results again."""
         self.release(vertex, vertex.partitions)
         if vertex.state is ExecutionState.FINISHED:
             self._policy.on_unfinished(vertex)
 
     def release(self, vertex: ExecutionVertex, partitions: Iterable[ResultPartition]) -> None:
-        """Of what it made: results that outlive their task; the others go with it."""
+        """Release a vertex's results that outlive their task; the others end with the task."""
         location = vertex.execution.location
         kept = tuple(
             (partition.partition_id, vertex.execution.attempt_id)

@@ -1,6 +1,7 @@
-"""The slots of a job: what its TaskManagers offer, what it has lost, and what it asks for.
+"""The slots of a job: what TaskManagers offer, what the job has lost, and what it asks for.
 
-Knows no restart. Source: Flink DeclarativeSlotPoolBridge, as far as it talks with TaskManagers and the ResourceManager.
+Knows no restart. Source: Flink DeclarativeSlotPoolBridge, the part that talks with TaskManagers and
+the ResourceManager.
 """
 
 from __future__ import annotations
@@ -30,15 +31,17 @@ _USUAL_SLOT = profile_of({"usual slot": 1})
 
 
 class SlotSizes:
-    """Which slot sharing group asks for which slot, and what a slot of some size can serve."""
+    """Which size of slot each slot sharing group asks for, and which requests a slot of some size can serve."""
 
     def __init__(self, job_graph: JobGraph) -> None:
         self._sizes = job_graph.slot_sizes
         self.by_profile = {profile_of(dict(size)): size for size in job_graph.slot_sizes.values()}
 
     def wanted(self, slot_sharing_group: str) -> ResourceProfile:
-        """What its slots must be. Beside groups that ask for a size the others take the usual slots only: they
-        must not sit in one that was started for somebody else.
+        """Return the profile of a group's slots.
+
+        If other groups ask for a size, a group without one takes only usual slots, so that it does
+        not sit in a slot that was started for another group.
         """
         size = self._sizes.get(slot_sharing_group)
         if size:
@@ -52,7 +55,7 @@ class SlotSizes:
 
 
 class JobSlots:
-    """`pool`: those that the job holds; `shared_slots`: who sits in them. `freed`: allocations that are over."""
+    """`pool`: slots that the job holds. `shared_slots`: the tasks in them. `freed`: allocations that are over."""
 
     def __init__(
         self,
@@ -73,8 +76,9 @@ class JobSlots:
         self._declared: tuple[int, tuple[tuple[SlotSize, int], ...]] = (0, ())
 
     def take_offers(self, event: SlotsOffered, *, is_any_welcome: bool) -> None:
-        """Those of a TaskManager that is gone are refused; while the job restarts (`is_any_welcome`) all
-        others stay."""
+        """Take offers, except those of a TaskManager that is gone. `is_any_welcome`: the job
+        restarts, and every slot is kept.
+        """
         location = event.location
         if location.resource_id in self._attempts.gone:
             self.reject_offers(event)
@@ -82,7 +86,7 @@ class JobSlots:
         self.pool.register_task_manager(location.resource_id)
         by_size: dict[SlotSize, list[SlotOffer]] = {}
         over = tuple(o.allocation_id for o in event.offers if o.allocation_id in self.freed)
-        if over:  # offered before they were freed, and read again after that
+        if over:  # They were offered before they were freed, but are read after that.
             self._journal.emit(AnswerOffers(location.resource_id, (), over))
         for offer in event.offers:
             if offer.allocation_id not in self.freed:
@@ -103,11 +107,11 @@ class JobSlots:
         self._journal.emit(AnswerOffers(event.location.resource_id, (), rejected))
 
     def lose_slot(self, allocation_id: AllocationId) -> list[ExecutionVertex]:
-        """Its TaskManager has freed it, and will not know it again. Returns the vertices that were to run in it."""
+        """A TaskManager has freed a slot by itself. Returns: the vertices that were to run in it."""
         self.freed.add(allocation_id)
         slot = self.pool.slots.get(allocation_id)
         if slot is None:
-            return []  # we gave it back ourselves
+            return []  # The job itself gave it back.
         seated = self.shared_slots.seated_in(slot)
         self._attempts.fail(seated, lost_slot(slot))
         self.pool.lose_slot(allocation_id)
@@ -116,7 +120,7 @@ class JobSlots:
     def lose_task_manager(
         self, resource_id: ResourceId, failure: FailureInfo
     ) -> list[ExecutionVertex]:
-        """Its slots, tasks and results are gone. Returns the vertices that were alive there."""
+        """The slots, tasks and results of a TaskManager are gone. Returns: the vertices that were alive there."""
         self._attempts.gone.add(resource_id)
         seated = self.shared_slots.lose(self.pool.release_task_manager(resource_id))
         victims = {vertex.index: vertex for vertex in seated}
@@ -132,19 +136,19 @@ class JobSlots:
         return alive
 
     def release_idle(self, kept: Collection[ResourceId]) -> None:
-        """Those that are free for too long; not on TaskManagers that are `kept`."""
+        """Free slots that have been unused for too long, except on TaskManagers in `kept`."""
         for slot in self.pool.release_idle(self._journal.now_ms, kept):
             cause = "idle beyond slot.idle.timeout"
             self._journal.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
 
     def give_back(self, cause: str) -> None:
-        """All of them, and ask for none."""
+        """Give all slots back, and ask for none."""
         for slot in self.pool.clear():
             self._journal.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
         self.declare()
 
     def declare(self) -> None:
-        """Tell the ResourceManager what is required, if that has changed."""
+        """Tell the ResourceManager which slots are required, if that has changed."""
         required = self.pool.required
         sized = tuple(
             (size, required[p]) for p, size in self._sizes.by_profile.items() if required[p] > 0

@@ -1,4 +1,4 @@
-"""Invariants of the checkpoints under way, checked after each step in tests. Changes nothing."""
+"""Invariants of unfinished checkpoints, checked after each step in tests. Changes nothing."""
 
 from __future__ import annotations
 

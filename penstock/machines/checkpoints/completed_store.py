@@ -1,4 +1,4 @@
-"""The completed checkpoints of a job: which are kept, which is the latest, which go.
+"""The completed checkpoints of a job: which are kept, which is the latest, which are discarded.
 
 Knows no files. Source: Flink DefaultCompletedCheckpointStore, CheckpointSubsumeHelper,
 CheckpointProperties (docs/spec/checkpoints.md#coordinator).
@@ -17,8 +17,10 @@ NO_CHECKPOINT = -1
 
 
 class CompletedCheckpointStore:
-    """Oldest first. A savepoint that the job was started from or stopped with is kept here like a checkpoint, but
-    never discarded: it is the user's.
+    """Checkpoints, oldest first.
+
+    A savepoint that the job was started from or stopped with is kept here like a checkpoint, but
+    never discarded, because it belongs to the user.
     """
 
     def __init__(
@@ -27,7 +29,7 @@ class CompletedCheckpointStore:
         retention: Retention = Retention.NO_EXTERNALIZED_CHECKPOINTS,
         found: Sequence[CompletedCheckpoint] = (),
     ) -> None:
-        """`found`: what an earlier driver left of this job, oldest first."""
+        """`found`: checkpoints that an earlier driver left of this job, oldest first."""
         self._num_retained = num_retained
         self._retention = retention
         self._checkpoints = list(found)
@@ -44,7 +46,7 @@ class CompletedCheckpointStore:
         return self._checkpoints[-1].checkpoint_id if self._checkpoints else NO_CHECKPOINT
 
     def add(self, checkpoint: CompletedCheckpoint) -> list[CompletedCheckpoint]:
-        """It is the latest now. Returns: those that are to be discarded for it.
+        """Add the new latest checkpoint. Returns: those to discard because of it.
 
         Raises: BrokenInvariant: it is not newer than the latest.
         """
@@ -64,18 +66,18 @@ class CompletedCheckpointStore:
         return [old for old in subsumed if not old.checkpoint_type.is_savepoint]
 
     def drop_latest(self) -> CompletedCheckpoint | None:
-        """It cannot be read. What was dropped; None: there is no earlier one to go on from, so it stays."""
+        """Drop the latest checkpoint, which cannot be read. Returns: it; None: there is no earlier one, so it stays."""
         return self._checkpoints.pop() if len(self._checkpoints) > 1 else None
 
     def shut_down(self, status: JobStatus) -> list[CompletedCheckpoint]:
-        """The job is over. Returns: what is to be discarded. A SUSPENDED one goes on elsewhere, and needs them all."""
+        """The job is over. Returns: the checkpoints to discard. A SUSPENDED job needs all of them elsewhere."""
         if status is JobStatus.SUSPENDED:
             return []
         checkpoints, self._checkpoints = self._checkpoints, []
         return [old for old in checkpoints if self.is_discarded_at(status, old)]
 
     def is_discarded_at(self, status: JobStatus, checkpoint: CompletedCheckpoint) -> bool:
-        """Whether a completed checkpoint goes with a job that ends so."""
+        """Whether a completed checkpoint is discarded when the job ends with this status."""
         if checkpoint.checkpoint_type.is_savepoint or status is JobStatus.SUSPENDED:
             return False
         if status is JobStatus.FINISHED or self._retention is Retention.NO_EXTERNALIZED_CHECKPOINTS:
@@ -84,7 +86,7 @@ class CompletedCheckpointStore:
         return status is JobStatus.CANCELED and is_deleting
 
     def _newest_not_savepoint(self) -> CompletedCheckpoint | None:
-        """Later checkpoints may have been made on top of it."""
+        """Return the newest that is not a savepoint; later checkpoints may build on it."""
         return next(
             (c for c in reversed(self._checkpoints) if not c.checkpoint_type.is_savepoint), None
         )

@@ -1,12 +1,13 @@
-"""Takes the checkpoints of one job: when, of whom, and what follows from their acknowledgements and failures.
+"""Takes the checkpoints of one job: triggers them, collects acknowledgements and failures, and
+completes or aborts them.
 
-Knows no clock, wire or file: it is told the time; triggering tasks, taking the state of operators'
+Knows no clock, wire or file: it is told the time. Triggering tasks, snapshots of operators'
 coordinators and writing a checkpoint are effects, the last two with an answer. Source: Flink
 CheckpointCoordinator (docs/spec/checkpoints.md#coordinator, #savepoints-and-stopping,
-#finished-tasks). Differs: one checkpoint is written at a time, the oldest first, and one that is
-being written is not aborted any more: its outcome decides; a restart waits for it. A task that ends
-without having acknowledged aborts what waits for it. Of periodic requests one waits at most: those
-that a slow checkpoint held up would come one after the other.
+#finished-tasks). Differs: one checkpoint is written at a time, the oldest first. A checkpoint that
+is being written is no longer aborted: its outcome decides, and a restart waits for it. A task that
+ends without having acknowledged aborts the checkpoints that wait for it. At most one periodic
+request waits, so that requests held up by a slow checkpoint do not come one after the other.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ TRIGGER_TIMER: Final = "checkpoint-trigger"
 
 
 class CheckpointCoordinator:
-    """`is_active`: the job runs, so that checkpoints are triggered. `store`: the completed ones."""
+    """`is_active`: the job runs, so checkpoints are triggered. `store`: the completed checkpoints."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class CheckpointCoordinator:
 
     @property
     def is_storing(self) -> bool:
-        """What a restart begins with is not known before this is over."""
+        """Whether a checkpoint is being written. Until then it is unknown which checkpoint a restart begins with."""
         return any(pending.phase is Phase.STORING for pending in self.pending.values())
 
     def check(self) -> None:
@@ -92,11 +93,12 @@ class CheckpointCoordinator:
             check_pending(self.pending, self._next_id, is_active=self.is_active)
 
     def settle(self, now_ms: int) -> FailureInfo | None:
-        """After each event: write and trigger what may be. Returns: what the job must fail for, once."""
+        """Write and trigger what is possible now; called after each event. Returns: a failure of the job, once."""
         self._store_next()
         self._serve(now_ms)
         failure, self._failure = self._failure, None
-        return failure if self.is_active else None  # else it is restarting or ending anyway
+        # Otherwise the job is restarting or ending anyway.
+        return failure if self.is_active else None
 
     # ------------------------------------------------------------------ the job's life
 
@@ -108,15 +110,16 @@ class CheckpointCoordinator:
             self._start_periodic(now_ms)
 
     def stop(self, reason: Reason = Reason.COORDINATOR_SUSPEND) -> None:
-        """The job does not run any more: nothing is triggered, and what is under way is aborted."""
+        """The job no longer runs: trigger nothing, and abort unfinished checkpoints."""
         self.is_active = self._is_periodic = False
         for request in self._queue.drop_all():
             self._gateway.answer_failure(request, reason, "the job is not RUNNING")
         self._abort_all(reason)
 
     def shut_down(self, status: JobStatus) -> None:
-        """The job is over. One that is being written is dealt with when the answer comes."""
-        if status is JobStatus.SUSPENDED:  # another driver may use the same ids: nothing is touched
+        """The job is over. If a checkpoint is being written, `on_outcome_after_end` handles its answer."""
+        # Another driver may use the same ids, so nothing is discarded.
+        if status is JobStatus.SUSPENDED:
             for pending in list(self.pending.values()):
                 if pending.phase is not Phase.STORING:
                     del self.pending[pending.checkpoint_id]
@@ -129,7 +132,7 @@ class CheckpointCoordinator:
     def on_outcome_after_end(
         self, event: CheckpointStored | CheckpointNotStored, status: JobStatus
     ) -> None:
-        """The job ended while this one was being written."""
+        """The checkpoint was being written when the job ended."""
         pending = self.pending.pop(event.checkpoint_id, None)
         if pending is None:
             return
@@ -145,7 +148,9 @@ class CheckpointCoordinator:
                 self._emit(DiscardStates(event.checkpoint_id, states))
 
     def on_attempt_ended(self, vertex: ExecutionVertex, now_ms: int) -> None:
-        """Its acknowledgement will not come. If the others' last checkpoint met its end, that is taken again."""
+        """Abort checkpoints that wait for this attempt. If one was the final checkpoint of other
+        tasks, request it again.
+        """
         attempt_id = vertex.execution.attempt_id
         self._ends.discard(attempt_id)
         for pending in self._under_way():
@@ -171,7 +176,7 @@ class CheckpointCoordinator:
                     self._abort(pending, Reason.CHECKPOINT_EXPIRED, text)
 
     def on_awaited(self, attempt_id: AttemptId, now_ms: int) -> None:
-        """A task has read all its input. When all have, nothing is gained by waiting for the timer."""
+        """A task has read all its input. When all have, a checkpoint is taken without waiting for the timer."""
         self._ends.waiting.add(attempt_id)
         self._request_last(now_ms)
 
@@ -192,7 +197,7 @@ class CheckpointCoordinator:
         if refusal is not None:
             self._gateway.answer_failure(request, *refusal)
             return
-        if event.checkpoint_type.is_synchronous:  # no later checkpoint may commit beside it
+        if event.checkpoint_type.is_synchronous:  # No later checkpoint may commit during the stop.
             self._is_periodic = False
             self._queue.drop_periodic()
             self._abort_all(Reason.COORDINATOR_SUSPEND)
@@ -210,7 +215,7 @@ class CheckpointCoordinator:
             self._gateway.answer_failure(refusal.request, refusal.reason, text)
 
     def _serve(self, now_ms: int) -> None:
-        """Trigger as many as may be, and see to the timer of those under way."""
+        """Trigger as many checkpoints as allowed, and set the timer for their deadlines."""
         while self.is_active:
             phases = [pending.phase for pending in self.pending.values()]
             situation = Situation(
@@ -231,7 +236,7 @@ class CheckpointCoordinator:
         if isinstance(plan, str):
             reason = Reason.NOT_ALL_REQUIRED_TASKS_RUNNING
             self._gateway.answer_failure(request, reason, plan)
-            if request.checkpoint_type.is_synchronous:  # the job goes on as it was
+            if request.checkpoint_type.is_synchronous:  # The job continues as before.
                 self._start_periodic(now_ms)
             return
         checkpoint_id, self._next_id = self._next_id, self._next_id + 1
@@ -251,7 +256,7 @@ class CheckpointCoordinator:
     def on_coordinators_snapshotted(self, event: CoordinatorsSnapshotted) -> None:
         pending = self.pending.get(event.checkpoint_id)
         if pending is None or pending.phase is not Phase.COORDINATORS:
-            return  # aborted meanwhile
+            return  # It was aborted meanwhile.
         if event.failure is not None:
             self._abort(pending, Reason.IO_EXCEPTION, event.failure)
         else:
@@ -265,7 +270,9 @@ class CheckpointCoordinator:
     # ------------------------------------------------------------------ what tasks say
 
     def on_acknowledged(self, message: AcknowledgeCheckpoint) -> None:
-        """One that does not count takes its snapshot along, unless that may be part of a completed checkpoint."""
+        """Count an acknowledgement. If it does not count, its snapshot is discarded, unless a
+        completed checkpoint may contain it.
+        """
         pending = self.pending.get(message.checkpoint_id)
         if pending is None:
             if self._ended.was_aborted(message.checkpoint_id):
@@ -280,14 +287,14 @@ class CheckpointCoordinator:
         if pending is None or not pending.is_under_way:
             return
         if message.attempt_id not in pending.plan.running:
-            return  # of a past attempt
+            return  # A past attempt.
         text = f"declined by {message.attempt_id}: {message.text or message.reason}"
         self._abort(pending, message.reason, text)
 
     # ------------------------------------------------------------------ completion
 
     def _store_next(self) -> None:
-        """The oldest of those that all have acknowledged, if none is being written."""
+        """Write the oldest checkpoint that all have acknowledged, unless one is being written."""
         while not self.is_storing:
             ready = next((p for p in self.pending.values() if p.phase is Phase.READY), None)
             if ready is None:
@@ -326,7 +333,9 @@ class CheckpointCoordinator:
         self._abort(pending, event.reason, event.text)
 
     def _subsume_before(self, checkpoint_id: int) -> None:
-        """Older ones have nothing to add; savepoints are the user's and go on."""
+        """Abort older unfinished checkpoints, which are no longer needed. Savepoints belong to the
+        user and continue.
+        """
         for pending in list(self.pending.values()):
             if pending.checkpoint_id < checkpoint_id and not pending.is_savepoint:
                 self._abort(pending, Reason.CHECKPOINT_SUBSUMED, f"{checkpoint_id} is complete")
@@ -342,7 +351,7 @@ class CheckpointCoordinator:
                 self._abort(pending, reason, "triggering of checkpoints was stopped")
 
     def _abort(self, pending: PendingCheckpoint, reason: Reason, text: str) -> None:
-        """Tasks and coordinators forget it, its snapshots go, and the job may have to fail."""
+        """Abort: tasks and coordinators are told, snapshots are discarded, and the job may have to fail."""
         checkpoint_id = pending.checkpoint_id
         self.story.add("abort", checkpoint_id, reason, text)
         del self.pending[checkpoint_id]

@@ -1,7 +1,7 @@
-"""How the last checkpoints ended, for what tasks still say of them.
+"""How recent checkpoints ended, for messages of tasks that come later.
 
-Knows no state. Source: Flink CheckpointCoordinator.recentPendingCheckpoints; differs: how they ended is remembered, so that
-the snapshot in a message that comes twice is never discarded as that of an aborted checkpoint.
+Knows no state. Source: Flink CheckpointCoordinator.recentPendingCheckpoints; differs: the outcome
+is remembered too, so that a repeated message of a completed checkpoint never discards its snapshot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ REMEMBERED: Final = 128
 
 
 class EndedCheckpoints:
-    """The newest `REMEMBERED` ids."""
+    """Remembers the newest `REMEMBERED` ids."""
 
     def __init__(self) -> None:
         self._is_completed: OrderedDict[int, bool] = OrderedDict()
@@ -24,5 +24,5 @@ class EndedCheckpoints:
             self._is_completed.popitem(last=False)
 
     def was_aborted(self, checkpoint_id: int) -> bool:
-        """False also where nothing is known of it: its snapshots are left to a clean-up pass."""
+        """Whether it was aborted. False if its outcome is unknown; then a clean-up pass removes its snapshots."""
         return self._is_completed.get(checkpoint_id) is False

@@ -1,4 +1,4 @@
-"""When the first of the checkpoints under way has had its time: one timer for all of them. Knows no checkpoint."""
+"""One timer for the deadlines of all unfinished checkpoints. Knows no checkpoint."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ EXPIRY_TIMER: Final = "checkpoint-expiry"
 
 
 class ExpiryTimer:
-    """Asked for anew whenever the first deadline is another one."""
+    """Sets the timer again whenever the first deadline changes."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._at_ms: int | None = None
 
     def watch(self, deadlines_ms: Iterable[int]) -> None:
-        """`deadlines_ms`: of all that are under way."""
+        """`deadlines_ms`: of all unfinished checkpoints."""
         first = min(deadlines_ms, default=None)
         if first is not None and first != self._at_ms:
             self._at_ms = first
             self._emit(SetTimer(EXPIRY_TIMER, first))
 
     def fired(self) -> None:
-        """The timer did."""
+        """The timer has fired."""
         self._at_ms = None

@@ -1,9 +1,10 @@
-"""How many checkpoints may fail in a row before the job does.
+"""Counts how many checkpoints may fail in a row before the job fails.
 
 Knows no pending checkpoint. Source: Flink CheckpointFailureManager
 (docs/spec/checkpoints.md#coordinator). Differs: a synchronous savepoint that has been triggered and
-fails ends the attempt for whatever reason it fails, its tasks have stopped for it; another
-savepoint that fails never counts, also where a task could not write it: who asked for it is told.
+fails ends the attempt, whatever the reason, because its tasks have stopped for it. Any other
+savepoint that fails never counts, not even if a task could not write it: the user who asked for it
+is told.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ COUNTED: Final = frozenset({
     Reason.CHECKPOINT_EXPIRED,
     Reason.FINALIZE_FAILURE,
 })
-"""Failures of the checkpoint itself; the others are of a job that was starting, ending or restarting."""
+"""Failures of the checkpoint itself. The others come from a job that was starting, ending or restarting."""
 
 
 class FailureCounter:
@@ -35,7 +36,7 @@ class FailureCounter:
     def on_failure(
         self, checkpoint_id: int, checkpoint_type: CheckpointType, reason: Reason
     ) -> bool:
-        """Whether the job must fail for it. An id counts once."""
+        """Count a failure, each id once. Returns: whether the job must fail because of it."""
         if checkpoint_type.is_synchronous:
             return True
         if checkpoint_type.is_savepoint or reason not in COUNTED:
@@ -47,11 +48,11 @@ class FailureCounter:
         return self.continuous > self._tolerable
 
     def failure_of_job(self, checkpoint_id: int, reason: Reason, text: str) -> FailureInfo:
-        """What the job fails with when it must."""
-        rule = "its tasks have stopped for it"
+        """Return the failure of the job."""
+        rule = "the tasks have stopped for it"
         if self.continuous > self._tolerable:
             rule = (
-                f"{self.continuous} failed in a row, "
+                f"{self.continuous} checkpoints failed in a row, but "
                 f"'execution.checkpointing.tolerable-failed-checkpoints' is {self._tolerable}"
             )
         message = f"checkpoint {checkpoint_id} failed with {reason}: {text} ({rule})"

@@ -1,4 +1,4 @@
-"""What tasks, coordinators of operators and users are told of a checkpoint.
+"""Tells tasks, coordinators of operators and users about a checkpoint.
 
 Decides nothing. Source: Flink CheckpointCoordinator.sendAcknowledgeMessages, sendAbortedMessages
 (docs/spec/checkpoints.md#coordinator).
@@ -33,7 +33,7 @@ Emit: TypeAlias = Callable[[CheckpointEffect | SetTimer], None]
 
 
 class CheckpointGateway:
-    """Effects in the right order, to those that are still there."""
+    """Emits effects in the right order, to tasks that still exist."""
 
     def __init__(self, graph: ExecutionGraph, settings: CheckpointSettings, emit: Emit) -> None:
         self._graph = graph
@@ -41,7 +41,7 @@ class CheckpointGateway:
         self._emit = emit
 
     def trigger(self, pending: PendingCheckpoint) -> None:
-        """Savepoints are always aligned."""
+        """Trigger the tasks. Savepoints are always aligned."""
         timeout_ms = None if pending.is_savepoint else self._settings.aligned_timeout_ms
         options = CheckpointOptions(
             pending.checkpoint_type,
@@ -72,7 +72,7 @@ class CheckpointGateway:
         self._emit(CoordinatorsCheckpointEnded(checkpoint_id, is_completed=True))
 
     def tell_aborted(self, pending: PendingCheckpoint, latest_completed_id: int) -> None:
-        """And have the snapshots taken for it discarded."""
+        """Tell of the abort, and discard the checkpoint's snapshots."""
         checkpoint_id = pending.checkpoint_id
         for resource_id, attempt_id in self._reachable(pending):
             message = NotifyCheckpointAborted(
@@ -95,7 +95,7 @@ class CheckpointGateway:
             self._emit(SavepointAnswered(request.request_id, None, failure))
 
     def _reachable(self, pending: PendingCheckpoint) -> Iterator[tuple[ResourceId, AttemptId]]:
-        """Those of its tasks that are still there to hear of its end."""
+        """Return the checkpoint's tasks that still exist to hear of its end."""
         for attempt_id in pending.plan.running:
             vertex = self._graph.current(attempt_id)
             if vertex is None or vertex.state is not ExecutionState.RUNNING:

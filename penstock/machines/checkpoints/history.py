@@ -1,4 +1,4 @@
-"""What has become of a job's checkpoints: counts, the latest of each kind, and the newest of all.
+"""Statistics of a job's checkpoints: counts, the latest of each kind, and the most recent ones.
 
 Knows no clock: the host gives wall-clock times. Source: Flink CheckpointStatsTracker.
 """
@@ -19,12 +19,12 @@ class CheckpointHistory:
     """`statistics` is replaced, never changed: any thread may read it."""
 
     def __init__(self, size: int) -> None:
-        """`size`: of the history, checkpoints."""
+        """`size`: how many checkpoints the history keeps."""
         self.statistics = CheckpointStatistics()
         self._size = size
 
     def ended(self, what: CheckpointEnded, triggered_at_ms: int, ended_at_ms: int) -> None:
-        """Completed, or failed. Times: of the wall clock."""
+        """A checkpoint was completed, or failed. Times: of the wall clock."""
         slowest = what.slowest
         summary = CheckpointSummary(
             checkpoint_id=what.checkpoint_id,

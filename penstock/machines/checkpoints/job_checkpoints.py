@@ -1,9 +1,10 @@
-"""Checkpoints in the life of one job: the coordinator follows the job's status, restarts begin with the latest.
+"""Checkpoints in the life of one job: the coordinator follows the job's status, and restarts begin
+with the latest checkpoint.
 
-Knows when, not how: `coordinator.py` takes checkpoints, `restore.py` says what attempts begin with.
-Source: Flink CheckpointCoordinatorDeActivator, SchedulerBase.restoreState
+This module decides when; `coordinator.py` takes checkpoints, and `restore.py` plans what attempts
+begin with. Source: Flink CheckpointCoordinatorDeActivator, SchedulerBase.restoreState
 (docs/spec/checkpoints.md#coordinator, #finished-tasks). A job with blocking results, or of type
-BATCH, takes none: what has been written to a blocking result would be in no snapshot.
+BATCH, takes none: data in a blocking result would be in no snapshot.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from penstock.model.states import JobStatus
 
 
 class JobCheckpoints:
-    """`coordinator` None: this job takes no checkpoints. What it was started from is restored all the same."""
+    """`coordinator` None: this job takes no checkpoints, but restores the one that it was started from."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class JobCheckpoints:
 
     @property
     def is_storing(self) -> bool:
-        """A restart waits until it is known which checkpoint is the latest."""
+        """Whether a restart must wait because it is not known yet which checkpoint is the latest."""
         return self.coordinator is not None and self.coordinator.is_storing
 
     def check(self) -> None:
@@ -102,7 +103,7 @@ class JobCheckpoints:
     def take_after_end(
         self, event: CheckpointStored | CheckpointNotStored, status: JobStatus
     ) -> None:
-        """The job ended with `status` while a checkpoint was being written."""
+        """A checkpoint was being written when the job ended with `status`."""
         if self.coordinator is not None:
             self.coordinator.on_outcome_after_end(event, status)
 
@@ -117,7 +118,7 @@ class JobCheckpoints:
     # ------------------------------------------------------------------ the job's life
 
     def follow(self, status: JobStatus, now_ms: int) -> None:
-        """Checkpoints are taken while the job is RUNNING."""
+        """Take checkpoints while the job is RUNNING."""
         if self.coordinator is None or self._is_over:
             return
         if status.is_terminal:
@@ -129,7 +130,7 @@ class JobCheckpoints:
             self.coordinator.stop()
 
     def settle(self, status: JobStatus, now_ms: int) -> FailureInfo | None:
-        """After each event: what may be triggered or written now. Returns: what the job must fail for."""
+        """Trigger or write what is possible now; called after each event. Returns: a failure of the job."""
         self.follow(status, now_ms)
         if self.coordinator is None:
             return None
@@ -138,17 +139,17 @@ class JobCheckpoints:
     # ------------------------------------------------------------------ restarts
 
     def restore(self, vertices: Sequence[ExecutionVertex]) -> int | None:
-        """These begin with the latest checkpoint; its id, None: there is none."""
+        """Make these attempts begin with the latest checkpoint. Returns: its id; None: there is none."""
         plan = self._latest_plan()
         for vertex in vertices:
             vertex.execution.restore = None if plan is None else plan.of(vertex.vertex_id)
         return None if plan is None else plan.checkpoint.checkpoint_id
 
     def drop_damaged(self, checkpoint_id: int) -> bool:
-        """An attempt could not read the checkpoint that it was to begin with. Whether there is an earlier one instead."""
+        """An attempt could not read its checkpoint. Returns: whether there is an earlier one instead."""
         latest = self.store.latest
         if latest is None or latest.checkpoint_id != checkpoint_id:
-            return True  # another attempt was first to say so
+            return True  # Another attempt has reported it before.
         dropped = self.store.drop_latest()
         if dropped is None:
             return False
@@ -157,7 +158,7 @@ class JobCheckpoints:
         return True
 
     def restore_coordinators(self) -> None:
-        """All of the operators' coordinators begin with the latest checkpoint, if there is one."""
+        """Make all operators' coordinators begin with the latest checkpoint, if there is one."""
         plan = self._latest_plan()
         if plan is not None:
             states = plan.coordinator_states
@@ -175,13 +176,16 @@ class JobCheckpoints:
 
     def _refuse(self, event: CheckpointEvent) -> None:
         if isinstance(event, TriggerSavepoint):
-            text = "this job takes no checkpoints: it is a BATCH job, has blocking results, or no storage"
+            text = (
+                "this job takes no checkpoints: it is a BATCH job, has blocking results, or has "
+                "no storage for checkpoints"
+            )
             failure = FailureInfo("CheckpointFailed", text)
             self._emit(SavepointAnswered(event.request_id, None, failure))
 
 
 def can_be_snapshotted(job_graph: JobGraph) -> bool:
-    """Not a job of type BATCH, nor one with a blocking result."""
+    """Whether the job is neither of type BATCH nor has a blocking result."""
     if job_graph.job_type is not JobType.STREAMING:
         return False
     results = (data for vertex in job_graph.vertices.values() for data in vertex.outputs)

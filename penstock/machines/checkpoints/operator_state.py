@@ -17,12 +17,12 @@ from penstock.model.errors import ConfigurationError
 Parts: TypeAlias = dict[int, list[int]]
 """Old subtask -> indices of its partitions, in order."""
 Mode: TypeAlias = RedistributionMode
-"""Evenly, all to everybody, or one of the equal copies to each."""
+"""How a state is redistributed: evenly, all of it to every subtask, or one of the equal copies to each."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorStateShape:
-    """`partition_counts`: of each old subtask; 0: it reported none (it had finished, say)."""
+    """`partition_counts`: of each old subtask; 0: it reported none (for example because it had finished)."""
 
     mode: Mode
     partition_counts: tuple[int, ...]
@@ -31,10 +31,11 @@ class OperatorStateShape:
 def redistribute(
     states: Mapping[str, OperatorStateShape], new_parallelism: int
 ) -> list[dict[str, Parts]]:
-    """What each new subtask restores, by state name; a state of which it gets nothing is left out.
+    """Return what each new subtask restores, by state name. States of which it gets nothing are
+    left out.
 
-    With the parallelism unchanged, lists stay where they are, also uneven ones.
-    Raises: ConfigurationError: a parallelism below 1.
+    With the same parallelism, lists stay where they are, even if they are uneven. Raises:
+    ConfigurationError: a parallelism below 1.
     """
     if new_parallelism < 1:
         raise ConfigurationError(f"parallelism must be at least 1, got {new_parallelism}")
@@ -66,7 +67,7 @@ def _all_of(counts: Sequence[int]) -> Parts:
 
 
 def _copies(counts: Sequence[int], new_parallelism: int) -> list[Parts]:
-    """Each gets its own copy if all have one, else one of those that were reported, in turn."""
+    """Give each subtask its own copy if all have one, else one of the reported copies, in turn."""
     reported = [old for old, count in enumerate(counts) if count]
     if not reported:
         return [{} for _ in range(new_parallelism)]
@@ -74,7 +75,7 @@ def _copies(counts: Sequence[int], new_parallelism: int) -> list[Parts]:
 
 
 def _split(counts: Sequence[int], new_parallelism: int, start: int) -> tuple[list[Parts], int]:
-    """Consecutive partitions for each subtask, from `start` on; and where the next state's shares start."""
+    """Split consecutive partitions over the subtasks, from `start` on. Returns also: the start for the next state."""
     partitions = [(old, index) for old, count in enumerate(counts) for index in range(count)]
     base, rest = divmod(len(partitions), new_parallelism)
     shares: list[Parts] = [{} for _ in range(new_parallelism)]

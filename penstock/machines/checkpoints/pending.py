@@ -1,7 +1,7 @@
-"""One checkpoint on its way: who has acknowledged it, and what it comes to.
+"""One unfinished checkpoint: which attempts have acknowledged it, and its content.
 
-Knows no other checkpoint. Source: Flink PendingCheckpoint, DefaultCheckpointPlan, VertexFinishedStateChecker
-(docs/spec/checkpoints.md#coordinator, #finished-tasks).
+Knows no other checkpoint. Source: Flink PendingCheckpoint, DefaultCheckpointPlan,
+VertexFinishedStateChecker (docs/spec/checkpoints.md#coordinator, #finished-tasks).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Phase(StrEnum):
     """Where a pending checkpoint is."""
 
     COORDINATORS = "COORDINATORS"
-    """The coordinators of operators are taking their snapshots; tasks have not been told."""
+    """The coordinators of operators are taking their snapshots; tasks are not triggered yet."""
     TASKS = "TASKS"
     READY = "READY"
-    """All have acknowledged; an older one is being stored."""
+    """All have acknowledged, but an older one is being written."""
     STORING = "STORING"
 
 
 class AckResult(StrEnum):
-    """What an acknowledgement was."""
+    """How an acknowledgement counts."""
 
     GOOD = "GOOD"
     REPEATED = "REPEATED"
@@ -50,8 +50,9 @@ class AckResult(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class PendingCheckpoint:
-    """`missing`: attempts that have not acknowledged. `timestamp_ms`: when it was triggered. `awaited`: attempts that had come to
-    the end of their data then, and may finish with it.
+    """`missing`: attempts that have not acknowledged. `timestamp_ms`: when it was triggered.
+
+    `awaited`: attempts that were at the end of their data then, and may finish when it is complete.
     """
 
     checkpoint_id: int
@@ -76,7 +77,7 @@ class PendingCheckpoint:
 
     @property
     def is_under_way(self) -> bool:
-        """Not all have acknowledged yet."""
+        """Whether some have not acknowledged yet."""
         return self.phase in {Phase.COORDINATORS, Phase.TASKS}
 
     def acknowledge(
@@ -93,7 +94,11 @@ class PendingCheckpoint:
         return AckResult.GOOD
 
     def what_forbids_it(self, graph: ExecutionGraph) -> str | None:
-        """A vertex some of whose subtasks have finished cannot give a union list back whole: theirs is missing."""
+        """Return why it cannot be completed; None: it can.
+
+        If some subtasks of a vertex have finished, a union list of that vertex cannot be restored
+        completely.
+        """
         for job_vertex in graph.job_vertices:
             done = self._finished_of(job_vertex)
             if not 0 < len(done) < len(job_vertex.vertices):
@@ -104,13 +109,13 @@ class PendingCheckpoint:
                 if name is not None:
                     return (
                         f"vertex '{job_vertex.name}' has finished in {len(done)} of its "
-                        f"{len(job_vertex.vertices)} subtasks, and {name} is a union list: what "
-                        "the finished ones had in it would be lost"
+                        f"{len(job_vertex.vertices)} subtasks, and {name} is a union list, so "
+                        "the list elements of the finished subtasks would be lost"
                     )
         return None
 
     def completed(self, job_id: JobId, graph: ExecutionGraph) -> CompletedCheckpoint:
-        """What is to be stored, from what all have acknowledged."""
+        """Return what is to be stored, made from all acknowledgements."""
         operators = tuple(
             operator
             for job_vertex in graph.job_vertices
@@ -128,7 +133,7 @@ class PendingCheckpoint:
     def ended(
         self, location: str | None, reason: CheckpointFailureReason | None = None, text: str = ""
     ) -> CheckpointEnded:
-        """What people are told of it."""
+        """Return the event of its end, for people."""
         most = {
             field.name: max((getattr(one, field.name) for one in self.metrics.values()), default=0)
             for field in fields(CheckpointMetrics)
@@ -146,7 +151,7 @@ class PendingCheckpoint:
         )
 
     def stored(self, location: str) -> CompletedCheckpoint:
-        """What was being written, now that it is."""
+        """Return the stored checkpoint with its location."""
         assert self.checkpoint is not None
         return replace(self.checkpoint, location=location)
 
@@ -177,9 +182,11 @@ class PendingCheckpoint:
         return {} if state is None else dict(state.operators)
 
     def _finished_of(self, job_vertex: ExecutionJobVertex) -> set[int]:
-        """Subtasks that had ended before, or were at the end of their data when they acknowledged and have no state left.
+        """Return the subtasks that had ended, or were at the end of their data without state when
+        they acknowledged.
 
-        One that has some is not done: what a sink prepared is committed when the checkpoint completes, or by whoever restores it.
+        A subtask with state is not finished: what a sink prepared is committed when the checkpoint
+        completes, or after a restore.
         """
         found = set()
         for vertex in job_vertex.vertices:
@@ -195,7 +202,7 @@ class PendingCheckpoint:
 
 
 def _union_list_of(state: SubtaskState) -> str | None:
-    """Name and operator of a union list in it; None: there is none."""
+    """Return name and operator of a union list in the state; None: there is none."""
     for uid, operator in state.operators:
         for one in operator.lists:
             if one.mode is RedistributionMode.UNION:

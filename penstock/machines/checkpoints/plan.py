@@ -1,8 +1,8 @@
-"""Who takes part in a checkpoint: which tasks are triggered, waited for, and told of its end.
+"""Which tasks take part in a checkpoint: which are triggered, waited for, and told of its end.
 
 Knows no checkpoint. Source: Flink DefaultCheckpointPlanCalculator, CheckpointPlan
 (docs/spec/checkpoints.md#coordinator, #finished-tasks). Differs: the running producers of a group
-of consumers are looked for once for all of them.
+of consumers are looked up once for the whole group.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from penstock.model.states import ExecutionState
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """`triggered`: run and have no running producer. `running`: all that must acknowledge, and are told of the end.
+    """`triggered`: run and have no running producer. `running`: must acknowledge, and are told of
+    the end.
 
-    `finished`: had ended when it was made.
+    `finished`: had ended before the plan was made.
     """
 
     triggered: tuple[ExecutionVertex, ...]
@@ -32,7 +33,10 @@ class CheckpointPlan:
 
 
 def plan_of(graph: ExecutionGraph, settings: CheckpointSettings) -> CheckpointPlan | str:
-    """The plan, or, as text, what forbids a checkpoint now: every task must be RUNNING, or FINISHED where allowed."""
+    """Return the plan; or, as text, why no checkpoint is possible now.
+
+    Every task must be RUNNING, or FINISHED where that is allowed.
+    """
     finished: set[ExecutionVertexId] = set()
     running: dict[AttemptId, ExecutionVertex] = {}
     for vertex in graph.vertices:
@@ -48,8 +52,9 @@ def plan_of(graph: ExecutionGraph, settings: CheckpointSettings) -> CheckpointPl
             )
         elif vertex.execution.committables and not settings.has_final_checkpoint:
             return (
-                f"task {vertex} is FINISHED, and what its sink wrote is committed when the job ends: state of now would be without "
-                "it. Let the job end, or enable checkpointing"
+                f"task {vertex} is FINISHED, and what its sink wrote is committed when the "
+                "job ends, so a state of now would not contain it. Let the job end, or "
+                "enable checkpointing"
             )
         else:
             finished.add(vertex.vertex_id)

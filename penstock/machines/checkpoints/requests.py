@@ -19,9 +19,10 @@ MAX_QUEUED: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequest:
-    """A wish for one checkpoint. `request_id` None: nobody waits for an answer; the timer asks, say.
+    """A request for one checkpoint. `request_id` None: nobody waits for an answer; for example the
+    timer asked.
 
-    `is_forced`: taken also while as many as allowed are pending. `target_directory`: of a savepoint.
+    `is_forced`: ignores the limit of pending checkpoints. `target_directory`: of a savepoint.
     """
 
     at_ms: int
@@ -40,7 +41,7 @@ class CheckpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that is not carried out. `retry_in_ms`: when the periodic trigger is to ask again."""
+    """A refused request. `retry_in_ms`: when the periodic trigger is to ask again."""
 
     request: CheckpointRequest
     reason: CheckpointFailureReason
@@ -49,7 +50,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the choice depends on. `last_completion_ms` None: none has been completed."""
+    """What the choice depends on. `last_completion_ms` None: none was completed yet."""
 
     now_ms: int
     pending: int = 0
@@ -60,12 +61,16 @@ class Situation:
 def refusal_of(
     wanted: CheckpointRequest, others: Sequence[CheckpointRequest], *, is_active: bool
 ) -> tuple[CheckpointFailureReason, str] | None:
-    """Why a user cannot have this now, and never will. `others`: what is under way or waits. `is_active`: the job runs."""
+    """Return why a user's request is refused for good; None: it is not.
+
+    `others`: requests that are pending or wait. `is_active`: the job runs.
+    """
     if not is_active:
         return CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING, "the job is not RUNNING"
     if wanted.checkpoint_type.is_savepoint and wanted.target_directory is None:
         return CheckpointFailureReason.IO_EXCEPTION, (
-            "no directory is named for it: name one, or set 'execution.checkpointing.savepoint-dir'"
+            "no directory is named for the savepoint. Name one, or set "
+            "'execution.checkpointing.savepoint-dir'"
         )
     if any(other.checkpoint_type.is_synchronous for other in others):
         reason = CheckpointFailureReason.COORDINATOR_SUSPEND
@@ -91,7 +96,9 @@ class RequestQueue:
         return iter(self._queue)
 
     def add(self, request: CheckpointRequest) -> Refusal | None:
-        """Put it in its place. Full of wishes of users: it is refused; else the last one has to go."""
+        """Insert a request by rank. If the queue is full, the last periodic request makes room, or
+        this one is refused.
+        """
         is_full = len(self._queue) >= self._max_queued
         too_many = CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS
         if is_full and not self._queue[-1].is_periodic:
@@ -100,9 +107,10 @@ class RequestQueue:
         return Refusal(self._queue.pop(), too_many) if is_full else None
 
     def choose(self, situation: Situation) -> CheckpointRequest | Refusal | None:
-        """Takes the request whose turn it is out of the queue; None: nobody's.
+        """Take the next request out of the queue; None: none may run now.
 
-        A periodic one that comes too soon after the last completion is refused, to be made again later.
+        A periodic request that comes too soon after the last completion is refused, to be repeated
+        later.
         """
         if situation.is_triggering or not self._queue:
             return None

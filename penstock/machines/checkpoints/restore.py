@@ -1,7 +1,8 @@
-"""From a completed checkpoint to what each attempt begins with, at any parallelism up to the max parallelism.
+"""From a completed checkpoint to what each attempt begins with, at any parallelism up to the max
+parallelism.
 
-Knows no file and no attempt: operators are matched by uid, keyed state goes by key groups, operator
-state by `machines/checkpoints/operator_state.py`. Source: Flink StateAssignmentOperation,
+Knows no file and no attempt. Operators are matched by uid, keyed state is assigned by key groups,
+operator state by `machines/checkpoints/operator_state.py`. Source: Flink StateAssignmentOperation,
 TaskStateAssignment, Checkpoints.loadAndValidateCheckpoint, VertexFinishedStateChecker
 (docs/spec/state.md#operator-state, #rescaling-keyed-state,
 docs/spec/checkpoints.md#savepoints-and-stopping, #finished-tasks). Differs: a handle of keyed state
@@ -31,9 +32,11 @@ _EMPTY = OperatorSubtaskState()
 
 
 def adopt_max_parallelism(job_graph: JobGraph, checkpoint: CompletedCheckpoint) -> None:
-    """Keyed state keeps the number of key groups it was written with: vertices that set none of their own take it.
+    """Keep the number of key groups of keyed state: vertices that set no max parallelism take that
+    of the checkpoint.
 
-    Before anything is made of the job graph. Raises: ConfigurationError: a vertex sets another one.
+    Must run before anything is made of the job graph. Raises: ConfigurationError: a vertex sets
+    another one.
     """
     found = {operator.uid: operator for operator in checkpoint.operators}
     for vertex in job_graph.vertices.values():
@@ -46,14 +49,14 @@ def adopt_max_parallelism(job_graph: JobGraph, checkpoint: CompletedCheckpoint) 
                     f"{_named(operator.uid, operator.name)} has keyed state of checkpoint "
                     f"{checkpoint.checkpoint_id} in {old.max_parallelism} key groups, and the "
                     f"program has parallelism {vertex.parallelism} and max parallelism "
-                    f"{vertex.max_parallelism}: the number of key groups cannot change. Set "
+                    f"{vertex.max_parallelism}. The number of key groups cannot change. Set "
                     f"set_max_parallelism({old.max_parallelism}) and a parallelism up to that."
                 )
             vertex.max_parallelism = old.max_parallelism
 
 
 class RestorePlan:
-    """What attempts begin with after a restart from this checkpoint. Made per vertex, when it is first asked for."""
+    """What attempts begin with after a restart from this checkpoint. Computed per vertex, when it is first needed."""
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class RestorePlan:
         *,
         is_unclaimed_state_ignored: bool = False,
     ) -> None:
-        """Raises: ConfigurationError: the program has no place for a state, or cannot take it as it is."""
+        """Raises: ConfigurationError: the program has no operator for a state, or cannot take the state as it is."""
         self.checkpoint = checkpoint
         self._job = job_graph
         self._old = {operator.uid: operator for operator in checkpoint.operators}
@@ -86,7 +89,7 @@ class RestorePlan:
 
     @property
     def coordinator_states(self) -> tuple[tuple[str, bytes], ...]:
-        """(uid, state) of the operators that have a coordinator with state."""
+        """(uid, state) of the operators whose coordinator has state."""
         return tuple(
             (operator.uid, operator.coordinator_state)
             for operator in self.checkpoint.operators
@@ -123,8 +126,8 @@ class RestorePlan:
             raise ConfigurationError(
                 f"checkpoint {self.checkpoint.checkpoint_id} has state of "
                 f"{_named(old.uid, old.name)} with parallelism {old.parallelism} "
-                f"({_kinds(old, states)}), and the program has no operator of that uid. Give the "
-                "operator its uid back, or drop the state with "
+                f"({_kinds(old, states)}), and the program has no operator of that uid. Give "
+                "the operator its uid back, or drop the state with "
                 "'execution.state-recovery.ignore-unclaimed-state: true' "
                 "(--allow-non-restored-state). The program's uids: "
                 f"{', '.join(sorted(known)) or 'none'}."
@@ -149,7 +152,9 @@ class RestorePlan:
         return bool(done) and all(done)
 
     def _begin_again_behind_open_ends(self) -> None:
-        """A vertex whose producer only goes through its end once more hears that end: it begins with nothing, not as finished."""
+        """A finished vertex behind a producer that only ends once more is not restored as finished:
+        it runs, and hears that end.
+        """
         is_changed = True
         while is_changed:
             behind = {
@@ -174,14 +179,15 @@ class RestorePlan:
                 if edge.source not in self._finished:
                     raise ConfigurationError(
                         f"vertex '{vertex.name}' had finished at checkpoint "
-                        f"{self.checkpoint.checkpoint_id}, and reads from "
-                        f"'{self._job.vertices[edge.source].name}', which had not: what that "
-                        "makes would be lost. Give the new input another operator to read it."
+                        f"{self.checkpoint.checkpoint_id}, but it reads from "
+                        f"'{self._job.vertices[edge.source].name}', which had not finished, "
+                        "so the output of that vertex would be lost. Let another operator "
+                        "read that input."
                     )
 
 
 def _operator_shares(old: OperatorCheckpoint, vertex: JobVertex) -> list[OperatorRestore]:
-    """Of one operator, by new subtask."""
+    """Return the shares of one operator's state, by new subtask."""
     states = [state or _EMPTY for state in old.subtasks]
     lists = _list_shares(states, vertex.parallelism)
     handles = [handle for state in states for handle in state.keyed]

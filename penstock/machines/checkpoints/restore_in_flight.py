@@ -1,13 +1,15 @@
-"""Who reads the data in flight of an unaligned checkpoint, at any parallelism of both ends of an edge.
+"""Which subtasks read the data in flight of an unaligned checkpoint, at any parallelism of both
+ends of an edge.
 
-All of it is read by consumers, before anything new: first what they had in hand, then of each
-former channel what lay at its consumer and behind that what lay at its producer. So what one
-producer has sent for one key keeps its order. Where records go by their content, those who may own
-some are given the whole and keep what is theirs; elsewhere a former subtask's data goes to one new
-one. Knows no record. Source: Flink StateAssignmentOperation, TaskStateAssignment,
-SubtaskStateMapper, InflightDataRescalingDescriptor (docs/spec/exchange.md#choosing-a-channel,
-docs/spec/checkpoints.md#data-in-flight). Differs: what lay at a producer is restored by its
-consumer, as newer Flink can; shares are matched by edge, not by the gates' order.
+Consumers read all of it before anything new: first the records in hand, then for each former
+channel the data at its consumer, and after that the data at its producer. So the records of one
+producer for one key keep their order. Where records are distributed by content, every subtask that
+may own some gets all of the data and keeps its own records; elsewhere the data of a former subtask
+goes to one new subtask. Knows no record. Source: Flink StateAssignmentOperation,
+TaskStateAssignment, SubtaskStateMapper, InflightDataRescalingDescriptor
+(docs/spec/exchange.md#choosing-a-channel, docs/spec/checkpoints.md#data-in-flight). Differs: data
+at a producer is restored by its consumer, as newer Flink can do; shares are matched by edge, not by
+the gates' order.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _AT_PRODUCER: Final = 1
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Piece:
-    """Ordered as it is read. `producer`: of what was in hand, its order there."""
+    """Sorted in the order of reading. `producer`: for records in hand, their order."""
 
     producer: int
     place: int
@@ -42,7 +44,7 @@ class _Piece:
 
 
 class InFlightPlan:
-    """All data in flight of one checkpoint, by who was to read it."""
+    """All data in flight of one checkpoint, by its consumers."""
 
     def __init__(self, checkpoint: CompletedCheckpoint) -> None:
         self._checkpoint_id = checkpoint.checkpoint_id
@@ -65,7 +67,7 @@ class InFlightPlan:
                     piece = _Piece(one.channel, _AT_CONSUMER, one.handle)
                     self._add(one.data_set_id, subtask, piece, operator)
             for one in state.outputs_in_flight:
-                assert one.data_set_id is not None, "what leaves a task leaves it on an edge"
+                assert one.data_set_id is not None, "output data in flight has an edge"
                 piece = _Piece(subtask, _AT_PRODUCER, one.handle)
                 self._add(one.data_set_id, one.channel, piece, operator)
 
@@ -77,7 +79,9 @@ class InFlightPlan:
         self._ends.setdefault(edge, f"{side} operator '{found_at.name}' (uid '{found_at.uid}')")
 
     def check(self, job_graph: JobGraph, *, is_unclaimed_state_ignored: bool) -> None:
-        """Raises: ConfigurationError: the program has no reader for some of it, or none that it can be shared out to."""
+        """Raises: ConfigurationError: the program has no reader for some of the data, or one among
+        which it cannot be divided.
+        """
         edges = {
             edge.data_set_id for vertex in job_graph.vertices.values() for edge in vertex.inputs
         }
@@ -88,30 +92,36 @@ class InFlightPlan:
             for edge, end in self._ends.items():
                 if edge not in edges:
                     raise self._refused(
-                        end, "the program has no such edge: an end or its partitioning is another"
+                        end,
+                        "the program has no such edge: one of its ends or its partitioning "
+                        "has changed",
                     )
             for uid in self._in_hand:
                 if uid not in heads:
                     end = f"into operator '{self._old[uid].name}' (uid '{uid}')"
                     raise self._refused(
-                        end, "the program chains that operator to another, or has it not"
+                        end, "the program does not have that operator as the head of a chain"
                     )
         for vertex in job_graph.vertices.values():
             is_in_flight = any(edge.data_set_id in self._on_edges for edge in vertex.inputs)
             may_be = may_be_overtaken(edge.ship_strategy for edge in vertex.inputs)
             if is_in_flight and not may_be:
                 end = f"into vertex '{vertex.name}'"
-                raise self._refused(end, "it reads a point-wise or broadcast edge now, and did not")
+                raise self._refused(
+                    end,
+                    "the vertex now reads a point-wise or broadcast edge, which it did not before",
+                )
 
     def _refused(self, end: str, why: str) -> ConfigurationError:
         return ConfigurationError(
-            f"checkpoint {self._checkpoint_id} is unaligned and holds data in flight {end}, but {why}. Begin with the "
-            "program as it was (only parallelisms may change), or with a savepoint; "
-            "'execution.state-recovery.ignore-unclaimed-state: true' loses those records."
+            f"checkpoint {self._checkpoint_id} is unaligned and holds data in flight {end}, "
+            f"but {why}. Begin with the unchanged program (only parallelisms may change), or "
+            "with a savepoint. 'execution.state-recovery.ignore-unclaimed-state: true' drops "
+            "those records."
         )
 
     def shares_of(self, vertex: JobVertex) -> list[tuple[InFlightShare, ...]]:
-        """By subtask of the vertex, in the order in which they are read."""
+        """Return the shares by subtask of the vertex, in the order of reading."""
         old = self._old.get(vertex.operators[0].uid) if vertex.operators else None
         is_any = any(edge.data_set_id in self._on_edges for edge in vertex.inputs)
         if old is None or not (is_any or old.uid in self._in_hand):
@@ -130,7 +140,7 @@ class InFlightPlan:
 
 
 class _Scaled:
-    """The readers of an edge, as they were and as they are."""
+    """The old and the new readers of an edge."""
 
     def __init__(self, old: OperatorCheckpoint, vertex: JobVertex) -> None:
         self._old = old.parallelism
@@ -140,12 +150,12 @@ class _Scaled:
         self._is_same = self._old == self._new and self._is_same_groups
 
     def owned(self, subtask: int) -> Sequence[int]:
-        """Former subtasks whose data goes to this one, where it does not matter to which: each to one, in order."""
+        """Return the former subtasks whose whole data goes to this one. Each goes to one subtask, in order."""
         first, behind = (-(-one * self._old // self._new) for one in (subtask, subtask + 1))
         return range(first, behind)
 
     def sources(self, edge: JobEdge, subtask: int) -> Sequence[int]:
-        """Former subtasks some of whose records may be this one's."""
+        """Return the former subtasks that may have records of this one."""
         strategy = edge.ship_strategy
         if self._is_same or not strategy.goes_by_content:
             return self.owned(subtask)

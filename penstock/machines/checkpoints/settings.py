@@ -1,4 +1,4 @@
-"""What the checkpoint coordinator needs of the configuration, in one frozen object.
+"""The part of the configuration that the checkpoint coordinator needs, in one frozen object.
 
 Knows no layers of settings. Source: Flink CheckpointCoordinatorConfiguration, CheckpointConfig
 (docs/spec/checkpoints.md#coordinator, docs/spec/options.md#runtime).
@@ -39,9 +39,11 @@ def _no_chance() -> float:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """`interval_ms` None: none but those a user asks for. `draw`: numbers in [-1, 1] for the first delay.
+    """`interval_ms` None: only checkpoints that a user asks for. `draw`: gives numbers in [-1, 1]
+    for the first delay.
 
-    `aligned_timeout_ms`: None: never unaligned; 0: from the start. `first_id`: of the next checkpoint.
+    `aligned_timeout_ms`: None: never unaligned; 0: unaligned from the start. `first_id`: of the
+    next checkpoint.
     """
 
     interval_ms: int | None = None
@@ -68,16 +70,18 @@ class CheckpointSettings:
 
     @property
     def holds_results(self) -> bool:
-        """Whether the program gets no row that a restart would give it again."""
+        """Whether the program gets rows only when a checkpoint covers them, so that a restart repeats none."""
         return self.is_periodic and self.is_exactly_once
 
     @property
     def has_final_checkpoint(self) -> bool:
-        """Whether a task that has read all its input may count on one more checkpoint."""
+        """Whether a task that has read all its input can rely on one more checkpoint."""
         return self.is_periodic and self.are_finished_tasks_allowed
 
     def first_delay_ms(self) -> int:
-        """Anywhere between the least pause and the interval, so that jobs do not all checkpoint at once."""
+        """Return a random delay between the least pause and the interval, so that jobs do not all
+        checkpoint at once.
+        """
         assert self.interval_ms is not None
         share = (self.draw() + 1) / 2
         return self.min_pause_ms + int(share * max(0, self.interval_ms - self.min_pause_ms))
@@ -85,10 +89,11 @@ class CheckpointSettings:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlaces:
-    """Where checkpoints lie, as it was set: paths or URIs, None: not set. `inline_bytes`: smaller state lies in the metadata.
+    """The configured paths or URIs of checkpoints; None: not set. `inline_bytes`: smaller state is
+    put into the metadata.
 
-    `restored`: the savepoint or checkpoint to begin with. `is_claimed`: it is the job's own from then on.
-    `is_incremental`: what did not change on a TaskManager's disk is not written again.
+    `restored`: the savepoint or checkpoint to begin with. `is_claimed`: it belongs to the job from
+    then on. `is_incremental`: unchanged files of a TaskManager's disk are not written again.
     """
 
     directory: str | None = None
@@ -111,8 +116,9 @@ def checkpoint_places_of(settings: Settings) -> CheckpointPlaces:
     inline_bytes = settings.get(threshold)
     if inline_bytes > _MOST_INLINE_BYTES:
         raise ConfigurationError(
-            f"option '{threshold.key}' is {inline_bytes:,} bytes, but it takes at most {_MOST_INLINE_BYTES:,}: "
-            "what lies inline passes through the driver. Change the setting."
+            f"option '{threshold.key}' is {inline_bytes:,} bytes, but it takes at most "
+            f"{_MOST_INLINE_BYTES:,}, because inline state passes through the driver. Change "
+            "the setting."
         )
     return CheckpointPlaces(
         settings.get(_set_one(settings, CheckpointOptions.DIR)),
@@ -127,7 +133,7 @@ def checkpoint_places_of(settings: Settings) -> CheckpointPlaces:
 def checkpoint_settings_of(
     settings: Settings, draw: Callable[[], float] | None = None, first_id: int = 1
 ) -> CheckpointSettings:
-    """Read the options. Raises: ConfigurationError: a value out of range, or two that exclude each other."""
+    """Read the options. Raises: ConfigurationError: a value is out of range, or two values exclude each other."""
     interval_ms = interval_ms_of(settings)
     min_pause_ms = settings.get(CheckpointOptions.MIN_PAUSE)
     is_unaligned = settings.get(CheckpointOptions.UNALIGNED_ENABLED)
@@ -153,7 +159,9 @@ def checkpoint_settings_of(
 
 
 def interval_ms_of(settings: Settings) -> int | None:
-    """Between two checkpoints; None: the job takes none of itself. Raises: ConfigurationError: below 10 ms."""
+    """Return the time between two checkpoints; None: none is taken periodically. Raises:
+    ConfigurationError: below 10 ms.
+    """
     interval_ms = settings.get(CheckpointOptions.INTERVAL) or None
     if interval_ms is not None and interval_ms < _LEAST_INTERVAL_MS:
         raise ConfigurationError(
@@ -168,8 +176,9 @@ def _check_unaligned(settings: CheckpointSettings) -> None:
         return
     if not settings.is_exactly_once:
         raise ConfigurationError(
-            f"'{CheckpointOptions.UNALIGNED_ENABLED.key}' and '{CheckpointOptions.MODE.key}' {_AT_LEAST_ONCE} exclude each "
-            "other: nothing is aligned in that mode. Change one of them."
+            f"'{CheckpointOptions.UNALIGNED_ENABLED.key}' and '{CheckpointOptions.MODE.key}' "
+            f"{_AT_LEAST_ONCE} exclude each other, because nothing is aligned in that mode. "
+            "Change one of them."
         )
     if settings.max_concurrent > 1:
         raise ConfigurationError(
@@ -189,7 +198,7 @@ def _at_least(settings: Settings, wanted: Option[int], least: int) -> int:
 
 
 def _set_one(settings: Settings, option: Option[T]) -> Option[T]:
-    """The older option that it has, where only that is set."""
+    """Return the option's older name if only that is set."""
     old = option.fallback
     return (
         old if old is not None and not settings.is_set(option) and settings.is_set(old) else option

@@ -16,8 +16,10 @@ _LOUDEST_FIRST: Final = (_S.FAILED, _S.CANCELING, _S.CANCELED, _S.INITIALIZING, 
 
 
 def aggregate_state(counts: Mapping[ExecutionState, int]) -> ExecutionState:
-    """`counts`: subtasks by state. The most alarming state of any of them; FINISHED when all are, RUNNING
-    when some are; else CREATED.
+    """Return the most alarming state of any subtask; FINISHED when all are, RUNNING when some are;
+    else CREATED.
+
+    `counts`: subtasks by state.
     """
     for state in _LOUDEST_FIRST:
         if counts.get(state, 0):

@@ -24,7 +24,7 @@ class PartitionRange:
 def partition_ranges(
     pattern: DistributionPattern, producers: int, consumers: int
 ) -> list[PartitionRange]:
-    """One entry per distinct range of partitions, in the order of consumers: O(producers +
+    """Return one entry per distinct range of partitions, in the order of consumers: O(producers +
     consumers).
 
     Point-wise with fewer producers than consumers, a partition serves a run of consumers; with
@@ -46,10 +46,10 @@ def partition_ranges(
 
 
 def subpartition_of(pattern: DistributionPattern, consumer: int, consumers_of_range: int) -> int:
-    """The one subpartition that a consumer reads of each partition of its range.
+    """Return the one subpartition that a consumer reads of each partition of its range.
 
-    Point-wise it is the consumer's own index modulo the consumers of the range, not its place in
-    it.
+    Point-wise, this is the consumer's own index modulo the number of consumers of the range, not
+    its place in the range.
     """
     if pattern is DistributionPattern.ALL_TO_ALL:
         return consumer

@@ -1,8 +1,8 @@
-"""Life of one attempt of one subtask: a table of states and events.
+"""The states of one attempt of one subtask: a table of states and events.
 
 Knows no clock, network, slot or graph. Source: Flink Execution, ExecutionState
 (docs/spec/execution-graph.md#states-of-an-attempt); differs: what Flink does in the middle of a
-transition is named here as a consequence for the caller.
+transition is returned here as a consequence, which the caller carries out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Consequence(StrEnum):
     FAIL_TASK = "FAIL_TASK"
     """An unexpected report: cancel the task there, and treat the attempt as failed here."""
     FAIL_GLOBALLY = "FAIL_GLOBALLY"
-    """CANCELED without a cancellation in progress: states of the two sides cannot be trusted."""
+    """CANCELED was reported but not asked for: the two sides' states cannot be trusted."""
     RELEASE_PARTITIONS = "RELEASE_PARTITIONS"
     NEW_ATTEMPT = "NEW_ATTEMPT"
 
@@ -53,7 +53,7 @@ TABLE: Final[Mapping[tuple[ExecutionState, ExecutionEvent], Square]] = {
     (_S.SCHEDULED, _E.DEPLOY):                 (_S.DEPLOYING, _C.NONE),
     (_S.DEPLOYING, _E.REPORT_INITIALIZING):    (_S.INITIALIZING, _C.NONE),
     (_S.INITIALIZING, _E.REPORT_RUNNING):      (_S.RUNNING, _C.NONE),
-    # the unexpected: the report changes nothing, its consequence does
+    # Unexpected reports change no state; the consequence handles them.
     (_S.CREATED, _E.REPORT_INITIALIZING):      (_S.CREATED, _C.FAIL_TASK),
     (_S.CREATED, _E.REPORT_RUNNING):           (_S.CREATED, _C.FAIL_TASK),
     (_S.CREATED, _E.REPORT_FINISHED):          (_S.CREATED, _C.FAIL_TASK),
@@ -67,7 +67,7 @@ TABLE: Final[Mapping[tuple[ExecutionState, ExecutionEvent], Square]] = {
     (_S.CREATED, _E.REPORT_CANCELED):          (_S.CREATED, _C.FAIL_GLOBALLY),
     (_S.SCHEDULED, _E.REPORT_CANCELED):        (_S.SCHEDULED, _C.FAIL_GLOBALLY),
     (_S.FINISHED, _E.REPORT_CANCELED):         (_S.FINISHED, _C.FAIL_GLOBALLY),
-    # the end, by itself
+    # The task ends by itself.
     (_S.DEPLOYING, _E.REPORT_FINISHED):        (_S.FINISHED, _C.NONE),
     (_S.INITIALIZING, _E.REPORT_FINISHED):     (_S.FINISHED, _C.NONE),
     (_S.RUNNING, _E.REPORT_FINISHED):          (_S.FINISHED, _C.NONE),
@@ -79,7 +79,7 @@ TABLE: Final[Mapping[tuple[ExecutionState, ExecutionEvent], Square]] = {
     (_S.DEPLOYING, _E.FAIL):                   (_S.FAILED, _C.NONE),
     (_S.INITIALIZING, _E.FAIL):                (_S.FAILED, _C.NONE),
     (_S.RUNNING, _E.FAIL):                     (_S.FAILED, _C.NONE),
-    # the end, as wished
+    # The task ends as asked.
     (_S.CREATED, _E.CANCEL):                   (_S.CANCELED, _C.NONE),
     (_S.SCHEDULED, _E.CANCEL):                 (_S.CANCELED, _C.NONE),
     (_S.DEPLOYING, _E.CANCEL):                 (_S.CANCELING, _C.SEND_CANCEL),
@@ -95,12 +95,12 @@ TABLE: Final[Mapping[tuple[ExecutionState, ExecutionEvent], Square]] = {
     (_S.RUNNING, _E.SUSPEND):                  (_S.CANCELED, _C.NONE),
     (_S.CANCELING, _E.SUSPEND):                (_S.CANCELED, _C.NONE),
     (_S.FINISHED, _E.CANCEL):                  (_S.FINISHED, _C.RELEASE_PARTITIONS),
-    # again
+    # Repeated events.
     (_S.FINISHED, _E.RESET):                   (_S.CREATED, _C.NEW_ATTEMPT),
     (_S.CANCELED, _E.RESET):                   (_S.CREATED, _C.NEW_ATTEMPT),
     (_S.FAILED, _E.RESET):                     (_S.CREATED, _C.NEW_ATTEMPT),
 }
-STALE: Final = frozenset({  # right when sent, late when read
+STALE: Final = frozenset({  # Events that were right when sent, but are late when read.
     (_S.CANCELING, _E.CANCEL), (_S.CANCELING, _E.REPORT_INITIALIZING),
     (_S.CANCELING, _E.REPORT_RUNNING),
     (_S.FINISHED, _E.SUSPEND), (_S.FINISHED, _E.REPORT_INITIALIZING),
@@ -112,7 +112,7 @@ STALE: Final = frozenset({  # right when sent, late when read
     (_S.FAILED, _E.REPORT_RUNNING), (_S.FAILED, _E.REPORT_FINISHED),
     (_S.FAILED, _E.REPORT_CANCELED), (_S.FAILED, _E.FAIL),
 })
-IMPOSSIBLE: Final = frozenset({  # never right; nothing enters RECONCILING
+IMPOSSIBLE: Final = frozenset({  # Events that are never right. Nothing enters RECONCILING.
     (_S.CREATED, _E.DEPLOY), (_S.CREATED, _E.RESET),
     (_S.SCHEDULED, _E.SCHEDULE), (_S.SCHEDULED, _E.RESET),
     (_S.DEPLOYING, _E.SCHEDULE), (_S.DEPLOYING, _E.DEPLOY), (_S.DEPLOYING, _E.RESET),
@@ -128,13 +128,15 @@ IMPOSSIBLE: Final = frozenset({  # never right; nothing enters RECONCILING
 
 
 def step(who: object, state: ExecutionState, event: ExecutionEvent) -> Square:
-    """Next state and what follows from it. Raises IllegalTransition for what can never be right."""
+    """Return the next state and the consequence. Raises IllegalTransition: the event can never be
+    right in this state.
+    """
     if (state, event) in STALE:
         return state, Consequence.NONE
     if (state, event) in IMPOSSIBLE:
         takes = ", ".join(e.name for s, e in TABLE if s is state) or "nothing"
         raise IllegalTransition(
             f"execution {who}: got {event.name} in {state.name}, which takes only {takes}. "
-            "The story tells what led to it."
+            "See the story of the job for what led to it."
         )
     return TABLE[state, event]

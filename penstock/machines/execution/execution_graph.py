@@ -1,9 +1,9 @@
-"""All subtasks of a job with their attempts, and who reads what, held as groups.
+"""All subtasks of a job with their attempts, and who reads what, stored as groups.
 
 Knows no scheduler and no slots. Source: Flink ExecutionGraph, EdgeManager
-(docs/spec/execution-graph.md#attempts, #groups); differs: vertices carry a dense `index` in
-topological order, which all sorting uses. Edges cost O(n + m): an all-to-all edge is one pair of
-groups, a point-wise edge one pair per distinct range.
+(docs/spec/execution-graph.md#attempts, #groups); differs: vertices have a dense `index` in
+topological order, by which everything is sorted. Edges cost O(n + m): an all-to-all edge is one
+pair of groups, a point-wise edge one pair per distinct range.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ DEFAULT_HISTORY_SIZE = 16
 
 @dataclass(slots=True, eq=False)
 class Execution:
-    """One attempt. `location`, `allocation_id`: set when its slot is assigned, kept afterwards. `restore`: what it
-    begins with.
+    """One attempt. `location`, `allocation_id`: set when its slot is assigned, kept afterwards.
+    `restore`: the state that it begins with.
     """
 
     attempt_id: AttemptId
@@ -60,7 +60,7 @@ class Execution:
     since_ms: dict[ExecutionState, int] = field(default_factory=dict)
 
     def apply(self, event: ExecutionEvent, now_ms: int) -> Consequence:
-        """Move by the table; raises IllegalTransition."""
+        """Move by the table. Raises IllegalTransition."""
         following, consequence = machine.step(self.attempt_id, self.state, event)
         if following is not self.state and consequence is not Consequence.NEW_ATTEMPT:
             self.state = following
@@ -78,7 +78,7 @@ class ConsumerVertexGroup:
 
 @dataclass(slots=True, eq=False)
 class ConsumedPartitionGroup:
-    """A range of partitions that some vertices read, with the number that are not complete yet."""
+    """A range of partitions that some vertices read, with the number of partitions that are not complete yet."""
 
     partitions: tuple[ResultPartition, ...]
     result_type: ResultPartitionType
@@ -94,7 +94,7 @@ class ConsumedPartitionGroup:
 
 @dataclass(slots=True, eq=False)
 class ResultPartition:
-    """What one subtask makes of one data set. `is_available`: deployed, and not lost since then."""
+    """The output of one subtask for one data set. `is_available`: deployed, and not lost since then."""
 
     partition_id: PartitionId
     producer: ExecutionVertex
@@ -107,26 +107,26 @@ class ResultPartition:
 
     @property
     def subpartitions(self) -> int:
-        """As many as the first group of consumers has members; one where nobody reads."""
+        """The number of members of the first consumer group; one if nobody reads."""
         return len(self.consumer_groups[0].vertices) if self.consumer_groups else 1
 
     @property
     def is_wanted(self) -> bool:
-        """It lies where it was made, and has not been let go."""
+        """Whether it exists where it was made and has not been released."""
         return self.is_available and self.result_type.is_released_by_scheduler
 
     def mark_produced(self) -> None:
-        """All data are there. Never for pipelined results; a second time changes nothing."""
+        """All data is there. Never called for pipelined results; a second call changes nothing."""
         if self.result_type.must_be_pipelined_consumed or self.is_all_data_produced:
             return
         self.is_all_data_produced = True
         for group in self.consumed_groups:
             group.unfinished -= 1
-        if self.result_type.is_blocking:  # from now on it can be read
+        if self.result_type.is_blocking:  # It can be read from now on.
             self.forget_descriptors()
 
     def reset(self) -> None:
-        """The producer starts again: nothing is produced, nobody knows where it will be."""
+        """The producer starts again: nothing is produced, and its place is not known yet."""
         if self.is_all_data_produced:
             self.is_all_data_produced = False
             for group in self.consumed_groups:
@@ -166,7 +166,7 @@ class ExecutionVertex:
         return self.execution.state
 
     def reset(self) -> None:
-        """A new attempt. Raises IllegalTransition while the current one is not terminal."""
+        """Make a new attempt. Raises IllegalTransition while the current one is not terminal."""
         old = self.execution
         was_finished = old.state is ExecutionState.FINISHED
         old.apply(ExecutionEvent.RESET, 0)
@@ -227,11 +227,12 @@ class ExecutionGraph:
         self.attach()
 
     def attach(self) -> list[ExecutionVertex]:
-        """Take in the vertices that the job graph has gained since the last time; what is there stays as it is. Those whose
-        parallelism is still open wait, with all that read from them.
+        """Add the vertices that the job graph has gained; existing ones stay as they are.
 
-        Returns: the new subtasks, in topological order.
-        Raises: GraphError: a cycle, an input that nobody makes, or a known vertex that reads a new one.
+        Vertices whose parallelism is still open wait, with all that read from them.
+
+        Returns: the new subtasks, in topological order. Raises: GraphError: a cycle, an input
+        without producer, or a known vertex that reads a new one.
         """
         known = {job_vertex.job_vertex.vertex_id for job_vertex in self.job_vertices}
         first = len(self.vertices)
@@ -250,7 +251,7 @@ class ExecutionGraph:
         return self.vertices[first:]
 
     def _is_settled(self, model: JobVertex) -> bool:
-        """Its parallelism is known, and its inputs' producers are."""
+        """Whether its parallelism and that of its inputs' producers are known."""
         if self.job_graph.auto_parallelism is None:
             return True
         is_known = model.parallelism != UNDECIDED
@@ -260,14 +261,15 @@ class ExecutionGraph:
         new = [edge.source for edge in model.inputs if edge.source not in known]
         if new:
             raise GraphError(
-                f"vertex '{model.name}' is attached already and cannot read '{new[0]}', which comes later."
+                f"vertex '{model.name}' is attached already and cannot read '{new[0]}', which "
+                "was added later."
             )
 
     def vertex(self, vertex_id: ExecutionVertexId) -> ExecutionVertex:
         return self._by_id[vertex_id]
 
     def current(self, attempt_id: AttemptId) -> ExecutionVertex | None:
-        """The vertex whose current attempt this is; None for attempts of the past and strangers."""
+        """Return the vertex whose current attempt this is; None: a past or an unknown attempt."""
         vertex = self._by_id.get(attempt_id.execution_vertex_id)
         is_current = vertex is not None and vertex.execution.attempt_id == attempt_id
         return vertex if is_current else None
@@ -281,7 +283,7 @@ class ExecutionGraph:
         return all(vertex.state.is_terminal for vertex in self.vertices)
 
     def mark_finished(self, vertex: ExecutionVertex) -> None:
-        """Book-keeping of a vertex that has just become FINISHED."""
+        """Update the books for a vertex that has just become FINISHED."""
         vertex.job_vertex.finished += 1
         for partition in vertex.partitions:
             partition.mark_produced()

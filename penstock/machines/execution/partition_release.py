@@ -1,9 +1,9 @@
-"""Which results can go before the job ends: those that nobody who has not finished reads.
+"""Which results can be released before the job ends: those that no unfinished vertex reads.
 
 Knows no TaskManager: it names partitions. Source: Flink RegionPartitionGroupReleaseStrategy,
-ConsumedPartitionGroup releasability (docs/spec/execution-graph.md#release-of-results). A region
-that starts again takes its word back; what is gone by then is made anew, as the failover strategy
-finds it missing.
+ConsumedPartitionGroup releasability (docs/spec/execution-graph.md#release-of-results). If a region
+starts again, its release is revoked. Results that are gone by then are made again, because the
+failover strategy finds them missing.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ from penstock.machines.execution.regions import Region, Regions
 
 
 class PartitionRelease(Protocol):
-    """Told of each vertex that finishes, and of each finished one that starts again."""
+    """Is told of each vertex that finishes, and of each finished one that starts again."""
 
     def on_finished(self, vertex: ExecutionVertex) -> Iterable[ResultPartition]: ...
     def on_unfinished(self, vertex: ExecutionVertex) -> None: ...
 
 
 class ReleaseAtEnd:
-    """Nothing goes before the job ends."""
+    """Releases nothing before the job ends."""
 
     def on_finished(self, vertex: ExecutionVertex) -> Iterable[ResultPartition]:
         return ()
 
     def on_unfinished(self, vertex: ExecutionVertex) -> None:
-        """Nothing was let go."""
+        """Does nothing: nothing was released."""
 
 
 class ReleaseByRegion:
-    """A group of partitions can go when all regions that read it have finished; a partition with its last group."""
+    """Releases a group of partitions when all regions that read it have finished, and a partition
+    with its last group.
+    """
 
     def __init__(self, graph: ExecutionGraph, regions: Regions) -> None:
         self._regions = regions
@@ -50,7 +52,7 @@ class ReleaseByRegion:
         }
 
     def on_finished(self, vertex: ExecutionVertex) -> Iterable[ResultPartition]:
-        """Partitions that can go now, each once, in the order of their groups."""
+        """Return the partitions that can be released now, each once, in the order of their groups."""
         region = self._regions.of(vertex)
         self._unfinished[region] -= 1
         if self._unfinished[region]:
@@ -65,7 +67,7 @@ class ReleaseByRegion:
         return found.values()
 
     def on_unfinished(self, vertex: ExecutionVertex) -> None:
-        """It was finished and starts again: its region reads once more."""
+        """The vertex was finished and starts again, so its region reads once more."""
         region: Region = self._regions.of(vertex)
         if self._unfinished[region] == 0:
             for group in region.inputs:

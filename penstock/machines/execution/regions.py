@@ -1,8 +1,9 @@
-"""Pipelined regions: subtasks that must run together, the unit of scheduling and of failover.
+"""Pipelined regions: subtasks that must run together. A region is the unit of scheduling and of
+failover.
 
 Knows no states. Source: Flink SchedulingPipelinedRegionComputeUtil
-(docs/spec/scheduling.md#pipelined-regions): first by job vertices, then by subtasks, then regions
-that wait for each other both ways are merged.
+(docs/spec/scheduling.md#pipelined-regions): regions are built from job vertices, then from
+subtasks; regions that wait for each other are merged.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Node = TypeVar("Node", bound=Hashable)
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """`vertices` in topological order; `index`: place among the job's regions, by first vertex.
+    """`vertices`: in topological order. `index`: place among the job's regions, by first vertex.
 
     `inputs`: each group that is read by one of its vertices and need not be consumed while
     produced.
@@ -65,7 +66,7 @@ class Regions:
         return region
 
     def of_all(self, vertices: Iterable[ExecutionVertex]) -> set[Region]:
-        """The regions of these, each once."""
+        """Return the regions of these vertices, each once."""
         return {self.of(vertex) for vertex in vertices}
 
     def _check_co_location(self, graph: ExecutionGraph) -> None:
@@ -78,13 +79,13 @@ class Regions:
             if self.of(other) is not self.of(vertex):
                 raise GraphError(
                     f"co-located tasks must be in the same pipelined region, but {other} and "
-                    f"{vertex} of co-location group '{name}' are not: no pipelined edges join "
-                    "them. Join them, or take the co-location out."
+                    f"{vertex} of co-location group '{name}' are not, because no pipelined "
+                    "edges join them. Join them, or remove the co-location."
                 )
 
 
 class _Union:
-    """Disjoint sets by path halving."""
+    """Disjoint sets with path halving."""
 
     def __init__(self, size: int) -> None:
         self._parent = list(range(size))
@@ -113,7 +114,7 @@ def _compute(graph: ExecutionGraph) -> list[list[ExecutionVertex]]:
 
 
 def _logical_regions(graph: ExecutionGraph) -> list[list[ExecutionJobVertex]]:
-    """Job vertices joined by results that must be consumed while they are produced."""
+    """Return groups of job vertices that are joined by results which must be consumed while they are produced."""
     place = {job.job_vertex.vertex_id: i for i, job in enumerate(graph.job_vertices)}
     must = {
         data_set.data_set_id
@@ -135,7 +136,7 @@ def _logical_regions(graph: ExecutionGraph) -> list[list[ExecutionJobVertex]]:
 def _without_cycles(
     graph: ExecutionGraph, logical: list[list[ExecutionJobVertex]]
 ) -> list[list[ExecutionJobVertex]]:
-    """Those that wait for each other both ways are one: else neither could ever start."""
+    """Merge regions that wait for each other; otherwise none of them could ever start."""
     region_of = {job.job_vertex.vertex_id: i for i, jobs in enumerate(logical) for job in jobs}
     reads: dict[int, set[int]] = {i: set() for i in range(len(logical))}
     for job in graph.job_vertices:
@@ -146,7 +147,9 @@ def _without_cycles(
 
 
 def _has_inner_all_to_all(jobs: Sequence[ExecutionJobVertex], ids: set[VertexId]) -> bool:
-    """Any type counts: a blocking one would make every raw region wait for every other."""
+    """Whether a group has an all-to-all edge inside, of any type: a blocking one would make its raw
+    regions wait for each other.
+    """
     return any(
         edge.pattern is DistributionPattern.ALL_TO_ALL and edge.source in ids
         for job in jobs
@@ -155,7 +158,7 @@ def _has_inner_all_to_all(jobs: Sequence[ExecutionJobVertex], ids: set[VertexId]
 
 
 def _split(members: list[ExecutionVertex], ids: set[VertexId]) -> list[list[ExecutionVertex]]:
-    """Raw regions by point-wise pipelined edges, then those merged that wait for each other."""
+    """Split by point-wise pipelined edges into raw regions, then merge those that wait for each other."""
     place = {id(vertex): i for i, vertex in enumerate(members)}
     union = _Union(len(members))
     for i, vertex in enumerate(members):
@@ -184,7 +187,7 @@ def _split(members: list[ExecutionVertex], ids: set[VertexId]) -> list[list[Exec
 
 
 def strongly_connected(edges: Mapping[Node, Iterable[Node]]) -> list[list[Node]]:
-    """Components of a directed graph, without recursion. Source: Tarjan 1972."""
+    """Return the components of a directed graph, without recursion. Source: Tarjan 1972."""
     order: dict[Node, int] = {}
     low: dict[Node, int] = {}
     on_stack: set[Node] = set()

@@ -39,10 +39,10 @@ class RestartRegions:
     def to_restart(
         self, failed: Iterable[ExecutionVertex], unreadable: PartitionId | None = None
     ) -> list[ExecutionVertex]:
-        """Subtasks in topological order; those never scheduled are left out.
+        """Return the subtasks in topological order, without those that were never scheduled.
 
-        Args: unreadable: a partition that the failed task could not read: it counts as lost in this
-        one decision.
+        Args: unreadable: a partition that the failed task could not read; this one decision treats
+        it as lost.
         """
         queue = deque({self._regions.of(vertex): None for vertex in failed})
         visited: set[Region] = set(queue)
@@ -67,7 +67,7 @@ class RestartRegions:
     def _producers(
         self, region: Region, unreadable: PartitionId | None, seen: set[int]
     ) -> Iterable[Region]:
-        """Those whose results it cannot read again."""
+        """Return the regions whose results this region cannot read again."""
         for vertex in region.vertices:
             for group in vertex.consumed_groups:
                 if id(group) in seen:
@@ -90,7 +90,7 @@ class RestartRegions:
 
 
 class RestartAll:
-    """The whole job, whatever failed."""
+    """Restarts the whole job, whatever failed."""
 
     def __init__(self, graph: ExecutionGraph) -> None:
         self._graph = graph
@@ -102,7 +102,7 @@ class RestartAll:
 
 
 def is_rereadable(kind: ResultPartitionType) -> bool:
-    """Whether such results, once made, can be read by a second attempt."""
+    """Whether a second attempt can read results of this type, once they are made."""
     return kind.is_reconsumable or kind is ResultPartitionType.PIPELINED_APPROXIMATE
 
 

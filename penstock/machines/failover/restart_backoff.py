@@ -1,8 +1,8 @@
 """Whether a job may restart after a failure, and how long it waits first.
 
-Knows no tasks and no clock: times come in. Source: Flink RestartBackoffTimeStrategy
-(docs/spec/failover.md#back-off); differs: `InfrastructureOnlyRestart` and `CheckpointedRestart`,
-our defaults, and the jitter is a number that the caller draws.
+Knows no tasks and no clock: it is told the times. Source: Flink RestartBackoffTimeStrategy
+(docs/spec/failover.md#back-off); differs: `InfrastructureOnlyRestart` and `CheckpointedRestart` are
+our defaults, and the caller draws the number for the jitter.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ INFRASTRUCTURE_KINDS: Final = frozenset({
     "ProducerFailed",
     "ResultDataLost",
 })
-"""Failures of the world, not of the program: the next attempt runs elsewhere and may succeed."""
+"""Failures outside of the program: the next attempt runs elsewhere and may succeed."""
 
 
 def is_infrastructure(failure: FailureInfo | None) -> bool:
-    """A lost TaskManager, or a peer's partition that could not be reached because of one."""
+    """Whether a TaskManager was lost, or a peer's partition could not be reached because of that."""
     if failure is None or failure.is_user_code:
         return False
     return failure.is_task_manager_lost or failure.kind in INFRASTRUCTURE_KINDS
 
 
 class RestartBackoff(Protocol):
-    """Told of each failure, then asked. `notify` returns whether the failure starts a new
-    attempt."""
+    """Is told of each failure, then asked. `notify` returns whether the failure starts a new attempt."""
 
     def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool: ...
     def can_restart(self) -> bool: ...
@@ -62,7 +61,7 @@ class NoRestart:
 
 @dataclass(slots=True)
 class FixedDelayRestart:
-    """So many failures may be followed by a restart."""
+    """Allows a fixed number of restarts."""
 
     attempts: int = 1
     delay: int = 1000
@@ -85,7 +84,7 @@ class FixedDelayRestart:
 
 @dataclass(slots=True)
 class FailureRateRestart:
-    """At most so many failures per interval."""
+    """Allows a number of failures per interval."""
 
     max_per_interval: int = 1
     interval_ms: int = 60_000
@@ -105,7 +104,7 @@ class FailureRateRestart:
         return True
 
     def can_restart(self) -> bool:
-        """The newest failure is 'now': asked right after it was told."""
+        """Whether the job may restart now. 'Now' is the newest failure, because this is called right after `notify`."""
         return not (self._is_full and self._failures[-1] - self._failures[0] <= self.interval_ms)
 
     def delay_ms(self, now_ms: int) -> int:
@@ -118,9 +117,10 @@ class FailureRateRestart:
 
 @dataclass(slots=True)
 class ExponentialDelayRestart:
-    """Waits grow; failures that come before the restart are one attempt; quiet resets the wait.
+    """Waits grow. Failures before the restart count as one attempt; a long time without failures
+    resets the wait.
 
-    `draw`: gives a number in [-1, 1] for the jitter, 0 unless the host has a source of chance.
+    `draw`: gives a number in [-1, 1] for the jitter; always 0 unless the host has random numbers.
     """
 
     initial_ms: int = 1000
@@ -164,8 +164,8 @@ class ExponentialDelayRestart:
         return max(0, (self._next_restart_ms or 0) - now_ms)
 
     def _backoff_ms(self) -> int:
-        # past a few hundred attempts the power no longer fits a float: then the maximum counts
-        # anyway
+        # After a few hundred attempts the power no longer fits a float; the maximum counts then
+        # anyway.
         power = min(self._attempt, 256)
         wanted = min(self.initial_ms * self.multiplier**power, 2.0**62)
         base = int(wanted)
@@ -175,10 +175,10 @@ class ExponentialDelayRestart:
 
 @dataclass(slots=True)
 class InfrastructureOnlyRestart:
-    """Our default: losing TaskManagers restarts without limit, any other failure ends the job.
+    """Our default: the loss of TaskManagers restarts without limit, any other failure ends the job.
 
-    Without checkpoints a restart begins anew, so a program that fails would only fail again; a lost
-    machine says nothing about the program, and twenty of them must not end the job.
+    Without checkpoints a restart begins from nothing, so a program that fails would only fail
+    again. A lost machine says nothing about the program, and twenty of them must not end the job.
     """
 
     delay: int = 100
@@ -197,10 +197,11 @@ class InfrastructureOnlyRestart:
 
 @dataclass(slots=True)
 class CheckpointedRestart:
-    """Our default with checkpoints: waits that grow, but a lost TaskManager is replaced at once, however often.
+    """Our default with checkpoints: waits grow, but a lost TaskManager is replaced at once, however
+    often.
 
-    A program that fails goes on from its checkpoint and may fail there again, so waiting is in order; a lost machine
-    says nothing about the program.
+    A program that fails continues from its checkpoint and may fail there again, so it waits. A lost
+    machine says nothing about the program.
     """
 
     growing: ExponentialDelayRestart = field(default_factory=ExponentialDelayRestart)
@@ -221,8 +222,10 @@ class CheckpointedRestart:
 def restart_backoff_of(
     settings: Settings, draw: Callable[[], float] | None = None
 ) -> RestartBackoff:
-    """The strategy that the settings ask for. If they name none: `CheckpointedRestart` where checkpoints are taken
-    periodically, else `InfrastructureOnlyRestart`.
+    """Return the strategy that the settings ask for.
+
+    If they name none: `CheckpointedRestart` for periodic checkpoints, else
+    `InfrastructureOnlyRestart`.
 
     Raises: ConfigurationError: an unknown name or a value out of its range.
     """

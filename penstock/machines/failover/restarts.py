@@ -1,8 +1,8 @@
-"""Restarts under way: which subtasks wait, for which time and for whose end.
+"""Decided restarts: which subtasks restart, at what time, and which attempts must end first.
 
 Knows no back-off and no slots. Source: Flink DefaultScheduler.restartTasks,
 ExecutionVertexVersioner (docs/spec/failover.md#from-failure-to-restart): a newer failover of a
-vertex takes it out of an older restart.
+vertex removes it from an older restart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIMER_PREFIX = "restart-"
 
 @dataclass(slots=True, eq=False)
 class Restart:
-    """`versions`: of each vertex when it was decided; `alive`: vertices that have not ended yet."""
+    """`versions`: of each vertex when the restart was decided. `alive`: vertices that have not ended yet."""
 
     timer: str
     vertices: dict[int, ExecutionVertex]
@@ -28,7 +28,7 @@ class Restart:
 
     @property
     def valid(self) -> list[ExecutionVertex]:
-        """Those that no newer failover has taken over, in topological order."""
+        """The vertices that no newer failover has taken over, in topological order."""
         return [
             vertex
             for index, vertex in sorted(self.vertices.items())
@@ -50,11 +50,11 @@ class Restarts:
 
     @property
     def global_one(self) -> Restart | None:
-        """The restart of the whole job that is under way. There is at most one: it takes all others over."""
+        """The pending restart of the whole job. There is at most one, because it takes over all others."""
         return next((r for r in self._restarts.values() if r.is_global and r.valid), None)
 
     def add(self, vertices: Iterable[ExecutionVertex], *, is_global: bool) -> Restart:
-        """Decide a restart: bumps the versions, so that older plans for these vertices end."""
+        """Decide a restart. It raises the versions of its vertices, so that older restarts lose them."""
         members = {vertex.index: vertex for vertex in vertices}
         for vertex in members.values():
             vertex.version += 1
@@ -82,7 +82,7 @@ class Restarts:
             restart.is_due = True
 
     def take_ready(self) -> list[Restart]:
-        """Restarts whose time has come and whose vertices have all ended."""
+        """Return the restarts whose time has come and whose vertices have all ended."""
         ready = [r for r in self._restarts.values() if r.is_due and not r.alive]
         for restart in ready:
             del self._restarts[restart.timer]

@@ -1,6 +1,7 @@
-"""The books of one job, by subject, as they are put together. Source: what Flink's DefaultScheduler is made of.
+"""Creates the books of one job. Source: the parts of Flink's DefaultScheduler.
 
-Each book keeps itself; what concerns all of them at once is in `moves.py`, and when it happens in `job_master.py`.
+Each book changes only itself. `moves.py` has changes that affect all books, and `job_master.py`
+decides when they happen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From vertices to deployed tasks: seats are asked for, and a bulk goes when all its slots are
-there.
+"""From vertices to deployed tasks: asks for seats in slots, and deploys a bulk when all its slots
+are there.
 
-Knows no failures: it says which bulk has waited too long. Source: Flink DefaultExecutionDeployer
-and PhysicalSlotRequestBulkCheckerImpl (docs/spec/scheduling.md#one-round,
+Knows no failures: it only reports a bulk that has waited too long. Source: Flink
+DefaultExecutionDeployer and PhysicalSlotRequestBulkCheckerImpl (docs/spec/scheduling.md#one-round,
 #bulks-that-wait-for-slots).
 """
 
@@ -28,18 +28,18 @@ TIMER_PREFIX = "slots-"
 
 
 class Reserved:
-    """Slots that some task has, or had before a failure: its own way back
+    """Slots that some task has now, or had before a failure and may return to
     (docs/spec/slots.md#preferred-locations).
 
-    Kept per slot as tasks are placed, and looked at for the slot that is asked about: a set of all of
-    them would be made anew for each region.
+    Updated as tasks are placed, and looked up per slot: building a set of all of them for each
+    region would cost more.
     """
 
     def __init__(self) -> None:
         self._claimants: dict[AllocationId, dict[int, ExecutionVertex]] = {}
 
     def add(self, vertex: ExecutionVertex, allocation_id: AllocationId) -> None:
-        """The vertex sits there now, and gives up the slot that it had before."""
+        """The vertex sits in this slot now, and gives up the slot that it had before."""
         former = vertex.last_allocation_id
         if former is not None and former in self._claimants:
             self._claimants[former].pop(vertex.index, None)
@@ -58,7 +58,7 @@ class Reserved:
 
 
 class Deployer:
-    """Has vertices wait in bulks, and deploys them."""
+    """Collects vertices in bulks that wait for slots, and deploys them."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Deployer:
         self._journal.emit(SetTimer(timer, now_ms + self._timeout_ms))
 
     def serve(self) -> None:
-        """Give free slots to waiting requests, and deploy the bulks that are complete by that."""
+        """Give free slots to waiting requests, and deploy the bulks that have all their slots now."""
         complete: list[Bulk] = []
         for request, slot in self._pool.serve_pending():
             self._shared_slots.serve(request.request_id, slot)
@@ -110,7 +110,9 @@ class Deployer:
             self._deploy(bulk)
 
     def on_timer(self, timer: str) -> Bulk | None:
-        """The bulk that has waited too long, if the timer is one of ours and finds so."""
+        """Return the bulk of this timer if it has waited too long; None: it has not, or the timer
+        is not one of ours.
+        """
         bulk = self._bulks.of_timer(timer)
         if bulk is None:
             return None
@@ -130,7 +132,7 @@ class Deployer:
         return None
 
     def _deploy(self, bulk: Bulk) -> None:
-        """First all are placed, then all are deployed: so pipelined producers are known to all."""
+        """Place all vertices before deploying any, so that the places of pipelined producers are known to all."""
         placed = [v for v in bulk.vertices.values() if v.state is ExecutionState.SCHEDULED]
         for vertex in placed:
             slot = self._shared_slots.slot_of(vertex)

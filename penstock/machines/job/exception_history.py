@@ -1,7 +1,7 @@
-"""What went wrong in a job, failure by failure, and what failed beside it. Bounded.
+"""The failures of a job, each with the failures that came with it. Bounded.
 
-Knows no strategy. Source: Flink BoundedFIFOQueue of RootExceptionHistoryEntry; differs: a failure that explains
-the one before it (a user's error behind a broken connection) takes its place as the root.
+Knows no strategy. Source: Flink BoundedFIFOQueue of RootExceptionHistoryEntry; differs: a failure
+that explains the one before it (a user's error behind a broken connection) replaces it as the root.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_CONCURRENT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class OneFailure:
-    """`task`, `attempt_id`: None for a failure of the job as a whole. `location` None: no slot yet."""
+    """`task`, `attempt_id` None: the job as a whole failed. `location` None: no slot yet."""
 
     failure: FailureInfo
     at_ms: int
@@ -55,7 +55,7 @@ class ExceptionHistory:
     def begin(
         self, failure: FailureInfo, at_ms: int, vertices: Iterable[ExecutionVertex] = ()
     ) -> None:
-        """A new entry. `vertices`: that failed of it; none: the job as a whole did."""
+        """Begin an entry. `vertices`: those that failed; empty: the job as a whole failed."""
         ones = [_of_task(failure, at_ms, vertex) for vertex in vertices]
         first, *others = ones or [OneFailure(failure, at_ms)]
         self._entries.append(FailureEntry(first, others[:MAX_CONCURRENT]))
@@ -63,7 +63,7 @@ class ExceptionHistory:
     def add(
         self, failure: FailureInfo, at_ms: int, vertices: Iterable[ExecutionVertex] = ()
     ) -> None:
-        """More of what the newest entry began with."""
+        """Add a failure to the newest entry."""
         if not self._entries:
             self.begin(failure, at_ms, vertices)
             return

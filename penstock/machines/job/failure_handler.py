@@ -1,9 +1,9 @@
-"""What starts again after a failure, when, and when the job ends instead.
+"""Decides after a failure what starts again and when, or ends the job.
 
-A failure of tasks restarts their regions; one of the job as a whole ends all tasks first. Knows no
-reports and no offers. Source: Flink ExecutionFailureHandler, DefaultScheduler
-(docs/spec/failover.md#from-failure-to-restart). Differs: a global failure shows itself as FAILING;
-with the default back-off a user's error found while its peers' restart is under way ends the job.
+A failure of tasks restarts their regions; a failure of the job as a whole first ends all tasks.
+Knows no reports and no offers. Source: Flink ExecutionFailureHandler, DefaultScheduler
+(docs/spec/failover.md#from-failure-to-restart). Differs: a global failure is visible as FAILING.
+With the default back-off, a user's error that is found while its peers restart ends the job.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from penstock.model.messages import FailureInfo, SetTimer
 from penstock.model.states import ExecutionState, JobStatus
 
 CHECKPOINT_DAMAGED: Final = "CheckpointDamaged"
-"""Kind of the failure of an attempt that cannot read what it is to begin with."""
+"""Kind of the failure of an attempt that cannot read the checkpoint that it begins with."""
 _ENDING = frozenset({JobStatus.FAILING, JobStatus.CANCELLING})
 
 
 class FailureHandler:
-    """Decides on failures, and carries restarts out when their time has come."""
+    """Decides on failures, and carries out restarts when their time has come."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class FailureHandler:
 
     @property
     def is_ending(self) -> bool:
-        """No restart follows: the job ends as soon as its tasks have."""
+        """Whether no restart follows: the job ends as soon as its tasks have ended."""
         return self._life.status in _ENDING and not self._life.is_restarting
 
     def on_task_failure(
@@ -71,15 +71,17 @@ class FailureHandler:
         self._life.root.note(failure)
         if self._life.status in _ENDING or self._life.status.is_terminal:
             self.history.add(failure, self._journal.now_ms, failed)
-            return  # all tasks are ending anyway, also before a restart of all
+            return  # All tasks are ending anyway, also before a restart of the whole job.
         if self._may_restart(failure, failed):
             self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
         else:
             self._fail_job()
 
     def on_failed(self, vertex: ExecutionVertex, failure: FailureInfo) -> None:
-        """A task says so. If it could not read what it was to begin with, all go back to the checkpoint before; where there is
-        none the job ends, as to try again would be in vain.
+        """A task has failed.
+
+        If it could not read its checkpoint, the whole job goes back to the checkpoint before. If
+        there is none, the job ends, because another try would fail too.
         """
         restore = vertex.execution.restore
         if failure.kind != CHECKPOINT_DAMAGED or restore is None:
@@ -88,8 +90,8 @@ class FailureHandler:
             self.on_global_failure(failure)
         else:
             text = (
-                f"{failure.text}\nThere is no earlier checkpoint to go on from: more are kept with "
-                "'execution.checkpointing.num-retained'."
+                f"{failure.text}\nThere is no earlier checkpoint to go back to. Raise "
+                "'execution.checkpointing.num-retained' to keep more."
             )
             self.on_task_failure([vertex], replace(failure, text=text, is_recoverable=False))
 
@@ -108,7 +110,9 @@ class FailureHandler:
     def on_failure_while_canceling(
         self, vertex: ExecutionVertex, failure: FailureInfo | None
     ) -> None:
-        """A peer's broken connection may arrive before the user error that broke it."""
+        """A task fails while it is cancelled. A peer's broken connection may arrive before the
+        user's error that broke it.
+        """
         if failure is None:
             return
         self.history.add(failure, self._journal.now_ms, [vertex])
@@ -121,7 +125,7 @@ class FailureHandler:
             self._fail_job()
 
     def settle(self) -> None:
-        """After each event: what has become possible."""
+        """Do what has become possible; called after each event."""
         plan = self._restarts.global_one
         if self._life.status is JobStatus.FAILING and plan is not None and not plan.alive:
             self._life.move(JobStatusEvent.READY_TO_RESTART)
@@ -129,7 +133,7 @@ class FailureHandler:
             self._carry_out_restarts()
 
     def _may_restart(self, failure: FailureInfo, failed: Collection[ExecutionVertex]) -> bool:
-        """Asks the back-off, and writes the failure down: of an attempt of its own or of the one before."""
+        """Ask the back-off, and add the failure to the history: as a new entry, or to the entry before."""
         now_ms = self._journal.now_ms
         is_possible = failure.is_recoverable and self._life.status is not JobStatus.CREATED
         is_new = self._backoff.notify(now_ms, failure) if is_possible else True
@@ -157,7 +161,7 @@ class FailureHandler:
                 self._life.move(JobStatusEvent.START)
             elif (
                 self._life.status is JobStatus.RESTARTING and not self._restarts.is_any_waiting
-            ):  # of two that become ready at once, the first says so
+            ):  # If two restarts become ready at once, only the first one reports it.
                 self._life.root.clear()
                 self._life.move(JobStatusEvent.RESTARTED)
             self._moves.allocate(self._scheduling.restart(vertices))

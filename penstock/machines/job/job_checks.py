@@ -1,6 +1,6 @@
 """Invariants of a JobMaster, checked after each step in tests.
 
-Knows the parts it looks at, and changes nothing. Each check has a name, which its error carries.
+Changes nothing. Each check has a name, which its error shows.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Knows no clock, thread or wire: `step` is told the time. Source: Flink JobMaster, DefaultScheduler,
 ExecutionFailureHandler (docs/spec/scheduling.md#one-round,
 docs/spec/execution-graph.md#states-of-a-job, docs/spec/failover.md#from-failure-to-restart).
-Differs: one failure per lost TaskManager, however many regions it hits; a TaskManager that reports
-CANCELED unasked counts as lost; CancelJob while results are being made visible comes too late;
-FailJob while cancelling changes nothing.
+Differs: one failure per lost TaskManager, however many regions it affects. A TaskManager that
+reports CANCELED without being asked counts as lost. CancelJob is ignored while results are being
+made visible; FailJob is ignored while the job is cancelling.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ IDLE_TIMER = "idle-slots"
 
 
 class JobMaster:
-    """One job from submission to its end. `status` starts as CREATED. `books`: for looking only."""
+    """One job from submission to its end. `status` starts as CREATED. `books`: read only."""
 
     def __init__(
         self,
@@ -87,10 +87,11 @@ class JobMaster:
         now_ms: int,
         completed: Sequence[CompletedCheckpoint] = (),
     ) -> None:
-        """`completed`: the checkpoints, oldest first, to go on from: of an earlier driver, or a savepoint.
+        """`completed`: checkpoints to continue from, oldest first: of an earlier driver, or a
+        savepoint.
 
-        Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program does not
-        fit the last checkpoint.
+        Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program
+        does not fit the last checkpoint.
         """
         if completed:
             adopt_max_parallelism(job_graph, completed[-1])
@@ -178,7 +179,7 @@ class JobMaster:
         self._moves.allocate(self._scheduling.start())
 
     def _settle(self) -> None:
-        """What follows once the event is digested: restarts, the end, what is declared."""
+        """Do what follows from the event: restarts, the end of the job, new requirements."""
         checkpoints = self._checkpoints
         failure = checkpoints.settle(self._life.status, self._journal.now_ms)
         if failure is not None:
@@ -200,20 +201,20 @@ class JobMaster:
     # ------------------------------------------------------------------ views
 
     def producer_state(self, attempt_id: AttemptId) -> ExecutionState | None:
-        """Of an attempt whose partition somebody misses; None for attempts of the past and strangers."""
+        """Return the state of an attempt whose partition a consumer misses; None: a past or unknown attempt."""
         vertex = self._graph.current(attempt_id)
         return None if vertex is None else vertex.state
 
     def subtasks(self) -> list[SubtaskView]:
-        """As the program has them, by index."""
+        """Return all subtasks as the program defines them, by index."""
         return subtasks_of(self._graph, self.regions)
 
     def seats(self) -> list[SeatsView]:
-        """Which subtasks sit in which slot now."""
+        """Return which subtasks sit in which slot now."""
         return seats_of(self._slots.shared_slots)
 
     def sharing_groups(self) -> list[list[int]]:
-        """Which subtasks are to share a slot, by index."""
+        """Return which subtasks are to share a slot, by index."""
         groups = self._slots.shared_slots.groups
         return [[vertex.index for vertex in group.vertices] for group in groups]
 
@@ -224,22 +225,22 @@ class JobMaster:
         return progress_of(self._graph)
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
-        """(vertex name, subtask, what it reported last) of the current attempts."""
+        """Return (vertex name, subtask, its last report) of the current attempts."""
         return task_metrics_of(self._graph)
 
     @property
     def story(self) -> Story:
-        """The newest state changes, oldest first, each with the event that it came of."""
+        """The newest state changes, oldest first, each with the event that caused it."""
         return self._journal.story
 
     @property
     def exceptions(self) -> ExceptionHistory:
-        """The failures so far, with what failed beside each."""
+        """The failures so far, each with the failures that came with it."""
         return self._failures.history
 
     @property
     def checkpoints(self) -> JobCheckpoints:
-        """For looking only."""
+        """The completed and unfinished checkpoints; read only."""
         return self._checkpoints
 
     @property
@@ -252,17 +253,17 @@ class JobMaster:
 
     @property
     def execution_graph(self) -> ExecutionGraph:
-        """For looking only."""
+        """The execution graph; read only."""
         return self._graph
 
     @property
     def slots_required(self) -> int:
-        """How many slots the job asks for now, those that it holds included."""
+        """How many slots the job asks for now, including those that it holds."""
         return self._slots.pool.total_required
 
     @property
     def failure(self) -> FailureInfo | None:
-        """The root cause of the failure that the job is dealing with, or ended by."""
+        """The root cause of the failure that the job is dealing with, or that ended it."""
         return self._life.root.failure
 
     def check(self) -> None:
@@ -297,7 +298,7 @@ class JobMaster:
         self._failures.on_task_failure(waiting, failure)
 
     def _on_slot_freed(self, event: SlotFreed) -> None:
-        """A TaskManager frees a slot when it is told to; by itself, when our answer to its offer came too late."""
+        """A TaskManager has freed a slot: because it was told to, or because our answer to its offer came too late."""
         victims = self._slots.lose_slot(event.allocation_id)
         failed = [vertex for vertex in victims if vertex.state is ExecutionState.FAILED]
         if failed:
@@ -314,12 +315,13 @@ class JobMaster:
         if failed:
             self._failures.on_task_failure(failed, failure)
         elif alive and self._life.root.failure is not None:
-            self._life.root.note(failure)  # it explains the broken connections heard of before
+            # The loss explains broken connections that were reported before.
+            self._life.root.note(failure)
 
     # ------------------------------------------------------------------ the end
 
     def _on_fail_job(self, failure: FailureInfo) -> None:
-        if self._is_finalizing:  # some results may be visible already
+        if self._is_finalizing:  # Some results may be visible already.
             self._life.root.note(failure)
             self._moves.stop_all(JobStatusEvent.FAIL)
         else:

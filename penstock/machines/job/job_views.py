@@ -1,6 +1,6 @@
-"""What others may see of a JobMaster: where tasks ran, how far they are.
+"""Views of a JobMaster for others: where tasks ran, and their progress.
 
-Knows no machine but the execution graph, which it only reads.
+Knows only the execution graph, which it reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.model.states import ExecutionState
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """One attempt and where it ran; `location` None: it never had a slot."""
+    """One attempt and where it ran. `location` None: it never had a slot."""
 
     attempt_id: AttemptId
     vertex_name: str
@@ -32,7 +32,7 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskView:
-    """One subtask as the program has it. `index`: its place among all subtasks of the job, sources first."""
+    """One subtask as the program defines it. `index`: its place among all subtasks of the job, sources first."""
 
     vertex_id: ExecutionVertexId
     index: int
@@ -44,7 +44,7 @@ class SubtaskView:
 
 @dataclass(frozen=True, slots=True)
 class SeatsView:
-    """Who sits in one slot, by vertex index."""
+    """The tasks in one slot, by vertex index."""
 
     allocation_id: AllocationId
     location: TaskManagerLocation
@@ -52,7 +52,7 @@ class SeatsView:
 
 
 def subtasks_of(graph: ExecutionGraph, regions: Sequence[Region]) -> list[SubtaskView]:
-    """All of them, by index."""
+    """Return all subtasks, by index."""
     region_of = {vertex.index: region.index for region in regions for vertex in region.vertices}
     return [
         SubtaskView(
@@ -68,7 +68,7 @@ def subtasks_of(graph: ExecutionGraph, regions: Sequence[Region]) -> list[Subtas
 
 
 def seats_of(shared_slots: SharedSlots) -> list[SeatsView]:
-    """Of all slots that somebody sits in."""
+    """Return the seats of all slots that are in use."""
     return [
         SeatsView(shared.slot.allocation_id, shared.slot.location, tuple(sorted(shared.members)))
         for shared in shared_slots
@@ -77,7 +77,7 @@ def seats_of(shared_slots: SharedSlots) -> list[SeatsView]:
 
 
 def places_of(graph: ExecutionGraph) -> list[TaskPlace]:
-    """All attempts that are remembered, by subtask in topological order, older ones first."""
+    """Return all attempts that are remembered, by subtask in topological order, older ones first."""
     return [
         _place(vertex, execution)
         for vertex in graph.vertices
@@ -86,7 +86,7 @@ def places_of(graph: ExecutionGraph) -> list[TaskPlace]:
 
 
 def task_metrics_of(graph: ExecutionGraph) -> list[tuple[str, int, TaskIo]]:
-    """(vertex name, subtask, what it reported last) of the current attempts."""
+    """Return (vertex name, subtask, its last report) of the current attempts."""
     return [
         (vertex.job_vertex.name, vertex.subtask, vertex.execution.io or TaskIo())
         for vertex in graph.vertices
@@ -94,7 +94,7 @@ def task_metrics_of(graph: ExecutionGraph) -> list[tuple[str, int, TaskIo]]:
 
 
 def progress_of(graph: ExecutionGraph) -> list[VertexProgress]:
-    """One entry per job vertex, from sources to sinks; counters of the current attempts."""
+    """Return one entry per job vertex, from sources to sinks, with counters of the current attempts."""
     found: list[VertexProgress] = []
     for job_vertex in graph.job_vertices:
         ios = [vertex.execution.io or TaskIo() for vertex in job_vertex.vertices]

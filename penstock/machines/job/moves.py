@@ -1,6 +1,7 @@
-"""What happens to many tasks of a job at once, over all its books: a start, a restart, the end.
+"""Changes of many tasks of a job at once, in all its books: a start, a restart, the end.
 
-Knows how, not when: `job_master.py` and `failure_handler.py` decide. Source: Flink DefaultScheduler, SchedulerBase.
+This module knows how; `job_master.py` and `failure_handler.py` decide when. Source: Flink
+DefaultScheduler, SchedulerBase.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class JobMoves:
             self._books.deployer.allocate(vertices)
 
     def reset(self, vertices: Sequence[ExecutionVertex], *, is_global: bool) -> None:
-        """New attempts of these; their coordinators are told before anything is deployed."""
+        """Make new attempts of these vertices. Their coordinators are told before anything is deployed."""
         books = self._books
         for vertex in vertices:
             books.results.on_reset(vertex)
@@ -46,7 +47,7 @@ class JobMoves:
             books.attempts.cancel(vertex)
 
     def suspend(self) -> None:
-        """Let go of everything at once, wait for nobody, and keep all results: they are another's to judge."""
+        """Let go of everything at once without waiting. All results stay for the next driver."""
         books = self._books
         books.checkpoints.follow(JobStatus.SUSPENDED, books.journal.now_ms)
         books.restarts.clear()
@@ -59,7 +60,7 @@ class JobMoves:
         books.life.move(JobStatusEvent.SUSPEND)
 
     def end(self, event: JobStatusEvent) -> None:
-        """Give everything back, then say so."""
+        """Give everything back, then report the end."""
         books = self._books
         for vertex in books.graph.vertices:
             books.results.release(vertex, vertex.partitions)

@@ -1,7 +1,7 @@
-"""What tasks say of themselves, and what follows from it: the next regions, or a failure.
+"""Handles the reports of tasks: the next regions are scheduled, or a failure is dealt with.
 
-The first word on an attempt's end counts; what is said twice, or of a past attempt, changes nothing. Source: Flink
-SchedulerBase.updateTaskExecutionState, DefaultScheduler.
+The first report of an attempt's end counts. Repeated reports, and reports of past attempts, change
+nothing. Source: Flink SchedulerBase.updateTaskExecutionState, DefaultScheduler.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PROGRESS_RANK = {ExecutionState.INITIALIZING: 1, ExecutionState.RUNNING: 2}
 
 
 class TaskReports:
-    """Takes them, one at a time."""
+    """Takes reports, one at a time."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class TaskReports:
     def _on_report(self, report: TaskStateChanged) -> None:
         vertex = self._graph.current(report.attempt_id)
         if vertex is None or report.state not in _EVENT_OF_REPORT:
-            return  # of a past attempt, or of another job
+            return  # A past attempt, or one of another job.
         state = vertex.state
         if state.is_terminal:
-            return  # the first word counts
+            return  # The first report of an end counts.
         rank = _PROGRESS_RANK.get(report.state)
         if rank is not None and rank <= _PROGRESS_RANK.get(state, 0):
-            return  # said twice: the wire may repeat itself
+            return  # A repeated message; the wire may repeat messages.
         if report.io is not None:
             vertex.execution.io = report.io
         is_finishing = report.state is ExecutionState.FINISHED
@@ -75,7 +75,7 @@ class TaskReports:
         self._follow_up(vertex, state, report, consequence)
 
     def _on_io(self, event: TaskIoReported) -> None:
-        """Counters of past attempts are ignored."""
+        """Note counters. Those of past attempts are ignored."""
         for attempt_id, io in event.ios:
             vertex = self._graph.current(attempt_id)
             if vertex is not None and not vertex.state.is_terminal:

@@ -1,9 +1,9 @@
-"""Who may act for a job: the holder's view of its lease, and a contender's.
+"""Who may act for a job: a lease as its holder sees it, and as a driver that waits for it sees it.
 
-Knows no file, thread or clock: every call is told the time. Source: Kubernetes' leader election and Flink's
-LeaderElectionService; differs: a contender never compares clocks, it waits until it has seen no renewal for the
-holder's whole lease on its own clock; a holder that is late is in doubt first, and lost only when the store says
-so or stays silent.
+Knows no file, thread or clock: every call is told the time. Source: Kubernetes' leader election and
+Flink's LeaderElectionService. Differs: a waiting driver never compares clocks; it waits until it
+has seen no renewal for the holder's whole lease on its own clock. A holder that is late is first in
+doubt. It has lost the lease only when the store says so or stays silent.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """One moment on two clocks, ms. `steady_ms` never steps, but stands still while some machines sleep;
-    `wall_ms` goes on there, but may be set.
+    """One moment on two clocks, in ms. `steady_ms` never jumps, but stands still while some
+    machines sleep; `wall_ms` goes on during sleep, but may be set.
     """
 
     steady_ms: int
     wall_ms: int
 
     def since(self, earlier: Instant) -> int:
-        """The longer of the two: a clock that was set back cannot make a lease last longer."""
+        """Return the longer difference of the two clocks, so that a clock that was set back does
+        not make a lease last longer.
+        """
         return max(self.steady_ms - earlier.steady_ms, self.wall_ms - earlier.wall_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What the holder tells everybody. `token`: rises with every holder, so that a former one is known.
+    """The lease that all drivers can read. `token`: rises with every holder, so that former holders
+    are recognised.
 
-    `renewals`: changes with every renewal. `duration_ms` 0: given back.
+    `renewals`: changes with every renewal. `duration_ms` 0: the lease was given back.
     """
 
     token: int
@@ -46,15 +49,15 @@ class Standing(StrEnum):
 
     HELD = "HELD"
     DOUBTFUL = "DOUBTFUL"
-    """Not renewed in time (a paused process, a slow store): nothing may be done until the store was asked."""
+    """Not renewed in time (a paused process, a slow store): the holder may do nothing until the store has answered."""
     LOST = "LOST"
 
 
 class Leadership:
-    """The holder's view. `margin_ms`: how much earlier than everybody else it stops trusting its lease."""
+    """The holder's view. `margin_ms`: how much earlier than all others the holder stops trusting its lease."""
 
     def __init__(self, duration_ms: int, margin_ms: int, now: Instant) -> None:
-        """`now`: taken before the lease was asked for."""
+        """`now`: read before the lease was asked for."""
         self._duration_ms = duration_ms
         self._valid_ms = duration_ms - margin_ms
         self._proved = now
@@ -73,32 +76,34 @@ class Leadership:
 
     @property
     def silence_ms(self) -> int:
-        """After so long without the holder's word, those who act for it end by themselves."""
+        """After so long without a heartbeat of the holder, its TaskManagers end by themselves."""
         return self._duration_ms // 2
 
     def may_vouch(self, now: Instant) -> bool:
-        """Whether it may give that word now: the lease lasts longer than they live on it."""
+        """Whether the holder may send heartbeats: the lease must outlast the time that TaskManagers live on them."""
         return self.cause is None and now.since(self._proved) < self._duration_ms - self.silence_ms
 
     def proved(self, asked: Instant) -> None:
-        """The store has said that the lease is ours, to a question asked at `asked`."""
+        """The store has confirmed the lease, in answer to a step that began at `asked`."""
         self._proved = asked
         self._doubted = None
         self._trouble = ""
 
     def taken(self, cause: str) -> None:
-        """The store has said that it is another's. For good."""
+        """The store has said that the lease is another driver's. This is final."""
         if self.cause is None:
             self.cause = cause
 
     def unreachable(self, trouble: str) -> None:
-        """The store could not be asked."""
+        """The store could not be reached."""
         self._trouble = trouble
 
     def tick(self, now: Instant) -> Standing:
-        """Call often. A doubt that the store does not settle within one lease is a loss.
+        """Return the standing; must be called often. A doubt that lasts for a whole lease becomes a
+        loss.
 
-        Counted from the first tick in doubt: a process that was stopped for an hour asks before it gives up.
+        The doubt counts from the first tick in doubt, so that a process that was stopped for an
+        hour asks the store before it gives up.
         """
         standing = self.standing(now)
         if standing is Standing.DOUBTFUL:
@@ -114,7 +119,7 @@ class Leadership:
 
 
 class LeaseWatch:
-    """A contender's view of one lease. `changes`: renewals and new holders that it saw, count."""
+    """A waiting driver's view of one lease. `changes`: number of renewals and new holders that it has seen."""
 
     def __init__(self) -> None:
         self._seen: tuple[str, int] | None = None
@@ -122,7 +127,7 @@ class LeaseWatch:
         self.changes = 0
 
     def may_take(self, entry: str, lease: Lease, now_ms: int) -> bool:
-        """Whether nothing has moved for the holder's whole lease. `entry`: names the holder's term."""
+        """Whether the lease has not changed for its whole duration. `entry`: names the holder's term."""
         if lease.duration_ms <= 0:
             return True
         seen = (entry, lease.renewals)

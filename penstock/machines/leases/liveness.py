@@ -1,7 +1,7 @@
-"""Who has been silent for too long, from the ticks and signs of life that it is told.
+"""Who has been silent for too long, computed from ticks and signs of life.
 
 Knows no wire. Source: Flink HeartbeatManager (docs/spec/failover.md#heartbeats); differs: one
-object for all peers, and a broken connection is its owner's business.
+object for all peers, and a broken connection is handled by its owner.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Peer = TypeVar("Peer", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Silence(Generic[Peer]):
-    """A peer that counts as lost. `silent_ms`: since its last sign of life."""
+    """A peer that counts as lost. `silent_ms`: time since its last sign of life."""
 
     peer: Peer
     silent_ms: int
@@ -33,28 +33,28 @@ class Liveness(Generic[Peer]):
         """Raises ConfigurationError: a timeout that is not longer than the interval."""
         if not 0 < interval_ms < timeout_ms:
             raise ConfigurationError(
-                f"heartbeat.timeout is {timeout_ms} ms and heartbeat.interval {interval_ms} ms: "
-                "the timeout must be longer, or every peer counts as lost. Change one of them."
+                f"heartbeat.timeout is {timeout_ms} ms and heartbeat.interval {interval_ms} "
+                "ms, but the timeout must be longer, or every peer counts as lost. Change "
+                "one of them."
             )
         self._timeout_ms = timeout_ms
         self.interval_ms = interval_ms
         self._heard_ms: dict[Peer, int] = {}
 
     def watch(self, peer: Peer, now_ms: int) -> None:
-        """Start to expect signs of life."""
+        """Expect signs of life from now on."""
         self._heard_ms[peer] = now_ms
 
     def forget(self, peer: Peer) -> None:
         self._heard_ms.pop(peer, None)
 
     def heard(self, peer: Peer, now_ms: int) -> None:
-        """A sign of life; of a peer that is not watched it changes nothing, nor does an older
-        one."""
+        """A sign of life. Ignored for a peer that is not watched, and if a newer one is known."""
         if peer in self._heard_ms:
             self._heard_ms[peer] = max(self._heard_ms[peer], now_ms)
 
     def tick(self, now_ms: int) -> list[Silence[Peer]]:
-        """Peers that are lost now; they are watched no longer, so each is named once."""
+        """Return the peers that are lost now. They are no longer watched, so each is returned once."""
         lost = [
             Silence(peer, now_ms - heard_ms)
             for peer, heard_ms in self._heard_ms.items()

@@ -1,4 +1,4 @@
-"""A cluster that need not exist: hosts with TaskManagers of so many slots, for plans.
+"""An imagined cluster for plans: hosts with TaskManagers and their slots.
 
 Source: none in Flink.
 """
@@ -18,8 +18,10 @@ _HOST: Final = re.compile(r"(?P<host>[^=\s]+)=(?P<slots>[\d,\s]+)")
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """`taskmanagers`: (host, slots) of `tm-1`, `tm-2` and so on. `is_on_demand`: they start as slots are asked
-    for, as they do on Spark; else all are there before the job.
+    """`taskmanagers`: (host, slots) of `tm-1`, `tm-2` and so on.
+
+    `is_on_demand`: they start as slots are asked for, as on Spark; else all of them exist before
+    the job.
     """
 
     taskmanagers: tuple[tuple[str, int], ...]
@@ -32,7 +34,7 @@ class ClusterShape:
 
     @property
     def slots(self) -> int:
-        """In all."""
+        """The number of slots of all TaskManagers."""
         return sum(slots for _, slots in self.taskmanagers)
 
     @property
@@ -40,9 +42,9 @@ class ClusterShape:
         return max(slots for _, slots in self.taskmanagers)
 
     def named(self, names: Sequence[str]) -> list[str]:
-        """TaskManagers by their own names or by their hosts'.
+        """Return TaskManagers by their own names or by their hosts'.
 
-        Raises: ConfigurationError: nothing is called so.
+        Raises: ConfigurationError: no TaskManager or host has that name.
         """
         found: list[str] = []
         for name in names:
@@ -61,7 +63,7 @@ class ClusterShape:
         return found
 
     def without(self, lost: Sequence[str]) -> ClusterShape:
-        """What is left, for counting."""
+        """Return the cluster without these TaskManagers; used only to count slots."""
         left = (
             one
             for number, one in enumerate(self.taskmanagers, start=1)
@@ -71,14 +73,15 @@ class ClusterShape:
 
 
 def alike(taskmanagers: int, slots: int, hosts: Sequence[str] = ()) -> ClusterShape:
-    """So many TaskManagers of so many slots, dealt out over the hosts in turn; without any, each has its own.
+    """Return TaskManagers with equal numbers of slots, dealt out over the hosts in turn; without
+    hosts, each has its own.
 
     Raises: ConfigurationError: no TaskManager or no slot.
     """
     if taskmanagers < 1 or slots < 1:
         raise ConfigurationError(
-            f"a plan for {taskmanagers} TaskManagers of {slots} slots has nothing to plan with; "
-            "both must be at least 1."
+            "a plan needs at least one TaskManager with at least one slot, got "
+            f"{taskmanagers} TaskManagers of {slots} slots."
         )
     names = hosts or [f"host-{number + 1}" for number in range(taskmanagers)]
     places = tuple((names[number % len(names)], slots) for number in range(taskmanagers))
@@ -86,7 +89,8 @@ def alike(taskmanagers: int, slots: int, hosts: Sequence[str] = ()) -> ClusterSh
 
 
 def parse_shape(texts: Sequence[str]) -> ClusterShape:
-    """`left=3,3` and `right=2`: two TaskManagers of 3 slots on one host, one of 2 on the other.
+    """Parse `left=3,3` and `right=2`: two TaskManagers of 3 slots on one host, one of 2 slots on
+    the other.
 
     Raises: ConfigurationError: another form, or a TaskManager without slots.
     """

@@ -1,6 +1,6 @@
 """A plan as data, and as text of at most 100 characters a line.
 
-Knows no machine: `planner.py` fills it.
+Knows no machine; `planner.py` makes plans.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ class VertexPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`without_slot`: subtasks that found none. `waiting`: those and their gang, not deployed. `restarted`: after
-    a loss, subtasks with new attempts.
+    """`without_slot`: subtasks without a slot. `waiting`: those, and the subtasks that are deployed
+    only with them.
+
+    `restarted`: after a loss, subtasks with new attempts.
     """
 
     job_name: str
@@ -78,11 +80,11 @@ class Plan:
         return not self.waiting
 
     def slot_of(self, task: str) -> PlannedSlot | None:
-        """The slot of `Map[2]`, say."""
+        """Return the slot of a subtask such as `Map[2]`."""
         return next((slot for slot in self.slots if task in slot.tasks), None)
 
     def render(self, max_slots: int = 200, max_groups: int = 50) -> str:
-        """The plan for people; beyond so many slots and groups only their number is told."""
+        """Return the plan as text. Of more slots and groups than the limits, only the number is shown."""
         parts = [
             *self._head(),
             "",
@@ -101,15 +103,15 @@ class Plan:
         return [f"Plan of job '{self.job_name}'", f"{self.shape}, {self.slots_wanted} wanted"]
 
     def slot_lines(self, max_slots: int) -> Iterator[str]:
-        """Each slot with its tree."""
+        """Yield each slot with its tree."""
         for slot in self.slots[:max_slots]:
             yield f"{slot.resource_id} on {slot.host}, slot {slot.slot_index}"
             yield from slot.tree.lines(1)
         if len(self.slots) > max_slots:
-            yield f"... and {len(self.slots) - max_slots} slots more"
+            yield f"... and {len(self.slots) - max_slots} more slots"
 
     def verdict(self) -> list[str]:
-        """Whether the slots suffice, and what to change if not."""
+        """Return whether the slots suffice, and what to change if not."""
         if self.is_sufficient:
             free = self.shape.slots - len(self.slots)
             return [
@@ -121,7 +123,7 @@ class Plan:
         lines = [f"The slots do not suffice: {lacking} are missing. Without a slot: {without}."]
         if len(self.waiting) > len(self.without_slot):
             lines.append(
-                "A region is deployed as a whole, so nothing of these would start: "
+                "A region is deployed as a whole, so none of these would start: "
                 f"{', '.join(task_ranges(self.waiting))}."
             )
         each = -(-self.slots_wanted // len(self.shape.taskmanagers))
@@ -133,7 +135,7 @@ class Plan:
 
 
 def render_loss(before: Plan, after: Plan, lost: Sequence[str]) -> str:
-    """What the loss of TaskManagers changes, for people: from slot to slot, and who waits."""
+    """Return as text what the loss of TaskManagers changes: which subtasks move, and which wait."""
     names = ", ".join(lost)
     moved: dict[tuple[str, str], list[str]] = {}
     for tasks in before.sharing_groups:
@@ -147,9 +149,7 @@ def render_loss(before: Plan, after: Plan, lost: Sequence[str]) -> str:
         if old != new
     ]
     if stayed:
-        lines.append(
-            f"in their slots, as new attempts or untouched: {', '.join(task_ranges(stayed))}"
-        )
+        lines.append(f"in their old slots, restarted or not: {', '.join(task_ranges(stayed))}")
     parts = [
         f"After the loss of {names}",
         f"{after.shape}, {after.slots_wanted} wanted",
@@ -168,7 +168,7 @@ def _place_of(plan: Plan, task: str) -> str:
 
 
 def task_ranges(tasks: Iterable[str]) -> list[str]:
-    """`A[0]`, `A[1]`, `A[2]`, `B[7]` as `A[0..2]`, `B[7]`."""
+    """Shorten `A[0]`, `A[1]`, `A[2]`, `B[7]` to `A[0..2]`, `B[7]`."""
     found: list[str] = []
     matches = [match for task in tasks if (match := _TASK.fullmatch(task))]
     for name, members in groupby(matches, key=lambda match: match["name"]):
@@ -214,7 +214,7 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _wrap(line: str) -> list[str]:
-    """Long lines go on below, further in; names longer than a line are broken."""
+    """Wrap a long line with a deeper indent; names longer than a line are broken."""
     indent = len(line) - len(line.lstrip())
     return textwrap.wrap(
         line, WIDTH, subsequent_indent=" " * (indent + 4), drop_whitespace=True

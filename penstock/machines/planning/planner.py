@@ -1,8 +1,8 @@
-"""Where every subtask of a job would run, on a cluster that need not exist.
+"""Plans where every subtask of a job would run, on an imagined cluster.
 
-Knows no cluster: it runs the very JobMaster and ResourceManager that run jobs, and plays their
-TaskManagers, which answer at once. Source: none in Flink; the slot tree is that of SharedSlot and
-SimpleSlot in Flink's older slot sharing.
+Runs the JobMaster and ResourceManager that also run real jobs, and plays their TaskManagers, which
+answer at once. Source: none in Flink; the slot tree is that of SharedSlot and SimpleSlot in Flink's
+older slot sharing.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def plan(
     hosts: Sequence[str] = (),
     settings: JobSettings | None = None,
 ) -> Plan:
-    """The slot of each subtask on so many TaskManagers of so many slots each.
+    """Plan the slot of each subtask on equal TaskManagers.
 
-    Args: hosts: TaskManagers are dealt out over them in turn; without any, each has its own.
+    Args: hosts: TaskManagers are dealt out over them in turn; without hosts, each has its own.
 
     Raises: ConfigurationError: no TaskManager or no slot. GraphError: the job cannot be scheduled.
     """
@@ -79,7 +79,7 @@ def plan(
 
 
 def plan_on(job_graph: JobGraph, shape: ClusterShape, settings: JobSettings | None = None) -> Plan:
-    """The slot of each subtask on a cluster. Raises GraphError: the job cannot be scheduled."""
+    """Plan the slot of each subtask on a cluster. Raises GraphError: the job cannot be scheduled."""
     rehearsal = _Rehearsal(job_graph, shape, settings or JobSettings())
     rehearsal.run()
     return rehearsal.plan()
@@ -91,14 +91,16 @@ def plan_loss(
     lost: Sequence[str],
     settings: JobSettings | None = None,
 ) -> tuple[Plan, Plan]:
-    """Before and after the loss of TaskManagers (named `tm-1`, or by their host) that nothing replaces.
+    """Plan before and after the loss of TaskManagers (named `tm-1`, or by their host) that nothing
+    replaces.
 
-    Raises: ConfigurationError: nothing is called so, or nothing is left.
+    Raises: ConfigurationError: nothing has that name, or no TaskManager is left.
     """
     names = shape.named(lost)
     if len(names) == len(shape.taskmanagers):
         raise ConfigurationError(
-            "all TaskManagers of the cluster are lost: nothing is left to plan with."
+            "all TaskManagers of the cluster are lost, so nothing is left to plan with. Name "
+            "fewer of them."
         )
     rehearsal = _Rehearsal(job_graph, shape, settings or JobSettings())
     rehearsal.run()
@@ -115,7 +117,7 @@ class _Place:
 
 
 class _Rehearsal:
-    """One run with TaskManagers that obey at once and tasks that end when nothing else moves."""
+    """One run with TaskManagers that obey at once. Tasks end only when nothing else can happen."""
 
     def __init__(self, job_graph: JobGraph, shape: ClusterShape, settings: JobSettings) -> None:
         self._shape = shape
@@ -139,13 +141,13 @@ class _Rehearsal:
         self._events.append(StartScheduling(0))
 
     def run(self) -> None:
-        """Until every subtask has been deployed once, or no further one can be."""
+        """Run until every subtask has been deployed once, or no further one can be."""
         while self._events or self._finish_some():
             while self._events:
                 self._take(self._events.popleft())
 
     def lose(self, names: Sequence[str]) -> None:
-        """Until what starts again has been deployed, or cannot be. None of the lost ones comes back."""
+        """Lose TaskManagers for good, and run until what starts again has been deployed, or cannot be."""
         self._is_closed = True
         self._shape = self._shape.without(names)
         for name in names:
@@ -180,7 +182,7 @@ class _Rehearsal:
         )
 
     def _vertices(self) -> list[VertexPlan]:
-        """From sources to sinks, as the subtasks are."""
+        """Return the job vertices from sources to sinks, like the subtasks."""
         by_vertex: dict[VertexId, list[SubtaskView]] = {}
         for subtask in self._subtasks:
             by_vertex.setdefault(subtask.vertex_id.vertex_id, []).append(subtask)
@@ -259,7 +261,7 @@ class _Rehearsal:
         self._events.append(SlotFreed(resource_id, index, allocation_id))
 
     def _forget(self, effect: ResetSubtasks) -> None:
-        """New attempts: where they were counts no more."""
+        """Subtasks get new attempts; forget where the old ones ran."""
         reset = set(effect.vertices)
         self._running = [one for one in self._running if one.execution_vertex_id not in reset]
         for vertex_id in effect.vertices:
@@ -298,7 +300,7 @@ class _Rehearsal:
         place.vertices += [one for one in subtasks if one not in place.vertices]
 
     def _finish_some(self) -> bool:
-        """Regions behind blocking results go when their producers have ended."""
+        """End the running tasks, so that regions behind blocking results can start. Returns: whether any ran."""
         if len(self._deployed) == len(self._subtasks):
             return False
         running, self._running = self._running, []
@@ -314,8 +316,9 @@ class _Rehearsal:
 
 
 def _tree(subtasks: list[SubtaskView]) -> SlotNode:
-    """A root per physical slot, a nested shared slot per co-location group, simple slots as
-    leaves."""
+    """Return the tree of a slot: a root per physical slot, a nested shared slot per co-location
+    group, simple slots as leaves.
+    """
     if len(subtasks) == 1:
         return SlotNode("SimpleSlot", subtasks[0].name)
     nested: dict[str, SlotNode] = {}

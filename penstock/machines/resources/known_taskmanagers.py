@@ -1,4 +1,4 @@
-"""What a ResourceManager has written down of TaskManagers: those that are here, with their slots, and those on their way.
+"""The ResourceManager's books of TaskManagers: registered ones with their slots, and starting ones.
 
 Knows no need. Source: Flink TaskManagerTracker, PendingTaskManager.
 """
@@ -47,7 +47,7 @@ class KnownTaskManager:
 
 
 class Starting:
-    """TaskManagers on their way: since when, and how many of each size."""
+    """TaskManagers that were asked for and have not registered: since when, and how many of each size."""
 
     def __init__(self) -> None:
         self.since_ms: dict[ResourceId, int] = {}
@@ -66,11 +66,11 @@ class Starting:
         self.of_size[size] += 1
 
     def since(self, latest_ms: int) -> list[ResourceId]:
-        """Those that were asked for at that time or before."""
+        """Return those that were asked for at that time or before."""
         return [name for name, since_ms in self.since_ms.items() if since_ms <= latest_ms]
 
     def pop(self, resource_id: ResourceId) -> bool:
-        """Whether it was on its way."""
+        """Remove it. Returns: whether it was starting."""
         if self.since_ms.pop(resource_id, None) is None:
             return False
         self.of_size[self._size.pop(resource_id)] -= 1
@@ -94,17 +94,21 @@ def check_slots(
     with_free_slots: AbstractSet[ResourceId],
     slots_of_size: Counter[SlotSize],
 ) -> None:
-    """Raises BrokenInvariant where the books of slots do not say what the TaskManagers' slots say."""
+    """Raises BrokenInvariant: the books of slots do not match the TaskManagers' slots."""
     taken = [
         (known, slot) for known in taskmanagers.values() for slot in known.slots if slot.job_id
     ]
     owners = Counter((slot.job_id, known.size) for known, slot in taken)
     if owners != +allocated:
-        raise BrokenInvariant(f"slots per job: {dict(allocated)}, really {dict(owners)}.")
+        raise BrokenInvariant(
+            f"slots per job: the books say {dict(allocated)}, the slots say {dict(owners)}."
+        )
     if len(taken) != len({slot.allocation_id for _, slot in taken}):
         raise BrokenInvariant("one allocation id names two slots.")
     with_free = {name for name, known in taskmanagers.items() if known.free_slots}
     if with_free != with_free_slots:
-        raise BrokenInvariant(f"free slots on {with_free}, the books: {with_free_slots}.")
+        raise BrokenInvariant(
+            f"free slots are on {with_free}, but the books say {with_free_slots}."
+        )
     if slots_of_size.total() != sum(len(known.slots) for known in taskmanagers.values()):
-        raise BrokenInvariant(f"slots by size, by the books: {slots_of_size}.")
+        raise BrokenInvariant(f"slots by size do not match the books, which say {slots_of_size}.")

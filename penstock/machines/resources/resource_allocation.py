@@ -1,7 +1,7 @@
-"""Where missing slots are taken from: registered TaskManagers, those on their way, new ones.
+"""Decides where missing slots are taken from: registered TaskManagers, starting ones, or new ones.
 
 Knows no events. Source: Flink DefaultResourceAllocationStrategy, DefaultResourceReconciler
-(docs/spec/slots.md#resourcemanager). Pure: takes workers as they are, returns a plan.
+(docs/spec/slots.md#resourcemanager). Pure: takes the workers as they are, and returns a plan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Worker:
     default_slot: ResourceProfile
 
     def capacity(self, request: ResourceProfile) -> int:
-        """How many such slots still fit. UNKNOWN takes slots of the default size."""
+        """Return how many such slots still fit. UNKNOWN takes slots of the default size."""
         wanted = self.default_slot if request == UNKNOWN else request
         if not self.free.has_at_least(wanted):
             return 0
@@ -33,7 +33,7 @@ class Worker:
         return min((int(self.free.amount(n) / a) for n, a in amounts if a), default=UNBOUNDED)
 
     def take(self, request: ResourceProfile, count: int) -> int:
-        """Take up to `count` such slots; returns how many."""
+        """Take up to `count` such slots. Returns: how many were taken."""
         taken = min(count, self.capacity(request))
         if taken > 0:
             wanted = self.default_slot if request == UNKNOWN else request
@@ -52,7 +52,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What a new TaskManager brings."""
+    """The resources of a new TaskManager."""
 
     total: ResourceProfile
     default_slot: ResourceProfile
@@ -63,8 +63,7 @@ class WorkerSpec:
 
 @dataclass(slots=True)
 class AllocationPlan:
-    """`on_registered`: worker of each slot to request now. `is_unfulfillable`: too large for
-    all."""
+    """`on_registered`: the worker of each slot to request now. `is_unfulfillable`: a request fits no worker."""
 
     on_registered: list[Worker] = field(default_factory=list)
     on_pending: int = 0
@@ -89,7 +88,7 @@ def plan_allocation(
     spec: WorkerSpec,
     rules: AllocationRules | None = None,
 ) -> AllocationPlan:
-    """Slots for the missing profiles, as far as the rules allow; changes the workers' `free`."""
+    """Plan slots for the missing profiles, as far as the rules allow. Changes the workers' `free`."""
     rules = rules or AllocationRules()
     plan = AllocationPlan()
     for request, count in missing.items():
@@ -116,7 +115,7 @@ def _take_registered(
     count: int,
     order: str,
 ) -> int:
-    """Slots of workers that are here: one worker after the other, or one slot at a time by load."""
+    """Take slots of registered workers: one worker after the other, or one slot at a time by load."""
     before = len(plan.on_registered)
     if order not in {"SLOTS", "MIN_RESOURCES"}:
         for worker in workers:
@@ -146,7 +145,7 @@ def _start(plan: AllocationPlan, spec: WorkerSpec, rules: AllocationRules) -> Wo
 def _keep_redundancy(
     plan: AllocationPlan, workers: Sequence[Worker], spec: WorkerSpec, rules: AllocationRules
 ) -> None:
-    """Workers are added until the free resources of all are worth the redundant ones."""
+    """Add workers until the free resources of all workers equal the redundant ones."""
     wanted = spec.total.multiply(rules.redundant_workers)
     free = ZERO
     for worker in (*workers, *plan.new_workers):

@@ -1,9 +1,10 @@
-"""TaskManagers: how many are needed, which slots they give to which job, and when they may go.
+"""The ResourceManager: how many TaskManagers are needed, which slots go to which job, and when
+TaskManagers may end.
 
-Knows no processes: it asks for TaskManagers and is told. Source: Flink ActiveResourceManager,
-FineGrainedSlotManager (docs/spec/slots.md#resourcemanager); differs: resource and allocation ids
-are counted here, requirements are checked at once instead of after a delay, and slots are spread
-over TaskManagers that are on their way too.
+Knows no processes: it asks for TaskManagers and is told of them. Source: Flink
+ActiveResourceManager, FineGrainedSlotManager (docs/spec/slots.md#resourcemanager). Differs:
+resource and allocation ids are counted here, requirements are checked at once instead of after a
+delay, and slots are spread over starting TaskManagers too.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def resource_settings_of(settings: Settings) -> ResourceSettings:
 
 @dataclass(slots=True)
 class JobNeed:
-    """`unmet_since_ms`: since when slots are missing; `reported`: what was last said about that."""
+    """`unmet_since_ms`: since when slots are missing. `reported`: what was last reported about that."""
 
     required: int = 0
     unmet_since_ms: int | None = None
@@ -100,7 +101,7 @@ class JobNeed:
     reported: ResourcesMissing | None = None
 
     def is_due(self, now_ms: int, settings: ResourceSettings) -> bool:
-        """Whether it is time to say that slots are missing, which they are."""
+        """Whether it is time to report that slots are missing."""
         if self.unmet_since_ms is None:
             self.unmet_since_ms = now_ms
         if self.reported_at_ms is None:
@@ -138,9 +139,9 @@ class ResourceManager:
         """Raises ConfigurationError: less than one slot, or less than one TaskManager."""
         if slots_per_taskmanager < 1 or (max_taskmanagers is not None and max_taskmanagers < 1):
             raise ConfigurationError(
-                f"a ResourceManager of {slots_per_taskmanager} slots per TaskManager and at most "
-                f"{max_taskmanagers} TaskManagers can give nothing; both must be at least 1. "
-                "Change taskmanager.numberOfTaskSlots or penstock.taskmanager.max."
+                f"a ResourceManager of {slots_per_taskmanager} slots per TaskManager and at "
+                f"most {max_taskmanagers} TaskManagers has no slots to give; both must be at "
+                "least 1. Change taskmanager.numberOfTaskSlots or penstock.taskmanager.max."
             )
         self._slots_each = slots_per_taskmanager
         self._max = max_taskmanagers
@@ -198,7 +199,7 @@ class ResourceManager:
         return sum(len(known.slots) for known in self.taskmanagers.values())
 
     def allocated_to(self, job_id: JobId) -> int:
-        """How many slots the job has."""
+        """Return how many slots the job has."""
         return sum(count for (owner, _), count in self._allocated.items() if owner == job_id)
 
     def check(self) -> None:
@@ -276,21 +277,22 @@ class ResourceManager:
     # ------------------------------------------------------------------ needs
 
     def _meet_needs(self) -> None:
-        """Give free slots to the jobs in order, ask for TaskManagers for the rest, tell what
-        lacks."""
+        """Give free slots to the jobs in order, ask for TaskManagers for the rest, report what is missing."""
         for key, need in list(self.needs.items()):
             if need.required == 0 and self._allocated[key] == 0:
                 del self.needs[key]
         asked = dict.fromkeys(size for _, size in self.needs if size)
-        # the large are harder to place
+        # Large slots are harder to place, so they come first.
         sizes = (*sorted(asked, key=cores_of, reverse=True), UNSIZED)
         self._report({size for size in sizes if self._is_short_after_meeting(size)})
 
     def _is_short_after_meeting(self, size: SlotSize) -> bool:
-        """Slots of one size. TaskManagers of a given size have one slot, and serve no other size.
+        """Meet needs for slots of one size. TaskManagers of a given size have one slot, and serve
+        no other size.
 
-        Where slots are to be spread, none is taken before all TaskManagers that were asked for have come (or
-        failed): the first one would be filled.
+        If slots are to be spread, none is taken before all TaskManagers that were asked for have
+        come or failed; otherwise the first TaskManager would be filled. Returns: whether slots will
+        still be missing.
         """
         missing = [
             (job_id, max(0, need.required - self._allocated[job_id, size]))
@@ -321,7 +323,7 @@ class ResourceManager:
         return 1 if size else self._slots_each
 
     def _workers(self, size: SlotSize) -> list[Worker]:
-        """TaskManagers of that size with free slots, as they registered."""
+        """Return TaskManagers of that size with free slots, in the order of registration."""
         known = [
             (resource_id, self.taskmanagers[resource_id]) for resource_id in self._with_free_slots
         ]
@@ -332,9 +334,11 @@ class ResourceManager:
         ]
 
     def _as_one(self, size: SlotSize, *, with_registered: bool) -> list[Worker]:
-        """Slots that are on their way are alike: it does not matter which TaskManager will give one.
+        """Return one worker for all slots of starting TaskManagers, because it does not matter
+        which of them gives a slot.
 
-        `with_registered`: nor for those that are here, as long as none of them is taken.
+        `with_registered`: the worker also has the free slots of registered ones, when none of them
+        is to be taken.
         """
         count = self.starting.of_size[size] * self._slots_in(size)
         if with_registered:
@@ -343,7 +347,7 @@ class ResourceManager:
         return [Worker("together", _slots(count), _slots(count), _slots(1))] if count else []
 
     def _may_start(self) -> int | None:
-        """How many more TaskManagers may be asked for now; None: any number."""
+        """Return how many more TaskManagers may be asked for now; None: any number."""
         if self._now_ms < self._failures.paused_until_ms:
             return 0
         if self._max is None:
@@ -369,7 +373,7 @@ class ResourceManager:
         self._effects.append(StartTaskManager(resource_id, self._slots_in(size), size))
 
     def _report(self, short: AbstractSet[SlotSize]) -> None:
-        """At once where nothing more can come, else after some seconds; then now and again."""
+        """Report missing slots: at once if no more can come, else after some seconds; then repeatedly."""
         for (job_id, size), need in self.needs.items():
             held, is_short = self._allocated[job_id, size], size in short
             if held >= need.required:
@@ -385,15 +389,15 @@ class ResourceManager:
         known, coming = len(self.taskmanagers), len(self.starting)
         parts = [
             f"{known} TaskManagers with {self.slots_registered} slots are registered",
-            f"{coming} with {self._slots_each} slots each are on their way",
+            f"{coming} with {self._slots_each} slots each are starting",
         ]
         if size:
             parts.insert(0, f"these slots were asked for with {describe(size)}")
         if is_short and self._max is not None and known + coming >= self._max:
             parts.append(
-                f"and there may be no more than {self._max}: give Spark more cores, raise "
-                "penstock.taskmanager.max or taskmanager.numberOfTaskSlots, or lower the "
-                "parallelism"
+                f"and at most {self._max} TaskManagers are allowed: give Spark more cores, "
+                "raise penstock.taskmanager.max or taskmanager.numberOfTaskSlots, or lower "
+                "the parallelism"
             )
         if self._failures.last_cause and not known + coming:
             parts.append(f"the last one failed to start: {self._failures.last_cause}")
@@ -402,7 +406,7 @@ class ResourceManager:
     # ------------------------------------------------------------------ release
 
     def _release_idle(self) -> None:
-        """TaskManagers that nobody has used for a while, but for the redundant ones."""
+        """Stop TaskManagers that have been unused for a while, except the redundant ones."""
         idle = [
             (resource_id, known)
             for resource_id, known in self.taskmanagers.items()
@@ -424,7 +428,7 @@ class ResourceManager:
 
 
 def max_taskmanagers_of(settings: Settings) -> int | None:
-    """The smaller of penstock.taskmanager.max and what slotmanager.number-of-slots.max allows."""
+    """Return the smaller of penstock.taskmanager.max and what slotmanager.number-of-slots.max allows."""
     limits: list[int] = []
     most = settings.get(TaskManagerOptions.MAX_TASKMANAGERS)
     if most is not None:

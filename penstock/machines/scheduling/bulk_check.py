@@ -1,8 +1,8 @@
 """Whether requests that wait together can still be served, and when to stop waiting.
 
 Knows no pool. Source: Flink PhysicalSlotRequestBulkCheckerImpl
-(docs/spec/scheduling.md#bulks-that-wait-for-slots). It asks whether it could work once others
-finish, not whether it can work now.
+(docs/spec/scheduling.md#bulks-that-wait-for-slots). It checks whether they can be served once other
+tasks have finished, not whether they can be served now.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_fulfillable(
     """Whether each pending request finds a slot of its own.
 
     Args: reusable_slots: free ones, and used ones that will become free by themselves. fulfilled:
-    those that serve this bulk already.
+    slots that serve this bulk already.
     """
     left: dict[ResourceProfile, deque[int]] = {}
     for order, slot in enumerate(reusable_slots):
@@ -43,13 +43,13 @@ def is_fulfillable(
         usable = [orders for of, orders in left.items() if orders and of.is_matching(profile)]
         if not usable:
             return False
-        min(usable, key=lambda orders: orders[0]).popleft()  # the first slot that matches
+        min(usable, key=lambda orders: orders[0]).popleft()  # The first slot that matches is taken.
     return True
 
 
 @dataclass(slots=True)
 class BulkTimeout:
-    """The clock of one bulk: it runs only while the bulk is not fulfillable."""
+    """The timeout of one bulk. It counts only the time during which the bulk is not fulfillable."""
 
     timeout_ms: int
     unfulfillable_since_ms: int | None

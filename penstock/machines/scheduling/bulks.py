@@ -1,4 +1,5 @@
-"""Vertices that wait for slots together: which requests each bulk lacks, and which bulk a vertex is in.
+"""Vertices that wait for slots together: which requests each bulk still waits for, and which bulk a
+vertex is in.
 
 Knows no state of a vertex. Source: Flink PhysicalSlotRequestBulkImpl
 (docs/spec/scheduling.md#bulks-that-wait-for-slots).
@@ -26,7 +27,7 @@ class Bulk:
 
 
 class Bulks:
-    """Those that wait."""
+    """The bulks that wait."""
 
     def __init__(self) -> None:
         self._by_timer: dict[str, Bulk] = {}
@@ -46,7 +47,7 @@ class Bulks:
         return vertex.index in self._of_vertex
 
     def served(self, request_id: SlotRequestId) -> list[Bulk]:
-        """A request has its slot. Returns: bulks that lack none now."""
+        """A request has its slot. Returns: bulks that have all their slots now."""
         complete = []
         for bulk in self._of_request.pop(request_id, ()):
             bulk.waits_for.discard(request_id)
@@ -72,5 +73,5 @@ class Bulks:
                 self._of_request[request_id] = left
 
     def __len__(self) -> int:
-        """How much is written down here in all."""
+        """Return the number of entries of all tables."""
         return len(self._by_timer) + len(self._of_request) + len(self._of_vertex)

@@ -1,4 +1,5 @@
-"""Which regions to deploy next: a region goes as a whole, when all that it waits for is there.
+"""Which regions to deploy next: a region is deployed as a whole, when all that it waits for is
+there.
 
 Knows no slots: it names vertices. Source: Flink PipelinedRegionSchedulingStrategy
 (docs/spec/scheduling.md#region-by-region).
@@ -21,7 +22,7 @@ from penstock.model.states import ExecutionState
 
 
 class SchedulingStrategy(Protocol):
-    """Decides what goes next; each list is allocated and deployed together."""
+    """Decides what is deployed next; each list is allocated and deployed together."""
 
     def start(self) -> list[list[ExecutionVertex]]: ...
     def on_finished(self, vertex: ExecutionVertex) -> list[list[ExecutionVertex]]: ...
@@ -29,8 +30,7 @@ class SchedulingStrategy(Protocol):
 
 
 class PipelinedRegionScheduling:
-    """Every method returns what to allocate and deploy: one list of vertices per region, in
-    order."""
+    """Every method returns what to allocate and deploy: one list of vertices per region, in order."""
 
     def __init__(self, graph: ExecutionGraph, regions: Regions) -> None:
         self._regions = regions
@@ -43,7 +43,7 @@ class PipelinedRegionScheduling:
                 self._add_group(group)
 
     def start(self) -> list[list[ExecutionVertex]]:
-        """Regions that wait for nobody."""
+        """Return the regions that wait for no other region."""
         return self._schedule(
             region
             for region in self._regions.regions
@@ -51,7 +51,7 @@ class PipelinedRegionScheduling:
         )
 
     def on_finished(self, vertex: ExecutionVertex) -> list[list[ExecutionVertex]]:
-        """A vertex has finished, and with it what it produced."""
+        """A vertex has finished, so its results are complete."""
         candidates: set[Region] = set()
         for partition in vertex.partitions:
             if partition.result_type.can_be_pipelined_consumed:
@@ -84,8 +84,9 @@ class PipelinedRegionScheduling:
         return self._regions.of(group.partitions[0].producer) is not region
 
     def _schedule(self, candidates: Iterable[Region]) -> list[list[ExecutionVertex]]:
-        """Take what can go; regions that read along (hybrid results) of those may then go as
-        well."""
+        """Take the regions that can be deployed, then also those that read hybrid results of these
+        while they are made.
+        """
         taken: set[Region] = set()
         current = set(candidates)
         while current:
@@ -113,7 +114,7 @@ class PipelinedRegionScheduling:
         return list(region.vertices)
 
     def _is_schedulable(self, region: Region, taken: set[Region], known: dict[int, bool]) -> bool:
-        """`known`: answers for groups that do not depend on who asks, of this round."""
+        """`known`: answers of this round for groups whose answer does not depend on the consumer."""
         if region in self._scheduled or region in taken:
             return False
         for group in region.inputs:
@@ -132,7 +133,7 @@ class PipelinedRegionScheduling:
     def _is_consumable(
         self, group: ConsumedPartitionGroup, region: Region | None, taken: set[Region]
     ) -> bool:
-        """`region`: the consumer, where some of the producers are in it: those are not waited for."""
+        """`region`: the consumer, if some of the producers are in it; those are not waited for."""
         if region is None and not group.result_type.can_be_pipelined_consumed:
             return group.is_all_data_produced
         partitions: Iterable[ResultPartition] = group.partitions

@@ -1,4 +1,4 @@
-"""What is sent with a task: its partitions, its gates, and where the producers are.
+"""The content of a task's deployment: its partitions, its gates, and where its producers are.
 
 Knows no slots and no wire. Source: Flink TaskDeploymentDescriptorFactory, ShuffleDescriptor
 (docs/spec/execution-graph.md#deployment): descriptors are packed once per group of partitions and
@@ -32,13 +32,13 @@ from penstock.model.messages import UpdatePartitions
 
 @dataclass(slots=True, eq=False)
 class _Unaware:
-    """Consumers that were all given the same list, in which some producers are not known."""
+    """Consumers that got the same list, in which some producers were not known."""
 
     consumers: list[AttemptId] = field(default_factory=list)
 
 
 class TaskDeployments:
-    """Writes deployments, and remembers which consumers do not know a producer yet."""
+    """Makes deployments, and remembers which consumers do not know a producer yet."""
 
     def __init__(self, job_graph: JobGraph, graph: ExecutionGraph) -> None:
         self._job = job_graph
@@ -47,13 +47,13 @@ class TaskDeployments:
         self._unaware_of: dict[int, _Unaware] = {}
 
     def place(self, vertex: ExecutionVertex) -> None:
-        """The vertex has a slot: what it produces can be described from now on."""
+        """The vertex has a slot, so its results can be described from now on."""
         for partition in vertex.partitions:
             partition.is_available = True
             partition.forget_descriptors()
 
     def of(self, vertex: ExecutionVertex) -> TaskDeployment:
-        """The deployment of a vertex that is placed. Raises BrokenInvariant for one that is not."""
+        """Return the deployment of a placed vertex. Raises BrokenInvariant: it is not placed."""
         execution = vertex.execution
         job_vertex = vertex.job_vertex.job_vertex
         if execution.allocation_id is None or job_vertex.chain_blob is None:
@@ -73,7 +73,7 @@ class TaskDeployments:
         )
 
     def updates_for(self, vertex: ExecutionVertex) -> list[UpdatePartitions]:
-        """Messages to those that were deployed before what this vertex makes could be read."""
+        """Return messages to consumers that were deployed before this vertex's results could be read."""
         updates: dict[AttemptId, list[ShuffleDescriptor]] = {}
         for partition in vertex.partitions:
             if _readable_at(partition) is None:
@@ -120,7 +120,9 @@ class TaskDeployments:
         )
 
     def _describe(self, group: ConsumedPartitionGroup) -> None:
-        """Once for all consumers, until a producer moves. `_unaware_of` belongs to this list."""
+        """Describe a group's producers, once for all consumers until a producer moves.
+        `_unaware_of` belongs to this list.
+        """
         first = group.partitions[0]
         group.descriptors = pack_producers(
             first.partition_id.data_set_id,
@@ -139,8 +141,10 @@ class TaskDeployments:
 
 
 def _readable_at(partition: ResultPartition) -> TaskManagerLocation | None:
-    """None while nobody knows where it will be, and for a blocking one before it is complete: its reader may be in
-    the producer's region, and is deployed with it.
+    """Return where a partition can be read. None: its place is not known, or it is blocking and not
+    complete yet.
+
+    The reader of a blocking partition may be in the producer's region and is then deployed with it.
     """
     if partition.result_type.is_blocking and not partition.is_all_data_produced:
         return None

@@ -1,8 +1,9 @@
-"""Which subtasks to deploy next, one by one: for batch jobs whose regions need not go together.
+"""Which subtasks to deploy next, one by one: for BATCH jobs, whose regions need not be deployed as
+a whole.
 
 Knows no slots: it names vertices. Source: Flink VertexwiseSchedulingStrategy and its input
 consumable deciders (docs/spec/scheduling.md#subtask-by-subtask); differs: an edge that can only be
-read while it is produced waits for its producers to be scheduled, whatever the constraint (Flink
+read while it is produced waits until its producers are scheduled, whatever the constraint (Flink
 refuses it).
 """
 
@@ -21,14 +22,14 @@ from penstock.model.states import ExecutionState
 
 
 class ConsumeConstraint(StrEnum):
-    """How much of a hybrid input must be there. Blocking ones must always be complete."""
+    """How much of a hybrid input must be there before its consumer starts. Blocking inputs must always be complete."""
 
     UNFINISHED_PRODUCERS = "UNFINISHED_PRODUCERS"
-    """Its producers are scheduled."""
+    """All its producers are scheduled."""
     ONLY_FINISHED_PRODUCERS = "ONLY_FINISHED_PRODUCERS"
-    """One of them has finished."""
+    """One of its producers has finished."""
     ALL_PRODUCERS_FINISHED = "ALL_PRODUCERS_FINISHED"
-    """All of them have."""
+    """All its producers have finished."""
 
 
 class VertexwiseScheduling:
@@ -44,11 +45,11 @@ class VertexwiseScheduling:
         self._scheduled: set[int] = set()
 
     def start(self) -> list[list[ExecutionVertex]]:
-        """Subtasks that read nothing."""
+        """Return the subtasks that read nothing."""
         return self._schedule(v for v in self._graph.vertices if not v.consumed_groups)
 
     def on_finished(self, vertex: ExecutionVertex) -> list[list[ExecutionVertex]]:
-        """A vertex has finished, and with it what it produced."""
+        """A vertex has finished, so its results are complete."""
         groups = (
             group
             for partition in vertex.partitions
@@ -64,7 +65,9 @@ class VertexwiseScheduling:
         return self._schedule(again)
 
     def _schedule(self, candidates: Iterable[ExecutionVertex]) -> list[list[ExecutionVertex]]:
-        """Take what can go; those that read along (hybrid results) with it may then go as well."""
+        """Take the subtasks that can be deployed, then also those that read hybrid results of these
+        while they are made.
+        """
         taken: dict[int, ExecutionVertex] = {}
         current = {vertex.index: vertex for vertex in candidates}
         while current:

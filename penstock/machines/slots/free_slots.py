@@ -1,9 +1,9 @@
-"""The free slots of a pool, kept so that the best one for a request is found without a scan.
+"""The free slots of a pool, indexed so that the best one for a request is found without a scan.
 
-Knows no requests. Chooses what `SlotSelection.select` chooses among the same slots (a property test
-compares them); differs in cost: a constant for the default, a logarithm for spreading, times the
-places that the request prefers. Source: Flink FreeSlotTracker (docs/spec/slots.md#choosing-a-slot),
-which is scanned.
+Knows no requests. Chooses the same slot as `SlotSelection.select` (a property test compares them),
+at a lower cost: constant for the default, logarithmic for spreading, times the number of places
+that the request prefers. Source: Flink FreeSlotTracker (docs/spec/slots.md#choosing-a-slot), which
+is scanned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.model.ids import AllocationId, ResourceId
 
 Slot = TypeVar("Slot", bound=FreeSlot)
 Rank: TypeAlias = tuple[float, int]
-"""Utilisation of the TaskManager (0.0 where it does not count), order of the slot: less is better."""
+"""Utilisation of the TaskManager (0.0 if it does not count), order of the slot. The smaller rank is better."""
 
 _SPARE_ENTRIES: Final = 64
 
@@ -33,8 +33,9 @@ _SPARE_ENTRIES: Final = 64
 class _Shelf(Generic[Slot]):
     """Slots of one profile, oldest first: all of them, or those of one host or TaskManager.
 
-    `heap`: rank of TaskManagers, only for spreading. An entry counts while it is what `ranks` says;
-    the others are dropped when they come up, or all at once when they are too many.
+    `heap`: ranks of TaskManagers, only for spreading. An entry is valid while it equals the one in
+    `ranks`. Invalid entries are dropped when they reach the top, or all at once when there are too
+    many.
     """
 
     __slots__ = ("heap", "ranks", "slots")
@@ -48,7 +49,7 @@ class _Shelf(Generic[Slot]):
         return next(iter(self.slots.values()))
 
     def rank(self, resource_id: ResourceId, rank: Rank | None) -> None:
-        """The TaskManager stands there from now on; None: it has no free slot here."""
+        """Set the rank of a TaskManager; None: it has no free slot here."""
         if rank is None:
             self.ranks.pop(resource_id, None)
             return
@@ -80,8 +81,8 @@ class _Shelves(Generic[Slot]):
 class FreeSlots(Generic[Slot]):
     """Free slots in the order in which they became free.
 
-    `utilization_of`: of a TaskManager, asked only where slots are spread; `moved` must be called when
-    it changes.
+    `utilization_of`: utilisation of a TaskManager, used only for spreading; `moved` must be called
+    when it changes.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class FreeSlots(Generic[Slot]):
         return iter(self._slots.values())
 
     def add(self, slot: Slot) -> None:
-        """It is free from now on, behind all others."""
+        """Add a slot that has become free, behind all others."""
         allocation_id = slot.allocation_id
         self._slots[allocation_id] = slot
         self._order[allocation_id] = self._next_order
@@ -117,7 +118,7 @@ class FreeSlots(Generic[Slot]):
         shelves.by_task_manager[slot.resource_id].slots[allocation_id] = slot
 
     def remove(self, slot: Slot) -> None:
-        """It is no longer free. Does nothing for one that was not."""
+        """Remove a slot that is no longer free. Does nothing if it was not free."""
         allocation_id = slot.allocation_id
         if self._slots.pop(allocation_id, None) is None:
             return
@@ -148,12 +149,12 @@ class FreeSlots(Generic[Slot]):
             shelves.by_host[first.host].rank(resource_id, rank)
 
     def select(self, selection: SlotSelection, wanted: SlotProfile) -> tuple[Slot, Locality] | None:
-        """The best slot with its locality, or None."""
+        """Return the best slot with its locality, or None."""
         if selection.is_previous_first:
             previous = [a for a in wanted.preferred_allocations if a in self._slots]
             if previous:
                 return self._slots[min(previous, key=self._order.__getitem__)], Locality.LOCAL
-            if wanted.reserved_allocations:  # rare: its own slot is gone
+            if wanted.reserved_allocations:  # Rare: the request's own former slot is gone.
                 return selection.select(self, wanted, self._utilization_of)
         usable = [
             shelves
@@ -170,7 +171,9 @@ class FreeSlots(Generic[Slot]):
     def _by_score(
         self, usable: list[_Shelves[Slot]], wanted: SlotProfile
     ) -> tuple[Slot, Locality] | None:
-        """Among the preferred places. On a host with a preferred TaskManager nobody else can win."""
+        """Return the best slot at the preferred places. On a host with a preferred TaskManager no
+        other TaskManager can win.
+        """
         local_weights = Counter(resource_id for resource_id, _ in wanted.preferred_locations)
         host_weights = Counter(host for _, host in wanted.preferred_locations)
         found: list[tuple[float, int, Slot, Locality]] = []
@@ -202,7 +205,7 @@ class FreeSlots(Generic[Slot]):
         )
 
     def _best(self, shelves: list[_Shelf[Slot]], usable: list[_Shelves[Slot]]) -> Slot:
-        """The oldest of these slots, or where they are spread of the least used TaskManager."""
+        """Return the oldest of these slots; for spreading, that of the least used TaskManager."""
         if not self._is_spreading:
             return min((shelf.first() for shelf in shelves), key=self._order_of)
         best = min(

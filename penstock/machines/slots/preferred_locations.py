@@ -1,7 +1,7 @@
-"""Where a subtask would like to run: where its state is, else where its inputs are.
+"""Where a subtask should run if possible: where its state is, else where its inputs are.
 
 Knows no slots. Source: Flink DefaultPreferredLocationsRetriever
-(docs/spec/slots.md#preferred-locations). A place that is not known now is not waited for.
+(docs/spec/slots.md#preferred-locations). Places that are not known yet are ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.model.deployment import TaskManagerLocation
 from penstock.model.states import ExecutionState
 
 MAX_DISTINCT_CONSUMERS: Final = 8
-"""Inputs that more subtasks share are skipped: they would draw all of them to one place."""
+"""Inputs that more subtasks share are skipped, because they would draw all of these subtasks to one place."""
 MAX_DISTINCT_LOCATIONS: Final = 8
 
 Location = TypeVar("Location", bound=Hashable)
@@ -23,10 +23,10 @@ Location = TypeVar("Location", bound=Hashable)
 def preferred_by_inputs(
     inputs: Iterable[tuple[int, Callable[[], Iterable[Location | None]]]],
 ) -> list[Location]:
-    """Of the inputs the one with the fewest places; of equal ones the later.
+    """Return the places of the input with the fewest places; of equal ones, the later input.
 
-    Args: inputs: per input the number of consumers that share it, and its producers' places (None:
-    not known), looked at only when few share it.
+    Args: inputs: for each input the number of consumers that share it, and its producers' places
+    (None: not known), which are read only if few share it.
     """
     best: list[Location] = []
     for consumers, places_of in inputs:
@@ -50,7 +50,7 @@ def preferred_locations(
     ignored_producers: Collection[ExecutionVertex],
     state_location: TaskManagerLocation | None = None,
 ) -> list[TaskManagerLocation]:
-    """Places for one subtask. `ignored_producers`: those that are placed in the same call."""
+    """Return the places for one subtask. `ignored_producers`: those that are placed in the same call."""
     if state_location is not None:
         return [state_location]
     return preferred_by_inputs(

@@ -1,4 +1,4 @@
-"""How much of a machine a slot has, or a request wants.
+"""The resources of a slot or of a request.
 
 Knows no slots. Source: Flink ResourceProfile (docs/spec/slots.md#sizes). Numbers are Decimals, so
 that 0.1 + 0.2 is 0.3.
@@ -18,7 +18,7 @@ FIELDS: Final = ("cpu", "heap", "offheap", "managed", "network")
 
 
 class _Special(Enum):
-    """UNKNOWN: nothing is said. ANY: as large as can be."""
+    """UNKNOWN: nothing is specified. ANY: as large as possible."""
 
     UNKNOWN = "UNKNOWN"
     ANY = "ANY"
@@ -40,7 +40,8 @@ class ResourceProfile:
         return ", ".join(parts) or "ZERO"
 
     def is_matching(self, request: ResourceProfile) -> bool:
-        """Whether a slot of this profile may serve the request: equal, or one side does not care.
+        """Whether a slot of this profile may serve the request: they are equal, the slot is ANY, or
+        the request is UNKNOWN.
 
         Raises: ConfigurationError: the slot itself is UNKNOWN.
         """
@@ -48,13 +49,13 @@ class ResourceProfile:
             return True
         if self == UNKNOWN:
             raise ConfigurationError(
-                "a slot of UNKNOWN resources cannot be compared with a request; slots have ANY or "
-                "concrete resources."
+                "a slot of UNKNOWN resources cannot be compared with a request; a slot must "
+                "have ANY or concrete resources."
             )
         return request == UNKNOWN
 
     def has_at_least(self, other: ResourceProfile) -> bool:
-        """Every amount of `other` is covered."""
+        """Whether every amount of `other` is covered."""
         if self.special is _Special.ANY or self == other:
             return True
         if self == UNKNOWN:
@@ -67,22 +68,26 @@ class ResourceProfile:
         return all(ours.get(name, Decimal(0)) >= amount for name, amount in theirs.items())
 
     def merge(self, other: ResourceProfile) -> ResourceProfile:
-        """The sum; ANY swallows all, then UNKNOWN does."""
+        """Return the sum. It is ANY if one is ANY, else UNKNOWN if one is UNKNOWN."""
         if absorbed := _absorb(self, other):
             return absorbed
         return _combine(self, other, 1)
 
     def subtract(self, other: ResourceProfile) -> ResourceProfile:
-        """The rest. Raises ConfigurationError where `other` is not covered."""
+        """Return the difference. Raises ConfigurationError: `other` is not covered."""
         if absorbed := _absorb(self, other):
             return absorbed
         if not self.has_at_least(other):
-            raise ConfigurationError(f"cannot take ({other}) from ({self}): it is not covered.")
+            raise ConfigurationError(
+                f"cannot subtract resources ({other}) from ({self}): they are not covered."
+            )
         return _combine(self, other, -1)
 
     def multiply(self, times: int) -> ResourceProfile:
         if times < 0:
-            raise ConfigurationError(f"cannot take resources {times} times; it must be 0 or more.")
+            raise ConfigurationError(
+                f"cannot multiply resources by {times}; the factor must be 0 or more."
+            )
         if times == 0:
             return ZERO
         if self.special is not _Special.CONCRETE:
@@ -98,7 +103,7 @@ class ResourceProfile:
 
 
 def profile_of(amounts: Mapping[str, float | Decimal]) -> ResourceProfile:
-    """A profile from amounts by name; names outside `FIELDS` are extended resources."""
+    """Return a profile from amounts by name; names outside `FIELDS` are extended resources."""
     exact = {name: Decimal(str(amount)) for name, amount in amounts.items()}
     if negative := [name for name, amount in exact.items() if amount < 0]:
         raise ConfigurationError(f"resource '{negative[0]}' is {amounts[negative[0]]}, below 0.")

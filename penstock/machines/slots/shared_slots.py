@@ -1,8 +1,8 @@
-"""Physical slots shared by the subtasks of a sharing group, and who sits in them.
+"""Physical slots shared by the subtasks of a sharing group, and the subtasks in them.
 
 Knows no deployment. Source: Flink SlotSharingExecutionSlotAllocator, SharedSlot
-(docs/spec/slots.md#shared-slots); differs: the order of requests is the order in which the groups
-were opened, so that runs are repeatable.
+(docs/spec/slots.md#shared-slots); differs: requests are made in the order in which the groups were
+opened, so that runs are repeatable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.model.ids import AllocationId, SlotRequestId
 
 @dataclass(slots=True, eq=False)
 class SharedSlot:
-    """One physical slot, or the wait for it. `members`: those that sit in it, by vertex index."""
+    """One physical slot, or the wait for it. `members`: the subtasks in it, by vertex index."""
 
     group: SharingGroup
     request: SlotRequest
@@ -43,7 +43,8 @@ class SharedSlots:
         profile_of_group: Callable[[str], ResourceProfile] = lambda _group: UNKNOWN,
     ) -> None:
         """`are_free_slots_taken` False: all requests wait, to be matched together (mode TASKS).
-        `profile_of_group`: what a slot sharing group asks for, by its name.
+
+        `profile_of_group`: gives the profile that a slot sharing group asks for, by its name.
         """
         self._profile_of_group = profile_of_group
         self._pool = pool
@@ -61,7 +62,7 @@ class SharedSlots:
         vertices: Iterable[ExecutionVertex],
         reserved: Container[AllocationId] = frozenset(),
     ) -> list[SharedSlot]:
-        """A seat for each vertex; shared slots that do not exist yet are asked for.
+        """Give each vertex a seat; ask for shared slots that do not exist yet.
 
         Returns: the shared slots involved; one whose `slot` is None waits for the pool.
         """
@@ -85,7 +86,7 @@ class SharedSlots:
         self._by_request[request_id].slot = slot
 
     def slot_of(self, vertex: ExecutionVertex) -> PooledSlot | None:
-        """The physical slot that the vertex sits in, if it has one."""
+        """Return the physical slot of the vertex, if it has one."""
         shared = self.shared_slot_of(vertex)
         return None if shared is None else shared.slot
 
@@ -94,7 +95,7 @@ class SharedSlots:
         return shared if shared is not None and vertex.index in shared.members else None
 
     def leave(self, vertex: ExecutionVertex, now_ms: int) -> None:
-        """The vertex gives its seat back; the last one gives the slot back to the pool."""
+        """The vertex leaves its slot. When the last one leaves, the slot goes back to the pool."""
         shared = self.shared_slot_of(vertex)
         if shared is None:
             return
@@ -104,7 +105,7 @@ class SharedSlots:
             self._pool.release(shared.request.request_id, now_ms)
 
     def lose(self, slots: Iterable[PooledSlot]) -> list[ExecutionVertex]:
-        """The pool has lost these slots. Returns who sat in them, in topological order."""
+        """The pool has lost these slots. Returns: the vertices in them, in topological order."""
         victims: dict[int, ExecutionVertex] = {}
         for slot in slots:
             shared = slot.serves and self._by_request.get(slot.serves.request_id)
@@ -114,7 +115,7 @@ class SharedSlots:
         return [victims[index] for index in sorted(victims)]
 
     def seated_in(self, slot: PooledSlot) -> list[ExecutionVertex]:
-        """Who sits in it, in topological order."""
+        """Return the vertices in a slot, in topological order."""
         shared = slot.serves and self._by_request.get(slot.serves.request_id)
         return [shared.members[i] for i in sorted(shared.members)] if shared else []
 
@@ -152,7 +153,7 @@ def _wanted(
     ignored: set[ExecutionVertex],
     reserved: Container[AllocationId],
 ) -> SlotProfile:
-    """Wishes of all members together; a place that several wish for weighs more."""
+    """Combine the preferences of all members; a place that several members prefer weighs more."""
     locations = [
         (location.resource_id, location.host)
         for vertex in group.vertices

@@ -19,7 +19,7 @@ from penstock.model.ids import AllocationId, ResourceId, SlotRequestId
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """A wish for one physical slot. `load`: how many tasks it will hold."""
+    """A request for one physical slot. `load`: how many tasks it will hold."""
 
     request_id: SlotRequestId
     profile: ResourceProfile = UNKNOWN
@@ -28,7 +28,7 @@ class SlotRequest:
 
 
 class Matching(StrEnum):
-    """How requests meet slots. The two with PREFERRED look at previous allocations first."""
+    """How requests are matched with slots. The two PREFERRED kinds look at previous allocations first."""
 
     SIMPLE = "simple"
     TASKS = "tasks"
@@ -49,8 +49,10 @@ def match_requests(
     requests: Collection[SlotRequest],
     loads: Loads,
 ) -> dict[SlotRequestId, FreeSlot]:
-    """Slot per request, for the requests that get one. `loads`: tasks that each TaskManager has
-    now; only looked at by the kinds that are `is_by_load`."""
+    """Return a slot for each request that gets one.
+
+    `loads`: tasks that each TaskManager has now; used only by the kinds that are `is_by_load`.
+    """
     match matching:
         case Matching.SIMPLE:
             return match_simply(slots, requests)
@@ -64,10 +66,10 @@ def match_requests(
 def match_simply(
     slots: Sequence[FreeSlot], requests: Iterable[SlotRequest]
 ) -> dict[SlotRequestId, FreeSlot]:
-    """For each slot the first request that it matches.
+    """Give each slot to the first request that it matches.
 
-    Requests are looked at once, and only as far as it takes: few slots among many requests are the
-    rule, as TaskManagers come one by one.
+    Requests are scanned once, and only as far as needed: usually there are few slots and many
+    requests, because TaskManagers come one by one.
     """
     coming = iter(requests)
     passed: dict[ResourceProfile, deque[tuple[int, SlotRequest]]] = {}
@@ -95,7 +97,7 @@ def match_simply(
 def match_by_load(
     slots: Sequence[FreeSlot], requests: Collection[SlotRequest], loads: Loads
 ) -> dict[SlotRequestId, FreeSlot]:
-    """All requests or none: heavy ones first, each to the TaskManager with the least to do."""
+    """Serve all requests or none: heavy ones first, each on the TaskManager with the least load."""
     if len(slots) < len(requests):
         return {}
     planned = match_simply(slots, requests)
@@ -128,9 +130,10 @@ def match_by_load(
 def _deal_out(
     slots: Sequence[FreeSlot], requests: Sequence[SlotRequest], load: Mapping[ResourceId, float]
 ) -> dict[SlotRequestId, FreeSlot]:
-    """Slots of one profile, which all these requests match: the rule, and no scan is needed.
+    """Distribute slots of one profile, which all these requests match. This is the usual case, and
+    needs no scan.
 
-    Of TaskManagers that have as much to do, the one whose next slot comes first.
+    Of TaskManagers with equal load, the one whose next slot comes first is taken.
     """
     left: dict[ResourceId, deque[tuple[int, FreeSlot]]] = {}
     for order, slot in enumerate(slots):
@@ -167,7 +170,7 @@ def _leaves_enough(
 def _match_preferred(
     rest: Matching, slots: Sequence[FreeSlot], requests: Collection[SlotRequest], loads: Loads
 ) -> dict[SlotRequestId, FreeSlot]:
-    """Requests get their previous slots back; the others share what is left."""
+    """Give requests their previous slots back; the others share the rest."""
     waiting = {r.request_id: r for r in requests if r.preferred_allocations}
     found: dict[SlotRequestId, FreeSlot] = {}
     left: list[FreeSlot] = []

@@ -1,4 +1,4 @@
-"""Slots that a job asked for, holds and gives back.
+"""The slots that a job has asked for, holds and gives back.
 
 Knows no tasks: it serves requests. Source: Flink DefaultDeclarativeSlotPool and
 DeclarativeSlotPoolBridge (docs/spec/slots.md#the-pools-slots, #the-pools-requests); differs: one
@@ -25,8 +25,7 @@ from penstock.model.messages import SlotOffer
 
 @dataclass(slots=True, eq=False)
 class PooledSlot:
-    """A slot of ours. `counts_for`: the requirement it fulfils; `serves`: the request, if in
-    use."""
+    """A slot of the pool. `counts_for`: the requirement that it fulfils. `serves`: its request, if in use."""
 
     allocation_id: AllocationId
     location: TaskManagerLocation
@@ -71,7 +70,8 @@ class SlotPool:
         )
         self._by_request: dict[SlotRequestId, PooledSlot] = {}
         self.slots: dict[AllocationId, PooledSlot] = {}
-        # ordered: of a plain dict the first entry is far away once many before it are gone
+        # An OrderedDict, because finding the first entry of a dict is slow after many entries
+        # before it were removed.
         self.pending: OrderedDict[SlotRequestId, SlotRequest] = OrderedDict()
         self.required: Counter[ResourceProfile] = Counter()
         self.fulfilled: Counter[ResourceProfile] = Counter()
@@ -90,12 +90,12 @@ class SlotPool:
         return self._by_request.get(request_id)
 
     def utilization(self, resource_id: ResourceId) -> float:
-        """Share of the TaskManager's slots in this pool that are in use."""
+        """Return the share of the TaskManager's slots in this pool that are in use."""
         held = len(self._task_managers.get(resource_id, ()))
         return (held - self._free_per_task_manager[resource_id]) / held if held else 0.0
 
     def loads(self) -> dict[ResourceId, float]:
-        """Tasks per TaskManager, by the requests that its slots serve."""
+        """Return the tasks per TaskManager, from the requests that its slots serve."""
         found: dict[ResourceId, float] = {}
         for slot in self._by_request.values():
             if slot.serves is not None:
@@ -105,7 +105,7 @@ class SlotPool:
     # ------------------------------------------------------------------ TaskManagers and offers
 
     def register_task_manager(self, resource_id: ResourceId) -> None:
-        """From now on its offers count."""
+        """Accept offers of this TaskManager from now on."""
         self._task_managers.setdefault(resource_id, {})
 
     def offer(
@@ -117,9 +117,11 @@ class SlotPool:
         profile: ResourceProfile = ANY,
         is_any_welcome: bool = False,
     ) -> OfferAnswer:
-        """Take what meets an outstanding requirement; held ones again.
+        """Accept offers that fulfil an outstanding requirement, and repeated offers of slots that
+        are held.
 
-        Args: is_any_welcome: while the job restarts every slot is kept: it will be asked for soon.
+        Args: is_any_welcome: the job restarts and will soon ask for slots, so every slot is
+        accepted.
         """
         accepted: list[AllocationId] = []
         rejected: list[AllocationId] = []
@@ -148,7 +150,7 @@ class SlotPool:
         return OfferAnswer(tuple(accepted), tuple(rejected))
 
     def release_task_manager(self, resource_id: ResourceId) -> list[PooledSlot]:
-        """Forget it and all its slots; those in use no longer count as required either."""
+        """Forget a TaskManager and its slots. Slots in use no longer count as required either."""
         lost = list(self._task_managers.pop(resource_id, {}).values())
         for slot in lost:
             self._forget(slot)
@@ -159,7 +161,7 @@ class SlotPool:
         return lost
 
     def lose_slot(self, allocation_id: AllocationId) -> PooledSlot | None:
-        """Its TaskManager has freed it by itself. None: it is not held (any more)."""
+        """A TaskManager has freed a slot by itself. Returns: the slot; None: it is not held."""
         slot = self.slots.get(allocation_id)
         if slot is None:
             return None
@@ -189,8 +191,7 @@ class SlotPool:
         self.required[request.profile] += 1
 
     def serve_pending(self) -> list[tuple[SlotRequest, PooledSlot]]:
-        """Match waiting requests with free slots; all matches are reserved before any is
-        returned."""
+        """Match waiting requests with free slots; all matches are reserved before any is returned."""
         if not self.pending or not self._free:
             return []
         loads = self.loads() if self._matching.is_by_load else {}
@@ -204,8 +205,7 @@ class SlotPool:
         return served
 
     def release(self, request_id: SlotRequestId, now_ms: int) -> bool:
-        """The request is no longer needed. Unknown ones are ignored. Returns whether it was
-        waiting."""
+        """A request is no longer needed. Unknown ones are ignored. Returns: whether it was waiting."""
         request = self.pending.pop(request_id, None)
         if request is not None:
             self.required[request.profile] -= 1
@@ -227,7 +227,7 @@ class SlotPool:
     ) -> list[PooledSlot]:
         """Forget free slots beyond the requirements that have been free for too long.
 
-        Args: kept: TaskManagers of which one slot stays; its time starts anew.
+        Args: kept: TaskManagers that keep one slot; the idle time of that slot starts again.
         """
         excess = self.fulfilled - self.required
         idle: list[PooledSlot] = []
@@ -239,7 +239,7 @@ class SlotPool:
                 if slot.resource_id in kept and len(self._task_managers[slot.resource_id]) == 1:
                     slot.free_since_ms = now_ms
                     self._free.remove(slot)
-                    self._free.add(slot)  # last in the order of their times
+                    self._free.add(slot)  # It is now last in the order of idle times.
                     self._free.moved(slot.resource_id)
                     continue
                 self._remove(slot)
@@ -248,10 +248,10 @@ class SlotPool:
         return idle
 
     def next_idle_ms(self) -> int | None:
-        """When `release_idle` may find something, or None.
+        """Return when `release_idle` may find something, or None.
 
-        Asked after every event of a batch job: free slots stand in the order in which they became
-        free, so that the first one in excess tells.
+        Called after every event of a BATCH job. Free slots are in the order in which they became
+        free, so the first surplus one decides.
         """
         excess = self.fulfilled - self.required
         for slot in self._free if excess else ():
@@ -269,7 +269,7 @@ class SlotPool:
         return held
 
     def check(self) -> None:
-        """Raises BrokenInvariant where the books do not agree."""
+        """Raises BrokenInvariant: the books do not match the slots."""
         with self.story.in_errors():
             self._check()
 
@@ -289,7 +289,7 @@ class SlotPool:
     # ------------------------------------------------------------------ private
 
     def _outstanding(self, profile: ResourceProfile) -> ResourceProfile | None:
-        """A requirement that no slot fulfils yet: an equal one first, else any that matches."""
+        """Return a requirement that no slot fulfils yet: an equal one first, else any that matches."""
         if self.required[profile] > self.fulfilled[profile]:
             return profile
         for wanted, count in self.required.items():
@@ -309,7 +309,7 @@ class SlotPool:
         self._free.moved(slot.resource_id)
 
     def _reserve(self, slot: PooledSlot, request: SlotRequest) -> None:
-        """The slot may have come for another profile: then the requirements are swapped with it."""
+        """Reserve a slot for a request. If it came for another profile, the two requirements are exchanged."""
         if slot.counts_for != request.profile:
             self.fulfilled[slot.counts_for] -= 1
             self.fulfilled[request.profile] += 1

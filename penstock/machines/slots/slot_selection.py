@@ -45,9 +45,9 @@ Slot = TypeVar("Slot", bound=FreeSlot)
 
 @dataclass(frozen=True, slots=True)
 class SlotProfile:
-    """What a request wants. A location that comes several times weighs as much.
+    """What a request prefers. A location that is named several times weighs as much more.
 
-    `reserved_allocations`: slots that other tasks of the job had before and may want back.
+    `reserved_allocations`: slots that other tasks of the job had before and may return to.
     """
 
     profile: ResourceProfile = UNKNOWN
@@ -58,7 +58,7 @@ class SlotProfile:
 
 @dataclass(frozen=True, slots=True)
 class SlotSelection:
-    """`is_spreading`: least utilised TaskManager first. `is_previous_first`: local recovery."""
+    """`is_spreading`: least utilised TaskManager first. `is_previous_first`: previous slot first (local recovery)."""
 
     is_spreading: bool = False
     is_previous_first: bool = False
@@ -69,7 +69,7 @@ class SlotSelection:
         wanted: SlotProfile,
         utilization_of: Callable[[ResourceId], float],
     ) -> tuple[Slot, Locality] | None:
-        """The best slot with its locality, or None."""
+        """Return the best slot with its locality, or None."""
         slots: Iterable[Slot] = free
         if self.is_previous_first:
             slots = list(free)
@@ -118,7 +118,7 @@ class SlotSelection:
 def candidate_score(
     local_weight: int, host_weight: int, utilization: float, *, is_spreading: bool
 ) -> float:
-    """Higher is better. Utilisation counts only when tasks are to be spread."""
+    """Return a score; higher is better. Utilisation counts only when tasks are to be spread."""
     if is_spreading:
         return 20 * local_weight + 2 * host_weight - utilization
     return 10 * local_weight + host_weight

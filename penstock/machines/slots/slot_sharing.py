@@ -22,8 +22,7 @@ from penstock.machines.execution.execution_graph import (
 
 @dataclass(slots=True, eq=False)
 class SharingGroup:
-    """Subtasks that run in one slot (Flink: ExecutionSlotSharingGroup). `index`: order of
-    creation."""
+    """Subtasks that run in one slot (Flink: ExecutionSlotSharingGroup). `index`: order of creation."""
 
     index: int
     slot_sharing_group: str
@@ -38,13 +37,14 @@ SlotSharingStrategy: TypeAlias = Callable[[ExecutionGraph], list[SharingGroup]]
 
 
 def local_input_preferred(graph: ExecutionGraph) -> list[SharingGroup]:
-    """A subtask joins a producer it reads from where it can; groups in the order they are
-    opened."""
+    """Put a subtask into the group of a producer that it reads from, if possible. Groups are in the
+    order of creation.
+    """
     return _LocalInput(graph).run()
 
 
 def task_balanced(graph: ExecutionGraph) -> list[SharingGroup]:
-    """As many groups as the widest job vertex has subtasks, tasks dealt out evenly."""
+    """Make as many groups as the widest job vertex has subtasks, and distribute the tasks evenly."""
     found: list[SharingGroup] = []
     by_name: dict[str, list[ExecutionJobVertex]] = {}
     for job_vertex in graph.job_vertices:
@@ -64,7 +64,7 @@ SLOT_SHARING: Final[Mapping[str, SlotSharingStrategy]] = {
 
 
 class _LocalInput:
-    """One computation. Groups still open for a job vertex are an ordered dict, oldest first."""
+    """One computation. The open groups of a job vertex are an ordered dict, oldest first."""
 
     def __init__(self, graph: ExecutionGraph) -> None:
         self._graph = graph
@@ -80,8 +80,9 @@ class _LocalInput:
         return self._groups
 
     def _place(self, job_vertex: ExecutionJobVertex) -> None:
-        """First those with a co-location or a producer at hand, so that nobody takes their
-        place."""
+        """Place subtasks with a co-location or a producer in reach first, so that no other subtask
+        takes their group.
+        """
         open_groups = dict.fromkeys(self._by_name.get(job_vertex.slot_sharing_group, ()))
         remaining: list[ExecutionVertex] = []
         for vertex in job_vertex.vertices:
@@ -144,7 +145,7 @@ class _LocalInput:
 
 
 def _deal_out(job_vertices: list[ExecutionJobVertex], groups: list[SharingGroup]) -> None:
-    """Full-width job vertices start at group 0; narrower ones go on where the last one stopped."""
+    """Full-width job vertices start at group 0; narrower ones start where the last narrow one stopped."""
     width = len(groups)
     turn = 0
     constraints: dict[tuple[str, int], SharingGroup] = {}
@@ -168,7 +169,7 @@ def _seat_co_located(
     groups: list[SharingGroup],
     constraints: dict[tuple[str, int], SharingGroup],
 ) -> None:
-    """Where their constraint says, else in the least filled group that lacks this job vertex."""
+    """Seat subtasks where their constraint says, else in the least loaded group without this job vertex."""
     heap = [(group.load, group.index) for group in groups]
     heapify(heap)
     first = groups[0].index
@@ -176,7 +177,7 @@ def _seat_co_located(
     for vertex in job_vertex.vertices:
         group = constraints.get((name, vertex.subtask))
         while group is None:
-            _, index = heappop(heap)  # loads change only of groups that are no longer asked
+            _, index = heappop(heap)  # Loads change only for groups that were taken from the heap.
             if index not in seated:
                 constraints[name, vertex.subtask] = group = groups[index - first]
         seated.add(group.index)

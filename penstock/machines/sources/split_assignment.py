@@ -1,4 +1,5 @@
-"""SplitAssignmentTracker: which splits a reader's state cannot know, so that they go back when it starts again.
+"""SplitAssignmentTracker: which splits are not in a reader's state yet, so that they go back to the
+enumerator when the reader restarts.
 
 Splits are opaque. Knows no enumerator and no reader. Source: Flink SplitAssignmentTracker
 (docs/spec/sources-and-sinks.md#sources); differs: splits come back in the order in which they were
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 NO_CHECKPOINT: Final = -1
-"""What a subtask is reset to when there is no checkpoint to restore."""
+"""The checkpoint id for a subtask that restarts without a checkpoint."""
 
 
 class SplitAssignmentTracker:
@@ -22,7 +23,7 @@ class SplitAssignmentTracker:
         self._by_checkpoint: dict[int, dict[int, list[Any]]] = {}
 
     def assign(self, subtask: int, splits: Sequence[Any]) -> None:
-        """These go to a reader now."""
+        """These splits go to a reader now."""
         self._latest.setdefault(subtask, []).extend(splits)
 
     def checkpoint(self, checkpoint_id: int) -> None:
@@ -31,12 +32,12 @@ class SplitAssignmentTracker:
         self._latest = {}
 
     def complete(self, checkpoint_id: int) -> None:
-        """All up to this checkpoint is in the readers' state for good."""
+        """The checkpoint is complete: all splits assigned before it are in the readers' state."""
         for older in [known for known in self._by_checkpoint if known <= checkpoint_id]:
             del self._by_checkpoint[older]
 
     def reset(self, subtask: int, checkpoint_id: int = NO_CHECKPOINT) -> list[Any]:
-        """Splits for `add_splits_back`: what the subtask got after the checkpoint that it restores."""
+        """Return the splits for `add_splits_back`: those that the subtask got after the checkpoint that it restores."""
         back: list[Any] = []
         for known in sorted(self._by_checkpoint):
             if known > checkpoint_id:

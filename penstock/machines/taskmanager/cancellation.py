@@ -1,4 +1,4 @@
-"""When a task that does not end after its cancel is interrupted again, and when its TaskManager must go.
+"""When a cancelled task that does not end is interrupted again, and when its TaskManager must end.
 
 Knows no clock and no thread. Source: Flink TaskInterrupter and TaskCancelerWatchDog,
 docs/spec/tasks.md#cancel.
@@ -13,19 +13,19 @@ from penstock.model.errors import ConfigurationError
 
 
 class CancelStep(StrEnum):
-    """INTERRUPT: raise in the task's thread. FATAL: it did not end in time; the process has to."""
+    """INTERRUPT: raise in the task's thread. FATAL: the task did not end in time, so its process must end."""
 
     INTERRUPT = "INTERRUPT"
     FATAL = "FATAL"
 
 
 def fatal_at(started_ms: int, timeout_ms: int) -> int | None:
-    """When a cancelled task has had its time (task.cancellation.timeout); None for a timeout of 0: never."""
+    """Return when a cancelled task must have ended (task.cancellation.timeout); None: never, for a timeout of 0."""
     return started_ms + timeout_ms if timeout_ms else None
 
 
 class CancellationSchedule:
-    """Of one task. Args: interval_ms: between interrupts, above 0. timeout_ms: 0: never fatal."""
+    """The schedule of one task. Args: interval_ms: between interrupts, above 0. timeout_ms: 0: never fatal."""
 
     __slots__ = ("_interval_ms", "_next_interrupt_ms", "fatal_at_ms")
 
@@ -41,13 +41,15 @@ class CancellationSchedule:
 
     @property
     def next_ms(self) -> int:
-        """When `due` has something next."""
+        """When `due` next returns something."""
         if self.fatal_at_ms is None:
             return self._next_interrupt_ms
         return min(self._next_interrupt_ms, self.fatal_at_ms)
 
     def due(self, now_ms: int) -> Iterator[CancelStep]:
-        """What has come due since the last call: one interrupt for all that were missed, FATAL again and again."""
+        """Return what is due since the last call: one interrupt for all that were missed; FATAL
+        each time after the timeout.
+        """
         if self.fatal_at_ms is not None and now_ms >= self.fatal_at_ms:
             yield CancelStep.FATAL
             return

@@ -1,13 +1,14 @@
 """The control plane of one TaskManager: events in, effects out.
 
-Which job has which slot, which attempt runs in it, and whose word counts: that of the one JobManager that it is registered
-with, known by its fencing token. Knows no clock, thread or wire, and no task but by its id.
+It decides which job has which slot, which attempt runs in it, and whose messages count: those of
+the one JobManager that it is registered with, known by its fencing token. Knows no clock, thread or
+wire, and tasks only by their ids.
 
 Source: Flink TaskExecutor, JobTable (docs/spec/tasks.md#submission, #slot-table;
 docs/spec/slots.md#taskmanager-and-its-jobs). Differs: one JobManager is master and resource manager
-of all its jobs; what another one says is dropped without an answer, for there is no way back to it;
-a new leader finds all slots given back, for it begins with none; the loss of the JobManager ends
-the TaskManager.
+of all its jobs. Messages of another JobManager are dropped without an answer, because there is no
+connection back to it. When a new leader registers, all slots are given back, because it begins with
+none. The loss of the JobManager ends the TaskManager.
 """
 
 from __future__ import annotations
@@ -63,8 +64,10 @@ _RELEASED = "its slot was released: "
 
 
 class TaskExecutor:
-    """`leader`: the fencing token of the JobManager whose word counts; NO_TOKEN before the first. `is_ending`: nothing
-    counts any more.
+    """`leader`: the fencing token of the JobManager whose messages count; NO_TOKEN before the
+    first.
+
+    `is_ending`: no message counts any more.
     """
 
     def __init__(self, resource_id: ResourceId, slots: int, size: SlotSize = UNSIZED) -> None:
@@ -106,7 +109,7 @@ class TaskExecutor:
                 self._take_from_leader(event)
 
     def _counts(self, message: Fenced) -> bool:
-        """Whether the JobManager that says it is the one that we are registered with."""
+        """Whether the message comes from the JobManager that we are registered with."""
         token = message.fencing_token
         if token == NO_TOKEN or token != self.leader:
             self.story.add(self._event, f"dropped: fencing token '{token}' is not '{self.leader}'")
@@ -149,7 +152,7 @@ class TaskExecutor:
 
     def _on_leader(self, token: FencingToken) -> None:
         if token == self.leader:
-            return  # said twice
+            return  # A repeated message.
         former, self.leader = self.leader, token
         self.story.add(self._event, f"leader '{former}'->'{token}'")
         self._jobs.clear()
@@ -169,7 +172,7 @@ class TaskExecutor:
         slot = self.slots.requested(index, message.job_id, allocation_id)
         if slot is None:
             owner = self.slots.owner(index)
-            self.story.add(self._event, f"{allocation_id} refused: slot {index} is of {owner}")
+            self.story.add(self._event, f"{allocation_id} refused: slot {index} belongs to {owner}")
             return
         is_new = slot.state is SlotState.FREE
         self._move(slot, SlotEvent.REQUEST)
@@ -182,7 +185,7 @@ class TaskExecutor:
     def _move(
         self, slot: TaskSlot | None, event: SlotEvent, cause: str = ""
     ) -> SlotConsequence | None:
-        """By the table, and what follows. None: there is no such slot."""
+        """Move a slot by its table, and do what follows. None: there is no such slot."""
         if slot is None:
             return None
         old = slot.state
@@ -209,24 +212,25 @@ class TaskExecutor:
     # ------------------------------------------------------------------ tasks
 
     def _on_deploy(self, deployment: TaskDeployment) -> None:
-        """Checks in Flink's order; who is refused changes nothing."""
+        """Check in Flink's order. A refused deployment changes nothing."""
         attempt_id, allocation_id = deployment.attempt_id, deployment.allocation_id
         if attempt_id in self._slot_of:
-            return  # said twice: the task that is there stays
+            return  # A repeated message; the task that is here stays.
         slot = self.slots.slot(allocation_id)
         if slot is not None and attempt_id in slot.ended:
-            return  # said twice, and its end was told
+            return  # A repeated message; the end of this attempt was reported.
         if deployment.job_id not in self._jobs:
             known = ", ".join(sorted(self._jobs)) or "none"
             self._refuse(
-                deployment, f"no slot was asked for by job {deployment.job_id}; by: {known}"
+                deployment,
+                f"job {deployment.job_id} has asked for no slot here; jobs that have: {known}",
             )
         elif slot is None:
             self._refuse(deployment, f"slot {allocation_id} not found here")
         elif slot.job_id != deployment.job_id:
             self._refuse(deployment, f"slot {allocation_id} belongs to job {slot.job_id}")
         elif self._move(slot, SlotEvent.SUBMIT) is SlotConsequence.REFUSE:
-            self._refuse(deployment, f"slot {allocation_id} is {slot.state}, and must be ACTIVE")
+            self._refuse(deployment, f"slot {allocation_id} is {slot.state}, but must be ACTIVE")
         else:
             slot.add(attempt_id)
             self._slot_of[attempt_id] = slot
@@ -234,16 +238,16 @@ class TaskExecutor:
             self._effects.append(StartTask(deployment))
 
     def _refuse(self, deployment: TaskDeployment, why: str) -> None:
-        """Its JobMaster places it anew."""
+        """Report the refusal; the JobMaster places the task again."""
         attempt_id = deployment.attempt_id
         self.story.add(self._event, f"{attempt_id} refused: {why}")
         where = f"  while deploying {deployment.vertex_name} on {self._resource_id}"
-        text = f"{_REFUSED}: {attempt_id}: {why}. The JobMaster will place the task anew.\n{where}"
+        text = f"{_REFUSED}: {attempt_id}: {why}. The JobMaster will place the task again.\n{where}"
         failure = FailureInfo(_REFUSED, text)
         self._effects.append(TaskStateChanged(attempt_id, ExecutionState.FAILED, failure))
 
     def _on_cancel(self, attempt_id: AttemptId) -> None:
-        if attempt_id in self._slot_of:  # else: it has ended in the meantime
+        if attempt_id in self._slot_of:  # Otherwise it has ended in the meantime.
             self.story.add(self._event, f"{attempt_id} is to stop")
             self._effects.append(StopTask(attempt_id, "its JobMaster cancels it"))
 
@@ -256,7 +260,9 @@ class TaskExecutor:
             self._move(slot, SlotEvent.EMPTY)
 
     def _pass_on(self, message: ToTask) -> None:
-        """What is for an attempt that has ended is dropped; whoever waits for its snapshot is told."""
+        """Pass a message on to its task. If the task has ended, only a checkpoint's trigger is
+        answered, by declining.
+        """
         if message.attempt_id in self._slot_of:
             self._effects.append(message)
         elif isinstance(message, TriggerCheckpoint):

@@ -1,4 +1,5 @@
-"""Life of one task inside its TaskManager: what a cancel, a failure or an error of its own makes of it.
+"""The states of one task inside its TaskManager, and the effect of a cancel, a failure or an error
+of its own.
 
 Knows no thread; the host calls it under its lock, so that each move happens once. Source: Flink
 Task (states, cancelOrFailAndCancelInvokable, the handler of run's errors),
@@ -34,11 +35,11 @@ class TaskLifecycle:
     # ------------------------------------------------------------------ from outside
 
     def cancel(self) -> bool:
-        """Asked to end. Returns: whether running code must be interrupted now, once in a life."""
+        """Cancel the task. Returns: whether running code must be interrupted now; at most once for a task."""
         return self._leave(S.CANCELING)
 
     def fail(self) -> bool:
-        """Something outside its code went wrong for it. Without effect on one that is cancelling or over."""
+        """Fail the task for an error outside of its code. Ignored if it is cancelling or has ended."""
         return self._leave(S.FAILED)
 
     def _leave(self, target: S) -> bool:
@@ -54,7 +55,7 @@ class TaskLifecycle:
     # ------------------------------------------------------------------ by its own thread
 
     def advance(self, to: S) -> bool:
-        """The next state in order; False: it was cancelled or failed in the meantime, and must unwind."""
+        """Go to the next state in order. False: the task was cancelled or failed in the meantime, and must unwind."""
         if _NEXT.get(self.state) is to:
             self.state = to
             return True
@@ -63,7 +64,9 @@ class TaskLifecycle:
         raise IllegalTransition(f"a task cannot go from {self.state} to {to}")
 
     def ended_with(self, *, is_cancel_signal: bool) -> S:
-        """Its code raised. Returns: the final state; a cancelling task is CANCELED whatever it raised."""
+        """The task's code has raised. Returns: the final state; a cancelling task becomes CANCELED
+        whatever was raised.
+        """
         if self.state is S.CANCELING or (is_cancel_signal and not self.state.is_terminal):
             self.state = S.CANCELED
         elif not self.state.is_terminal:
@@ -72,5 +75,5 @@ class TaskLifecycle:
 
 
 def refusal_of_checkpoint(state: S) -> CheckpointFailureReason | None:
-    """Why a task in this state cannot take a checkpoint now; None: it can."""
+    """Return why a task in this state cannot take a checkpoint now; None: it can."""
     return None if state is S.RUNNING else CheckpointFailureReason.TASK_NOT_READY

@@ -1,9 +1,10 @@
-"""The TaskManager's side: the life of an allocation as a table, and which attempts sit in each slot.
+"""The slots of a TaskManager: the states of an allocation as a table, and which attempts are in
+each slot.
 
 Knows no thread, clock and message. Source: Flink TaskSlotTableImpl (docs/spec/tasks.md#slot-table).
-Differs: slots have no resource budget of their own; an allocation never becomes inactive again, for
-a TaskManager ends with its JobManager; so its timeout needs no ticket: one that fires late finds it
-taken or over.
+Differs: slots have no resource budget of their own. An allocation never becomes inactive again,
+because a TaskManager ends with its JobManager. So its timeout needs no ticket: one that fires late
+finds the allocation taken or over.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class SlotConsequence(StrEnum):
     OFFER = "OFFER"
     MOVE_IN = "MOVE_IN"
     REFUSE = "REFUSE"
-    """The task cannot run here: say so."""
+    """The task cannot run here: report that."""
     STOP_TASKS = "STOP_TASKS"
-    """And EMPTY when none is left, at once where none is there."""
+    """Stop the slot's tasks. EMPTY follows when none is left, at once if there are none."""
     GIVE_BACK = "GIVE_BACK"
 
 
@@ -51,7 +52,8 @@ SlotSquare: TypeAlias = tuple[SlotState, SlotConsequence]
 
 _S, _E, _C = SlotState, SlotEvent, SlotConsequence
 
-# FREE is both what was never allocated here and what is over; `TaskSlots` lets nobody come back.
+# FREE is the state of an allocation that was never here, and of one that is over; `TaskSlots` never
+# reuses the latter.
 # fmt: off
 TABLE: Final[Mapping[tuple[SlotState, SlotEvent], SlotSquare]] = {
     (_S.FREE, _E.REQUEST):       (_S.ALLOCATED, _C.OFFER),
@@ -80,21 +82,23 @@ IMPOSSIBLE: Final = frozenset({  # who has no task cannot lose the last one
 
 
 def step(who: object, state: SlotState, event: SlotEvent) -> SlotSquare:
-    """Next state and what follows from it. Raises IllegalTransition for what can never be right."""
+    """Return the next state and the consequence. Raises IllegalTransition: the event can never be
+    right in this state.
+    """
     if (state, event) in STALE:
         return state, SlotConsequence.NONE
     if (state, event) in IMPOSSIBLE:
         takes = ", ".join(e.name for s, e in TABLE if s is state)
         raise IllegalTransition(
-            f"slot {who}: got {event.name} in {state.name}, which takes only {takes}. "
-            "The story tells what led to it."
+            f"slot {who}: got {event.name} in {state.name}, which takes only {takes}. See the "
+            "story of the TaskManager for what led to it."
         )
     return TABLE[state, event]
 
 
 @dataclass(slots=True)
 class TaskSlot:
-    """One allocation. `ended`: attempts that were in it: a repeated message starts none of them again."""
+    """One allocation. `ended`: attempts that were in it; a repeated message does not start them again."""
 
     index: int
     job_id: JobId
@@ -109,22 +113,24 @@ class TaskSlot:
         return consequence
 
     def add(self, attempt_id: AttemptId) -> None:
-        """It moves in. Raises: IllegalTransition: the slot is not active, or has or had it already."""
+        """Add an attempt. Raises: IllegalTransition: the slot is not active, or the attempt is or was in it."""
         is_known = attempt_id in self.attempts or attempt_id in self.ended
         if self.state is not SlotState.ACTIVE or is_known:
-            why = "it was there already" if is_known else f"it is {self.state}, not active"
+            why = "the attempt is or was in it" if is_known else f"it is {self.state}, not active"
             raise IllegalTransition(f"slot {self.allocation_id} cannot take {attempt_id}: {why}.")
         self.attempts.add(attempt_id)
 
     def leave(self, attempt_id: AttemptId) -> bool:
-        """It has ended. Returns: whether nobody is left."""
+        """The attempt has ended. Returns: whether none is left."""
         self.attempts.remove(attempt_id)
         self.ended.add(attempt_id)
         return not self.attempts
 
 
 class TaskSlots:
-    """Slots 0 to n-1, and dynamic ones from n on for requests without an index. An allocation that is over stays over."""
+    """Slots 0 to n-1, and dynamic ones from n on for requests without an index. An allocation that
+    is over never returns.
+    """
 
     def __init__(self, slots: int) -> None:
         """Raises ConfigurationError: less than one slot."""
@@ -139,9 +145,10 @@ class TaskSlots:
         self._past: set[AllocationId] = set()
 
     def requested(self, index: int, job_id: JobId, allocation_id: AllocationId) -> TaskSlot | None:
-        """The slot of this allocation, made where it is new. `index` -1: any, dynamic.
+        """Return the slot of this allocation; a new one is made. `index` -1: any, dynamic.
 
-        None: another has that place, or the allocation is over: a repeated request does not bring it back.
+        None: the place is taken, or the allocation is over; a repeated request does not bring it
+        back.
         """
         if allocation_id in self._past:
             return None
@@ -158,16 +165,16 @@ class TaskSlots:
         return slot
 
     def slot(self, allocation_id: AllocationId) -> TaskSlot | None:
-        """None: it was never allocated here, or it is over."""
+        """Return the slot; None: the allocation was never here, or is over."""
         return self._by_allocation.get(allocation_id)
 
     def owner(self, index: int) -> AllocationId | None:
-        """Whose the place is now."""
+        """Return the allocation that has the place now."""
         slot = self._by_index.get(index)
         return None if slot is None else slot.allocation_id
 
     def drop(self, slot: TaskSlot) -> None:
-        """It was given back."""
+        """Forget a slot that was given back."""
         del self._by_allocation[slot.allocation_id]
         del self._by_index[slot.index]
         self._past.add(slot.allocation_id)

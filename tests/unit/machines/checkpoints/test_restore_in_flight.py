@@ -181,7 +181,7 @@ def test_what_was_in_hand_of_an_operator_that_is_chained_now_is_refused():
     in_hand = OperatorSubtaskState(inputs_in_flight=(flying("x", None),))
     operators = (OperatorCheckpoint("b", "B", 1, GROUPS, (in_hand,)),)
     old = CompletedCheckpoint(7, JobId("job"), CheckpointType.CHECKPOINT, 0, operators)
-    with pytest.raises(ConfigurationError, match=r"into operator 'B'.*chains that operator"):
+    with pytest.raises(ConfigurationError, match=r"into operator 'B'.*as the head of a chain"):
         shares_of(graph, old)
 
 

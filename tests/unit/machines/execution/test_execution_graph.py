@@ -125,7 +125,7 @@ def test_a_known_vertex_cannot_read_a_new_one() -> None:
     graph = ExecutionGraph(model)
     model.vertices["B"].inputs = inputs
     model.vertices[first.vertex_id] = first
-    with pytest.raises(GraphError, match="comes later"):
+    with pytest.raises(GraphError, match="was added later"):
         graph.attach()
 
 

@@ -185,7 +185,7 @@ def test_a_task_may_overtake_the_answer_to_the_offer(bench):
 
 
 def test_a_task_of_a_job_that_asked_for_no_slot_is_refused(running):
-    assert "no slot was asked for by job other" in refusal(running.deploy(U, A1, OTHER))
+    assert "job other has asked for no slot here" in refusal(running.deploy(U, A1, OTHER))
 
 
 def test_a_task_for_a_slot_of_another_job_is_refused(running):
@@ -297,7 +297,7 @@ def test_a_new_leader_finds_all_slots_given_back(running):
     assert running.ended(T)[-1] == SlotFreed(ME, 0, A1)
     again = AllocationId("a3")
     assert running.request(again, 0, token=newer)
-    assert "no slot was asked" not in refusal(running.deploy(U, A1, token=newer))
+    assert "has asked for no slot" not in refusal(running.deploy(U, A1, token=newer))
 
 
 def test_an_acceptance_that_is_said_twice_changes_nothing(running):
@@ -332,7 +332,7 @@ def test_every_square_of_the_table_is_decided_once():
 
 def test_only_an_active_slot_takes_a_task_and_each_once(running):
     slot = running.executor.slots.slot(A1)
-    with pytest.raises(IllegalTransition, match="already"):
+    with pytest.raises(IllegalTransition, match="is or was in it"):
         slot.add(T)
     running.request(A2, 1)
     with pytest.raises(IllegalTransition, match="not active"):
