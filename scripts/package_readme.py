@@ -1,4 +1,5 @@
-"""The long description of the package: README.md without relative links, which lead nowhere on a package index.
+"""The long description of the package: README.md without relative links, which would be broken on a
+package index.
 
 A metadata hook of hatchling (pyproject.toml names it). Links to other sites stay.
 """

@@ -1,9 +1,10 @@
-"""Write the generated pages of docs/reference: the command line, from its parser, and the API, from the public modules.
+"""Writes the generated pages of docs/reference: the command line, from its parser, and the API,
+from the public modules.
 
     python -m scripts.reference_pages
 
-Which names are public is said by `__all__`; a module without one shows the classes and functions that it defines. A name that
-several modules export has its text on the first page that shows it.
+Public names are those in `__all__`; a module without it shows the classes and functions that it
+defines. If several modules export a name, its text is on the first page that shows it.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ def _commands(
     of: argparse.ArgumentParser, prefix: str
 ) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
     """(name, help, parser) of each command that has no commands below it."""
-    for action in of._actions:  # argparse tells them nowhere else
+    for action in of._actions:  # Argparse does not report them anywhere else.
         if not isinstance(action, argparse._SubParsersAction):
             continue
         helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
@@ -201,7 +202,7 @@ def _rows(command: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _sentence(text: str) -> str:
-    """With a capital, unless it begins with the name of an option."""
+    """Return the text with a capital, unless it begins with the name of an option."""
     begin = text[:1].upper() if text.split(" ", maxsplit=1)[0].isalpha() else text[:1]
     return begin + text[1:] + ("" if text.endswith(".") else ".")
 
@@ -221,7 +222,7 @@ def public_names(module: ModuleType) -> Sequence[str]:
 
 
 def api_pages() -> dict[str, str]:
-    """Text by file name."""
+    """Return the text of each page by file name."""
     found: dict[str, str] = {}
     shown: dict[int, str] = {}
     for page in PAGES:
@@ -234,7 +235,9 @@ def api_pages() -> dict[str, str]:
 
 
 def _api_page(page: Page, shown: dict[int, str]) -> str:
-    """`shown`: where the text of each object is, by its identity; gets this page's."""
+    """Return one page. `shown`: on which page the text of each object is, by the object's identity;
+    this page's objects are added.
+    """
     parts = [f"# {page.title}", page.text]
     for name in page.modules:
         module = importlib.import_module(name)

@@ -1,7 +1,8 @@
-"""Checkpoint barriers between simulated tasks: aligned over the inputs that have not ended, then a snapshot.
+"""Checkpoint barriers between simulated tasks: aligned over the inputs that have not ended,
+followed by a snapshot.
 
-Stands for the barrier handlers and the state of tasks. A snapshot says who made it and for which checkpoint; nothing else is
-in it. Knows no machine.
+Stands for the barrier handlers and the state of tasks. A snapshot contains only its task and its
+checkpoint. Knows no machine.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from simulation.task import SimResult, SimTask
 _TRAVELS_MS: Final = (0, 0, 1, 10, 200)
 _WRITES_MS: Final = (1, 5, 50, 800)
 _EMPTY_AT_END: Final = 0.6
-"""Share of the tasks that have nothing left to keep; others have output to commit."""
+"""Share of the tasks at their end that have no state left; the others have output to commit."""
 
 
 def snapshot_of(
@@ -38,14 +39,14 @@ def snapshot_of(
 
 
 class Barriers:
-    """A task that is ahead of a checkpoint takes no older one."""
+    """Barriers of all tasks. A task ignores barriers that are older than its last checkpoint."""
 
     def __init__(self, clock: SimClock, results: dict[ResultPartitionId, SimResult]) -> None:
         self._clock = clock
         self._results = results
 
     def snapshot(self, task: SimTask, checkpoint_id: int) -> None:
-        """Barriers go out at once, the snapshot is written beside the task's work."""
+        """Send barriers at once; the snapshot is written while the task continues."""
         if checkpoint_id <= task.last_checkpoint:
             return
         task.last_checkpoint = checkpoint_id
@@ -64,7 +65,7 @@ class Barriers:
         task.host.after(self._clock.random.choice(_WRITES_MS), "Written", written)
 
     def input_ended(self, task: SimTask) -> None:
-        """What it waited for on that input it has."""
+        """An input has ended, so its barriers are no longer waited for."""
         for checkpoint_id in sorted(task.barriers):
             self._look(task, checkpoint_id)
 

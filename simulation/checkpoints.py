@@ -1,7 +1,8 @@
-"""What keeps the checkpoints of a simulated job, and looks whether they are what they should be.
+"""Stores the checkpoints of a simulated job, and checks that they are correct.
 
-Stands for the storage and for the coordinators of operators: both answer after a while, writing fails now and then. Its books
-are its own: what was written, what was discarded. Draws chances of its own.
+Stands for the storage and for the coordinators of operators. Both answer after a while, and writing
+sometimes fails. It keeps its own books of what was written and discarded, and has its own random
+numbers.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _COORDINATOR_FAILS: Final = 0.01
 
 
 class SimCheckpoints:
-    """`latest`: what a new driver would begin with, by what was written."""
+    """`latest`: the checkpoint that a new driver would begin with, from what was written."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class SimCheckpoints:
         self._acknowledged[str(message.attempt_id), message.checkpoint_id] = message.state
 
     def on_send(self, message: object) -> None:
-        """What a task is told."""
+        """Check a message to a task."""
         if isinstance(message, NotifyCheckpointComplete):
             is_written = message.checkpoint_id in self._written
             self._invariants.expect(Name.NOTIFIED_IF_COMPLETE, is_written, message)
@@ -108,7 +109,9 @@ class SimCheckpoints:
         )
 
     def _begins_as_it_ended(self, deployment: TaskDeployment) -> None:
-        """All subtasks of its vertex had ended in the latest checkpoint, and left nothing."""
+        """Check a task that is restored as finished: in the latest checkpoint, all subtasks of its
+        vertex had ended without state.
+        """
         restore, latest = deployment.restore, self.latest
         if restore is None or latest is None or not restore.is_finished:
             return
@@ -145,7 +148,7 @@ class SimCheckpoints:
         )
 
     def answer(self, answered: SavepointAnswered) -> None:
-        """Nobody asks for savepoints here."""
+        """Does nothing: no savepoints are asked for here."""
 
     @property
     def _latest_id(self) -> int | None:
@@ -171,7 +174,7 @@ class SimCheckpoints:
         return CheckpointStored(checkpoint_id, f"chk-{checkpoint_id}", self._clock.now_ms)
 
     def _is_whole(self, checkpoint_id: int, operator: OperatorCheckpoint) -> None:
-        """Of each subtask either it had finished, or its current attempt made it, for this checkpoint."""
+        """Check that each subtask had finished, or that its current attempt made its state for this checkpoint."""
         graph = self._master().shell.job_master.execution_graph
         for subtask, state in enumerate(operator.subtasks):
             vertex = graph.vertex(ExecutionVertexId(VertexId(operator.uid), subtask))

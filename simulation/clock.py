@@ -1,7 +1,7 @@
-"""Time, chance and the queue of events of a simulated world; one event at a time.
+"""Time, random numbers and the queue of events of a simulated world; one event at a time.
 
-Knows no machine. `SimLoop` is as much of an asyncio loop as the driver's shell asks for, and `installed` puts both
-under the shell: what it takes for the monotonic clock is simulated time.
+Knows no machine. `SimLoop` has what the driver's shell needs of an asyncio loop. `installed` puts
+both under the shell, so that its monotonic clock is simulated time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Call = Callable[[], None]
 
 @dataclass(slots=True)
 class Event:
-    """`kind`: for the distribution of events, one word. `call` None: cancelled."""
+    """`kind`: one word, for the distribution of events. `call` None: cancelled."""
 
     kind: str
     call: Call | None
@@ -32,7 +32,7 @@ class Event:
 
 
 class SimClock:
-    """`now_ms` starts at 1000, so that 'long ago' is never negative."""
+    """`now_ms` starts at 1000, so that times in the past are not negative."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -41,7 +41,7 @@ class SimClock:
         self._sequence = 0
 
     def at(self, at_ms: int, kind: str, call: Call, rank: int = 1) -> Event:
-        """Run `call` then. Events of one time run by rank, then in the order they were put in."""
+        """Run `call` at that time. Events of equal time run by rank, then in the order in which they were added."""
         self._sequence += 1
         event = Event(kind, call)
         heapq.heappush(self._queue, (max(at_ms, self.now_ms), rank, self._sequence, event))
@@ -51,7 +51,7 @@ class SimClock:
         return self.at(self.now_ms + delay_ms, kind, call, rank)
 
     def next(self) -> Event | None:
-        """The next event that still counts, its time being now; None: nothing is left."""
+        """Return the next event that is not cancelled, and move the time to it; None: nothing is left."""
         while self._queue:
             at_ms, _, _, event = heapq.heappop(self._queue)
             if event.call is not None:
@@ -60,7 +60,7 @@ class SimClock:
         return None
 
     def waiting(self) -> list[str]:
-        """Kinds of the events that still wait, in order of time."""
+        """Return the kinds of the waiting events, in order of time."""
         return [event.kind for _, _, _, event in sorted(self._queue, key=_order) if event.call]
 
     def chance(self, share: float) -> bool:
@@ -72,7 +72,7 @@ def _order(entry: tuple[int, int, int, Event]) -> tuple[int, int, int]:
 
 
 class SimLoop:
-    """The event loop of the simulated driver. `defer`: when a call may run (a paused driver runs none)."""
+    """The event loop of the simulated driver. `defer`: returns when a call may run (a paused driver runs none)."""
 
     def __init__(self, clock: SimClock, defer: Callable[[str, Call], Call]) -> None:
         self._clock = clock
@@ -86,7 +86,7 @@ class SimLoop:
 
 @contextlib.contextmanager
 def installed(clock: SimClock, loop: SimLoop) -> Generator[None]:
-    """Inside, the driver's shell lives by this clock and this loop."""
+    """Inside this context the driver's shell uses this clock and this loop."""
     names = vars(machine_shell)
     real_time = names["time"]
     frozen = SimpleNamespace(

@@ -1,7 +1,8 @@
-"""One job with its driver and its TaskManagers: the host that starts and stops them, and the eyes of the invariants.
+"""One job with its driver and its TaskManagers: the host that starts and stops them, and what the
+invariants observe.
 
-Stands for Spark (`TaskManagerProvider`), for the coordinators' thread and for the console. A seed runs clusters one
-after the other, where a job ends early.
+Stands for Spark (`TaskManagerProvider`), for the coordinators' thread and for the console. If a job
+ends early, its seed runs another cluster after it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _has_final_checkpoint(plan: JobPlan) -> bool:
 
 
 class SimHost:
-    """What `TaskManagerProvider` asks for."""
+    """The part of `TaskManagerProvider` that the driver uses."""
 
     def __init__(self, cluster: Cluster, slots: int) -> None:
         self.slots_per_taskmanager = slots
@@ -94,7 +95,7 @@ class SimHost:
 
 
 class SimObserver(JobObserver):
-    """The console's place: moves are checked here, and go into the trace."""
+    """Stands for the console: moves are checked here, and added to the trace."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -110,7 +111,7 @@ class SimObserver(JobObserver):
 
 
 class SimCoordinators:
-    """Takes splits back (there are none) and commits."""
+    """Commits. It has no splits to take back."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -125,7 +126,7 @@ class SimCoordinators:
 
 
 class Cluster(Surroundings):
-    """`taskmanagers`: all that ever started, by id, the ended ones included."""
+    """`taskmanagers`: all that were ever started, by id, including those that have ended."""
 
     def __init__(
         self,
@@ -176,7 +177,7 @@ class Cluster(Surroundings):
         return taskmanager if taskmanager is not None and taskmanager.is_alive else None
 
     def close(self) -> None:
-        """The driver's process ends, after its job; Spark ends what it started for it."""
+        """The driver's process ends after its job. Spark then ends what it started for the driver."""
         self.master.close()
         for taskmanager in self.taskmanagers.values():
             self.clock.later(0, "HostCloses", partial(taskmanager.end, "the application ended"))
@@ -220,7 +221,7 @@ class Cluster(Surroundings):
         self.on_moment(Moment.REGISTER_TO_REQUEST, taskmanager.resource_id)
 
     def stop_taskmanager(self, resource_id: ResourceId) -> None:
-        """Most are killed soon; some are out of reach and must end by themselves."""
+        """Stop a TaskManager. Most are killed soon; some cannot be reached and must end by themselves."""
         taskmanager = self.taskmanagers.get(resource_id)
         if taskmanager is None or self.clock.chance(_KILL_FAILS):
             return
@@ -241,7 +242,11 @@ class Cluster(Surroundings):
         self.watcher.task_changed(taskmanager, task)
 
     def _work_ms(self, task: SimTask) -> int:
-        """A task whose results are waited for is done soon; of an endless job most others work until its end."""
+        """Return how long a task works.
+
+        A task whose results are waited for ends soon. In an endless job, most other tasks work
+        until the job's end.
+        """
         is_waited_for = any(made.result_type.is_blocking for made in task.deployment.partitions)
         vertex_id = task.attempt_id.vertex_id
         if vertex_id not in self._ends_early:
@@ -274,7 +279,7 @@ class Cluster(Surroundings):
             self.on_moment(Moment.CANCEL_TO_END, resource_id)
 
     def has_settled(self) -> bool:
-        """The job has ended, or runs with nothing on its way."""
+        """Whether the job has ended, or runs with no task on its way."""
         if self.status.is_terminal:
             return True
         waiting = {ExecutionState.CREATED, ExecutionState.RUNNING, ExecutionState.FINISHED}
@@ -282,7 +287,7 @@ class Cluster(Surroundings):
         return self.status is JobStatus.RUNNING and all(v.state in waiting for v in vertices)
 
     def is_given_back(self) -> bool:
-        """After the end: no need, no slot, no TaskManager is left in the books."""
+        """Whether the books have no need, no slot and no TaskManager after the end."""
         resources = self.master.shell.resource_manager
         left = (resources.needs, resources.taskmanagers, resources.starting)
         return not any(left) and resources.allocated_to(self.job.job_graph.job_id) == 0

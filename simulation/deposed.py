@@ -1,6 +1,8 @@
-"""What a JobManager says that has been deposed and does not know it: everything that would do harm if it counted.
+"""Messages of a JobManager that was deposed and does not know it: all those that would do harm if
+they were accepted.
 
-Each is a message that fits what the TaskManager has just now: its slots, its tasks, its results. Knows no network.
+Each message fits what the TaskManager has at that moment: its slots, its tasks, its results. Knows
+no network.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from simulation.taskmanager import SimTaskManager
 DEPOSED: Final = FencingToken("deposed")
 _JOB: Final = JobId("job-of-deposed")
 _LATER: Final = 1_000
-"""Attempts and checkpoints above what the present leader has come to."""
+"""Numbers of attempts and checkpoints that the present leader has not reached."""
 
 
 def late_words(taskmanager: SimTaskManager, draw: Random) -> Fenced:
-    """One message; one that hurts, where there is something to hurt."""
+    """Return one message; a harmful one if the TaskManager has anything that it could harm."""
     messages = list(_messages(taskmanager, draw.randrange(_LATER)))
     return replace(draw.choice(messages), fencing_token=DEPOSED)
 

@@ -1,6 +1,8 @@
-"""Carries the faults of a scenario out, at their time or at their moment, and counts what really happened.
+"""Carries out the faults of a scenario, at their time or at their moment, and counts those that
+really happened.
 
-Knows the cluster that it hurts, no machine. No fault lasts longer than the scenario's time of faults.
+Knows the cluster that it damages, but no machine. No fault lasts longer than the scenario's time of
+faults.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class HurtCluster(Protocol):
 
 
 class Faults:
-    """`fired`: by kind. `moments`: faults by the named moment they struck at."""
+    """`fired`: faults by kind. `moments`: faults by the named moment at which they were carried out."""
 
     def __init__(self, clock: SimClock, scenario: Scenario, trace: Callable[[str], None]) -> None:
         self.fired: Counter[FaultKind] = Counter()
@@ -75,7 +77,7 @@ class Faults:
         clock.at(self._end_ms, "Heal", self._heal)
 
     def take(self, kind: FaultKind) -> bool:
-        """Whether a fault of this kind has been waiting for just this."""
+        """Whether a fault of this kind has waited for this occasion."""
         if self._waiting[kind] <= 0:
             return False
         self._waiting[kind] -= 1
@@ -93,7 +95,7 @@ class Faults:
                 return
 
     def touched(self, what: str) -> None:
-        """A message met noise."""
+        """Noise has affected a message."""
         self.messages_touched[what] += 1
         kind = FaultKind(what)
         if self._episodes[kind]:
@@ -110,7 +112,7 @@ class Faults:
             self._schedule(fault, self._clock.now_ms + _RETRY_MS)
 
     def _heal(self) -> None:
-        """What still waits for its moment will not come; only a commit may fail later: it ends the job."""
+        """End the faults. A failing commit may still happen later, because it ends the job."""
         self._at_moment.clear()
         commits = self._waiting[FaultKind.COMMIT_FAILS]
         self._waiting.clear()
@@ -122,7 +124,7 @@ class Faults:
         self._trace(f"fault {kind}")
 
     def _strike(self, fault: Fault, resource_id: ResourceId | None) -> bool:
-        """False: there is nothing to hurt now."""
+        """Carry out a fault. False: there is no target now."""
         if fault.kind in _WAITING:
             self._waiting[fault.kind] += 1
             return True
@@ -145,7 +147,7 @@ class Faults:
         return has_struck
 
     def _speak_as_deposed(self, cluster: HurtCluster) -> bool:
-        """Draws aside: where nothing comes of it, the seed goes on as without it."""
+        """Uses other random numbers, so that the rest of the seed is the same when this message has no effect."""
         registered = [
             tm for tm in cluster.taskmanagers.values() if tm.is_alive and tm.executor.leader
         ]

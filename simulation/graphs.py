@@ -1,7 +1,9 @@
-"""Random job graphs that are valid and not trivial. Knows no machine but the one that finds regions.
+"""Random job graphs that are valid and not trivial. Knows no machine except the one that finds
+regions.
 
-Shapes: chains, joins, forks; point-wise and all-to-all edges; pipelined and blocking results; slot sharing groups;
-co-location. Each graph has at least `REGIONS_MIN` pipelined regions and `TASKS_MIN` tasks.
+Shapes: chains, joins, forks; point-wise and all-to-all edges; pipelined and blocking results; slot
+sharing groups; co-location. Each graph has at least `REGIONS_MIN` pipelined regions and `TASKS_MIN`
+tasks.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _SHIP: Final = {
 
 
 def random_graph(draw: Random, job_id: JobId) -> JobGraph:
-    """Draws until one fits."""
+    """Draw graphs until one is suitable."""
     while True:
         graph = _try(draw, job_id)
         tasks = sum(vertex.parallelism for vertex in graph.vertices.values())
@@ -45,14 +47,14 @@ def random_graph(draw: Random, job_id: JobId) -> JobGraph:
         execution_graph = ExecutionGraph(graph)
         try:
             regions = Regions(execution_graph)
-        except GraphError:  # co-location across regions
+        except GraphError:  # Co-location across regions is invalid.
             continue
         if len(regions.regions) >= REGIONS_MIN and not _reads_inside(execution_graph, regions):
             return graph
 
 
 def _reads_inside(graph: ExecutionGraph, regions: Regions) -> bool:
-    """Whether a blocking result is read in its own region, where nobody could wait for it."""
+    """Whether a blocking result is read in its own region, where its reader could never start."""
     return any(
         regions.of(partition.producer) is regions.of(reader)
         for group in graph.consumed_groups
@@ -76,21 +78,21 @@ def _try(draw: Random, job_id: JobId) -> JobGraph:
         graph.vertices[name] = JobVertex(
             name, f"Op{place}", parallelism, 128, chain_blob=_BLOB, slot_sharing_group=group
         )
-        has_coordinator = place == 0  # the source
+        has_coordinator = place == 0  # The source.
         operator = OperatorInfo(place, f"Op{place}", name, has_coordinator=has_coordinator)
         graph.vertices[name].operators = (operator,)
     for place in range(1, count):
         _connect(draw, graph, place, is_batch=is_batch)
     if draw.random() < 0.2:
         _co_locate(draw, graph)
-    if draw.random() < 0.2:  # one group asks for cores: its TaskManagers are of that size
+    if draw.random() < 0.2:  # One group asks for cores, so its TaskManagers have that size.
         group = next(iter(graph.vertices.values())).slot_sharing_group
         graph.slot_sizes[group] = slot_size({"cpu": 2})
     return graph
 
 
 def _connect(draw: Random, graph: JobGraph, place: int, *, is_batch: bool) -> None:
-    """Inputs of one vertex: from one or two earlier ones, or none: then it is a source of its own."""
+    """Give a vertex its inputs: one or two earlier vertices, or none, which makes it a source."""
     if draw.random() < 0.15:
         return
     sources = draw.sample(range(place), min(place, draw.choice((1, 1, 1, 2))))
@@ -111,7 +113,9 @@ def _connect(draw: Random, graph: JobGraph, place: int, *, is_batch: bool) -> No
 
 
 def _co_locate(draw: Random, graph: JobGraph) -> None:
-    """Two vertices of one parallelism and one sharing group; refused later if no pipelined edges join them."""
+    """Co-locate two vertices of one parallelism and one sharing group. The graph is rejected later
+    if no pipelined edges join them.
+    """
     pairs = [
         (one, other)
         for one in graph.vertices.values()

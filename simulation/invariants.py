@@ -1,8 +1,9 @@
-"""What must hold in a simulated world, by name; each counts how often it was evaluated on a state that could break it.
+"""What must hold in a simulated world, by name. Counts how often each was evaluated on a state that
+could break it.
 
-Knows the machines and TaskManagers it looks at, and changes nothing. The allowed moves are written
-down here once more, from docs/spec/execution-graph.md#states-of-a-job, #states-of-an-attempt: the
-tables of the machines are what is checked.
+Reads the machines and TaskManagers, and changes nothing. The allowed moves are written down here
+again, from docs/spec/execution-graph.md#states-of-a-job, #states-of-an-attempt, because the tables
+of the machines are what is checked.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ _WORLD: Final = frozenset({
 
 
 def _seats(executor: TaskExecutor) -> dict[AllocationId, tuple[object, ...]]:
-    """Which allocation is in which state, and who sits there."""
+    """Return the state and the tasks of each allocation."""
     return {
         slot.allocation_id: (slot.state, slot.index, slot.job_id, tuple(sorted(slot.attempts)))
         for slot in executor.slots
@@ -126,7 +127,7 @@ def _seats(executor: TaskExecutor) -> dict[AllocationId, tuple[object, ...]]:
 
 
 def _could_serve(job: JobMaster) -> bool:
-    """Whether a request waits though a slot is there for it. Mode TASKS serves all of them or none."""
+    """Whether a request waits although a slot could serve it. Mode TASKS serves all requests or none."""
     pool = job.books.slots.pool
     requests, free = list(pool.pending.values()), pool.free
     if job._settings.load_balance is LoadBalanceMode.TASKS:
@@ -138,7 +139,7 @@ def _could_serve(job: JobMaster) -> bool:
 
 
 class Violation(AssertionError):
-    """An invariant does not hold. `name`: which."""
+    """An invariant does not hold. `name`: the invariant."""
 
     def __init__(self, name: Name | str, what: str) -> None:
         super().__init__(f"'{name}' does not hold: {what}")
@@ -146,7 +147,7 @@ class Violation(AssertionError):
 
 
 class Invariants:
-    """Checks for one world. `evaluated`: by name, on states that are not trivial."""
+    """Checks for one world. `evaluated`: how often, by name, on states that are not trivial."""
 
     def __init__(self) -> None:
         self.evaluated: Counter[Name] = Counter()
@@ -181,7 +182,7 @@ class Invariants:
         self._waits_end(job, now_ms)
 
     def _one_restart(self, job: JobMaster) -> None:
-        """Whoever reads a pipelined result reads the producer's current attempt's."""
+        """Check that the producers of a running task's pipelined inputs run too, or have finished."""
         for vertex in job.execution_graph.vertices:
             if vertex.state not in _RUNNABLE:
                 continue
@@ -196,7 +197,11 @@ class Invariants:
                     )
 
     def _waits_end(self, job: JobMaster, now_ms: int) -> None:
-        """Of streaming jobs, whose tasks do not wait for each other's slots; mode TASKS waits for all of them."""
+        """Check that waits for slots end in time.
+
+        Only for streaming jobs, whose tasks do not wait for each other's slots; mode TASKS waits
+        for all slots.
+        """
         is_balanced = job._settings.load_balance is LoadBalanceMode.TASKS
         if job.job_graph.job_type is not JobType.STREAMING or is_balanced:
             return
@@ -214,7 +219,7 @@ class Invariants:
         self.evaluated[Name.RESOURCE_BOOKS] += len(resources.taskmanagers) > 1
         are_all_awaited = resources._settings.load_balance == "SLOTS" and resources.starting
         if are_all_awaited:
-            return  # slots are spread when all TaskManagers have come
+            return  # Slots are spread only when all TaskManagers have come.
         free: Counter[SlotSize] = Counter()
         for known in resources.taskmanagers.values():
             free[known.size] += known.free_slots
@@ -232,7 +237,7 @@ class Invariants:
     def taskmanager_steps(
         self, taskmanager: SimTaskManager, event: TaskManagerEvent
     ) -> Callable[[list[TaskManagerEffect]], None]:
-        """Before a step of a TaskManager's machine; what it gives is told its effects, when they are carried out."""
+        """Called before a step of a TaskManager's machine. Returns: a function that gets the step's effects."""
         executor = taskmanager.executor
         token = getattr(event, "fencing_token", executor.leader)
         is_stale = type(event) in FENCED and token != executor.leader
@@ -282,7 +287,7 @@ class Invariants:
     # ------------------------------------------------------------------ after each event at a TaskManager
 
     def after_task_event(self, taskmanagers: Iterable[SimTaskManager]) -> None:
-        """Of TaskManagers that are not over. One that was fenced may still run what was given up."""
+        """Check TaskManagers that are not over. A fenced one may still run tasks that were given up."""
         live: dict[ExecutionVertexId, AttemptId] = {}
         for taskmanager in taskmanagers:
             owners: dict[int, str] = {}
@@ -306,7 +311,7 @@ class Invariants:
         self.expect(Name.TASK_MOVES, is_good, f"{change}, which was {before}")
 
     def job_failed(self, job: JobMaster, change: JobStatusChanged) -> None:
-        """A kind that is not listed at all is a failure that nothing in this world can cause."""
+        """Check the cause of a job's failure. A kind that is not listed cannot be caused by anything in this world."""
         backoff = job._settings.make_backoff()
         may_end = _COMMIT | _NO_SLOTS
         if isinstance(backoff, InfrastructureOnlyRestart):

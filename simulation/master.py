@@ -1,8 +1,9 @@
-"""The simulated driver: the shell, the machines and the watch that the real one runs, wired to simulated TaskManagers.
+"""The simulated driver: the shell, the machines and the watch of the real one, wired to simulated
+TaskManagers.
 
-Stands for `hosting/jobmanager/jobmanager.py`, whose loop, sockets and threads it does without; `receive` gives each message to the
-same place as `JobManager.received` does. A paused driver does nothing until it returns; then it reads before it
-looks at its timers, as asyncio does.
+Stands for `hosting/jobmanager/jobmanager.py`, without its loop, sockets and threads; `receive`
+handles each message as `JobManager.received` does. A paused driver does nothing until it returns.
+Then it reads messages before it looks at its timers, as asyncio does.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ if TYPE_CHECKING:
     from penstock.hosting.provider import TaskManagerProvider
 
 TICK_MS: Final = 1_000
-"""The real driver's is 100 ms: a loss is noticed up to that much earlier there."""
+"""The real driver's tick is 100 ms, so a loss is noticed up to that much earlier there."""
 
 
 class Eyes(Protocol):
-    """Who looks at the machines after each step."""
+    """Checks the machines after each step."""
 
     def after_job_step(self, event: JobEvent) -> None: ...
     def after_resource_step(self, event: ResourceEvent) -> None: ...
@@ -68,7 +69,7 @@ class Eyes(Protocol):
 
 
 class SimShell(MachineShell):
-    """The driver's shell; after each step of a machine somebody looks."""
+    """The driver's shell, with a check after each step of a machine."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class SimShell(MachineShell):
 
 @dataclass(frozen=True, slots=True)
 class DriverParts:
-    """What stands around the driver. `coordinators`: takes `reset` and `finalize`."""
+    """What surrounds the driver. `coordinators`: takes `reset` and `finalize`."""
 
     coordinators: object
     checkpoints: CheckpointPort
@@ -107,7 +108,7 @@ class DriverParts:
 
 
 class Master:
-    """`start` it, give it messages, `close` it. `is_closed`: the driver's process is over."""
+    """Call `start`, give it messages, call `close`. `is_closed`: the driver's process is over."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class Master:
         self._soon("Cancel", lambda: self.shell.feed_job(CancelJob(self.clock.now_ms)))
 
     def lose_lead(self) -> bool:
-        """Another driver takes the job. False: there is none to take."""
+        """Another driver takes the job. False: the job cannot be taken."""
         is_there = not self.shell.status.is_terminal
         self._soon("Suspend", lambda: self.shell.feed_job(SuspendJob(self.clock.now_ms)))
         return is_there
@@ -160,21 +161,21 @@ class Master:
         self._soon("Finalized", lambda: self.shell.feed_job(failed or event))
 
     def feed_soon(self, kind: str, event: JobEvent) -> None:
-        """An answer to one of the job's effects."""
+        """Feed an answer to one of the job's effects."""
         self._soon(kind, lambda: self.shell.feed_job(event))
 
     def host_ended(self, resource_id: ResourceId, cause: str) -> None:
         self._soon("HostEnded", lambda: self.watch.host_ended(resource_id, cause))
 
     def close(self) -> None:
-        """As `JobManager._main` after the end of the job."""
+        """End, as `JobManager._main` does after the end of the job."""
         self.is_closed = True
         for resource_id in sorted(self.shell.links.everybody()):
             self.shell.end_taskmanager(resource_id, f"job {self.shell.status}")
         self.shell.links.close()
 
     def defer(self, kind: str, call: Call, rank: int = 1) -> Call:
-        """`call` now, or when the driver returns from its pause; never after its end."""
+        """Call now, or when the driver returns from its pause; never after its end."""
 
         def run() -> None:
             if self.is_closed:
@@ -201,7 +202,7 @@ class Master:
         self.defer(kind, lambda: self._received(message, connection), rank=0)()
 
     def _received(self, message: Any, connection: Connection) -> None:
-        """As the control server: what is refused costs the connection."""
+        """Handle a message as the control server does: a refused message costs the connection."""
         if connection.is_closing():
             return
         resource_id = connection.resource_id
@@ -227,7 +228,7 @@ class Master:
             if location is not None:
                 self.shell.feed_job(SlotsOffered(location, message.offers, now_ms))
         elif isinstance(message, SlotFreed):
-            self.shell.feed_job(cast("JobEvent", message))  # first: its requirements follow
+            self.shell.feed_job(cast("JobEvent", message))  # Its requirements come first.
             self.shell.feed_resources(message)
         elif isinstance(message, AcknowledgeCheckpoint):
             self.shell.feed_job(CheckpointAcknowledged(message, now_ms))
@@ -238,7 +239,7 @@ class Master:
         elif isinstance(message, PartitionDataProduced):
             self.shell.feed_job(message)
         else:
-            raise ExternalError(f"a JobManager does not take {type(message).__name__}")
+            raise ExternalError(f"a JobManager does not accept {type(message).__name__}")
 
     def _on_register(self, message: RegisterTaskManager, connection: Connection) -> None:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)

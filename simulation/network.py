@@ -1,8 +1,9 @@
 """Control connections of the simulated TaskManagers, and what a network can do to them.
 
-A connection is TCP: what is lost takes all that follows with it, and sooner or later the connection itself;
-what is held up comes later, in order. Two things go beyond TCP, because machines must bear them all the same: a message
-may come twice, and one may overtake another of another task. Knows no machine.
+A connection is TCP. If a message is lost, all later ones are lost too, and sooner or later the
+connection itself. Delayed messages come later, in order. Two things go beyond TCP, because machines
+must tolerate them all the same: a message may come twice, and one may overtake a message of another
+task. Knows no machine.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Closed:
 
 
 def _key_of(message: object) -> object:
-    """Who wrote it: messages of one key never overtake each other, as those of one thread."""
+    """Return who wrote a message. Messages of one key never overtake each other, like those of one thread."""
     if isinstance(message, DeployTask):
         return message.deployment.attempt_id
     return message.attempt_id if isinstance(message, _OF_ONE_TASK) else None
@@ -67,7 +68,7 @@ Receiver = Callable[[object], None]
 
 @dataclass(slots=True)
 class Noise:
-    """Until when a pipe misbehaves, by the way it does; times in ms."""
+    """Until when a pipe misbehaves, by the kind of misbehaviour; times in ms."""
 
     delayed_until: int = 0
     doubled_until: int = 0
@@ -77,7 +78,7 @@ class Noise:
 
 @dataclass(slots=True)
 class Pipe:
-    """One direction of a connection. `note`: told which noise touched a message."""
+    """One direction of a connection. `note`: called with the noise that affected a message."""
 
     clock: SimClock
     name: str
@@ -107,7 +108,7 @@ class Pipe:
         key = _key_of(message)
         arrives_ms = max(arrives_ms, self._blocked_until, self._last_of.get(key, 0))
         if now_ms < noise.reordered_until and not is_plain and self.clock.chance(REORDERED_SHARE):
-            self.note("reordering")  # those that are sent after it need not wait for it
+            self.note("reordering")  # Messages that are sent later need not wait for it.
             arrives_ms += draw.choice(_OVERTAKEN_MS)
         else:
             arrives_ms = self._last_ms = max(arrives_ms, self._last_ms)
@@ -118,7 +119,7 @@ class Pipe:
             self._deliver_at(arrives_ms + draw.choice(_REPEATED_MS), message)
 
     def block(self, until_ms: int) -> None:
-        """Nothing gets through until then; it waits."""
+        """Hold all messages until then."""
         self._blocked_until = max(self._blocked_until, until_ms)
 
     def _deliver_at(self, at_ms: int, message: object) -> None:
@@ -133,7 +134,7 @@ class Pipe:
 
 
 class Connection:
-    """Both directions between the driver and one TaskManager. The driver's end is what `Links` calls a writer."""
+    """Both directions between the driver and one TaskManager. `Links` uses the driver's end as a writer."""
 
     def __init__(
         self,
@@ -166,7 +167,7 @@ class Connection:
     # ------------------------------------------------------------------ the TaskManager's end
 
     def close_taskmanager(self, cause: str, *, is_told: bool = True) -> None:
-        """`is_told` False: its host is gone, and nobody sends an end."""
+        """Close the TaskManager's end. `is_told` False: its host is gone, so that no end is sent."""
         if not self._is_taskmanager_closed:
             self._is_taskmanager_closed = True
             if is_told:
@@ -180,7 +181,7 @@ class Connection:
         self._to_taskmanager(Closed(cause))
 
     def _break_soon(self) -> None:
-        """What stays unanswered for ten seconds breaks the connection, if nothing does before."""
+        """Break the connection after ten seconds without an answer, if nothing breaks it before."""
         delay_ms = self._clock.random.choice(_BREAKS_MS)
         call = partial(self.break_at_both_ends, "connection reset")
         self._clock.later(delay_ms, "Reset", call)
@@ -195,7 +196,7 @@ class Connection:
 
 
 class SimLinks(Links):
-    """The driver's own book of connections; messages go as they are instead of as bytes."""
+    """The driver's own book of connections. Messages are passed as objects, not as bytes."""
 
     def __init__(
         self, fencing_token: FencingToken, on_send: Callable[[ResourceId, object], None]

@@ -1,6 +1,7 @@
-"""Runs seeds on two processes, replays one, and says what came of it. `python -m simulation --help`.
+"""Runs seeds on two processes, or replays one, and reports the results. `python -m simulation
+--help`.
 
-The only part of the simulator with a real clock, for the time that it says at the end, and with processes.
+The only part of the simulator that uses processes, and a real clock: it reports the elapsed time.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from simulation.world import SeedResult, run_seed
 PROCESSES: Final = 2
 _CHUNK: Final = 10
 _TWICE_EVERY: Final = 100
-"""Every so many seeds one is run twice, and its traces must be equal."""
+"""One seed of so many is run twice, and its two traces must be equal."""
 
 
 class NotRepeatable(AssertionError):
-    """The same seed gave two traces."""
+    """One seed gave two different traces."""
 
 
 def run_checked(seed: int) -> SeedResult:
-    """One seed; some of them twice."""
+    """Run one seed; some seeds are run twice."""
     if seed % _TWICE_EVERY:
         return run_seed(seed)
     first, second = (run_seed(seed, is_traced=True) for _ in range(2))
     if first.trace != second.trace:
-        raise NotRepeatable(f"seed {seed} gave two traces")
+        raise NotRepeatable(f"seed {seed} gave two different traces")
     first.trace = None
     return first
 
 
 def run_seeds(seeds: Sequence[int], processes: int = PROCESSES) -> Generator[SeedResult]:
-    """In the order of their seeds."""
+    """Yield results in the order of the seeds."""
     if processes <= 1:
         yield from map(run_checked, seeds)
         return
@@ -55,7 +56,7 @@ def summarize(results: Iterable[SeedResult]) -> Summary:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 when all is well, 1 when an invariant broke, 2 when the run says too little."""
+    """Return the exit code: 0 if all is well, 1 if an invariant broke, 2 if the run does not cover enough."""
     options = _options(arguments)
     if options.seed is not None:
         return _replay(options.seed, is_traced=options.trace)
@@ -96,8 +97,10 @@ def _command(seed: int) -> str:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=2000, help="how many seeds")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=PROCESSES)
-    parser.add_argument("--seed", type=int, help="replay this one only")
-    parser.add_argument("--trace", action="store_true", help="with all that happened in it")
+    parser.add_argument("--seed", type=int, help="replay this seed only")
+    parser.add_argument(
+        "--trace", action="store_true", help="print all events of the replayed seed"
+    )
     return parser.parse_args(arguments)

@@ -1,6 +1,8 @@
-"""What a seed means: job graphs, settings, and which faults happen when. Drawn at once, from the seed alone.
+"""What a seed means: job graphs, settings, and which faults happen when. All is drawn at once, from
+the seed alone.
 
-Knows no world. Faults are placed in time or at a named moment of the protocol; after `faults_end_ms` there are none.
+Knows no world. Faults happen at a time or at a named moment of the protocol; there are none after
+`faults_end_ms`.
 """
 
 from __future__ import annotations
@@ -32,18 +34,18 @@ HEARTBEAT_INTERVAL_MS: Final = 10_000
 HEARTBEAT_TIMEOUT_MS: Final = 50_000
 STUCK_TASK_MS: Final = 5_000
 RECOVERY_MS: Final = 60_000
-"""After the faults every job must be RUNNING or at its end within this time."""
+"""After the faults, every job must be RUNNING or at its end within this time."""
 QUIET_MS: Final = 90_000
-"""Of a seed's time, at its end: no faults."""
+"""Share of a seed's time, at its end, without faults."""
 TASKMANAGERS_MIN: Final = 3
 
 
 FEW_RESTARTS: Final = 3
-"""What the least patient restart strategy allows."""
+"""The number of restarts that the least patient restart strategy allows."""
 
 
 class FaultKind(StrEnum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
     DELAY = "delay"
     LOSS = "loss"
@@ -76,7 +78,7 @@ _LATE_WORDS_MAX: Final = 12
 
 
 class Moment(StrEnum):
-    """Named moments: a fault is carried out right there."""
+    """Named moments at which a fault can be carried out."""
 
     OFFER_TO_ACCEPT = "between offer and accept"
     DEPLOY_TO_ACK = "between deploy and ack"
@@ -116,7 +118,7 @@ AT_MOMENTS: Final = (
 
 @dataclass(slots=True)
 class Fault:
-    """`moment` None: at `at_ms`, else at the first such moment after that."""
+    """`moment` None: the fault happens at `at_ms`; else at the first such moment after that."""
 
     kind: FaultKind
     at_ms: int
@@ -129,7 +131,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`ends_ms`: when sources have no more data. `cancel_ms`: when the user cancels, None: never."""
+    """`ends_ms`: when sources have no more data. `cancel_ms`: when the user cancels; None: never."""
 
     seed: int
     faults: tuple[Fault, ...]
@@ -140,7 +142,9 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """One job of a seed. `slots_each`: of a TaskManager, so that the job needs at least three."""
+    """One job of a seed. `slots_each`: slots of a TaskManager, so chosen that the job needs at
+    least three TaskManagers.
+    """
 
     graph: JobGraph
     settings: JobSettings
@@ -161,7 +165,7 @@ def scenario_of(seed: int, draw: Random) -> Scenario:
 
 
 def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
-    """A graph whose first regions alone need the TaskManagers, and settings to run it with."""
+    """Draw a graph whose first regions alone need the TaskManagers, and settings to run it with."""
     slots_first = 0
     while slots_first < TASKMANAGERS_MIN:
         graph = random_graph(draw, job_id)
@@ -169,7 +173,8 @@ def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
     slots_each = min(draw.choice((1, 2, 2, 3)), (slots_first - 1) // (TASKMANAGERS_MIN - 1))
     data_sets = [data_set for vertex in graph.vertices.values() for data_set in vertex.outputs]
     are_all_blocking = all(data_set.result_type.is_blocking for data_set in data_sets)
-    needed = slots if graph.slot_sizes else -(-slots // slots_each)  # one slot each, if of a size
+    # A sized TaskManager has one slot.
+    needed = slots if graph.slot_sizes else -(-slots // slots_each)
     settings = JobSettings(
         slot_request_timeout_ms=draw.choice((15_000, 30_000, 60_000)),
         slot_idle_timeout_ms=draw.choice((10_000, 50_000)),
@@ -191,7 +196,7 @@ def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
 
 
 def _checkpoints(draw: Random) -> CheckpointSettings | None:
-    """Half the jobs take none."""
+    """Draw checkpoint settings; half of the jobs take none."""
     aside = _aside(draw)
     if aside.random() < 0.5:
         return None
@@ -207,14 +212,14 @@ def _checkpoints(draw: Random) -> CheckpointSettings | None:
 
 
 def _aside(draw: Random) -> Random:
-    """For what is drawn beside the rest, so that the rest of a seed's meaning does not depend on it."""
+    """Return other random numbers for a part of a seed, so that the rest of the seed does not depend on that part."""
     aside = Random()
     aside.setstate(draw.getstate())
     return aside
 
 
 def _slots_wanted(graph: JobGraph) -> tuple[int, int]:
-    """Slots of the whole job at once, and of the regions that start first; counts."""
+    """Return how many slots the whole job needs at once, and how many the regions that start first."""
     execution_graph = ExecutionGraph(graph)
     groups = local_input_preferred(execution_graph)
     first = PipelinedRegionScheduling(execution_graph, Regions(execution_graph)).start()
@@ -223,7 +228,7 @@ def _slots_wanted(graph: JobGraph) -> tuple[int, int]:
 
 
 def _backoff(draw: Random) -> Callable[[], RestartBackoff]:
-    """Waits of at most two seconds, so that a recovery has time for several."""
+    """Draw a restart strategy. Waits are at most two seconds, so that a recovery has time for several."""
     kind = draw.randrange(4)
     if kind == 0:
         return InfrastructureOnlyRestart
@@ -240,7 +245,7 @@ def _fault(draw: Random, kind: FaultKind, end_ms: int) -> Fault:
     duration_ms = draw.choice((300, 2_000, 8_000, 15_000, 40_000, 60_000, 90_000))
     is_at_moment = kind in AT_MOMENTS and draw.random() < 0.6
     moment = draw.choice(_OTHER_MOMENTS) if is_at_moment else None
-    if is_at_moment:  # most of the protocol happens while the job starts
+    if is_at_moment:  # Most of the protocol happens while the job starts.
         at_ms = draw.choice((0, 0, at_ms))
         aside = _aside(draw)
         if aside.random() < 0.4:
@@ -249,7 +254,9 @@ def _fault(draw: Random, kind: FaultKind, end_ms: int) -> Fault:
 
 
 def _of_leaders(aside: Random, end_ms: int) -> list[Fault]:
-    """Late words in two seeds of three, many of them while the job starts, when most of the protocol happens."""
+    """Draw messages of a deposed leader, in two seeds of three. Many come while the job starts,
+    when most of the protocol happens.
+    """
     words = aside.choice((0, aside.randint(1, _LATE_WORDS_MAX), _LATE_WORDS_MAX))
     times = [aside.choice((aside.randrange(1000, 20_000), aside.randrange(1000, end_ms - 30_000))) for _ in range(words)]  # fmt: skip
     faults = [Fault(FaultKind.DEPOSED, at_ms, 0) for at_ms in times]

@@ -1,7 +1,9 @@
-"""What many seeds came to: the distribution of events, every fault kind's count, every invariant's evaluations.
+"""The results of many seeds: the distribution of events, every fault kind's count, every
+invariant's evaluations.
 
-Plain sums of `SeedResult`s. `problems` tells why a run is not good enough, though no invariant broke: a fault kind that never
-fired, an invariant never evaluated on a state that could break it, seeds that are too small.
+Plain sums of `SeedResult`s. `problems` says why a run does not cover enough although no invariant
+broke: a fault kind that never fired, an invariant never evaluated on a state that could break it,
+seeds that are too small.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ EVENTS_MIN: Final = 300
 FAULTS_MEAN_MIN: Final = 4.0
 MINUTES: Final = (5, 30)
 _TAIL_MINUTES: Final = 5
-"""What the end of a seed may take: idle TaskManagers are let go, silent ones end."""
+"""How long the end of a seed may take: idle TaskManagers are stopped, silent ones end."""
 
 
 @dataclass(slots=True)
 class Summary:
-    """Sums over seeds. `sizes`: events per seed, by seed."""
+    """Sums over seeds. `sizes`: events of each seed."""
 
     failed: list[SeedResult] = field(default_factory=list)
     seeds: int = 0
@@ -59,7 +61,7 @@ class Summary:
             self.too_small.extend(_too_small(result))
 
     def problems(self) -> list[str]:
-        """Why the run says too little. Empty: it is good."""
+        """Return why the run does not cover enough; empty: it does."""
         found = list(self.too_small)
         found += [f"fault '{kind}' never fired" for kind in FaultKind if not self.faults[kind]]
         found += [f"no fault struck {m}" for m in Moment if not self.moments[m]]
@@ -99,14 +101,14 @@ def _too_small(result: SeedResult) -> list[str]:
         (result.taskmanagers >= TASKMANAGERS_MIN, f"{result.taskmanagers} TaskManagers"),
         (result.regions >= REGIONS_MIN, f"{result.regions} regions"),
         (result.tasks >= TASKS_MIN, f"{result.tasks} tasks"),
-        (events >= EVENTS_MIN, f"{events} events beside ticks of the clock"),
+        (events >= EVENTS_MIN, f"{events} events, not counting ticks of the clock"),
         (MINUTES[0] <= minutes <= MINUTES[1] + _TAIL_MINUTES, f"{minutes:.1f} minutes"),
     )
     return [f"seed {result.seed} has only {what}" for is_good, what in checks if not is_good]
 
 
 def _section(title: str, counts: Counter[str], names: Iterable[str] | None = None) -> Iterator[str]:
-    """Most frequent first; of `names` also those that never came."""
+    """Yield a section, the most frequent names first; of `names` also those that never occurred."""
     yield f"{title}:"
     shown = Counter({name: counts[name] for name in names}) if names is not None else counts
     for name, count in sorted(shown.items(), key=lambda pair: (-pair[1], pair[0])):

@@ -1,4 +1,4 @@
-"""A task and a result of the simulated TaskManagers, as everybody notes them down. Knows no TaskManager."""
+"""The data of a task and of a result of the simulated TaskManagers. Knows no TaskManager."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ class TaskOwner(Protocol):
 
 @dataclass(eq=False, slots=True)
 class SimTask:
-    """One attempt in a TaskManager. `open`: pipelined inputs that have more data; `unread`: those that have not ended yet.
+    """One attempt in a TaskManager. `open`: pipelined inputs that have more data. `unread`: inputs
+    that have not ended yet.
 
-    `final_checkpoint`: the first that began at its end; `is_covered`: that, or a later one, is complete, or none is needed.
+    `final_checkpoint`: the first checkpoint that began at the task's end. `is_covered`: it or a
+    later one is complete, or none is needed.
     """
 
     deployment: TaskDeployment
@@ -65,7 +67,9 @@ class SimTask:
 
 @dataclass(eq=False, slots=True)
 class SimResult:
-    """A result partition where it lies. `readers`: attempts that have connected; `has_read`: who finished."""
+    """A result partition in its TaskManager. `readers`: attempts that have connected. `has_read`:
+    vertices that have read it completely.
+    """
 
     result_id: ResultPartitionId
     result_type: ResultPartitionType

@@ -1,7 +1,9 @@
-"""One simulated TaskManager: a shell around the machine of the real one, `TaskExecutor`, as `hosting/taskmanager/taskmanager.py` is.
+"""One simulated TaskManager: a shell around the real machine `TaskExecutor`, like
+`hosting/taskmanager/taskmanager.py`.
 
-Both sides watch each other by `machines/leases/liveness.py`: a TaskManager that has not heard its driver for the heartbeat
-timeout ends. Everything it does passes through `after`, so that a paused one does nothing until it returns.
+Both sides watch each other by `machines/leases/liveness.py`: a TaskManager that has not heard its
+driver for the heartbeat timeout ends. All of its actions pass through `after`, so that a paused one
+does nothing until it returns.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ _DRIVER: Final = "driver"
 
 
 class Surroundings:
-    """What a TaskManager finds around it; the world fills it. `on_step`: told before a step what is to happen, it gives
-    whom to tell what came of it.
+    """What surrounds a TaskManager; the world provides it. `on_step`: called before a step; returns
+    a function for its effects.
     """
 
     clock: SimClock
@@ -116,7 +118,7 @@ class SimTaskManager:
         self._beat()
 
     def after(self, delay_ms: int, kind: str, call: Callable[[], None]) -> None:
-        """Run it in this process, if that is there and not paused by then."""
+        """Run a call in this process after a delay, unless the process is over or paused then."""
         self._around.clock.later(delay_ms, kind, lambda: self._run(kind, call, rank=0))
 
     def receive(self, message: object) -> None:
@@ -134,7 +136,7 @@ class SimTaskManager:
         call()
 
     def end(self, cause: str, *, is_told: bool = True) -> None:
-        """Its process is over. `is_told` False: with its whole host, so that nobody sends an end."""
+        """The process is over. `is_told` False: its whole host is gone, so that no end is sent."""
         if not self.is_alive:
             return
         self.is_alive = False
@@ -169,7 +171,7 @@ class SimTaskManager:
     def end_task(
         self, task: SimTask, state: ExecutionState, failure: FailureInfo | None = None
     ) -> None:
-        """Like a task's own thread: it leaves its slot, then reports."""
+        """End a task as its own thread would: it leaves its slot, then reports."""
         if task.state.is_terminal or not self.is_alive:
             return
         task.state = state
@@ -239,7 +241,7 @@ class SimTaskManager:
         self.end(effect.cause)
 
     def _ignore(self, effect: TaskManagerEffect) -> None:
-        """There is nothing of that kind here."""
+        """Ignore a message that has no counterpart here."""
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -252,7 +254,7 @@ class SimTaskManager:
             self._around.data.barriers.snapshot(task, effect.checkpoint_id)
 
     def snapshot_taken(self, task: SimTask, message: AcknowledgeCheckpoint) -> None:
-        """Written, or not."""
+        """The snapshot was written, or writing failed."""
         if task.state is not ExecutionState.RUNNING or not self.is_alive:
             return
         if self._around.is_declining():

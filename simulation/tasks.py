@@ -1,9 +1,11 @@
-"""Life of a simulated task, and the results that tasks read from each other across TaskManagers.
+"""The life of simulated tasks, and the results that they read from each other across TaskManagers.
 
-Stands for `hosting/task/thread.py` and the data plane: no rows, but who waits for whom is as there. A task reads a
-pipelined result while it is made, a blocking one when it is complete. It is at its end when it has worked and all its pipelined
-producers are, and tells its readers so; with checkpoints it waits there for one that began after that. It ends after its
-pipelined producers, and after all that read its own pipelined results have connected. Knows no machine.
+Stands for `hosting/task/thread.py` and the data plane. There are no rows, but tasks wait for each
+other as in the real one. A task reads a pipelined result while it is made, a blocking one when it
+is complete. A task is at its end when it has worked and all its pipelined producers are at theirs,
+and tells its readers. With checkpoints it then waits for one that began after that. It finishes
+after its pipelined producers, and after all readers of its own pipelined results have connected.
+Knows no machine.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _NOTICED_MS: Final = (0, 1, 20, 100)
 
 
 class DataPlane:
-    """All results of all TaskManagers, and who reads them. `work_ms`: how long a task without pipelined input works.
+    """All results of all TaskManagers, and who reads them. `work_ms`: how long a task without
+    pipelined input works.
 
     `has_final_checkpoint`: whether tasks at their end wait for a checkpoint.
     """
@@ -42,7 +45,7 @@ class DataPlane:
     # ------------------------------------------------------------------ a task's way
 
     def start(self, task: SimTask) -> None:
-        """Its results are there to be asked for; then it asks for its inputs."""
+        """Publish the task's results; then request its inputs."""
         for result_id, result_type, subpartitions in task.outputs():
             self.results[result_id] = SimResult(
                 result_id, result_type, subpartitions, task.host, task
@@ -58,7 +61,7 @@ class DataPlane:
         self.connect(task)
 
     def connect(self, task: SimTask) -> None:
-        """Take what is there; RUNNING once nothing is missing."""
+        """Connect to the results that exist; the task is RUNNING once none is missing."""
         if task.state is not ExecutionState.INITIALIZING or task.is_cancelled:
             return
         for result_id in list(task.missing):
@@ -81,7 +84,7 @@ class DataPlane:
             task.host.after(delay_ms, "Work", lambda: self._end_data(task))
 
     def _end_data(self, task: SimTask) -> None:
-        """If nothing more comes: its readers hear of it, and it waits for its final checkpoint."""
+        """If no more data comes, tell the readers, and wait for the final checkpoint."""
         if task.state is not ExecutionState.RUNNING or task.open or task.is_at_end:
             return
         task.is_at_end = True
@@ -102,7 +105,7 @@ class DataPlane:
         self._end_data(task)
 
     def checkpoint_completed(self, task: SimTask, checkpoint_id: int) -> None:
-        """The task was told so."""
+        """The task was told that a checkpoint is complete."""
         if task.final_checkpoint is not None and checkpoint_id >= task.final_checkpoint:
             task.is_covered = True
             self._finish_soon(task)
@@ -132,7 +135,9 @@ class DataPlane:
         )
 
     def _finish(self, task: SimTask) -> None:
-        """If nothing holds it any more: its inputs have ended, its results have reached their readers, its end is covered."""
+        """Finish the task if its inputs have ended, its results have reached their readers, and a
+        checkpoint covers its end.
+        """
         if task.state is not ExecutionState.RUNNING or not task.is_at_end or task.unread:
             return
         if not task.is_covered:
@@ -158,7 +163,7 @@ class DataPlane:
     # ------------------------------------------------------------------ ends and breaks
 
     def drop(self, task: SimTask) -> None:
-        """The task did not finish: what it made is gone, and its readers see that."""
+        """The task did not finish: its results are gone, and its readers notice."""
         for result_id, _, _ in task.outputs():
             self.release(result_id)
 
@@ -171,7 +176,7 @@ class DataPlane:
                 self._break_later(reader, result_id)
 
     def lose_host(self, resource_id: ResourceId, noticed_ms: int) -> None:
-        """Everything on it is gone; readers elsewhere notice after a while."""
+        """A host is gone with its results; readers elsewhere notice after a while."""
         lost = [r for r in self.results.values() if r.host.resource_id == resource_id]
         for result in lost:
             del self.results[result.result_id]
@@ -180,7 +185,7 @@ class DataPlane:
                     self._break_later(reader, result.result_id, noticed_ms)
 
     def break_one(self) -> bool:
-        """One connection between two tasks breaks by itself. False: there is none."""
+        """Break one connection between two tasks. False: there is none."""
         pairs = [
             (reader, result.result_id)
             for result in self.results.values()

@@ -1,6 +1,7 @@
-"""Looks at one cluster after every event and feeds the invariants; writes the trace.
+"""Looks at one cluster after every event, passes what it sees to the invariants, and writes the
+trace.
 
-Knows machines and TaskManagers; changes nothing of them.
+Reads machines and TaskManagers, and changes nothing of them.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class Watcher:
             self._last_is_taken_at_once()
 
     def _last_is_taken_at_once(self) -> None:
-        """When all that run wait for it, a checkpoint is under way, or waits for another one or for its pause."""
+        """When all running tasks wait for a final checkpoint, one is under way, or waits for
+        another one or for its pause.
+        """
         job = self._master().shell.job_master
         coordinator = job.checkpoints.coordinator
         vertices = job.execution_graph.vertices
@@ -100,7 +103,7 @@ class Watcher:
             self._silence_is_noticed()
 
     def _silence_is_noticed(self) -> None:
-        """Who is still in the books has been heard within the timeout, or the driver itself was away."""
+        """Check that every registered TaskManager was heard within the timeout, unless the driver itself was paused."""
         now_ms = self._clock.now_ms
         if now_ms < self._master().paused_until_ms + _NOTICE_MS:
             return
@@ -128,7 +131,7 @@ class Watcher:
             self._is_deployed(attempt_id)
 
     def _is_new(self, attempt_id: AttemptId) -> None:
-        """The first that is heard of an attempt: those before it have ended, and none is left out."""
+        """Check a new attempt: the former one has ended, and no number was skipped."""
         vertex_id = attempt_id.execution_vertex_id
         expected = self._newest.get(vertex_id, -1) + 1
         is_next = attempt_id.attempt == expected
@@ -146,7 +149,7 @@ class Watcher:
         self._invariants.expect(Name.NO_GHOSTS, is_there, (attempt_id, location))
 
     def deploying(self, deployment: TaskDeployment) -> None:
-        """What a TaskManager is about to be told."""
+        """Check a deployment that a TaskManager is about to get."""
         attempt_id = deployment.attempt_id
         self._invariants.expect(Name.RISING_ATTEMPTS, attempt_id not in self._deployed, attempt_id)
         self._deployed.add(attempt_id)
@@ -163,7 +166,9 @@ class Watcher:
     def _result_is_there(
         self, reader: AttemptId, result_id: ResultPartitionId, resource_id: ResourceId
     ) -> None:
-        """A TaskManager that is lost, or about to be, takes its results with it: that is no fault of ours."""
+        """Check that a blocking result exists. The results of a TaskManager that is gone, or about
+        to be, are excused.
+        """
         taskmanager = self._taskmanagers.get(resource_id)
         if taskmanager is None or not taskmanager.is_alive:
             return
@@ -181,7 +186,7 @@ class Watcher:
     # ------------------------------------------------------------------ TaskManagers
 
     def let_go(self, resource_id: ResourceId) -> None:
-        """The ResourceManager has no use for it: nothing may run there."""
+        """Check a TaskManager that the ResourceManager stops: nothing may run there."""
         taskmanager = self._taskmanagers.get(resource_id)
         if taskmanager is None:
             return
@@ -192,7 +197,9 @@ class Watcher:
             self._invariants.expect(Name.KEPT_FOR_READERS, not wanted, (resource_id, wanted))
 
     def _wanted_of(self, resource_id: ResourceId) -> list[str]:
-        """Results there that the job's books call good, and that some reader has not read to the end even once."""
+        """Return the results there that are current in the job's books and that some reader has not
+        yet read completely.
+        """
         graph = self._master().shell.job_master.execution_graph
         found = []
         for result in self._data.results.values():
@@ -206,7 +213,7 @@ class Watcher:
     def taskmanager_steps(
         self, taskmanager: SimTaskManager, event: TaskManagerEvent
     ) -> Callable[[list[TaskManagerEffect]], None]:
-        """Told before each step of its machine."""
+        """Called before each step of a TaskManager's machine."""
         return self._invariants.taskmanager_steps(taskmanager, event)
 
     def task_changed(self, taskmanager: SimTaskManager, task: SimTask) -> None:
@@ -216,7 +223,7 @@ class Watcher:
         self.is_touched = True
 
     def after_event(self) -> None:
-        """What TaskManagers that are not over run now."""
+        """Check what TaskManagers that are not over run now."""
         if not self.is_touched:
             return
         self.is_touched = False
@@ -238,12 +245,12 @@ class Watcher:
         self._invariants.expect(Name.COMMITTED_ONCE, is_once and is_finished, made)
 
     def unended(self) -> list[AttemptId]:
-        """Attempts that were heard of and never ended."""
+        """Return the attempts that were reported and never ended."""
         return [attempt_id for attempt_id, state in self._state.items() if not state.is_terminal]
 
 
 def _brief(event: JobEvent) -> str:
-    """Enough of an event to follow a run."""
+    """Return as much of an event as is needed to follow a run."""
     name = type(event).__name__
     if isinstance(event, TaskReported):
         return f"{name} {event.report.attempt_id} {event.report.state}"

@@ -1,6 +1,7 @@
-"""One seed from start to end: jobs one after the other, faults, recovery, and an end that leaves nothing.
+"""One seed from start to end: jobs one after the other, faults, recovery, and an end that leaves
+nothing.
 
-`run_seed` is the only way in. What it returns is plain data, so that it can cross processes.
+`run_seed` is the only entry point. It returns plain data, which can cross processes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _DRAIN_MS: Final = 600_000
 
 @dataclass(slots=True)
 class SeedResult:
-    """`violation`: name and text of the invariant that broke, None: all held. `events`: by kind."""
+    """`violation`: name and text of the broken invariant; None: all held. `events`: by kind."""
 
     seed: int
     violation: tuple[str, str] | None = None
@@ -48,7 +49,9 @@ class SeedResult:
 
 
 def run_seed(seed: int, *, is_traced: bool = False, is_calm: bool = False) -> SeedResult:
-    """Run one seed; a calm one has no faults. What breaks, invariant or driver, is in the result; it is not raised."""
+    """Run one seed; a calm one has no faults. A broken invariant or an error of the driver is in
+    the result and not raised.
+    """
     world = World(seed, is_traced=is_traced, is_calm=is_calm)
     result = world.result
     try:
@@ -57,7 +60,7 @@ def run_seed(seed: int, *, is_traced: bool = False, is_calm: bool = False) -> Se
         result.violation = (violation.name, str(violation))
     except EngineBug as error:
         result.violation = (type(error).__name__, str(error))
-    except Exception as error:  # whatever it is: it would end the driver
+    except Exception as error:  # Any error would have ended the driver.
         text = "".join(traceback.format_exception(error))
         result.violation = (type(error).__name__, text)
     result.simulated_ms = world.clock.now_ms
@@ -69,13 +72,15 @@ def run_seed(seed: int, *, is_traced: bool = False, is_calm: bool = False) -> Se
 
 
 class World:
-    """Events until nothing is left."""
+    """Runs events until nothing is left."""
 
     def __init__(self, seed: int, *, is_traced: bool = False, is_calm: bool = False) -> None:
         self.clock = SimClock(seed)
         self.invariants = Invariants()
         self.result = SeedResult(seed, trace=[] if is_traced else None)
-        plans = Random(seed)  # what is planned does not depend on what happens
+        # Other random numbers than those of the run, so that the plan does not depend on what
+        # happens.
+        plans = Random(seed)
         self.scenario = scenario_of(seed, plans)
         if is_calm:
             self.scenario = replace(self.scenario, faults=(), cancel_ms=None)
@@ -86,14 +91,14 @@ class World:
         self._has_recovered = False
 
     def run(self) -> None:
-        """Raises Violation, or what a machine raises."""
+        """Run the seed. Raises Violation, or what a machine raises."""
         with installed(self.clock, SimLoop(self.clock, lambda _, call: call)):
             self._start_job()
             self.clock.at(self.scenario.faults_end_ms + RECOVERY_MS, "Recovered", self._recovered)
             if self.scenario.cancel_ms is not None:
                 self.clock.at(self.scenario.cancel_ms, "Cancel", self._cancel)
             while (event := self.clock.next()) is not None:
-                if event.kind != "Look":  # that is ours
+                if event.kind != "Look":  # A look is the simulator's own event.
                     self.result.events[event.kind] += 1
                 call, event.call = event.call, None
                 if call is not None:
@@ -136,14 +141,15 @@ class World:
             self._cluster.master.cancel()
 
     def _look_for_end(self, ended_ms: int | None = None) -> None:
-        """After its end a job gives everything back; then its driver ends, and another job may start."""
+        """Watch for the job's end. It then gives everything back, its driver ends, and another job may start."""
         cluster = self._cluster
         assert cluster is not None
         if not cluster.status.is_terminal:
             self.clock.later(_LOOK_MS, "Look", self._look_for_end)
             return
         since_ms = self.clock.now_ms if ended_ms is None else ended_ms
-        # a deposed driver waits for no task's end, and one that is deaf has nobody who ends its TaskManager
+        # A deposed driver waits for no task's end, and nobody ends the TaskManager of a task that
+        # ignores its cancel.
         is_suspended = cluster.status is JobStatus.SUSPENDED
         if not cluster.is_given_back():
             is_late = self.clock.now_ms - since_ms > _GIVE_BACK_MS
