@@ -166,5 +166,5 @@ def test_rows_that_were_handed_out_are_not_handed_out_twice(spark, tmp_path):
     with slow_start.execute_and_collect() as rows:
         assert next(rows) == 0
         os.kill(trap.wait(), signal.SIGKILL)
-        with pytest.raises(JobExecutionError, match="handed out already"):
+        with pytest.raises(JobExecutionError, match="had been handed out"):
             list(rows)

@@ -43,7 +43,7 @@ class BatchJobs:
     def lazy_frame(
         self, graph: StreamGraph, job: SubmittedJob, settings: Settings, type_info: object
     ) -> Any | None:
-        """A DataFrame whose lineage is the job; None where BATCH jobs do not run on Spark."""
+        """Return a DataFrame whose lineage is the job; None: this host does not run BATCH jobs on Spark."""
         plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
         memory = settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY)
 

@@ -193,5 +193,5 @@ def _headline(failure: FailureInfo | None) -> str:
 
 
 def say(text: str) -> None:
-    """A line on stderr before there is a Console: it waits until the line is written."""
+    """Write a line to stderr, where there is no Console yet. Returns when the line is written."""
     print(f"penstock: {text}", file=sys.stderr, flush=True)

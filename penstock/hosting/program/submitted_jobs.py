@@ -1,6 +1,8 @@
-"""From a program's StreamGraph to a SubmittedJob: the JobGraph, with everything that it needs elsewhere.
+"""From a program's StreamGraph to a SubmittedJob: the JobGraph, with everything that it needs on
+other machines.
 
-Knows no TaskManagers and starts nothing. What can be known to be wrong with a program is told here.
+Knows no TaskManagers and starts nothing. Mistakes of a program that can be found in advance are
+reported here.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ def submitted_job(
 
 
 def fixed_job_id(settings: Settings) -> str | None:
-    """The job id that the configuration asks for, in lower case. Raises ConfigurationError."""
+    """Return the configured job id in lower case; None: none is configured. Raises ConfigurationError."""
     text = settings.get(PipelineOptions.FIXED_JOB_ID)
     if text is None:
         return None

@@ -43,5 +43,5 @@ def test_frames_arrive_whole_and_in_order(sizes, pieces):
 
 def test_a_length_cannot_ask_for_more_than_the_bound():
     header = HEADER.pack(MAX_PAYLOAD + 1, FrameType.DATA, 0, 0, 0, 0)
-    with pytest.raises(ExternalError, match="refused"):
+    with pytest.raises(ExternalError, match="too large"):
         receive(FrameParser(), header, [])
