@@ -181,8 +181,7 @@ class SingleInputGate:
         try:
             channel.request()
         except Exception as error:
-            # The reader of the channel raises it.
-            channel.on_error(error)
+            channel.on_error(error)  # raised when the channel is read
 
     # ------------------------------------------------------------------ reports of channels: any thread
 

@@ -145,9 +145,7 @@ class PipelinedSubpartition:
             self._watch_bound()
             if getattr(event, "is_timeoutable", False):
                 replaced, self._timeoutable = self._timeoutable, event
-        self._fail_in_flight(
-            replaced, "a newer checkpoint's barrier came before this checkpoint's barrier was taken"
-        )
+        self._fail_in_flight(replaced, "the barrier of a newer checkpoint came first")
         if is_news and self._listener is not None:
             self._listener.notify_data()
         return self.sizes.frame_bytes
