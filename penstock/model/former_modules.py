@@ -13,6 +13,14 @@ from typing import Final
 _CLASSES: Final[Mapping[tuple[str, str], str]] = {
     ("penstock.machines.cluster_shape", "counted"): "penstock.model.counted",
     (
+        "penstock.runtime.operators.column_window",
+        "_Fired",
+    ): "penstock.runtime.operators.windowed.running_columns",
+    (
+        "penstock.runtime.operators.column_window",
+        "_distinct",
+    ): "penstock.runtime.operators.windowed.panes",
+    (
         "penstock.datastream.connectors.rabbitmq.channel_thread",
         "_parameters",
     ): "penstock.datastream.connectors.rabbitmq.client",
@@ -335,6 +343,7 @@ _RENAMED: Final[Mapping[tuple[str, str], str]] = {
     ("penstock.datastream.connectors.sql_tables", "Database"): "SqlDatabase",
     ("penstock.datastream.connectors.sql_values", "_Unpickler"): "_SqlUnpickler",
     ("penstock.datastream.program", "Endpoint"): "ProgramEndpoint",
+    ("penstock.runtime.operators.column_window", "_distinct"): "distinct",
     ("penstock.runtime.operators.window_join", "CoGroupFunction"): "CoGroupWindowFunction",
     ("penstock.runtime.operators.window_join", "JoinFunction"): "JoinWindowFunction",
     ("penstock.datastream.connectors.kafka.client", "Cluster"): "KafkaCluster",

@@ -160,7 +160,10 @@ def test_a_broadcast_element_has_no_keyed_state_and_no_timers(backend, how):
             assert list(results) == [1]
         return
     with (
-        pytest.raises(JobExecutionError, match=r"keyed state and timers cannot be used here(.|\n)*broadcast element"),
+        pytest.raises(
+            JobExecutionError,
+            match=r"keyed state and timers cannot be used here(.|\n)*broadcast element",
+        ),
         made.execute_and_collect() as results,
     ):
         list(results)
