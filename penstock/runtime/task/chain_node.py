@@ -73,7 +73,7 @@ class ChainNode:
     restored: OperatorSnapshot | None = None
 
     def latencies(self) -> Iterator[LatencySummary]:
-        """The latencies; None before the first latency marker."""
+        """The latencies by source. There are none before the first latency marker."""
         return iter(() if self.latency is None else self.latency.summaries(self.spec.uid))
 
 

@@ -32,9 +32,9 @@ def _lowest_bit(mask: int) -> int:
 
 
 class InputSelectionHandler:
-    """Keeps what is available, finished, and selected for one task.
+    """Keeps which inputs of one task are available, finished and selected.
 
-    Args: next_selection: of the operator; None: it always takes all.
+    Args: next_selection: of the operator; None: it always selects all inputs.
     """
 
     def __init__(self, inputs: int, next_selection: Callable[[], int] | None = None) -> None:

@@ -19,7 +19,7 @@ HISTORY_SIZE: Final = 128
 
 
 class Granularity(StrEnum):
-    """For what an operator's subtask has a histogram each: for everything, for a source, for a source's subtask."""
+    """How many histograms an operator's subtask keeps: one, one for each source, or one for each subtask of a source."""
 
     SINGLE = "single"
     OPERATOR = "operator"
@@ -27,7 +27,7 @@ class Granularity(StrEnum):
 
 
 Pair: TypeAlias = tuple[str, int]
-"""(source operator id, its subtask); '' and -1 where the granularity does not tell."""
+"""(source operator id, its subtask); '' and -1 where the granularity does not distinguish them."""
 
 
 @dataclass(slots=True)

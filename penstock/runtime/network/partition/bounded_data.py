@@ -404,7 +404,7 @@ class MappedReader:
         self._is_closed = True
         os.close(self._file)
         for view in self._views:
-            # Some buffer is still in use.
+            # This fails while a buffer is still in use.
             with contextlib.suppress(BufferError):
                 view.release()
         self._views = []
