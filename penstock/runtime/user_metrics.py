@@ -104,7 +104,7 @@ class Gauge(Metric):
         self._has_complained = False
 
     def update(self) -> str | None:
-        """Call the function, on the task's thread. Returns why there is no number, if there is none and the reason is new."""
+        """Call the function, on the task's thread. Returns why it gave no number, but only for the first of several such calls."""
         try:
             told = self._tell()
             self._last = _plain(told)
@@ -210,7 +210,7 @@ class UserMetrics:
         return any(isinstance(metric, Gauge) for *_, metric in self._all())
 
     def update_gauges(self) -> list[str]:
-        """Call all gauges, on the task's thread. Returns the complaints about those that returned no number, each complaint once."""
+        """Call all gauges, on the task's thread. Returns complaints about gauges that gave no number for the first time in a row."""
         complaints = []
         for _, operator, name, metric in self._all():
             complaint = metric.update() if isinstance(metric, Gauge) else None

@@ -1,6 +1,4 @@
-"""Sequence numbers of the elements of a channel: 32 bits, and 0 follows the last one. Source: Flink BufferOrEvent's
-sequence numbers.
-"""
+"""Sequence numbers of a channel's elements: 32 bits, and 0 follows the last one. Source: Flink BufferOrEvent's sequence numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ def following(sequence: int) -> int:
 
 
 def is_before(sequence: int, other: int) -> bool:
-    """Whether `number` came earlier than `other`: fewer than half of all numbers lie between them."""
+    """Whether `sequence` came earlier than `other`: fewer than half of all numbers lie between them."""
     return sequence != other and is_not_after(sequence, other)
 
 

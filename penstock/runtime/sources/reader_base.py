@@ -102,7 +102,8 @@ class SourceReaderBase(SourceReader):
         """Pause and resume splits. Batches that were fetched already still come.
 
         Raises:
-            NotImplementedError: if the SplitReader cannot pause. Raised here, where the caller may accept it, and not on the fetcher's thread.
+            NotImplementedError: the SplitReader cannot pause splits. This is raised here, where the caller may accept it,
+                and not on the fetcher's thread.
         """
         if not self._can_pause:
             super().pause_or_resume_splits(to_pause, to_resume)

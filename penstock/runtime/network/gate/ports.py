@@ -112,7 +112,7 @@ class ChannelHost(Protocol):
         ...
 
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Call `call` after `delay_ms`, on any thread."""
+        """Call `action` after `delay_ms`, on any thread."""
         ...
 
     def publish_task_event(self, partition_id: ResultPartitionId, event: object) -> object:
