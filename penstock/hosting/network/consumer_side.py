@@ -182,7 +182,7 @@ class TaskChannelHost:
         elif todo is Reaction.FAIL:
             self._task.fail(
                 PartitionNotFound(
-                    f"partition {partition_id} was not found and its producer is {answer}, so "
-                    "the partition cannot appear. Look for the cause in the producer's log."
+                    f"partition {partition_id} was not found and its producer is {answer}, a "
+                    "state in which the partition cannot appear. Find out why the producer is late."
                 )
             )

@@ -93,11 +93,11 @@ class Console(JobObserver):
 
     def restarting(self, reset: ResetSubtasks) -> None:
         if reset.checkpoint_id is None:
-            place = "at the start of their sources, because no checkpoint is complete"
+            place = "from the start of their sources, because no checkpoint is complete"
         else:
             place = f"from checkpoint {reset.checkpoint_id}"
         self._say(
-            f"{len(reset.vertices)} subtasks begin again {place}; what they printed since "
+            f"restarted subtasks: {len(reset.vertices)}, {place}; what they printed since "
             "then may be printed again"
         )
 

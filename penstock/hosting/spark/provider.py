@@ -2,8 +2,8 @@
 started.
 
 Source: Ray on Spark's experience (one Spark job for all workers loses all of them with one
-executor), rules 3.3 of the hosting notes. The task's body ends normally whatever happens to the
-TaskManager, so that Spark never restarts one itself.
+executor). The task's body ends normally whatever happens to the TaskManager, so that Spark never
+restarts one itself.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _S, _E, _C = SlotState, SlotEvent, SlotConsequence
 # fmt: off
 TABLE: Final[Mapping[tuple[SlotState, SlotEvent], SlotSquare]] = {
     (_S.FREE, _E.REQUEST):       (_S.ALLOCATED, _C.OFFER),
-    (_S.ALLOCATED, _E.REQUEST):  (_S.ALLOCATED, _C.OFFER),  # said twice: the offer may have been lost
+    (_S.ALLOCATED, _E.REQUEST):  (_S.ALLOCATED, _C.OFFER),  # repeated: the offer may have been lost
     (_S.ALLOCATED, _E.ACCEPT):   (_S.ACTIVE, _C.NONE),
     (_S.ALLOCATED, _E.SUBMIT):   (_S.ACTIVE, _C.MOVE_IN),
     (_S.ACTIVE, _E.SUBMIT):      (_S.ACTIVE, _C.MOVE_IN),
@@ -68,14 +68,14 @@ TABLE: Final[Mapping[tuple[SlotState, SlotEvent], SlotSquare]] = {
     (_S.ACTIVE, _E.FREE):        (_S.RELEASING, _C.STOP_TASKS),
     (_S.RELEASING, _E.EMPTY):    (_S.FREE, _C.GIVE_BACK),
 }
-STALE: Final = frozenset({  # right when sent, late when read
+STALE: Final = frozenset({  # events that were right when sent, but are late when read
     (_S.FREE, _E.ACCEPT), (_S.FREE, _E.FREE), (_S.FREE, _E.TIME_OUT),
     (_S.ACTIVE, _E.REQUEST), (_S.ACTIVE, _E.ACCEPT), (_S.ACTIVE, _E.TIME_OUT),
     (_S.ACTIVE, _E.EMPTY),  # a job keeps its slot between two tasks
     (_S.RELEASING, _E.REQUEST), (_S.RELEASING, _E.ACCEPT), (_S.RELEASING, _E.FREE),
     (_S.RELEASING, _E.TIME_OUT),
 })
-IMPOSSIBLE: Final = frozenset({  # who has no task cannot lose the last one
+IMPOSSIBLE: Final = frozenset({  # a slot without tasks cannot lose its last one
     (_S.FREE, _E.EMPTY), (_S.ALLOCATED, _E.EMPTY),
 })
 # fmt: on

@@ -49,7 +49,7 @@ def test_others_are_not(said, one):
 
 @pytest.mark.parametrize(
     ("checkpoint_id", "what"),
-    [(7, "1 subtasks begin again from checkpoint 7;"), (None, "at the start of their sources")],
+    [(7, "restarted subtasks: 1, from checkpoint 7;"), (None, "from the start of their sources")],
 )
 def test_a_restart_says_what_it_begins_with(said, checkpoint_id, what):
     reset = ResetSubtasks((ExecutionVertexId(VertexId("v"), 0),), False, checkpoint_id)
