@@ -1,6 +1,6 @@
 """What both window operators share: opening, late records, results with the window's timestamp.
 
-Source: Flink WindowOperator; `record_window` handles all assigners, `grid_window` the fast case.
+Source: Flink WindowOperator; `records` has the operator for all assigners, `grid` the one for the fast case.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _KeyUnpickler(_Unpickler):
-    """Reads the pickled keys of other classes: see `_KeyPickler` of `runtime/keys/hashing.py`."""
+    """Reads the pickled keys of other classes: see `_KeyPickler` of `runtime/keys/encoding.py`."""
 
     def persistent_load(self, pid: Any) -> Any:
         return _class_of(pid)
