@@ -94,7 +94,7 @@ class ColumnWindowOperator(Operator):
         return _combining(self.grid, self.keys, self.aggregates)
 
     def snapshot(self) -> OperatorSnapshot:
-        """A row per key group."""
+        """One keyed part with a row per key group."""
         groups, columns = self._running.snapshot_columns()
         is_int32 = is_int32_type(self.keys.key_type)
         part = KeyedPart(

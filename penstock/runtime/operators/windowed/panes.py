@@ -1,6 +1,6 @@
 """Panes of tumbling and sliding windows, and the partial aggregates that are kept for each.
 
-A pane is the widest slice of time that no window cuts. Knows no watermark.
+A pane is the widest slice of time that no window cuts. Does not know the watermark.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PaneGrid:
 
 
 class PaneStore:
-    """Partial aggregates by pane. New rows are gathered first and grouped in larger numbers."""
+    """Partial aggregates by pane. New rows are gathered first, so that many are grouped at once."""
 
     def __init__(self, partials: Partials) -> None:
         self.partials = partials
@@ -96,7 +96,7 @@ class PaneStore:
         self.add(self.partials.first(rows))
 
     def add(self, found: Iterable[tuple[int, Part]]) -> None:
-        """Partials and their panes; a pane may come several times."""
+        """Add partials with their panes. A pane may come several times."""
         for pane, part in found:
             parts = self._parts.setdefault(pane, [])
             parts.append(part)
@@ -104,12 +104,12 @@ class PaneStore:
                 self._parts[pane] = [self.partials.combine(parts)]
 
     def put_back(self, found: Iterable[tuple[int, Part]]) -> None:
-        """The same for restored partials, of which nothing is combined yet."""
+        """Add restored partials, without combining them yet."""
         for pane, part in found:
             self._parts.setdefault(pane, []).append(part)
 
     def contents(self, panes: Iterable[int]) -> Part | None:
-        """All partials of these panes, as one; None if there are none. Gathered rows are not in it."""
+        """All partials of these panes, as one; None if there are none. Gathered rows are not included."""
         parts = [part for pane in panes for part in self._parts.get(pane, ())]
         return self.partials.combine(parts) if parts else None
 
@@ -130,7 +130,7 @@ class PaneStore:
         ]
 
     def table(self) -> pa.Table | None:
-        """All partials with their panes in the column PANE; None if there are none. They stay."""
+        """All partials with their panes in the column PANE; None if there are none. They are not removed."""
         tables = [
             _with_pane(self.partials.table(parts), pane)
             for pane, parts in self._parts.items()

@@ -1,6 +1,6 @@
-"""What a ColumnWindowOperator is while it runs: its panes, its watermark, and the windows that have fired or are due.
+"""The state of a ColumnWindowOperator while it runs: its panes, its watermark, and the windows that have fired or are due.
 
-`open` makes it in one piece: before that, the operator is only a description.
+The operator's `open` creates it. Before that, the operator is only a description.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_FIRED_ROWS: Final = 1 << 16
 
 
 class RunningColumnWindows:
-    """Windows of one subtask over columns."""
+    """The column windows of one subtask."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class RunningColumnWindows:
         context: OperatorContext,
         restored: KeyedPart | None,
     ) -> None:
-        """`restored`: as `snapshot_columns` gave it, of one or several former subtasks."""
+        """`restored`: the columns that `snapshot_columns` returned in one or several former subtasks."""
         self.store = PaneStore(partials)
         self._grid = grid
         self._keys = keys
@@ -66,7 +66,7 @@ class RunningColumnWindows:
     # ------------------------------------------------------------------ records
 
     def process(self, columns: ColumnBatch) -> Emitted:
-        """Take records; give the results of windows that fire again for late ones."""
+        """Add records. Returns the results of windows that fire again for late records."""
         data, panes = self.timely(columns)
         present = distinct(panes)
         self.announce(present)
