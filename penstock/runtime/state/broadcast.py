@@ -120,7 +120,7 @@ class BroadcastStates:
         name = descriptor.get_name()
         if name not in self._tables:
             raise UserError(
-                f"broadcast state {name!r} does not exist; this stream was broadcast with {sorted(self._tables)}. "
+                f"there is no broadcast state {name!r}; this stream was broadcast with {sorted(self._tables)}. "
                 "Check the descriptor's name, or add it to broadcast(...)."
             )
         return self._tables[name]

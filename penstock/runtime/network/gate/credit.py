@@ -75,7 +75,7 @@ class ReceiverCredit:
             self.available_floating -= 1
             return True
         if not self.available_exclusive:
-            raise EngineBug("a data frame came although the sender had no credit")
+            raise EngineBug("a data frame came without credit")
         self.available_exclusive -= 1
         return False
 

@@ -160,7 +160,7 @@ class FrameQueue:
     def resume(self) -> None:
         """Go on after an element that blocked. Raises: EngineBug: nothing is blocked."""
         if not self.is_blocked:
-            raise EngineBug("a subpartition was resumed although no barrier blocks it")
+            raise EngineBug("a subpartition was resumed, but is not blocked by a barrier")
         self.is_blocked = False
 
     @property

@@ -97,7 +97,7 @@ def test_without_checkpoints_after_finish_an_end_declines_what_is_pending():
 
 
 def test_an_unaligned_barrier_is_no_business_of_a_task_that_aligns():
-    with pytest.raises(EngineBug, match="aligns only"):
+    with pytest.raises(EngineBug, match="only aligns"):
         aligned(2).on_barrier(barrier(1, is_unaligned=True), 0, 0)
 
 
