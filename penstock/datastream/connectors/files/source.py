@@ -141,7 +141,7 @@ class FileSourceBuilder:
     def repeat(self, times: int) -> FileSourceBuilder:
         """Read all files this many times. Not in PyFlink."""
         if times < 1:
-            raise ConfigurationError(f"FileSource: repeat needs at least 1 time, got {times}.")
+            raise ConfigurationError(f"FileSource: repeat: times must be at least 1, got {times}.")
         self._times = times
         return self
 

@@ -249,8 +249,8 @@ def test_the_next_host_is_asked_when_one_does_not_answer(search):
 def test_records_that_are_no_documents_are_named(search):
     for value, what in (
         ({"n": 1}, "names the field 'word'"),
-        (5, "got int without names"),
-        (("a", 1), "got tuple without names"),
+        (5, "got int without field names"),
+        (("a", 1), "got tuple without field names"),
         ({"word": "a", "x": object()}, "JSON cannot represent object"),
     ):
         with pytest.raises(UserCodeError, match=what):
@@ -277,5 +277,5 @@ def test_wrong_settings_are_refused(search):
         builder(search).set_bulk_flush_backoff_strategy(FlushBackoffType.CONSTANT, -1, 5)
     none = builder(search).set_bulk_flush_backoff_strategy(FlushBackoffType.NONE, -1, -1)
     assert isinstance(none, ElasticsearchSinkBuilderBase)
-    with pytest.raises(NotImplementedError, match="class of Java"):
+    with pytest.raises(NotImplementedError, match="a Java class"):
         none.get_http_host_class()

@@ -184,7 +184,7 @@ def test_columns_are_needed_where_the_type_does_not_tell(url):
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     sink = SqlSink.builder().set_url("sqlite:////x.db").set_table("t").build()
-    text = r"SqlSink.* needs the package 'sqlalchemy', which .* does not have.*pip install 'penstock\[sql\]'"
+    text = r"SqlSink.* needs the package 'sqlalchemy', but .* does not have.*pip install 'penstock\[sql\]'"
     with pytest.raises(ConfigurationError, match=text):
         sink.validate()
     with pytest.raises(ConfigurationError, match="subtask 0 of 1 needs the package"):

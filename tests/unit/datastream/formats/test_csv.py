@@ -151,7 +151,7 @@ def test_errors_name_the_field_and_show_the_message():
         schema.deserialize(b"one,a,1,1,true;x")
     with pytest.raises(ValueError, match="5 fields expected but was 2"):
         schema.deserialize(b"1,2")
-    with pytest.raises(ValueError, match="not CSV"):
+    with pytest.raises(ValueError, match="cannot be read as CSV"):
         schema.deserialize(b'1,"a')
     with pytest.raises(ValueError, match="field 'r'"):
         schema.deserialize(b"1,a,1,1,true")

@@ -135,7 +135,9 @@ def test_the_separator_of_a_file_is_for_arrays_that_have_none_of_their_own(
 
 def test_fields_behind_the_last_column_need_a_name(tmp_path):
     builder = CsvSchema.builder().add_string_column("a")
-    with pytest.raises(UserCodeError, match=r"data\.csv: record that ends at line 2 .* mismatch"):
+    with pytest.raises(
+        UserCodeError, match=r"data\.csv: the record that ends at line 2 .* mismatch"
+    ):
         read(tmp_path, "x\ny,z\n", builder.build())
     schema = builder.set_any_property_name("rest").build()
     assert read(tmp_path, "x\ny,z\n", schema) == [Row(a="x"), Row(a="y")]
@@ -159,7 +161,7 @@ def test_what_cannot_be_read_is_named(tmp_path, text, what):
 def test_a_strict_header_has_the_columns_names(tmp_path):
     builder = CsvSchema.builder().add_string_column("a").set_use_header()
     assert read(tmp_path, "b\nx\n", builder.build()) == [Row(a="x")]
-    with pytest.raises(UserCodeError, match=r"the header has \['b'\], the schema \['a'\]"):
+    with pytest.raises(UserCodeError, match=r"the header has \['b'\], but the schema has \['a'\]"):
         read(tmp_path, "b\nx\n", builder.set_strict_headers().build())
     assert read(tmp_path, "", builder.build()) == []
 

@@ -244,7 +244,7 @@ def test_a_json_schema_gives_the_type():
 @pytest.mark.parametrize(
     ("schema", "text"),
     [
-        ("{", "cannot be read as JSON"),
+        ("{", "not JSON"),
         ('{"type":"object","properties":{"a":{"type":"fish"}}}', "<root>/a"),
         ('{"type":"object","properties":{"a":{"type":"array"}}}', "'items'"),
         ('{"type":"object","properties":{"a":{"$ref":"#/no"}}}', "could not find"),

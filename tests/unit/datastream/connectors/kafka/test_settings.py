@@ -49,7 +49,7 @@ def source():
             "a deserializer is required, got None",
         ),
         (lambda: source().set_topics("b"), "what to read is set already"),
-        (lambda: source().set_topic_pattern("b"), "Call one of set_topics"),
+        (lambda: source().set_topic_pattern("b"), "Call only one of set_topics"),
         (lambda: KafkaSource.builder().set_topics(), "expected names of topics"),
         (lambda: KafkaSource.builder().set_topic_pattern("("), "not a regular expression"),
         (lambda: KafkaSource.builder().set_partitions({"a"}), "a set of KafkaTopicPartition"),
@@ -144,7 +144,7 @@ def test_a_cluster_that_does_not_answer_is_an_error_at_submit():
 def test_a_topic_that_is_not_there_is_an_error_at_submit(broker):
     broker.create("a")
     source_builder(broker.servers, "a").build().validate()
-    with pytest.raises(ConfigurationError, match=r"cannot read the topic 'b'(.|\n)*Create it"):
+    with pytest.raises(ConfigurationError, match=r"cannot read the topic 'b'(.|\n)*create it"):
         source_builder(broker.servers, "a", "b").build().validate()
 
 

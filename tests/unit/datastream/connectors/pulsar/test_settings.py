@@ -95,7 +95,7 @@ def sink():
         ),
         (
             lambda: source().set_config("pulsar.source.verifyInitialOffsets", "NO").build(),
-            "is WARN_ON_MISMATCH or FAIL_ON_MISMATCH, got 'NO'",
+            "must be WARN_ON_MISMATCH or FAIL_ON_MISMATCH, got 'NO'",
         ),
         (lambda: source().set_properties("a"), "set_properties: expected a dict of options"),
         (lambda: source().set_config(5, 5), "expected the name of a property"),
@@ -112,7 +112,7 @@ def sink():
         (lambda: sink().delay_sending_message(5), "expected a MessageDelayer"),
         (
             lambda: sink().set_config("pulsar.sink.deliveryGuarantee", "twice").build(),
-            "is one of EXACTLY_ONCE, AT_LEAST_ONCE, NONE, got 'twice'",
+            "must be one of EXACTLY_ONCE, AT_LEAST_ONCE, NONE, got 'twice'",
         ),
         (
             lambda: sink().set_config("pulsar.producer.chunkingEnabled", True).build(),
@@ -124,12 +124,12 @@ def sink():
         ),
         (
             lambda: sink().set_config("pulsar.producer.compressionType", "ZIP").build().validate(),
-            "is one of NONE, LZ4, ZLIB, ZSTD, SNAPPY, got 'ZIP'",
+            "must be one of NONE, LZ4, ZLIB, ZSTD, SNAPPY, got 'ZIP'",
         ),
         (lambda: sink().set_authentication("Kerberos", ""), "a class of Java's client"),
         (
             lambda: source().set_authentication("AuthenticationBasic", "userId:me").build(),
-            "needs userId and password; password is missing",
+            "needs userId and password, but password is missing",
         ),
         (
             lambda: source().set_authentication("AuthenticationToken", "file:/not/there").build(),

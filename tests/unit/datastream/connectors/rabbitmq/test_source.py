@@ -156,7 +156,7 @@ def test_a_queue_that_is_gone_is_an_error(amqp, queue):
         delete_queue(amqp, queue)
         with pytest.raises(
             ExternalError,
-            match=rf"has cancelled the consumer of the queue '{queue}': it was deleted",
+            match=rf"has cancelled the consumer of the queue '{queue}': the queue was deleted",
         ):
             task.read(2)
 
