@@ -33,8 +33,8 @@ TERMINAL: Final = (
     "is Flink's; nothing leads to it."
 )
 SLOT: Final = (
-    "The life of one allocation. One that is FREE again never comes back: the place gets another allocation. "
-    "After a slash: what the TaskManager does."
+    "The life of one allocation. An allocation that is FREE again is not used again: the slot gets a new one. "
+    "After a slash stands what the TaskManager does."
 )
 State = J | E | S
 Arrows = dict[tuple[State, State], list[str]]
@@ -73,8 +73,8 @@ def job_arrows() -> Arrows:
 
 
 def execution_arrows() -> Arrows:
-    """The arrows, with the consequence after each event. Events that keep the state are left out: they are reports
-    that come as a surprise.
+    """The arrows, with the consequence after each event. Events that keep the state are left out: they are
+    unexpected reports.
     """
     arrows: Arrows = {}
     for (state, event), (following, consequence) in execution.TABLE.items():
@@ -176,21 +176,21 @@ def document() -> str:
         "![States of a job](../images/job-states.svg)",
         TERMINAL,
         moves(job_arrows()),
-        "These events come too late, or twice, and change nothing:",
+        "These events come too late or a second time. They change nothing:",
         table(job_status.IGNORED),
         "## Attempt of a task",
         "![States of an attempt](../images/attempt-states.svg)",
-        "After a slash: what the JobMaster does besides taking the new state.",
+        "After a slash stands what the JobMaster does, apart from the change of state.",
         moves(execution_arrows()),
-        "These reports are a surprise. The state stays until the consequence is carried out:",
+        "These reports are unexpected. The state does not change until the consequence is carried out:",
         table(surprises()),
-        "These events were right when sent and are late when read. They change nothing:",
+        "These events were valid when they were sent, but come too late. They change nothing:",
         table(execution.STALE),
         "## Slot of a TaskManager",
         "![States of a slot](../images/slot-states.svg)",
         SLOT,
         moves(slot_arrows()),
-        "These events were right when sent and are late when read. They change nothing:",
+        "These events were valid when they were sent, but come too late. They change nothing:",
         table(task_slots.STALE),
     ]
     return "\n\n".join(parts) + "\n"
