@@ -1,5 +1,4 @@
-"""Simulator: the driver's own control plane with simulated TaskManagers, network and clock, all
-from one seed.
+"""Simulator: the driver's own control plane with simulated TaskManagers, network and clock, under one seed.
 
 `python -m simulation --seeds 2000` runs seeds and checks invariants after every event. The driver's
 side is the real one: `hosting/jobmanager/machine_shell.py` (with its JobMaster and ResourceManager)

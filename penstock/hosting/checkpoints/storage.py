@@ -77,14 +77,11 @@ class CheckpointStorage:
         self._files.remove(path)
 
     def next_id(self) -> int:
-        """Return an id above all that are here, so that a former driver that still writes never
-        uses a new driver's folder.
-        """
+        """Return an id above all that are here, so that a former driver never writes into a new driver's folder."""
         return max(self._ids(), default=0) + 1
 
     def new_savepoint(self, target: str) -> str:
-        """Return a new savepoint folder below the user's path, or URI in another file system. It is
-        not made yet.
+        """Return the path or URI of a new savepoint folder below the user's. It is not made yet.
 
         Raises: ConfigurationError: the file system is not known.
         """
@@ -109,8 +106,7 @@ class CheckpointStorage:
     def complete(self, checkpoint: CompletedCheckpoint, folder: str) -> CompletedCheckpoint:
         """Write the metadata, which makes this a checkpoint. Returns it with its location.
 
-        Raises: CheckpointIoError: writing failed, or there is metadata already, for example another
-        driver's.
+        Raises: CheckpointIoError: writing failed, or there is metadata already (another driver's).
         """
         files, at = self._place(folder)
         unfinished = f"{at}/.{METADATA}-{secrets.token_hex(4)}"
@@ -122,7 +118,7 @@ class CheckpointStorage:
                 stream.close()
             files.publish(unfinished, f"{at}/{METADATA}")
         except CheckpointIoError:
-            with contextlib.suppress(CheckpointIoError):  # The first error is the one to report.
+            with contextlib.suppress(CheckpointIoError):  # the first error counts
                 files.remove(unfinished)
                 self._drop_empty([folder])
             raise
@@ -132,10 +128,7 @@ class CheckpointStorage:
     # ------------------------------------------------------------------ reading
 
     def load(self, location: str) -> CompletedCheckpoint:
-        """Load a metadata file, given by itself or by its folder.
-
-        Raises: CheckpointDamaged, CheckpointIoError, ConfigurationError.
-        """
+        """Load a metadata file or its folder. Raises: CheckpointDamaged, CheckpointIoError, ConfigurationError."""
         if parted(location)[1] != METADATA:
             location = joined(location, METADATA)
         files, path = self._place(location)
@@ -208,9 +201,7 @@ class CheckpointStorage:
         return None, damaged
 
     def probe(self, checkpoint: CompletedCheckpoint) -> None:
-        """Check that all files exist and are long enough, without reading them. Raises:
-        CheckpointDamaged for the first bad file.
-        """
+        """Check that all files are long enough, without reading them. Raises: CheckpointDamaged: the first bad file."""
         ends: dict[str, int] = {}
         for operator in checkpoint.operators:
             for state in operator.subtasks:
@@ -279,9 +270,7 @@ class CheckpointStorage:
             self._files.remove(self._shared)
 
     def discard_claimed(self, checkpoint: CompletedCheckpoint) -> None:
-        """Remove the shared files of a discarded checkpoint that was claimed from another job,
-        unless one beside it needs them.
-        """
+        """Remove the shared files of a discarded claimed checkpoint, unless one beside it needs them."""
         root = parted(parted(checkpoint.location or "")[0])[0]
         files, path = self._place(root)
         if path.rpartition("/")[2] != checkpoint.job_id:
@@ -299,11 +288,11 @@ class CheckpointStorage:
                 files.remove(folder)
 
     def earlier(self, first_id: int, known: Iterable[int]) -> list[CompletedCheckpoint]:
-        """Return checkpoints that earlier runs with the same job id left on purpose: below
-        `first_id` and not `known`.
+        """Return checkpoints that earlier runs with the same job id left: below `first_id` and not
+        `known`.
 
-        Raises: CheckpointIoError: one cannot be read just now. Damaged ones are left out, because
-        no job can begin with them.
+        Raises: CheckpointIoError: one cannot be read. Damaged ones are left out: no job can begin
+        with them.
         """
         left = [one for one in self._ids() if one < first_id and one not in set(known)]
         return list(self._whole(map(self.folder_of, sorted(left))))
@@ -332,11 +321,11 @@ class CheckpointStorage:
             self._files.remove(self.root)
 
     def sweep(self, keep: Iterable[int], least: int = 1) -> list[str]:
-        """Remove folders of checkpoints that are not in `keep`: all unfinished ones, and finished
-        ones from the id `least` on.
+        """Remove folders not in `keep`: all unfinished checkpoints, and finished ones from the id
+        `least` on.
 
-        Finished ones with lower ids may be kept from an earlier run with the same job id. Returns:
-        the removed folders.
+        Older finished ones may belong to an earlier run with the same job id. Returns: the removed
+        folders.
         """
         kept = set(keep)
         found = [one for one in sorted(self._ids()) if one not in kept]

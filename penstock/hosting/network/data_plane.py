@@ -71,11 +71,9 @@ class DataPlane:
         on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error,
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
-        """`max_buffer_bytes`: largest frame with several records.
-
-        `on_error`: told of a record that could not be encoded for sending; returns the error for
-        its consumer. `on_broken`: told of an error that has ended the network thread. Both are
-        called on that thread.
+        """`max_buffer_bytes`: largest frame with several records. `on_error`: told of a record that
+        cannot be encoded; returns the error for its consumer. `on_broken`: told when an error has
+        ended the network thread. Both are called on that thread.
         """
         self.resource_id = resource_id
         self.network = network or NetworkSettings()

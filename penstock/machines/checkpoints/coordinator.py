@@ -97,8 +97,7 @@ class CheckpointCoordinator:
         self._store_next()
         self._serve(now_ms)
         failure, self._failure = self._failure, None
-        # Otherwise the job is restarting or ending anyway.
-        return failure if self.is_active else None
+        return failure if self.is_active else None  # else the job is restarting or ending
 
     # ------------------------------------------------------------------ the job's life
 
@@ -118,8 +117,7 @@ class CheckpointCoordinator:
 
     def shut_down(self, status: JobStatus) -> None:
         """The job is over. If a checkpoint is being written, `on_outcome_after_end` handles its answer."""
-        # Another driver may use the same ids, so nothing is discarded.
-        if status is JobStatus.SUSPENDED:
+        if status is JobStatus.SUSPENDED:  # another driver may use the same ids
             for pending in list(self.pending.values()):
                 if pending.phase is not Phase.STORING:
                     del self.pending[pending.checkpoint_id]
@@ -148,9 +146,7 @@ class CheckpointCoordinator:
                 self._emit(DiscardStates(event.checkpoint_id, states))
 
     def on_attempt_ended(self, vertex: ExecutionVertex, now_ms: int) -> None:
-        """Abort checkpoints that wait for this attempt. If one was the final checkpoint of other
-        tasks, request it again.
-        """
+        """Abort checkpoints that wait for this attempt. A final checkpoint of other tasks is requested again."""
         attempt_id = vertex.execution.attempt_id
         self._ends.discard(attempt_id)
         for pending in self._under_way():
@@ -270,9 +266,7 @@ class CheckpointCoordinator:
     # ------------------------------------------------------------------ what tasks say
 
     def on_acknowledged(self, message: AcknowledgeCheckpoint) -> None:
-        """Count an acknowledgement. If it does not count, its snapshot is discarded, unless a
-        completed checkpoint may contain it.
-        """
+        """Count an acknowledgement, or discard its snapshot unless a completed checkpoint may contain it."""
         pending = self.pending.get(message.checkpoint_id)
         if pending is None:
             if self._ended.was_aborted(message.checkpoint_id):
@@ -333,9 +327,7 @@ class CheckpointCoordinator:
         self._abort(pending, event.reason, event.text)
 
     def _subsume_before(self, checkpoint_id: int) -> None:
-        """Abort older unfinished checkpoints, which are no longer needed. Savepoints belong to the
-        user and continue.
-        """
+        """Abort older unfinished checkpoints, but not savepoints, which belong to the user."""
         for pending in list(self.pending.values()):
             if pending.checkpoint_id < checkpoint_id and not pending.is_savepoint:
                 self._abort(pending, Reason.CHECKPOINT_SUBSUMED, f"{checkpoint_id} is complete")
