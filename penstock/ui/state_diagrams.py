@@ -33,8 +33,8 @@ TERMINAL: Final = (
     "is Flink's; nothing leads to it."
 )
 SLOT: Final = (
-    "The life of one allocation. An allocation that is FREE again is not used again: the slot gets a new one. "
-    "After a slash stands what the TaskManager does."
+    "The life of one allocation. An allocation that is FREE again is not used again: the slot gets "
+    "a new one. After a slash stands what the TaskManager does."
 )
 State = J | E | S
 Arrows = dict[tuple[State, State], list[str]]
