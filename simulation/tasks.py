@@ -42,7 +42,7 @@ class DataPlane:
         self._waiting: dict[ResultPartitionId, list[SimTask]] = {}
         self.barriers = Barriers(clock, self.results)
 
-    # ------------------------------------------------------------------ a task's way
+    # ------------------------------------------------------------------ the life of a task
 
     def start(self, task: SimTask) -> None:
         """Publish the task's results; then request its inputs."""
@@ -160,7 +160,7 @@ class DataPlane:
                 self.barriers.input_ended(reader)
                 self._finish_soon(reader)
 
-    # ------------------------------------------------------------------ ends and breaks
+    # ------------------------------------------------------------------ ends and broken connections
 
     def drop(self, task: SimTask) -> None:
         """The task did not finish: its results are gone, and its readers notice."""

@@ -130,9 +130,7 @@ class WorkerThreads:
     def _guarded(self, call: Call) -> None:
         try:
             call()
-        except (
-            BaseException
-            # No call may end the thread, not even by sys.exit(), because the thread makes the calls of
-            # others too.
-        ) as error:
+        except BaseException as error:
+            # No call may end the thread, not even by sys.exit(), because the thread makes the calls
+            # of others too.
             self._on_error(error)

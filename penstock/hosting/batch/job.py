@@ -215,8 +215,8 @@ class BatchJob:
             committers = committers_of(self._job.coordinated)
             commit_all(committers, self._committables, job_prefix_of(self.job_id))
             self._print()
-        # Errors of a file system or a database: the job fails with them.
         except Exception as error:
+            # Errors of a file system or a database: the job fails with them.
             failure = failure_of(error)
         self._feed(lambda: self._master.committed(monotonic_ms(), failure))
 
@@ -255,8 +255,8 @@ class BatchJob:
             event = StageFinished(stage.vertex_id, result.bytes_by_partition)
         except StageError as error:
             event = StageFailed(stage.vertex_id, error.failure)
-        # Any error must be told: the master waits for the end of this stage.
         except Exception as error:
+            # Any error must be told: the master waits for the end of this stage.
             event = StageFailed(stage.vertex_id, failure_of(error))
         self._tell(event)
 

@@ -67,8 +67,8 @@ class _Output(ABC):
             call(*arguments)
         except PASSED_ON:
             raise
-        # sys.exit() in user code counts as a failure of that code.
         except (Exception, SystemExit) as error:
+            # sys.exit() in user code counts as a failure of that code.
             raise user_code_error(self._producer, None, error) from error
 
     @abstractmethod

@@ -201,9 +201,8 @@ class SparkRunner:
         shuffles = tuple(self._shuffles[producer] for producer in stage.producers)
         read = self._read(shuffles, order.reads)
         # Spark gives the blocks of several tasks in any order, and the result of a subtask depends
-        # on that order. A # repeated subtask gives a different result, and a reader must not mix
-        # the two. The `sample` of all records tells # Spark so; Spark then repeats the whole stage.
-        # same, of which a reader must not see a part. A sample of all records tells Spark so, and it makes all of it again.
+        # on that order. A repeated subtask gives a different result, and a reader must not mix the
+        # two. The `sample` of all records tells Spark so; Spark then repeats the whole stage.
         makers = sum(_makers_of(shuffle) for shuffle in shuffles)
         return read if makers == 1 else self._rdd(read._jrdd.sample(False, 1.0, 0))
 

@@ -227,8 +227,8 @@ class CheckpointKeeper:
         checkpoint_id = checkpoint.checkpoint_id
         try:
             location = self._write(checkpoint)
-        # Any error must be reported: the JobMaster waits for the answer.
         except Exception as error:
+            # Any error must be reported: the JobMaster waits for the answer.
             text = f"{type(error).__name__}: {error}"
             self._feed(lambda now: CheckpointNotStored(checkpoint_id, text, now))
         else:

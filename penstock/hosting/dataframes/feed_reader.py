@@ -104,7 +104,7 @@ class FeedStream:
         self._listener.close()
         self._driver.close()
 
-    # ------------------------------------------------------------------ whoever speaks
+    # ------------------------------------------------------------------ driver and feeders
 
     def _ready(self) -> None:
         """Does nothing: `next` itself receives the feeder's frames."""

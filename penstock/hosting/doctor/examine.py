@@ -187,8 +187,8 @@ class _Probes:
             }
             try:
                 told = self._submit(order)
-            # Errors of Py4J are of many kinds; all mean that the tasks could not run.
             except Exception as error:
+                # Errors of Py4J are of many kinds; all mean that the tasks could not run.
                 return [], [self._not_run(str(error))]
         facts = [ExecutorFacts(**one) for one in told]
         driver = DriverFacts(

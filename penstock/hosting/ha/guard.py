@@ -138,8 +138,8 @@ class LeaseKeeper(JobGuard):
                 self._put(result)
             except LeaseTaken:
                 return
-            # The leadership was told. It is tried again until the lease is renewed or lost.
             except OSError:
+                # The leadership was told. It is tried again until the lease is renewed or lost.
                 retry = threading.Timer(self._renew_ms / 1000, self._worker.put, (record,))
                 retry.daemon = True
                 retry.start()
@@ -205,8 +205,8 @@ class LeaseKeeper(JobGuard):
         self._worker.put(take)
         try:
             done.result(max(_END_WAIT_MIN_S, self._lease.duration_ms / 1000))
-        # Also a timeout: the step may still be taken later, and must not count as done.
         except Exception as error:
+            # Also a timeout: the step may still be taken later, and must not count as done.
             return str(error) or type(error).__name__
         return None
 

@@ -181,8 +181,8 @@ class DataPlane:
     def _accept(self, server: socket.socket) -> None:
         try:
             sock, _ = server.accept()
-        # The peer is gone, or there is no free file descriptor; the peer tries again.
         except OSError:
+            # The peer is gone, or there is no free file descriptor; the peer tries again.
             return
         threading.Thread(
             target=self.peers.greet, args=(sock,), name="penstock-greet", daemon=True

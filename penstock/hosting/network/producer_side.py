@@ -110,8 +110,8 @@ class RemoteView:
                 self._again = False
                 if self._view is not None:
                     self._drain(self._view)
-            # An error of the view: its producer failed, or its data is gone.
             except ExternalError as error:
+                # An error of the view: its producer failed, or its data is gone.
                 self._is_broken = True
                 text = str(error).encode()
                 kind = (failure_kind(error), 0, 0)

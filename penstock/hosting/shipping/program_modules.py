@@ -119,11 +119,9 @@ def modules_beside_main() -> dict[str, bytes]:
         return {}  # An installed program, such as pytest.
     folder = real.parent
     package = getattr(getattr(main, "__spec__", None), "parent", None)
-    if (
-        package
+    if package:
         # `python -m package.program`: its neighbours belong to the package and are not top-level
         # modules.
-    ):
         folder = folder.parents[package.count(".")]
         package = package.split(".")[0]
     found: dict[str, bytes] = {}

@@ -88,7 +88,7 @@ class SparkProvider:
     def control_endpoint(self) -> Endpoint:
         return control_endpoint_of(self._context, self._addresses)
 
-    # ------------------------------------------------------------------ what there is
+    # ------------------------------------------------------------------ task slots
 
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         """Return the application's task slots that no other Spark task holds; None under dynamic

@@ -50,8 +50,8 @@ class DriverWriter:
             return  # The driver needs no watermarks.
         try:
             element = self._as_rows(element)
-        # sys.exit() in user code counts as a failure of that code.
         except (Exception, SystemExit) as error:
+            # sys.exit() in user code counts as a failure of that code.
             raise user_code_error(self._producer, None, error) from error
         self._pending.extend(element.values)
         self.records_out += len(element.values)

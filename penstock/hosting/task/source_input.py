@@ -96,8 +96,8 @@ class SourceInput:
             elements = self._operator.poll()
         except PASSED_ON:
             raise
-        # sys.exit() in user code counts as a failure of that code.
         except (Exception, SystemExit) as error:
+            # sys.exit() in user code counts as a failure of that code.
             raise user_code_error(self._spec, self._operator, error) from error
         finally:
             self._calls.left()

@@ -200,8 +200,8 @@ class TaskThread(TaskAttempt):
         self.host.task_ended(self)
         try:
             self.host.send(report)
-        # The report may be too large, for example; the task must end all the same.
         except Exception as error:
+            # The report may be too large, for example; the task must end all the same.
             failure = self._describe(error)
             self.host.send(TaskStateChanged(self.attempt_id, ExecutionState.FAILED, failure))
 

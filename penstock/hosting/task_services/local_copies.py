@@ -57,11 +57,9 @@ class LocalCopies:
             if copy is None:
                 try:
                     copy = self._copies[handle.path] = _Copy(Path(self._new_path()))
-                except (
-                    Exception
+                except Exception:
                     # There is no directory. A full disk, for example, is no reason to fail the
                     # checkpoint.
-                ):
                     return
         if copy.size != handle.offset:
             return  # A part of the file before it was not copied.

@@ -114,8 +114,8 @@ def _run(manager: TaskManager) -> int:
     """
     try:
         manager.run()
-    # Also SystemExit of user code: the cause of this process's end must be reported.
     except BaseException:
+        # Also SystemExit of user code: the cause of this process's end must be reported.
         traceback.print_exc(file=sys.__stderr__)
         if sys.__stderr__ is not None:
             sys.__stderr__.flush()

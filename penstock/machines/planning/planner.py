@@ -217,7 +217,7 @@ class _Rehearsal:
                 _tree(place.vertices),
             )
 
-    # ------------------------------------------------------------------ the obedient world
+    # ------------------------------------------------------------------ simulated TaskManagers
 
     def _take(self, event: JobEvent | ResourceEvent) -> None:
         if isinstance(event, _OF_RESOURCES):
