@@ -164,7 +164,8 @@ class Row:
         return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        return hash(self._values)
+        # Rows whose names stand in another order are equal.
+        return hash(self._values if self._fields is None else frozenset(self._values))
 
     def __lt__(self, other: Row) -> bool:
         return self._comparable(other) < other._values

@@ -147,11 +147,15 @@ class MetricGroup:
         return self._named(name, Counter, Counter)
 
     def gauge(self, name: str, obj: Callable[[], int]) -> None:
-        """Register a gauge: a function that returns an int whenever metrics are reported."""
+        """Register a gauge: a function that returns an int whenever metrics are reported.
+
+        A second function of the same name replaces the first.
+        """
         if not callable(obj):
             raise TypeError(
                 f"gauge {name!r} takes a function that returns its value, got {obj!r:.200}"
             )
+        self._named(name, Gauge, lambda: Gauge(obj))  # Refuses the name of another kind.
         self.metrics[name] = Gauge(obj)
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:

@@ -140,11 +140,11 @@ class _KeptFormat(BulkFormat):
         with Path(piece.path).open("rb") as file:
             while head := file.read(LENGTH_BYTES):
                 length = int.from_bytes(head, "big")
-                data = file.read(length)
+                data = file.read(length) if len(head) == LENGTH_BYTES else b""
                 if len(head) < LENGTH_BYTES or len(data) < length:
                     raise ExternalError(
-                        f"the kept records of a cached stream in {piece.path} are cut off: "
-                        f"expected {length} bytes, got {len(data)}. Check whether the disk was "
+                        f"the kept records of a cached stream in {piece.path} are cut off at byte "
+                        f"{file.tell()}. Check whether the disk was "
                         "full, call invalidate() on the stream, and run the job again."
                     )
                 batch: Batch = loads_records(data)

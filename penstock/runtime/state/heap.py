@@ -150,7 +150,7 @@ class HeapState(RawState):
     def drop(self, namespace: Any, skey: Any) -> None:
         """Drop one value."""
         table = self.tables.get(namespace)
-        if table is not None and table.pop(skey, None) is not None and not table:
+        if table is not None and table.pop(skey, MISSING) is not MISSING and not table:
             del self.tables[namespace]
 
     def alive_tables(self) -> dict[Any, dict[Any, Any]]:

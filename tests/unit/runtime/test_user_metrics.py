@@ -66,6 +66,15 @@ def test_a_name_cannot_be_of_two_kinds(group) -> None:
     group.counter("c")
     with pytest.raises(TypeError, match="'c' is a counter already, so it cannot be a meter"):
         group.meter("c")
+    with pytest.raises(TypeError, match="'c' is a counter already, so it cannot be a gauge"):
+        group.gauge("c", lambda: 1)
+
+
+def test_the_last_gauge_of_a_name_counts(metrics, group) -> None:
+    group.gauge("g", lambda: 1)
+    group.gauge("g", lambda: 2)
+    metrics.update_gauges()
+    assert reported(metrics) == {"g": 2}
 
 
 def test_a_gauge_is_asked_on_the_tasks_thread_only(metrics, group) -> None:
@@ -94,7 +103,7 @@ def test_a_gauge_is_reported_as_a_plain_number(metrics, group, told, expected) -
 def test_a_gauge_that_tells_no_number_is_complained_of_once(metrics, group, told) -> None:
     group.gauge("g", lambda: told)
     (complaint,) = metrics.update_gauges()
-    assert "gauge 'g' of operator 'Map' told" in complaint
+    assert "gauge 'g' of operator 'Map' returned" in complaint
     assert metrics.update_gauges() == []
     assert reported(metrics) == {}
 

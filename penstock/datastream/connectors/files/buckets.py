@@ -69,6 +69,18 @@ def _zone(timezone_id: str | None) -> tzinfo | None:
         ) from error
 
 
+def _quoted(pattern: str, begin: int) -> tuple[str, int]:
+    """The text that a quote begins, and the place after it. Two quotes are one of the text."""
+    place = begin + 1
+    while (end := pattern.find("'", place)) >= 0 and pattern[end + 1 : end + 2] == "'":
+        place = end + 2
+    if end < 0:
+        raise ConfigurationError(
+            f"date format {pattern!r}: a quote is not closed. Add the closing quote."
+        )
+    return pattern[begin + 1 : end].replace("''", "'") or "'", end + 1
+
+
 def _strftime_format(pattern: str) -> str:
     """Java's date letters (those of FORMAT_LETTERS, and text in quotes) as a format of Python's strftime."""
     result: list[str] = []
@@ -76,13 +88,8 @@ def _strftime_format(pattern: str) -> str:
     while place < len(pattern):
         letter = pattern[place]
         if letter == "'":
-            end = pattern.find("'", place + 1)
-            if end < 0:
-                raise ConfigurationError(
-                    f"date format {pattern!r}: a quote is not closed. Add the closing quote."
-                )
-            result.append(pattern[place + 1 : end].replace("%", "%%"))
-            place = end + 1
+            text, place = _quoted(pattern, place)
+            result.append(text.replace("%", "%%"))
             continue
         if not letter.isalpha():
             result.append("%%" if letter == "%" else letter)

@@ -169,6 +169,22 @@ def test_the_rolling_policy_looks_at_size_age_and_idleness():
     assert not RollingPolicy.on_checkpoint_rolling_policy().wants_roll(10**12, 10**9, 10**9)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "bucket"),
+    [("yyyy''MM", "2024'02"), ("'five o''clock' HH", "five o'clock 04"), ("''''", "'")],
+)
+def test_two_quotes_in_a_date_format_are_one(pattern, bucket):
+    """As in Java's DateTimeFormatter, outside of quoted text and in it."""
+    moment = datetime(2024, 2, 3, 4, 5, 6, tzinfo=UTC).timestamp()
+    assert BucketAssigner.date_time_bucket_assigner(pattern, "UTC").bucket_at(moment) == bucket
+
+
+@pytest.mark.parametrize("pattern", ["'a", "'a''", "'"])
+def test_a_quote_that_is_not_closed_is_refused(pattern):
+    with pytest.raises(ConfigurationError, match="not closed"):
+        BucketAssigner.date_time_bucket_assigner(pattern, "UTC")
+
+
 def test_the_default_bucket_is_the_hour():
     hourly = BucketAssigner.date_time_bucket_assigner(timezone_id="UTC")
     moment = datetime(2024, 2, 3, 4, 5, 6, tzinfo=UTC).timestamp()
