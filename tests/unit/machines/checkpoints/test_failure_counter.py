@@ -30,7 +30,7 @@ def test_more_than_the_tolerable_in_a_row_fail_the_job_and_an_id_counts_once() -
     counter.reset()
     assert not counter.on_failure(2, CHECKPOINT, Reason.CHECKPOINT_EXPIRED)
     assert counter.on_failure(3, CHECKPOINT, Reason.CHECKPOINT_EXPIRED)
-    assert "2 failed in a row" in counter.failure_of_job(3, Reason.CHECKPOINT_EXPIRED, "").text
+    assert "2 checkpoints failed" in counter.failure_of_job(3, Reason.CHECKPOINT_EXPIRED, "").text
 
 
 @pytest.mark.parametrize("kind", [CheckpointType.STOP_DRAIN, CheckpointType.STOP_SUSPEND])
