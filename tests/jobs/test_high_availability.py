@@ -199,7 +199,7 @@ def test_a_driver_that_dies_before_the_commit_has_its_commit_done_by_the_next(
     env = ha_environment(tmp_path)
     numbers_to_file(env, tmp_path)
     env.execute("commit")
-    assert "it was FINISHED already" in capfd.readouterr().err
+    assert "its end was recorded as FINISHED" in capfd.readouterr().err
     assert result_of(tmp_path) == list(range(10))
     assert sorted(RUNS) == list(range(10))
     assert other_driver(tmp_path).store.job_keys() == []

@@ -17,7 +17,7 @@ def test_a_cluster_on_which_jobs_can_run(spark_cluster):
     assert all(map(found.can_run, JobKind))
     text = "\n".join(found.facts)
     assert "6 tasks ran, in 2 executors" in text
-    assert "driver reached by 6 of 6 tasks; 12 of 12 ways" in text
+    assert "driver reached by 6 of 6 tasks; 12 of 12 connections" in text
 
 
 def test_what_is_wrong_is_found_by_tasks_that_try_it(spark_cluster, monkeypatch):

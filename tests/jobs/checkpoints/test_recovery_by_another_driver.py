@@ -155,7 +155,7 @@ def test_who_takes_over_begins_with_what_is_whole_and_says_so(tmp_path):
     Path(second.location).write_bytes(b"torn")
     made, told = built(settings=at(tmp_path), pointers=pointers(first, second))
     assert [one.checkpoint_id for one in made.storage.completed] == [1]
-    assert "checkpoint 1: checkpoint 2:" in told[0]
+    assert "checkpoint 1 instead: checkpoint 2:" in told[0]
 
 
 def test_where_none_is_whole_nothing_is_run(tmp_path):
