@@ -55,7 +55,8 @@ class FailureCounter:
                 f"{self.continuous} checkpoints failed in a row, but "
                 f"'execution.checkpointing.tolerable-failed-checkpoints' is {self._tolerable}"
             )
-        message = f"checkpoint {checkpoint_id} failed with {reason}: {text} ({rule})"
+        cause = f"{reason}: {text}" if text else f"{reason}"
+        message = f"checkpoint {checkpoint_id} failed with {cause} ({rule})"
         return FailureInfo("CheckpointFailed", message)
 
     def reset(self) -> None:

@@ -7,6 +7,7 @@ our defaults, and the caller draws the number for the jitter.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -164,11 +165,9 @@ class ExponentialDelayRestart:
         return max(0, (self._next_restart_ms or 0) - now_ms)
 
     def _backoff_ms(self) -> int:
-        # After a few hundred attempts the power no longer fits a float; the maximum counts then
-        # anyway.
-        power = min(self._attempt, 256)
-        wanted = min(self.initial_ms * self.multiplier**power, 2.0**62)
-        base = int(wanted)
+        # After enough attempts the power no longer fits a float; the maximum counts then.
+        doublings = min(self._attempt * math.log2(self.multiplier), 62.0)
+        base = int(self.initial_ms * 2.0**doublings)
         spread = int(base * self.jitter * self.draw())
         return max(self.initial_ms, min(self.max_ms, base + spread))
 

@@ -146,6 +146,7 @@ def queued_provider(monkeypatch, states):
         cancels.append(resource_id)
         if len(cancels) == 2:
             over.set()
+            thread.join()
 
     thread = threading.Thread(target=over.wait, daemon=True)
     thread.start()

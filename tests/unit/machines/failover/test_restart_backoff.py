@@ -68,6 +68,20 @@ def test_exponential_delay_survives_thousands_of_failures() -> None:
     assert backoff.delay_ms(4999 * 100_000) == 60_000
 
 
+@pytest.mark.parametrize("multiplier", [1.01, 2.0, 16.0, 1e300])
+def test_exponential_delay_grows_to_its_maximum_with_any_multiplier(multiplier: float) -> None:
+    """Each wait is the one before times the multiplier, until the maximum (docs/spec/failover.md#back-off)."""
+    backoff = ExponentialDelayRestart(
+        initial_ms=1000, max_ms=60_000, multiplier=multiplier, jitter=0.0
+    )
+    now, expected = 0, 1000.0
+    for _ in range(1500):
+        backoff.notify(now)
+        assert backoff.delay_ms(now) == pytest.approx(expected, abs=1)
+        now += backoff.delay_ms(now) + 1
+        expected = min(expected * multiplier, 60_000.0)
+
+
 def test_by_default_only_infrastructure_restarts_but_without_limit() -> None:
     backoff = InfrastructureOnlyRestart()
     for _ in range(1000):

@@ -87,7 +87,7 @@ def test_select_and_filter_keep_timestamps():
     op = OperatorHarness(ColumnFilterOperator(col("f") > 2))
     op.feed_batch(batch)
     assert [(value["a"], stamp) for value, stamp in op.stamped] == [(-7, 2)]
-    with pytest.raises(TypeError, match="condition"):
+    with pytest.raises(TypeError, match="filter needs a boolean column"):
         OperatorHarness(ColumnFilterOperator(col("a"))).feed_batch(batch)
 
 
