@@ -21,7 +21,7 @@ from tests.audit.disturbance import Disturbance, GrowingLog
 
 PLAN = Plan(a_sources=2, b_sources=2, keys=40, rate=2000, seed=3)
 CHECKPOINTS = 10
-LIMIT_S = 40
+LIMIT_S = 240
 
 
 class Script(JobObserver):
