@@ -45,5 +45,5 @@ def test_the_command_ends_with_1_when_jobs_cannot_run(spark, capsys):
     assert "STREAMING jobs can run." in capsys.readouterr().out
     assert main(["doctor", "-D", "parallelism.default=64"]) == 1
     told = capsys.readouterr().out
-    assert "takes 64 task slots (parallelism.default=64, taskmanager.numberOfTaskSlots=1)" in told
+    assert "needs 64 task slots (parallelism.default=64, taskmanager.numberOfTaskSlots=1)" in told
     assert "STREAMING jobs cannot run.\nBATCH jobs can run." in told
