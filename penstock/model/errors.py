@@ -18,7 +18,8 @@
     |  |- ResultWriteError      a blocking result cannot be written: the disk is full, for example
     |  |- ProducerFailed
     |  |- BufferReordering
-    |  `- AuthenticationError
+    |  |- AuthenticationError
+    |  `- DamagedFrame          a connection does not carry what was sent
     `- EngineBug                Penstock is wrong
        |- IllegalTransition
        `- BrokenInvariant
@@ -117,6 +118,10 @@ class ResultWriteError(ExternalError):
 
 class AuthenticationError(ExternalError):
     """A peer did not prove that it belongs to this application."""
+
+
+class DamagedFrame(ExternalError):
+    """A frame is not what the other end of its connection has sent: it was changed, dropped, repeated or moved."""
 
 
 class EngineBug(PenstockError):

@@ -1,5 +1,7 @@
 """Wire format of feeds: frames of a kind and a payload, after the handshake.
 
+    frame: kind (1 byte), bytes of the payload (4), CRC-32 of these (4), payload, tag of all of it (16)
+
     reader -> server   OPEN     as JSON: partition, host, port: where the reader accepts the feed
     server -> reader   COUNTED  Spark has counted the task that fed the reader: its end was the partition's
                        FAILED   Spark has given up; the payload says why
@@ -23,10 +25,12 @@ from typing import Final
 
 from penstock.hosting.wire import dialling
 from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
-from penstock.model.errors import ExternalError
+from penstock.hosting.wire.sealing import TAG_BYTES
+from penstock.model.errors import DamagedFrame, ExternalError
 
 OPEN, COUNTED, FAILED, RESUME, BATCH, END, DIFFERS, DONE = range(1, 9)
 _HEAD: Final = struct.Struct("!BI")
+_HEAD_BYTES: Final = _HEAD.size + 4
 _POSITION: Final = struct.Struct("!QI")
 _DIAL_S: Final = 10.0
 
@@ -52,28 +56,44 @@ class Position:
 class FeedSocket:
     """A mutually authenticated connection. Sends block; `receive` blocks or not, as the socket is set."""
 
-    def __init__(self, sock: socket.socket, received: bytes) -> None:
-        self.sock = sock
-        self._early = received
-        self._head = bytearray(_HEAD.size)
+    def __init__(self, proven: dialling.Proven) -> None:
+        self.sock = proven.sock
+        self._session = proven.session
+        self._early = proven.early
+        self._head = bytearray(_HEAD_BYTES)
         self._body: bytearray | None = None
-        self._kind = 0
         self._at = 0
 
     def send(self, kind: int, payload: bytes | bytearray = b"") -> None:
-        self.sock.sendall(_HEAD.pack(kind, len(payload)))
+        head = _HEAD.pack(kind, len(payload))
+        head += zlib.crc32(head).to_bytes(4, "big")
+        tag = self._session.sending.tag(head, payload)
+        self.sock.sendall(head)
         if payload:
             self.sock.sendall(payload)
+        self.sock.sendall(tag)
 
     def receive(self) -> tuple[int, bytearray]:
-        """Return the next frame. Raises: BlockingIOError: it is not complete yet. ConnectionError: the peer is gone."""
+        """Return the next frame.
+
+        Raises: BlockingIOError: it is not complete yet. ConnectionError: the peer is gone, or the frame is not what it has sent.
+        """
         if self._body is None:
             self._fill(self._head)
-            self._kind, size = _HEAD.unpack(self._head)
-            self._body, self._at = bytearray(size), 0
+            head, check = self._head[: _HEAD.size], self._head[_HEAD.size :]
+            if zlib.crc32(head) != int.from_bytes(check, "big"):
+                raise ConnectionAbortedError("the head of a feed's frame is damaged")
+            _kind, size = _HEAD.unpack(head)
+            self._body, self._at = bytearray(size + TAG_BYTES), 0
         self._fill(self._body)
         body, self._body, self._at = self._body, None, 0
-        return self._kind, body
+        tag = bytes(body[-TAG_BYTES:])
+        del body[-TAG_BYTES:]
+        try:
+            self._session.receiving.check(tag, self._head, body)
+        except DamagedFrame as error:
+            raise ConnectionAbortedError(str(error)) from error
+        return self._head[0], body
 
     def close(self) -> None:
         self.sock.close()
@@ -95,14 +115,14 @@ class FeedSocket:
 
 def dial(host: str, port: int, credentials: Credentials) -> FeedSocket:
     """Raises: OSError, AuthenticationError."""
-    sock, received = dialling.dial((host, port), credentials, ROLE_FEED, _DIAL_S)
-    sock.settimeout(None)
-    return FeedSocket(sock, received)
+    proven = dialling.dial((host, port), credentials, ROLE_FEED, _DIAL_S)
+    proven.sock.settimeout(None)
+    return FeedSocket(proven)
 
 
 def greet(sock: socket.socket, credentials: Credentials) -> FeedSocket:
     """Authenticate the dialling side. Raises: OSError, AuthenticationError; the socket is closed then."""
-    return FeedSocket(sock, dialling.greet(sock, credentials, ROLE_FEED))
+    return FeedSocket(dialling.greet(sock, credentials, ROLE_FEED))
 
 
 class FeedDiffers(ExternalError):

@@ -1,4 +1,7 @@
-"""JSON lines over an authenticated socket, between probes and the driver. Nothing is unpickled."""
+"""JSON lines over an authenticated socket, between probes and the driver. Nothing is unpickled.
+
+A line is JSON, a space, and the tag of the JSON in hexadecimal digits.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,19 @@ _MOST: Final = 1 << 20
 class Lines:
     """One connection. `receive` waits as long as the socket's time-out allows."""
 
-    def __init__(self, sock: socket.socket, first: bytes) -> None:
-        """`first`: bytes that were read before."""
-        self.sock = sock
-        self._received = first
+    def __init__(self, proven: dialling.Proven) -> None:
+        self.sock = proven.sock
+        self._session = proven.session
+        self._received = proven.early
 
     def send(self, told: Any) -> None:
-        self.sock.sendall(json.dumps(told).encode() + b"\n")
+        text = json.dumps(told).encode()
+        self.sock.sendall(text + b" " + self._session.sending.tag(text).hex().encode() + b"\n")
 
     def receive(self) -> Any:
-        """Return the next line; None: the other side has closed. Raises: OSError,
-        AuthenticationError: not a line of this protocol.
+        """Return the next line; None: the other side has closed.
+
+        Raises: OSError; AuthenticationError, DamagedFrame: not a line that the other side has sent.
         """
         while b"\n" not in self._received:
             data = self.sock.recv(1 << 16)
@@ -36,14 +41,24 @@ class Lines:
             if len(self._received) > _MOST:
                 raise AuthenticationError("a line is longer than a line of a probe can be")
         line, _, self._received = self._received.partition(b"\n")
-        return json.loads(line)
+        text, _, tag = line.rpartition(b" ")
+        self._session.receiving.check(_bytes_of(tag), text)
+        return json.loads(text)
 
 
 def dial(address: tuple[str, int], credentials: Credentials, timeout_s: float) -> Lines:
     """Connect. Raises: OSError; AuthenticationError: another program listens there."""
-    return Lines(*dialling.dial(address, credentials, ROLE_PROBE, timeout_s))
+    return Lines(dialling.dial(address, credentials, ROLE_PROBE, timeout_s))
 
 
 def accepted(sock: socket.socket, credentials: Credentials) -> Lines:
     """Accept a connection of `dial`. The socket is closed if this raises OSError or AuthenticationError."""
-    return Lines(sock, dialling.greet(sock, credentials, ROLE_PROBE))
+    return Lines(dialling.greet(sock, credentials, ROLE_PROBE))
+
+
+def _bytes_of(digits: bytes) -> bytes:
+    """Bytes from hexadecimal digits; empty if they are none, which no tag is."""
+    try:
+        return bytes.fromhex(digits.decode("ascii"))
+    except ValueError:
+        return b""

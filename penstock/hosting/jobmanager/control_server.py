@@ -9,12 +9,13 @@ on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 from typing import Any, Final, Protocol
 
+from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.wire.addresses import CONTROL_PORT, Endpoint, listen
+from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.handshake import (
     LIMIT_SECONDS,
     NONCE_BYTES,
@@ -23,7 +24,6 @@ from penstock.hosting.wire.handshake import (
     Credentials,
     ServerHandshake,
 )
-from penstock.hosting.wire.messages import MessageBuffer
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
 
@@ -33,7 +33,7 @@ _LOG: Final = logging.getLogger(__name__)
 class Listener(Protocol):
     """The owner of the server; it is called on its loop."""
 
-    def received(self, role: int, message: Any, writer: asyncio.StreamWriter) -> ResourceId | None:
+    def received(self, role: int, message: Any, control: ControlLink) -> ResourceId | None:
         """Handle one message. Returns: the sender's id, if the message tells it."""
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
@@ -100,15 +100,16 @@ class ControlServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        buffer = MessageBuffer()
+        wire = ControlWire(handshake.session)
+        control = ControlLink(writer, wire)
         resource_id: ResourceId | None = None
         cause = "connection closed"
         data = handshake.leftover
         try:
             while True:
                 try:
-                    for message in buffer.feed(data):
-                        named = self._listener.received(handshake.role, message, writer)
+                    for message in wire.feed(data):
+                        named = self._listener.received(handshake.role, message, control)
                         resource_id = named or resource_id
                 except ExternalError as error:
                     cause = f"a message was refused: {error}"
@@ -123,10 +124,3 @@ class ControlServer:
         finally:
             if resource_id is not None and handshake.role == ROLE_TASKMANAGER:
                 self._listener.disconnected(resource_id, cause)
-
-
-async def drained(writer: asyncio.StreamWriter) -> None:
-    """Wait until what was written has left, at most one second."""
-    with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(1.0):
-            await writer.drain()

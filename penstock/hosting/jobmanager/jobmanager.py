@@ -22,6 +22,7 @@ from penstock.hosting.checkpoints.keeper import keeper_of, settled
 from penstock.hosting.checkpoints.port import NoCheckpoints
 from penstock.hosting.coordinators.coordinators import Coordinators
 from penstock.hosting.ha.guard import RecordedResult
+from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.jobmanager.control_server import ControlServer
 from penstock.hosting.jobmanager.driver_streams import CollectStream, DriverStreams
 from penstock.hosting.jobmanager.links import Links
@@ -299,16 +300,16 @@ class JobManager:
 
     # ------------------------------------------------------------------ Listener of the control server
 
-    def received(self, role: int, message: Any, writer: asyncio.StreamWriter) -> ResourceId | None:
+    def received(self, role: int, message: Any, control: ControlLink) -> ResourceId | None:
         """Handle one message. Returns: the sender's id, if the message tells it."""
         if isinstance(message, Heartbeat):
-            self._on_heartbeat(role, message, writer)
+            self._on_heartbeat(role, message, control)
             return message.resource_id
         if isinstance(message, ProcessEnded):
             self.watch.lost(message.resource_id, message.cause)
             return message.resource_id
         if isinstance(message, RegisterTaskManager):
-            self._on_register(message, writer)
+            self._on_register(message, control)
             return message.resource_id
         take = _TAKEN.get(type(message))
         if take is not None:
@@ -320,9 +321,9 @@ class JobManager:
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
         self.watch.disconnected(resource_id, cause)
 
-    def _on_register(self, message: RegisterTaskManager, writer: asyncio.StreamWriter) -> None:
+    def _on_register(self, message: RegisterTaskManager, control: ControlLink) -> None:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
-        self.shell.links.register(location, writer)
+        self.shell.links.register(location, control)
         self.watch.registered(message.resource_id)
         self.parts.provider.registered(message.resource_id)
         text = "job=%s taskmanager=%s REGISTERED host=%s slots=%d pid=%d"
@@ -336,9 +337,9 @@ class JobManager:
         registered = TaskManagerRegistered(location, message.slots, now_ms(), message.size)
         self.shell.feed_resources(registered)
 
-    def _on_heartbeat(self, role: int, message: Heartbeat, writer: asyncio.StreamWriter) -> None:
+    def _on_heartbeat(self, role: int, message: Heartbeat, control: ControlLink) -> None:
         if role == ROLE_SUPERVISOR:
-            self.shell.links.supervise(message.resource_id, writer)
+            self.shell.links.supervise(message.resource_id, control)
             self.watch.supervisor_heard(message.resource_id, message.progress)
             return
         self.watch.heard(message.resource_id)

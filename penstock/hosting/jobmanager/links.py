@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.hosting.jobmanager.control_server import drained
+from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.wire.messages import encode
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
@@ -31,7 +31,7 @@ class Link:
     """One registered TaskManager."""
 
     location: TaskManagerLocation
-    writer: asyncio.StreamWriter
+    control: ControlLink
     blobs: set[BlobKey] = field(default_factory=set)
 
 
@@ -42,13 +42,13 @@ class Links:
         """`fencing_token`: of this JobManager."""
         self.fencing_token = fencing_token
         self._links: dict[ResourceId, Link] = {}
-        self._supervisors: dict[ResourceId, asyncio.StreamWriter] = {}
+        self._supervisors: dict[ResourceId, ControlLink] = {}
         self._fenced: set[ResourceId] = set()
 
     def __contains__(self, resource_id: ResourceId) -> bool:
         return resource_id in self._links
 
-    def register(self, location: TaskManagerLocation, writer: asyncio.StreamWriter) -> None:
+    def register(self, location: TaskManagerLocation, control: ControlLink) -> None:
         """Register a TaskManager. Raises ExternalError if it is fenced or registered already; its
         connection is then closed.
         """
@@ -57,26 +57,26 @@ class Links:
             raise ExternalError(
                 f"{resource_id} was declared lost; no second one of that name is accepted"
             )
-        self._links[resource_id] = Link(location, writer)
+        self._links[resource_id] = Link(location, control)
 
     def location(self, resource_id: ResourceId) -> TaskManagerLocation | None:
         link = self._links.get(resource_id)
         return None if link is None else link.location
 
-    def supervise(self, resource_id: ResourceId, writer: asyncio.StreamWriter) -> None:
+    def supervise(self, resource_id: ResourceId, control: ControlLink) -> None:
         """Note the connection of a TaskManager's supervisor."""
-        self._supervisors[resource_id] = writer
+        self._supervisors[resource_id] = control
 
     def is_supervised(self, resource_id: ResourceId) -> bool:
         """Whether its supervisor is still connected."""
         supervisor = self._supervisors.get(resource_id)
-        return supervisor is not None and not supervisor.is_closing()
+        return supervisor is not None and not supervisor.is_closing
 
     def send(self, resource_id: ResourceId, message: object) -> None:
         """Send a message. It is dropped if the TaskManager is not registered; its loss is reported elsewhere."""
         link = self._links.get(resource_id)
-        if link is not None and not link.writer.is_closing():
-            link.writer.write(encode(self.stamped(message)))
+        if link is not None:
+            link.control.send(self.stamped(message))
 
     def stamped(self, message: Any) -> object:
         """Return the message with this JobManager's fencing token."""
@@ -92,25 +92,24 @@ class Links:
 
     def beat(self) -> None:
         """Send a heartbeat to all."""
-        message = encode(MasterHeartbeat())
-        writers = [link.writer for link in self._links.values()]
-        for writer in (*writers, *self._supervisors.values()):
-            if not writer.is_closing():
-                writer.write(message)
+        body = encode(MasterHeartbeat())
+        controls = [link.control for link in self._links.values()]
+        for control in (*controls, *self._supervisors.values()):
+            control.send_encoded(body)
 
     def end(self, resource_id: ResourceId, reason: str) -> None:
         """Tell it to end, and its supervisor to make sure of that."""
         self.send(resource_id, Shutdown(reason))
         supervisor = self._supervisors.pop(resource_id, None)
-        if supervisor is not None and not supervisor.is_closing():
-            supervisor.write(encode(Shutdown(reason)))
+        if supervisor is not None:
+            supervisor.send(Shutdown(reason))
 
     def kill(self, resource_id: ResourceId, reason: str) -> bool:
         """Have its supervisor kill it. False: the supervisor is not connected."""
         supervisor = self._supervisors.get(resource_id)
-        if supervisor is None or supervisor.is_closing():
+        if supervisor is None or supervisor.is_closing:
             return False
-        supervisor.write(encode(KillTaskManager(reason)))
+        supervisor.send(KillTaskManager(reason))
         return True
 
     def fence(self, resource_id: ResourceId) -> bool:
@@ -118,7 +117,7 @@ class Links:
         self._fenced.add(resource_id)
         link = self._links.pop(resource_id, None)
         if link is not None:
-            link.writer.close()
+            link.control.close()
         return link is not None
 
     def is_fenced(self, resource_id: ResourceId) -> bool:
@@ -129,8 +128,8 @@ class Links:
 
     async def drained(self) -> None:
         """Wait until all messages have left."""
-        await asyncio.gather(*(drained(link.writer) for link in self._links.values()))
+        await asyncio.gather(*(link.control.drained() for link in self._links.values()))
 
     def close(self) -> None:
         for link in self._links.values():
-            link.writer.close()
+            link.control.close()

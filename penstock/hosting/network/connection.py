@@ -11,9 +11,11 @@ import select
 import socket
 import threading
 from collections import deque
+from itertools import islice
 from typing import Final, Protocol
 
-from penstock.hosting.network.frames import HEADER, FrameType
+from penstock.hosting.network.frames import FrameType, header
+from penstock.hosting.wire.sealing import Seal
 from penstock.model.errors import PartitionConnectionError
 from penstock.model.ids import ResourceId
 from penstock.runtime.codecs.codec import size_of
@@ -60,14 +62,17 @@ class ProducerEnd(Protocol):
 class DataConnection:
     """A connected, authenticated, non-blocking socket shared by all channels of a pair of TaskManagers."""
 
-    def __init__(self, sock: socket.socket, peer: ResourceId, loop: WriteLoop) -> None:
+    def __init__(self, sock: socket.socket, peer: ResourceId, loop: WriteLoop, seal: Seal) -> None:
+        """`seal`: of the direction to the other end."""
         self.sock = sock
         self.peer = peer
         self.is_closed = False
         self.channels: dict[int, ConsumerEnd] = {}
         self.views: dict[int, ProducerEnd] = {}
         self._loop = loop
-        self._outbox: deque[memoryview] = deque()
+        self._seal = seal
+        self._outbox: deque[tuple[bytes, Parts]] = deque()
+        self._sealed: deque[memoryview] = deque()
         self._is_full = False
         self._lock = threading.Lock()
         self._stalled: deque[ProducerEnd] = deque()
@@ -84,22 +89,17 @@ class DataConnection:
         return self._is_full
 
     def send(
-        self, frame_type: FrameType, channel: int, parts: Parts, header: tuple[int, ...] = (0, 0, 0)
+        self, frame_type: FrameType, channel: int, parts: Parts, more: tuple[int, ...] = (0, 0, 0)
     ) -> None:
-        """Queue one frame and write what the socket takes. `header`: kind, sequence, backlog."""
-        kind, sequence, backlog = header
-        size = size_of(parts)
-        head = HEADER.pack(size, frame_type, kind, channel, sequence, backlog)
-        views = [memoryview(head)]
-        views.extend(memoryview(part).cast("B") for part in parts if memoryview(part).nbytes)
-        self._outbox.extend(views)
+        """Queue one frame and write what the socket takes. `more`: kind, sequence, backlog."""
+        self._outbox.append((header(size_of(parts), frame_type, channel, more), parts))
         self.write_out()
 
     def write_out(self) -> None:
         """Write until the socket is full. There is one writer at a time; a second one returns, and
         the first writes its frames.
         """
-        while self._outbox and not self.is_closed:
+        while (self._outbox or self._sealed) and not self.is_closed:
             if not self._lock.acquire(blocking=False):
                 return
             try:
@@ -112,9 +112,9 @@ class DataConnection:
                 return
 
     def _write_some(self) -> bool:
-        outbox = self._outbox
-        while outbox:
-            batch = [outbox[i] for i in range(min(len(outbox), _IOV_MAX))]
+        sealed = self._sealed
+        while self._fill_sealed():
+            batch = list(islice(sealed, _IOV_MAX))
             try:
                 sent = self.sock.sendmsg(batch)
             except BlockingIOError:
@@ -122,17 +122,29 @@ class DataConnection:
                     return True
                 continue
             except OSError:
-                outbox.clear()  # The reading side notices the broken connection and reports it.
+                self._outbox.clear()
+                sealed.clear()  # The reading side notices the broken connection and reports it.
                 return False
             while sent:
-                first = outbox[0]
+                first = sealed[0]
                 if sent >= first.nbytes:
                     sent -= first.nbytes
-                    outbox.popleft()
+                    sealed.popleft()
                 else:
-                    outbox[0] = first[sent:]
+                    sealed[0] = first[sent:]
                     sent = 0
         return False
+
+    def _fill_sealed(self) -> bool:
+        """Give frames their tags, in the order in which they leave. False: nothing is left to write."""
+        sealed = self._sealed
+        while self._outbox and len(sealed) < _IOV_MAX:
+            head, parts = self._outbox.popleft()
+            views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
+            sealed.append(memoryview(head))
+            sealed.extend(views)
+            sealed.append(memoryview(self._seal.tag(head, *views)))
+        return bool(sealed)
 
     def _has_room_soon(self) -> bool:
         """Wait briefly for room. The peer reads all the time, so this costs less than handing over

@@ -30,6 +30,7 @@ from penstock.hosting.network.task_events import TaskEventDispatcher
 from penstock.hosting.wire.addresses import DATA_PORT, Endpoint, listen
 from penstock.hosting.wire.handshake import Credentials
 from penstock.hosting.wire.messages import decode
+from penstock.hosting.wire.sealing import Seal
 from penstock.model.errors import (
     ExternalError,
     PartitionConnectionError,
@@ -148,6 +149,12 @@ class DataPlane:
             if now >= next_expiry:
                 next_expiry = now + 1.0
                 self.registry.expire(now)
+                self._ping()
+
+    def _ping(self) -> None:
+        for connection in self.peers.everybody():
+            if not connection.is_congested:
+                connection.send(FrameType.PING, 0, [])
 
     def _drain_wakes(self) -> None:
         try:
@@ -188,9 +195,9 @@ class DataPlane:
             target=self.peers.greet, args=(sock,), name="penstock-greet", daemon=True
         ).start()
 
-    def _adopted(self, connection: DataConnection) -> None:
-        """Have the loop read this connection from now on. Any thread."""
-        connected = _Connected(connection, FrameParser())
+    def _adopted(self, connection: DataConnection, seal: Seal) -> None:
+        """Have the loop read this connection from now on. Any thread. `seal`: of what the peer sends."""
+        connected = _Connected(connection, FrameParser(seal))
         self._on_loop(lambda: self._register(connected))
 
     def _register(self, connected: _Connected) -> None:
@@ -341,6 +348,10 @@ def _on_all_read(_plane: DataPlane, connection: DataConnection, frame: DataFrame
         view.acknowledge_all_records()
 
 
+def _on_ping(_plane: DataPlane, _connection: DataConnection, _frame: DataFrame) -> None:
+    pass
+
+
 def _on_backlog(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
     channel = connection.channels.get(frame.channel)
     if channel is not None:
@@ -376,5 +387,6 @@ _FRAMES: Final[dict[int, Callable[[DataPlane, DataConnection, DataFrame], None]]
     FrameType.RESUME: _on_resume,
     FrameType.ALL_READ: _on_all_read,
     FrameType.BACKLOG: _on_backlog,
+    FrameType.PING: _on_ping,
     FrameType.FAILED: _on_failed,
 }

@@ -1,12 +1,20 @@
 """Frames of the data connection: header, types, and a parser that copies each payload once.
 
-Source: Flink NettyMessage (PartitionRequest, AddCredit, BufferResponse, ErrorResponse). Knows no
-socket.
+    header:   payload bytes (4), type (1), element kind (1), channel (4), sequence (4), backlog (4),
+              CRC-32 of these (4)
+    payload:  so many bytes
+    tag:      16 bytes
+
+The tag covers everything before it. The CRC lets a damaged length be noticed at once: otherwise the
+reader would wait for that many bytes, perhaps for ever.
+
+Source: Flink NettyMessage (PartitionRequest, AddCredit, BufferResponse, ErrorResponse). Knows no socket.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,11 +22,13 @@ from typing import Final
 
 import numpy as np
 
-from penstock.model.errors import ExternalError
+from penstock.hosting.wire.sealing import TAG_BYTES, Seal
+from penstock.model.errors import DamagedFrame, ExternalError
 
-HEADER: Final = struct.Struct(
+_FIELDS: Final = struct.Struct(
     "!IBBIII"
 )  # payload bytes, type, element kind, channel, sequence, backlog
+HEADER_BYTES: Final = _FIELDS.size + 4
 MAX_PAYLOAD: Final = 1 << 31
 _READ_SIZE: Final = 256 * 1024
 
@@ -28,7 +38,8 @@ class FrameType(IntEnum):
 
     BUFFER_SIZE: largest frame that the consumer wants, in bytes. BACKLOG: number of buffers (in the
     header) that a producer without credit has. TASK_EVENT: a pickled TaskEventFor. ALL_READ: the
-    consumer has read the last record.
+    consumer has read the last record. PING: has no effect. It is sent every second, so that the peer
+    notices when the last bytes before it were lost.
     """
 
     PEER = 0
@@ -42,6 +53,7 @@ class FrameType(IntEnum):
     RESUME = 8
     TASK_EVENT = 9
     ALL_READ = 10
+    PING = 11
 
 
 class FailureKind(IntEnum):
@@ -70,6 +82,28 @@ class DataFrame:
     payload: bytes | memoryview
 
 
+def header(size: int, frame_type: int, channel: int, more: tuple[int, ...] = (0, 0, 0)) -> bytes:
+    """Args: size: bytes of the payload. more: kind, sequence, backlog."""
+    kind, sequence, backlog = more
+    fields = _FIELDS.pack(size, frame_type, kind, channel, sequence, backlog)
+    return fields + zlib.crc32(fields).to_bytes(4, "big")
+
+
+def read_header(data: bytes | memoryview) -> tuple[int, ...]:
+    """Payload bytes, type, kind, channel, sequence, backlog. Raises DamagedFrame; ExternalError: more than `MAX_PAYLOAD`."""
+    if zlib.crc32(data[: _FIELDS.size]) != int.from_bytes(data[_FIELDS.size :], "big"):
+        raise DamagedFrame(
+            "the header of a data frame is not what the other end has sent; the connection is closed"
+        )
+    fields = _FIELDS.unpack_from(data)
+    if fields[0] > MAX_PAYLOAD:
+        raise ExternalError(
+            f"a data frame of {fields[0]:,} bytes was announced, which is too large; the "
+            "connection is closed"
+        )
+    return fields
+
+
 class FrameParser:
     """Turns bytes of a socket into frames. Read into `buffer()`, then call `advance(count)`.
 
@@ -77,14 +111,16 @@ class FrameParser:
     memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seal: Seal) -> None:
+        """`seal`: of the direction from the other end."""
+        self._seal = seal
         self._buffer = bytearray(_READ_SIZE)
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
         self._large: memoryview | None = None
         self._large_filled = 0
-        self._large_header: tuple[int, ...] = ()
+        self._large_header = b""
 
     def buffer(self) -> memoryview:
         """Return the memory to receive into; never empty."""
@@ -93,45 +129,41 @@ class FrameParser:
         return self._view[self._end :]
 
     def advance(self, count: int) -> Iterator[DataFrame]:
-        """`count` bytes were received."""
+        """`count` bytes were received. Raises DamagedFrame: nothing that follows can be read."""
         if self._large is not None:
             self._large_filled += count
             if self._large_filled < len(self._large):
                 return
-            yield _frame(self._large_header, self._large)
+            payload, tag = self._large[:-TAG_BYTES], self._large[-TAG_BYTES:]
             self._large = None
+            yield self._checked(self._large_header, payload, tag)
             return
         self._end += count
         yield from self._cut()
 
     def _cut(self) -> Iterator[DataFrame]:
-        while self._end - self._start >= HEADER.size:
-            header = HEADER.unpack_from(self._buffer, self._start)
-            size = header[0]
-            if size > MAX_PAYLOAD:
-                raise ExternalError(
-                    f"a data frame of {size:,} bytes was announced, which is too large; the "
-                    "connection is closed"
-                )
-            body = self._start + HEADER.size
-            if body + size <= self._end:
+        while self._end - self._start >= HEADER_BYTES:
+            body = self._start + HEADER_BYTES
+            head = bytes(self._view[self._start : body])
+            size = read_header(head)[0]
+            end = body + size + TAG_BYTES
+            if end <= self._end:
                 payload = bytes(self._view[body : body + size])
-                self._start = body + size
-                yield _frame(header, payload)
+                self._start = end
+                yield self._checked(head, payload, self._view[body + size : end])
                 continue
-            if body + size > len(self._buffer):
-                self._begin_large(header, body)
+            if end > len(self._buffer):
+                self._begin_large(head, size, body)
                 return
             break
         self._compact()
 
-    def _begin_large(self, header: tuple[int, ...], body: int) -> None:
+    def _begin_large(self, head: bytes, size: int, body: int) -> None:
         have = self._end - body
-        # A bytearray would be filled with zeros first.
-        self._large = np.empty(header[0], np.uint8).data
+        self._large = np.empty(size + TAG_BYTES, np.uint8).data  # a bytearray would be zeroed first
         self._large[:have] = self._view[body : self._end]
         self._large_filled = have
-        self._large_header = header
+        self._large_header = head
         self._start = self._end = 0
 
     def _compact(self) -> None:
@@ -141,7 +173,7 @@ class FrameParser:
         self._buffer[:rest] = bytes(self._view[self._start : self._end])
         self._start, self._end = 0, rest
 
-
-def _frame(header: tuple[int, ...], payload: bytes | memoryview) -> DataFrame:
-    _size, frame_type, kind, channel, sequence, backlog = header
-    return DataFrame(frame_type, kind, channel, sequence, backlog, payload)
+    def _checked(self, head: bytes, payload: bytes | memoryview, tag: memoryview) -> DataFrame:
+        self._seal.check(tag, head, payload)
+        _size, frame_type, kind, channel, sequence, backlog = _FIELDS.unpack_from(head)
+        return DataFrame(frame_type, kind, channel, sequence, backlog, payload)

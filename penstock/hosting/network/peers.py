@@ -7,7 +7,6 @@ and waits for it. Handshakes block, so they run on short-lived threads, never on
 from __future__ import annotations
 
 import contextlib
-import pickle
 import secrets
 import socket
 import threading
@@ -17,15 +16,16 @@ from typing import Final
 
 from penstock.hosting.network import local_sockets
 from penstock.hosting.network.connection import DataConnection, WriteLoop
-from penstock.hosting.network.frames import HEADER, FrameType
-from penstock.hosting.wire.dialling import closed_on_error, greet, run_handshake
+from penstock.hosting.network.frames import HEADER_BYTES, FrameType, header, read_header
+from penstock.hosting.wire.dialling import Proven, closed_on_error, greet, run_handshake
 from penstock.hosting.wire.handshake import (
     NONCE_BYTES,
     ROLE_DATA,
     ClientHandshake,
     Credentials,
 )
-from penstock.hosting.wire.messages import decode
+from penstock.hosting.wire.messages import decode, encode
+from penstock.hosting.wire.sealing import TAG_BYTES, Seal, Session
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import AuthenticationError, ExternalError, PartitionConnectionError
 from penstock.model.ids import ResourceId
@@ -46,7 +46,7 @@ class Peers:
         resource_id: ResourceId,
         credentials: Credentials,
         loop: WriteLoop,
-        adopted: Callable[[DataConnection], None],
+        adopted: Callable[[DataConnection, Seal], None],
         *,
         tries_local: bool = True,
     ) -> None:
@@ -119,11 +119,15 @@ class Peers:
             nonce = secrets.token_bytes(NONCE_BYTES)
             handshake = ClientHandshake(self._credentials, ROLE_DATA, nonce)
             run_handshake(sock, handshake)
-            body = pickle.dumps(PeerGreeting(self.resource_id), protocol=5)
-            sock.sendall(HEADER.pack(len(body), FrameType.PEER, 0, 0, 0, 0) + body)
-            answer = handshake.leftover[:1] or sock.recv(1)
+            session = handshake.session
+            body = encode(PeerGreeting(self.resource_id))
+            head = header(len(body), FrameType.PEER, 0)
+            sock.sendall(head + body + session.sending.tag(head, body))
+            said = _received(sock, handshake.leftover, len(_ACCEPTED) + TAG_BYTES)
+            answer, tag = said[: len(_ACCEPTED)], said[len(_ACCEPTED) :]
+            session.receiving.check(tag, answer)
         if answer == _ACCEPTED:
-            return self._adopt(sock, peer)
+            return self._adopt(sock, peer, session)
         sock.close()
         return self._await_incoming(peer)
 
@@ -142,15 +146,16 @@ class Peers:
     def greet(self, sock: socket.socket) -> None:
         """Do the handshake of an incoming connection. Not on the network thread, because a silent peer blocks it."""
         try:
-            said = greet(sock, self._credentials, ROLE_DATA)
+            proven = greet(sock, self._credentials, ROLE_DATA)
             sock.settimeout(_DIAL_TIMEOUT_S)
-            peer = _read_greeting(sock, said).resource_id
+            peer = _read_greeting(proven).resource_id
+            sending = proven.session.sending
             if self._must_use_other(peer):
-                sock.sendall(_USE_OTHER)
+                sock.sendall(_USE_OTHER + sending.tag(_USE_OTHER))
                 sock.close()
                 return
-            sock.sendall(_ACCEPTED)
-            self._adopt(sock, peer)
+            sock.sendall(_ACCEPTED + sending.tag(_ACCEPTED))
+            self._adopt(sock, peer, proven.session)
         except (OSError, ExternalError):
             sock.close()
 
@@ -158,13 +163,13 @@ class Peers:
         with self._changed:
             return peer in self._connections or (peer in self._dialling and self.resource_id < peer)
 
-    def _adopt(self, sock: socket.socket, peer: ResourceId) -> DataConnection:
+    def _adopt(self, sock: socket.socket, peer: ResourceId, session: Session) -> DataConnection:
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             sock.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
         sock.setblocking(False)
-        connection = DataConnection(sock, peer, self._loop)
+        connection = DataConnection(sock, peer, self._loop, session.sending)
         with self._changed:
             if self._is_closed:
                 sock.close()
@@ -172,26 +177,32 @@ class Peers:
             self._open.add(connection)
             self._connections.setdefault(peer, connection)
             self._changed.notify_all()
-        self._adopted(connection)
+        self._adopted(connection, session.receiving)
         return connection
 
 
-def _read_greeting(sock: socket.socket, data: bytes) -> PeerGreeting:
-    while len(data) < HEADER.size:
-        data += _receive(sock, HEADER.size - len(data))
-    size, frame_type, *_ = HEADER.unpack_from(data)
+def _read_greeting(proven: Proven) -> PeerGreeting:
+    """Raises: OSError; AuthenticationError, DamagedFrame: it is none."""
+    head = _received(proven.sock, proven.early, HEADER_BYTES)
+    early = proven.early[HEADER_BYTES:]
+    size, frame_type, *_ = read_header(head)
     if frame_type != FrameType.PEER or size > _GREETING_MAX:
         raise AuthenticationError("a peer did not send its id")
-    while len(data) < HEADER.size + size:
-        data += _receive(sock, HEADER.size + size - len(data))
-    greeting = decode(data[HEADER.size : HEADER.size + size])
+    said = _received(proven.sock, early, size + TAG_BYTES)
+    body, tag = said[:size], said[size:]
+    proven.session.receiving.check(tag, head, body)
+    greeting = decode(body)
     if not isinstance(greeting, PeerGreeting):
         raise AuthenticationError("a peer did not send its id")
     return greeting
 
 
-def _receive(sock: socket.socket, size: int) -> bytes:
-    data = sock.recv(size)
-    if not data:
-        raise AuthenticationError("the peer closed the connection while it sent its id")
+def _received(sock: socket.socket, early: bytes, size: int) -> bytes:
+    """Read `size` bytes. `early`: bytes that were received before; they come first."""
+    data = early[:size]
+    while len(data) < size:
+        more = sock.recv(size - len(data))
+        if not more:
+            raise AuthenticationError("the peer closed the connection while it sent its id")
+        data += more
     return data

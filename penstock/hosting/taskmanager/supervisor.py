@@ -23,9 +23,9 @@ from typing import Any, Final
 from penstock.hosting.shipping.worker_folders import sweep_leftovers
 from penstock.hosting.taskmanager.child import TaskManagerChild
 from penstock.hosting.taskmanager.stacks import DUMP_SIGNAL, stacks_of_tasks
+from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.dialling import closed_on_error, dial
 from penstock.hosting.wire.handshake import ROLE_SUPERVISOR, Credentials
-from penstock.hosting.wire.messages import MessageBuffer, encode
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
 from penstock.model.messages import Heartbeat, KillTaskManager, ProcessEnded, Shutdown
@@ -52,15 +52,15 @@ def supervise(config: SupervisorConfig, child: TaskManagerChild) -> str:
     """Keep one TaskManager until it ends. Returns: why it ended. Raises nothing, because Spark would retry the task."""
     sweep_leftovers()
     try:
-        sock, buffer = _connect(config)
+        sock, wire = _connect(config)
     except (OSError, ExternalError) as error:
         return f"the supervisor could not reach the JobManager: {error}"
     with sock:
-        return _keep(config, child, sock, buffer)
+        return _keep(config, child, sock, wire)
 
 
 def _keep(
-    config: SupervisorConfig, child: TaskManagerChild, sock: socket.socket, buffer: MessageBuffer
+    config: SupervisorConfig, child: TaskManagerChild, sock: socket.socket, wire: ControlWire
 ) -> str:
     try:
         child.tell({
@@ -74,32 +74,32 @@ def _keep(
             "heartbeat_interval_s": config.heartbeat_interval_s,
             "silence_timeout_s": config.silence_timeout_s,
         })
-        ended = _watch(config, child, sock, buffer)
+        ended = _watch(config, child, sock, wire)
         if isinstance(ended, KillTaskManager):
             stacks = stacks_of_tasks(child.kill(DUMP_SIGNAL))
             ended = f"{ended.reason}; {stacks}" if stacks else ended.reason
         elif words := child.last_words():
             ended += f"; its last words:\n{words}"
-    except OSError as error:
+    except (OSError, ExternalError) as error:
         return f"connection to the JobManager ended: {error}"
     with contextlib.suppress(OSError):  # The JobManager may be gone.
-        _send(sock, encode(ProcessEnded(ResourceId(config.resource_id), ended)))
+        _send(sock, wire.frame(ProcessEnded(ResourceId(config.resource_id), ended)))
     return ended
 
 
-def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
+def _connect(config: SupervisorConfig) -> tuple[socket.socket, ControlWire]:
     address = (config.master_host, config.master_port)
     credentials = Credentials(config.secret, config.token, config.cluster_id)
-    sock, received = dial(address, credentials, ROLE_SUPERVISOR, _CONNECT_TIMEOUT_S)
-    with closed_on_error(sock):
-        buffer = MessageBuffer()
-        buffer.feed(received)
-        sock.sendall(encode(Heartbeat(ResourceId(config.resource_id), 0)))
-    return sock, buffer
+    proven = dial(address, credentials, ROLE_SUPERVISOR, _CONNECT_TIMEOUT_S)
+    with closed_on_error(proven.sock):
+        wire = ControlWire(proven.session)
+        wire.feed(proven.early)
+        proven.sock.sendall(wire.frame(Heartbeat(ResourceId(config.resource_id), 0)))
+    return proven.sock, wire
 
 
 def _watch(
-    config: SupervisorConfig, child: TaskManagerChild, sock: socket.socket, buffer: MessageBuffer
+    config: SupervisorConfig, child: TaskManagerChild, sock: socket.socket, wire: ControlWire
 ) -> str | KillTaskManager:
     """Wait until the child, the JobManager or its silence ends this. Returns: why."""
     progress = 0
@@ -118,7 +118,7 @@ def _watch(
         if now >= next_beat:
             next_beat = now + config.heartbeat_interval_s
             if not child.is_stopped:
-                _send(sock, encode(Heartbeat(ResourceId(config.resource_id), progress)))
+                _send(sock, wire.frame(Heartbeat(ResourceId(config.resource_id), progress)))
         wait_s = min(0.1, max(0.0, next_beat - now))  # So the child's end is noticed within 0.1 s.
         watched: list[Any] = [sock, child.progress_pipe]
         readable, _, _ = select.select(watched, [], [], wait_s)
@@ -129,7 +129,7 @@ def _watch(
             if not data:
                 return "the JobManager closed the connection"
             heard_at = now
-            for message in buffer.feed(data):
+            for message in wire.feed(data):
                 if isinstance(message, Shutdown):
                     return f"told to end: {message.reason}"
                 if isinstance(message, KillTaskManager):

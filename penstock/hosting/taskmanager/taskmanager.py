@@ -34,6 +34,7 @@ from penstock.hosting.taskmanager.log import TaskManagerLog
 from penstock.hosting.taskmanager.user_modules import UserModules
 from penstock.hosting.taskmanager.watchdog import TaskWatchdog
 from penstock.hosting.wire.addresses import Endpoint
+from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.dialling import notice_lost_peer, run_handshake
 from penstock.hosting.wire.handshake import (
     NONCE_BYTES,
@@ -41,7 +42,7 @@ from penstock.hosting.wire.handshake import (
     ClientHandshake,
     Credentials,
 )
-from penstock.hosting.wire.messages import MessageBuffer, encode
+from penstock.hosting.wire.messages import encode
 from penstock.machines.taskmanager.task_executor import TaskExecutor
 from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import ExternalError
@@ -118,6 +119,7 @@ class TaskManager:
         self.host_name = config.data.dialled_host
         self._tasks: dict[AttemptId, TaskThread] = {}
         self._socket: socket.socket | None = None
+        self._wire: ControlWire | None = None
         self._end_cause: str | None = None
         self.data_plane = _data_plane(config, self._partition_error, self.abandon)
         self.io_directories = _io_directories(config)
@@ -162,8 +164,8 @@ class TaskManager:
         nonce = secrets.token_bytes(NONCE_BYTES)
         handshake = ClientHandshake(config.credentials, ROLE_TASKMANAGER, nonce)
         run_handshake(sock, handshake)
-        self._buffer = MessageBuffer()
-        self._first = self._buffer.feed(handshake.leftover)
+        self._wire = ControlWire(handshake.session)
+        self._first = self._wire.feed(handshake.leftover)
         self.send(
             RegisterTaskManager(
                 config.resource_id,
@@ -179,8 +181,9 @@ class TaskManager:
         )
 
     def _serve(self) -> str:
-        sock = self._socket
+        sock, wire = self._socket, self._wire
         assert sock is not None
+        assert wire is not None
         for message in self._first:
             self._handle(message)
         next_beat = heard_at = time.monotonic()
@@ -201,7 +204,7 @@ class TaskManager:
             if not data:
                 return "the JobManager closed the connection"
             heard_at = now
-            for message in self._buffer.feed(data):
+            for message in wire.feed(data):
                 self._handle(message)
         return self._end_cause
 
@@ -243,12 +246,12 @@ class TaskManager:
     def send(self, message: object) -> None:
         """Send to the JobManager. Any thread. Dropped without a connection, because the TaskManager is ending."""
         self._log.said(message)
-        data = encode(message)
+        body = encode(message)
         with self._send_lock:
-            if self._socket is None:
+            if self._socket is None or self._wire is None:
                 return
             try:
-                _send_all(self._socket, data)
+                _send_all(self._socket, self._wire.frame_of(body))
             except OSError:
                 pass  # The reading side notices the error and ends the TaskManager.
 

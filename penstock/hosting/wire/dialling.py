@@ -7,6 +7,7 @@ import secrets
 import socket
 import time
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from penstock.hosting.wire.handshake import (
@@ -16,6 +17,7 @@ from penstock.hosting.wire.handshake import (
     Credentials,
     ServerHandshake,
 )
+from penstock.hosting.wire.sealing import Session
 from penstock.model.errors import AuthenticationError
 
 LEASE_S: Final = 10.0
@@ -25,10 +27,17 @@ class _Closeable(Protocol):
     def close(self) -> None: ...
 
 
-def dial(
-    address: tuple[str, int], credentials: Credentials, role: int, timeout_s: float
-) -> tuple[socket.socket, bytes]:
-    """Return the connection with that time-out, and the bytes that the other end has sent already.
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """An authenticated connection. `early`: bytes that the other end has sent behind the handshake."""
+
+    sock: socket.socket
+    session: Session
+    early: bytes
+
+
+def dial(address: tuple[str, int], credentials: Credentials, role: int, timeout_s: float) -> Proven:
+    """Connect and authenticate. The socket has that time-out.
 
     Raises: OSError; AuthenticationError: another program listens there.
     """
@@ -37,12 +46,11 @@ def dial(
         notice_lost_peer(sock)
         handshake = ClientHandshake(credentials, role, secrets.token_bytes(NONCE_BYTES))
         run_handshake(sock, handshake)
-    return sock, handshake.leftover
+    return Proven(sock, handshake.session, handshake.leftover)
 
 
-def greet(sock: socket.socket, credentials: Credentials, role: int) -> bytes:
-    """Authenticate the dialling end. Returns: the bytes that it has sent already. The socket blocks
-    afterwards.
+def greet(sock: socket.socket, credentials: Credentials, role: int) -> Proven:
+    """Authenticate the dialling end. The socket blocks afterwards.
 
     Raises: OSError; AuthenticationError: a stranger, or a peer in another role. The socket is
     closed then.
@@ -56,7 +64,7 @@ def greet(sock: socket.socket, credentials: Credentials, role: int) -> bytes:
             raise AuthenticationError(
                 f"a peer in role {handshake.role} connected; expected role {role}"
             )
-    return handshake.leftover
+    return Proven(sock, handshake.session, handshake.leftover)
 
 
 @contextlib.contextmanager

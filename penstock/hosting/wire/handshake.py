@@ -1,36 +1,39 @@
 """Mutual authentication before any payload, as bytes in and bytes out (no socket here).
 
-    client                                      server
-    HELLO  role, nonce, token, cluster id  ->
-           <-  CHALLENGE  nonce, proof "server"
-    PROOF  proof "client"                  ->
-           <-  WELCOME
+    client                                        server
+    HELLO  role, MACs, nonce, token, cluster id  ->
+           <-  CHALLENGE  MAC, nonce, proof "server"
+    PROOF  proof "client"                        ->
+           <-  WELCOME  proof "welcome"
 
-A proof is HMAC-SHA256 under the application's secret over its label, the role, both nonces, the
-fencing token and the cluster id. The two directions have different labels, so a reflected proof is
-worthless. Both nonces are fresh, so a recorded proof is worthless too. Nothing is unpickled before
-WELCOME; a peer gets `LIMIT_BYTES` and `LIMIT_SECONDS` to finish.
+A proof is HMAC-SHA256 under the application's secret over its label and the transcript: the whole
+HELLO, and the CHALLENGE up to its proof. The labels differ, so a reflected proof is worthless. Both
+nonces are fresh, so a recorded proof is worthless too. Nothing is unpickled before WELCOME; a peer
+gets `LIMIT_BYTES` and `LIMIT_SECONDS` to finish.
+
+`session` protects what follows. Its keys come from the secret and the transcript. So a relay that
+passes the handshake on between two others cannot change anything that they send afterwards.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import struct
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.hosting.wire.sealing import Mac, Session, chosen, offered
 from penstock.model.errors import AuthenticationError
 
 LIMIT_BYTES: Final = 4096
 LIMIT_SECONDS: Final = 5.0
 NONCE_BYTES: Final = 32
 _MAGIC: Final = b"PENSTOCK"
-_VERSION: Final = 1
-_HEAD: Final = struct.Struct("!8sBB32sHH")
+_VERSION: Final = 2
+_HEAD: Final = struct.Struct("!8sBBB32sHH")
 _PROOF_BYTES: Final = 32
-_CHALLENGE_BYTES: Final = NONCE_BYTES + _PROOF_BYTES
-_WELCOME: Final = b"WELCOME!"
+_CHALLENGE: Final = struct.Struct("!B32s")
+_STRANGER: Final = "a peer does not use Penstock's protocol; it was dropped"
 
 ROLE_TASKMANAGER: Final = 1
 ROLE_SUPERVISOR: Final = 2
@@ -52,57 +55,85 @@ class Credentials:
 
 
 class ClientHandshake:
-    """The dialling side. Send `start()` first, feed what arrives until `is_done`."""
+    """The dialling side. Send `start()` first, feed what arrives until `is_done`; then there is `session`."""
 
     def __init__(self, credentials: Credentials, role: int, nonce: bytes) -> None:
         self._credentials = credentials
-        self._role = role
-        self._nonce = nonce
+        self._hello = _hello(credentials, role, nonce)
         self._received = b""
-        self._expects_welcome = False
-        self.is_done = False
+        self._transcript = b""
+        self._mac: Mac | None = None
+        self._session: Session | None = None
         self.leftover = b""
 
+    @property
+    def is_done(self) -> bool:
+        return self._session is not None
+
+    @property
+    def session(self) -> Session:
+        assert self._session is not None, "the handshake is not done"
+        return self._session
+
     def start(self) -> bytes:
-        return _hello(self._credentials, self._role, self._nonce)
+        return self._hello
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes to send. Raises AuthenticationError: the server cannot prove itself."""
         self._received += data
-        _check_limit(self._received)
+        if not self.is_done:
+            _check_limit(self._received)
         out = b""
-        if not self._expects_welcome and len(self._received) >= _CHALLENGE_BYTES:
-            server_nonce = self._received[:NONCE_BYTES]
-            proof = self._received[NONCE_BYTES:_CHALLENGE_BYTES]
-            self._received = self._received[_CHALLENGE_BYTES:]
-            nonces = (self._nonce, server_nonce)
-            expected = _proof(self._credentials, b"server", self._role, nonces)
-            if not hmac.compare_digest(proof, expected):
-                raise AuthenticationError(
-                    "the server did not prove that it knows this application's secret and fencing "
-                    "token; nothing it sent was read. Is another application on this port?"
-                )
-            out = _proof(self._credentials, b"client", self._role, nonces)
-            self._expects_welcome = True
-        if self._expects_welcome and len(self._received) >= len(_WELCOME):
-            if self._received[: len(_WELCOME)] != _WELCOME:
+        if self._mac is None and len(self._received) >= _CHALLENGE.size + _PROOF_BYTES:
+            self._mac = self._read_challenge()
+            out = _proof(self._credentials, b"client", self._transcript)
+        if self._mac is not None and not self.is_done and len(self._received) >= _PROOF_BYTES:
+            welcome = self._received[:_PROOF_BYTES]
+            if not hmac.compare_digest(
+                welcome, _proof(self._credentials, b"welcome", self._transcript)
+            ):
                 raise AuthenticationError("the server refused our proof")
-            self.leftover = self._received[len(_WELCOME) :]
-            self.is_done = True
+            self.leftover = self._received[_PROOF_BYTES:]
+            secret = self._credentials.secret
+            self._session = Session(self._mac, secret, self._transcript, is_client=True)
         return out
+
+    def _read_challenge(self) -> Mac:
+        challenge, proof = _cut(self._received, _CHALLENGE.size)
+        proof, self._received = _cut(proof, _PROOF_BYTES)
+        self._transcript = self._hello + challenge
+        if not hmac.compare_digest(proof, _proof(self._credentials, b"server", self._transcript)):
+            raise AuthenticationError(
+                "the server did not prove that it knows this application's secret and fencing "
+                "token; nothing it sent was read. Is another application on this port?"
+            )
+        mac, _nonce = _CHALLENGE.unpack(challenge)
+        if not 1 << mac & offered():
+            raise AuthenticationError(f"the server chose the MAC {mac}, which was not offered")
+        return Mac(mac)
 
 
 class ServerHandshake:
-    """The accepting side. Feed what arrives; `role` is known when `is_done`."""
+    """The accepting side. Feed what arrives; `role` and `session` are known when `is_done`."""
 
     def __init__(self, credentials: Credentials, nonce: bytes) -> None:
         self._credentials = credentials
         self._nonce = nonce
         self._received = b""
-        self._nonces: tuple[bytes, bytes] | None = None
+        self._transcript = b""
+        self._mac: Mac | None = None
+        self._session: Session | None = None
         self.role = 0
-        self.is_done = False
         self.leftover = b""
+
+    @property
+    def is_done(self) -> bool:
+        return self._session is not None
+
+    @property
+    def session(self) -> Session:
+        assert self._session is not None, "the handshake is not done"
+        return self._session
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes to send. Raises AuthenticationError: the client cannot prove itself."""
@@ -110,35 +141,35 @@ class ServerHandshake:
         if not self.is_done:
             _check_limit(self._received)
         out = b""
-        if self._nonces is None:
+        if self._mac is None:
             out = self._read_hello()
-        if self._nonces is not None and not self.is_done and len(self._received) >= _PROOF_BYTES:
-            proof = self._received[:_PROOF_BYTES]
-            expected = _proof(self._credentials, b"client", self.role, self._nonces)
-            if not hmac.compare_digest(proof, expected):
+        if self._mac is not None and not self.is_done and len(self._received) >= _PROOF_BYTES:
+            proof, self.leftover = _cut(self._received, _PROOF_BYTES)
+            own = self._credentials
+            if not hmac.compare_digest(proof, _proof(own, b"client", self._transcript)):
                 raise AuthenticationError(
                     "a peer's proof is wrong; it was dropped, and nothing it sent was read"
                 )
-            self.leftover = self._received[_PROOF_BYTES:]
-            self.is_done = True
-            out += _WELCOME
+            self._session = Session(self._mac, own.secret, self._transcript, is_client=False)
+            out += _proof(own, b"welcome", self._transcript)
         return out
 
     def _read_hello(self) -> bytes:
         if len(self._received) < _HEAD.size:
             if not _MAGIC.startswith(self._received[: len(_MAGIC)]):
-                raise AuthenticationError("a peer does not use Penstock's protocol; it was dropped")
+                raise AuthenticationError(_STRANGER)
             return b""
-        magic, version, role, nonce, token_size, cluster_size = _HEAD.unpack_from(self._received)
+        head = _HEAD.unpack_from(self._received)
+        magic, version, role, macs, _client_nonce, token_size, cluster_size = head
         if magic != _MAGIC or version != _VERSION:
-            raise AuthenticationError("a peer does not use Penstock's protocol; it was dropped")
+            raise AuthenticationError(_STRANGER)
         end = _HEAD.size + token_size + cluster_size
         if end > LIMIT_BYTES:
             raise AuthenticationError(f"a peer's greeting is longer than {LIMIT_BYTES} bytes")
         if len(self._received) < end:
             return b""
-        token = self._received[_HEAD.size : _HEAD.size + token_size]
-        cluster = self._received[_HEAD.size + token_size : end]
+        hello, self._received = _cut(self._received, end)
+        token, cluster = _cut(hello[_HEAD.size :], token_size)
         own = self._credentials
         same_token = hmac.compare_digest(token, own.token.encode())
         if not same_token or not hmac.compare_digest(cluster, own.cluster_id.encode()):
@@ -146,23 +177,27 @@ class ServerHandshake:
                 "a peer has the fencing token or cluster id of another or a former master; it "
                 "was dropped"
             )
-        self._received = self._received[end:]
+        self._mac = chosen(macs)
+        if self._mac is None:
+            raise AuthenticationError("a peer offers no MAC that is known here; it was refused")
         self.role = role
-        self._nonces = (nonce, self._nonce)
-        return self._nonce + _proof(own, b"server", role, self._nonces)
+        challenge = _CHALLENGE.pack(self._mac, self._nonce)
+        self._transcript = hello + challenge
+        return challenge + _proof(own, b"server", self._transcript)
 
 
 def _hello(credentials: Credentials, role: int, nonce: bytes) -> bytes:
     token, cluster = credentials.token.encode(), credentials.cluster_id.encode()
-    return _HEAD.pack(_MAGIC, _VERSION, role, nonce, len(token), len(cluster)) + token + cluster
+    sizes = len(token), len(cluster)
+    return _HEAD.pack(_MAGIC, _VERSION, role, offered(), nonce, *sizes) + token + cluster
 
 
-def _proof(credentials: Credentials, label: bytes, role: int, nonces: tuple[bytes, bytes]) -> bytes:
-    token, cluster = credentials.token.encode(), credentials.cluster_id.encode()
-    mac = hmac.new(credentials.secret, digestmod=hashlib.sha256)
-    for part in (label, bytes([role]), *nonces, token, cluster):
-        mac.update(struct.pack("!I", len(part)) + part)
-    return mac.digest()
+def _proof(credentials: Credentials, label: bytes, transcript: bytes) -> bytes:
+    return hmac.digest(credentials.secret, b"penstock " + label + b"\0" + transcript, "sha256")
+
+
+def _cut(data: bytes, at: int) -> tuple[bytes, bytes]:
+    return data[:at], data[at:]
 
 
 def _check_limit(received: bytes) -> None:

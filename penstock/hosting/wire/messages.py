@@ -1,15 +1,13 @@
-"""The control wire: length-prefixed messages on an authenticated connection.
+"""Control messages as bytes.
 
 Messages are the dataclasses of `model.messages`, pickled as class and field values. The decoder
 builds only those, ids, states and plain containers, so that a message cannot run code.
-`MAX_MESSAGE` bounds the announced length.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-import struct
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -18,7 +16,6 @@ from typing import Any, Final
 
 from penstock.model.errors import ExternalError, GraphError
 
-LENGTH: Final = struct.Struct("!I")
 MAX_MESSAGE: Final = 256 * 1024 * 1024
 _OURS: Final = "penstock.model."
 _PLAIN: Final = frozenset({
@@ -88,50 +85,19 @@ class _Decoder(pickle.Unpickler):
 
 
 def encode(message: object) -> bytes:
-    """Encode a message: length and body."""
-    frame = io.BytesIO()
-    frame.write(bytes(LENGTH.size))
-    pickler = pickle.Pickler(frame, protocol=5)
+    """Encode a message. Raises GraphError if it is larger than `MAX_MESSAGE`."""
+    body = io.BytesIO()
+    pickler = pickle.Pickler(body, protocol=5)
     pickler.dispatch_table = _REDUCERS
     pickler.dump(message)
-    size = frame.tell() - LENGTH.size
-    if size > MAX_MESSAGE:
+    if body.tell() > MAX_MESSAGE:
         raise GraphError(
-            f"{type(message).__name__} has {size:,} bytes; a control message takes at most "
+            f"{type(message).__name__} has {body.tell():,} bytes; a control message takes at most "
             f"{MAX_MESSAGE:,}"
         )
-    frame.seek(0)
-    frame.write(LENGTH.pack(size))
-    return frame.getvalue()
+    return body.getvalue()
 
 
 def decode(body: bytes) -> Any:
+    """Decode a message. Raises ExternalError if it names a class that no message may hold."""
     return _Decoder(io.BytesIO(body)).load()
-
-
-class MessageBuffer:
-    """Turns bytes into messages, for a reader that gets them in pieces of any size."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-
-    def feed(self, data: bytes) -> list[Any]:
-        self._data += data
-        messages = []
-        at = 0
-        while len(self._data) - at >= LENGTH.size:
-            (size,) = LENGTH.unpack_from(self._data, at)
-            if size > MAX_MESSAGE:
-                raise ExternalError(
-                    f"a control message of {size:,} bytes was announced, but at most "
-                    f"{MAX_MESSAGE:,} are allowed"
-                )
-            if len(self._data) - at - LENGTH.size < size:
-                break
-            at += LENGTH.size
-            with memoryview(self._data) as view:  # This makes one copy, not two.
-                body = bytes(view[at : at + size])
-            messages.append(decode(body))
-            at += size
-        del self._data[:at]
-        return messages

@@ -55,7 +55,7 @@ def test_a_stranger_is_refused(other):
 def test_a_server_without_the_secret_is_refused_by_the_client():
     client = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32)
     with pytest.raises(AuthenticationError, match="did not prove"):
-        client.feed(b"n" * 32 + b"p" * 32)
+        client.feed(b"\1" + b"n" * 32 + b"p" * 32)
 
 
 def test_a_reflected_challenge_proves_nothing():
@@ -64,11 +64,11 @@ def test_a_reflected_challenge_proves_nothing():
     hello = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32).start()
     challenge = victim.feed(hello)
     mirror = hs.ServerHandshake(GOOD, b"m" * 32)
-    reflected = mirror.feed(hello.replace(b"c" * 32, challenge[:32]))
+    reflected = mirror.feed(hello.replace(b"c" * 32, challenge[1:33]))
     with pytest.raises(AuthenticationError):
-        victim.feed(reflected[32:])
+        victim.feed(reflected[33:])
     second = hs.ServerHandshake(GOOD, b"n" * 32)
-    proof = second.feed(hello)[32:]
+    proof = second.feed(hello)[33:]
     with pytest.raises(AuthenticationError):
         second.feed(proof)
 
@@ -131,8 +131,7 @@ def test_a_peer_in_another_role_is_not_greeted():
         server, _ = listener.accept()
         with pytest.raises(AuthenticationError, match="role 4 connected; expected role 5"):
             dialling.greet(server, GOOD, hs.ROLE_PROBE)
-        client, _ = dialled.result()
-        with client:
+        with dialled.result().sock as client:
             assert client.recv(1) == b""  # closed
 
 

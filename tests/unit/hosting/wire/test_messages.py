@@ -1,13 +1,11 @@
-"""Control messages: whole, bounded, and nothing but messages."""
+"""Control messages: what comes out is what went in, and nothing but messages."""
 
 import os
 import pickle
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from penstock.hosting.wire.messages import LENGTH, MAX_MESSAGE, MessageBuffer, decode, encode
+from penstock.hosting.wire.messages import decode, encode
 from penstock.model.deployment import (
     InputGateDeployment,
     PartitionDeployment,
@@ -31,31 +29,13 @@ from penstock.model.ids import (
 from penstock.model.messages import (
     DeployTask,
     FailureInfo,
-    Heartbeat,
     Shutdown,
-    TaskIo,
     TaskStateChanged,
     UpdatePartitions,
 )
 from penstock.model.states import ExecutionState
 
 ATTEMPT = AttemptId(ExecutionVertexId(VertexId("v" * 32), 3), 1)
-MESSAGES = [
-    TaskStateChanged(ATTEMPT, ExecutionState.RUNNING),
-    Heartbeat(ResourceId("tm-1"), 7, ((ATTEMPT, TaskIo(records_in=5)),)),
-]
-
-
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=60))
-def test_messages_arrive_whole_however_the_bytes_are_cut(cuts):
-    data = b"".join(encode(message) for message in MESSAGES * 3)
-    buffer = MessageBuffer()
-    got = []
-    at = 0
-    for cut in [*cuts, len(data)]:
-        got.extend(buffer.feed(data[at : at + cut]))
-        at += cut
-    assert got == MESSAGES * 3
 
 
 class Evil:
@@ -67,11 +47,6 @@ class Evil:
 def test_a_message_cannot_name_a_function(evil):
     with pytest.raises(ExternalError, match="no message may hold"):
         decode(pickle.dumps(evil))
-
-
-def test_a_length_cannot_ask_for_more_than_the_bound():
-    with pytest.raises(ExternalError, match="at most"):
-        MessageBuffer().feed(LENGTH.pack(MAX_MESSAGE + 1))
 
 
 LOCATION = TaskManagerLocation(ResourceId("tm-1"), "host", 7)
@@ -101,13 +76,13 @@ DEPLOYMENT = TaskDeployment(
     ],
 )
 def test_every_message_comes_out_equal(message) -> None:
-    (found,) = MessageBuffer().feed(encode(message))
+    found = decode(encode(message))
     assert found == message
     assert type(found) is type(message)
 
 
 def test_a_deployment_carries_the_packed_producers_as_they_are() -> None:
-    found = decode(encode(DeployTask(ResourceId("tm-1"), DEPLOYMENT))[LENGTH.size :])
+    found = decode(encode(DeployTask(ResourceId("tm-1"), DEPLOYMENT)))
     (gate,) = found.deployment.gates
     assert gate.channels.packed == PRODUCERS.packed
     assert len(gate.channels) == 1800
