@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from penstock.hosting.task.builder import build_gates
-from penstock.hosting.wire.messages import MessageBuffer, encode
+from penstock.hosting.wire.messages import decode, encode
 from penstock.machines.books.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.failover.restart_backoff import FixedDelayRestart
 from penstock.machines.job.job_master import JobMaster
@@ -58,7 +58,6 @@ class NullTaskManager:
 
     def __init__(self, location: TaskManagerLocation) -> None:
         self.location = location
-        self.wire = MessageBuffer()
         self.seen: set[int] = set()
         self.offers: list[SlotOffer] = []
 
@@ -176,15 +175,15 @@ class NullCluster:
     def do_deploy(self, effect: DeployTask) -> None:
         task_manager = self.task_managers[effect.resource_id]
         started = time.perf_counter()
-        frame = encode(effect)
+        body = encode(effect)
         encoded = time.perf_counter()
-        (message,) = task_manager.wire.feed(frame)
+        message = decode(body)
         decoded = time.perf_counter()
         self._take(task_manager, message.deployment)
         self.seconds["encode"] += encoded - started
         self.seconds["decode"] += decoded - encoded
         self.seconds["gates"] += time.perf_counter() - decoded
-        self.wire_bytes += len(frame)
+        self.wire_bytes += len(body)
         self._deploying.append(message.deployment.attempt_id)
         self.deployed += 1
 

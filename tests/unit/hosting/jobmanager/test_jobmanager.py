@@ -78,15 +78,14 @@ def test_rows_that_were_handed_out_forbid_a_restart_of_their_subtask_only():
     assert not stream.restart({ExecutionVertexId(VertexId("v"), 0)})
 
 
-class Writer:
-    def is_closing(self):
-        return False
+class Control:
+    """A link to a TaskManager or a supervisor that takes everything."""
 
-    def write(self, data):
-        pass
+    is_closing = False
 
-    def close(self):
-        pass
+    def send(self, message): ...
+    def send_encoded(self, body): ...
+    def close(self): ...
 
 
 class Shell:
@@ -120,7 +119,7 @@ def watched(monkeypatch):
         silence_timeout_s=50.0,
     )
     watch = TaskManagerWatch(shell, None, JobObserver(), settings, lambda: False)
-    shell.links.register(TaskManagerLocation(TM, "h", 1), Writer())
+    shell.links.register(TaskManagerLocation(TM, "h", 1), Control())
     watch.registered(TM)
     return watch, shell, clock
 
@@ -185,7 +184,7 @@ def test_a_task_that_does_not_answer_its_cancel_costs_its_taskmanager(watched):
 def test_a_second_taskmanager_of_a_fenced_name_is_refused():
     known = links.Links(FencingToken("token"))
     location = TaskManagerLocation(ResourceId("tm-1"), "h", 1)
-    known.register(location, Writer())
+    known.register(location, Control())
     known.fence(location.resource_id)
     with pytest.raises(ExternalError, match="no second one"):
-        known.register(location, Writer())
+        known.register(location, Control())

@@ -19,7 +19,8 @@ from penstock.hosting.taskmanager import child as taskmanager_child
 from penstock.hosting.taskmanager import supervisor
 from penstock.hosting.taskmanager.child import TaskManagerChild
 from penstock.hosting.taskmanager.supervisor import SupervisorConfig, supervise
-from penstock.hosting.wire.messages import MessageBuffer
+from penstock.hosting.wire.control_wire import ControlWire
+from tests.tools.sealed import sessions
 
 
 def config() -> SupervisorConfig:
@@ -72,7 +73,7 @@ def child(archive, monkeypatch):
 def theirs(monkeypatch):
     """The JobManager's end of the supervisor's connection."""
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(supervisor, "_connect", lambda _: (ours, MessageBuffer()))
+    monkeypatch.setattr(supervisor, "_connect", lambda _: (ours, ControlWire(sessions()[0])))
     with theirs:
         yield theirs
 
