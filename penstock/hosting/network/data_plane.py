@@ -28,7 +28,8 @@ from penstock.hosting.network.peers import Peers
 from penstock.hosting.network.producer_side import RemoteView, failure_kind
 from penstock.hosting.network.task_events import TaskEventDispatcher
 from penstock.hosting.wire.addresses import DATA_PORT, Endpoint, listen
-from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.greeter import Greeter
+from penstock.hosting.wire.handshake import ROLE_DATA, Credentials
 from penstock.hosting.wire.messages import decode
 from penstock.hosting.wire.sealing import Seal
 from penstock.model.errors import (
@@ -87,11 +88,11 @@ class DataPlane:
         self.registry = PartitionRegistry(self.network.request_timeout_ms / 1000)
         self._on_error = on_error
         self._on_broken = on_broken
-        self._servers = [listen(endpoint, DATA_PORT)]
-        own_port: int = self._servers[0].getsockname()[1]
+        servers = [listen(endpoint, DATA_PORT)]
+        own_port: int = servers[0].getsockname()[1]
         self.port = endpoint.port or own_port
         if self.network.uses_local_sockets:
-            self._servers += local_sockets.listen(resource_id, self.port)
+            servers += local_sockets.listen(credentials, resource_id, self.port)
         self._selector = selectors.DefaultSelector()
         self._wake_receive, self._wake_send = socket.socketpair()
         self._wake_receive.setblocking(False)
@@ -103,9 +104,8 @@ class DataPlane:
         self.task_events = TaskEventDispatcher()
         self._calls = DelayedCalls()
         self._is_closing = False
-        for server in self._servers:
-            server.setblocking(False)
-            self._selector.register(server, selectors.EVENT_READ, None)
+        name = f"penstock-greeter-{resource_id}"
+        self._greeter = Greeter(servers, credentials, ROLE_DATA, self.peers.greeted, name=name)
         self._selector.register(self._wake_receive, selectors.EVENT_READ, None)
         self._thread = threading.Thread(
             target=self._run, name=f"penstock-network-{resource_id}", daemon=True
@@ -114,6 +114,7 @@ class DataPlane:
     def start(self) -> Self:
         """Serve connections from here on."""
         self._thread.start()
+        self._greeter.start()
         return self
 
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
@@ -135,9 +136,7 @@ class DataPlane:
         while not self._is_closing:
             wait_s = self._calls.seconds_left(time.monotonic(), 1.0)
             for key, events in self._selector.select(wait_s):
-                if key.fileobj in self._servers:
-                    self._accept(key.fileobj)
-                elif key.fileobj is self._wake_receive:
+                if key.fileobj is self._wake_receive:
                     self._drain_wakes()
                 else:
                     self._serve(key.data, events)
@@ -184,16 +183,6 @@ class DataPlane:
             self._selector.modify(connection.sock, events, key.data)
         except (KeyError, ValueError):
             pass  # It was closed in the meantime.
-
-    def _accept(self, server: socket.socket) -> None:
-        try:
-            sock, _ = server.accept()
-        except OSError:
-            # The peer is gone, or there is no free file descriptor; the peer tries again.
-            return
-        threading.Thread(
-            target=self.peers.greet, args=(sock,), name="penstock-greet", daemon=True
-        ).start()
 
     def _adopted(self, connection: DataConnection, seal: Seal) -> None:
         """Have the loop read this connection from now on. Any thread. `seal`: of what the peer sends."""
@@ -298,12 +287,13 @@ class DataPlane:
 
     def close(self) -> None:
         self._is_closing = True
+        self._greeter.close()
         self.registry.close()
         self._on_loop(lambda: None)
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(5.0)
         self.peers.close()
-        for sock in (*self._servers, self._wake_receive, self._wake_send):
+        for sock in (self._wake_receive, self._wake_send):
             sock.close()
         self._selector.close()
 

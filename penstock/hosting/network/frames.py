@@ -42,7 +42,6 @@ class FrameType(IntEnum):
     notices when the last bytes before it were lost.
     """
 
-    PEER = 0
     REQUEST = 1
     CREDIT = 2
     CANCEL = 3

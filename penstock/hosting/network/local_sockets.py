@@ -3,49 +3,70 @@ of loopback TCP.
 
 Beside its TCP port, a TaskManager listens under a name in Linux's abstract namespace. A process
 that finds the name is in the same network namespace, so TaskManagers need not know which hosts are
-one machine. The name proves nothing; the handshake authenticates the peer, as on TCP. Without such
-a namespace (macOS), or without the name, TCP is used.
+one machine. Only who knows the application's secret can tell the name in advance. Both ends ask the
+kernel whether the other one is of the same user (`wire.local_peer`), and then authenticate as on TCP.
+Without such a namespace (macOS), or without the name, TCP is used.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hmac
+import logging
 import socket
 import sys
 from typing import Final
 
+from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.local_peer import refusal_of
 from penstock.model.ids import ResourceId
 
 _HAS_ABSTRACT_NAMES: Final = sys.platform.startswith("linux")
+_LOG: Final = logging.getLogger(__name__)
 
 
-def listen(resource_id: ResourceId, port: int) -> list[socket.socket]:
-    """Listen beside TCP port `port`; None where the system has no such sockets."""
+def listen(credentials: Credentials, resource_id: ResourceId, port: int) -> list[socket.socket]:
+    """Listen beside TCP port `port`. Returns: one socket, or none if that is not possible here."""
     if not _HAS_ABSTRACT_NAMES:
         return []
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        server.bind(_name(resource_id, port))
+        server.bind(_name(credentials, resource_id, port))
         server.listen()
-    except OSError:
+    except OSError as error:
         server.close()
+        _LOG.warning(
+            "taskmanager=%s LOCAL_SOCKET_REFUSED port=%s cause=%s: another process may hold its "
+            "name; TCP is used",
+            resource_id,
+            port,
+            error,
+        )
         return []
     return [server]
 
 
-def connect(resource_id: ResourceId, port: int, timeout_s: float) -> socket.socket | None:
-    """Connect to a TaskManager of this machine; None if it is on another one."""
+def connect(
+    credentials: Credentials, resource_id: ResourceId, port: int, timeout_s: float
+) -> socket.socket | None:
+    """Connect to a TaskManager of this machine and user; None if it is elsewhere."""
     if not _HAS_ABSTRACT_NAMES:
         return None
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(timeout_s)
-    with contextlib.suppress(OSError):
-        sock.connect(_name(resource_id, port))
+    try:
+        sock.connect(_name(credentials, resource_id, port))
+    except OSError:
+        sock.close()
+        return None
+    refusal = refusal_of(sock)
+    if refusal is None:
         return sock
     sock.close()
+    _LOG.warning("peer=%s REFUSED cause=%s; TCP is used", resource_id, refusal)
     return None
 
 
-def _name(resource_id: ResourceId, port: int) -> bytes:
-    """Return the socket's name. It contains the port, because TaskManagers of several jobs have equal ids."""
-    return f"\0penstock-{port}-{resource_id}".encode()
+def _name(credentials: Credentials, resource_id: ResourceId, port: int) -> bytes:
+    """The port differs between the TaskManagers of several jobs, which may have the same ids."""
+    known = f"penstock local socket {port} {resource_id}".encode()
+    return b"\0penstock-" + hmac.new(credentials.secret, known, "sha256").hexdigest()[:32].encode()

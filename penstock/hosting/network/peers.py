@@ -16,24 +16,20 @@ from typing import Final
 
 from penstock.hosting.network import local_sockets
 from penstock.hosting.network.connection import DataConnection, WriteLoop
-from penstock.hosting.network.frames import HEADER_BYTES, FrameType, header, read_header
-from penstock.hosting.wire.dialling import Proven, closed_on_error, greet, run_handshake
+from penstock.hosting.wire.dialling import Proven, closed_on_error, run_handshake
 from penstock.hosting.wire.handshake import (
     NONCE_BYTES,
     ROLE_DATA,
     ClientHandshake,
     Credentials,
 )
-from penstock.hosting.wire.messages import decode, encode
 from penstock.hosting.wire.sealing import TAG_BYTES, Seal, Session
 from penstock.model.deployment import TaskManagerLocation
-from penstock.model.errors import AuthenticationError, ExternalError, PartitionConnectionError
+from penstock.model.errors import AuthenticationError, PartitionConnectionError
 from penstock.model.ids import ResourceId
-from penstock.model.messages.peers import PeerGreeting
 
 _DIAL_TIMEOUT_S: Final = 5.0
 _SOCKET_BUFFER: Final = 1 << 20
-_GREETING_MAX: Final = 4096
 _ACCEPTED: Final = b"\x01"
 _USE_OTHER: Final = b"\x00"
 
@@ -106,7 +102,9 @@ class Peers:
     def _dial(self, location: TaskManagerLocation) -> DataConnection:
         """Dial over a Unix socket if the peer listens on one here and authenticates itself, else over TCP."""
         if self._tries_local:
-            sock = local_sockets.connect(location.resource_id, location.data_port, _DIAL_TIMEOUT_S)
+            sock = local_sockets.connect(
+                self._credentials, location.resource_id, location.data_port, _DIAL_TIMEOUT_S
+            )
             if sock is not None:
                 with contextlib.suppress(OSError, AuthenticationError):
                     return self._introduce(sock, location.resource_id)
@@ -117,12 +115,9 @@ class Peers:
     def _introduce(self, sock: socket.socket, peer: ResourceId) -> DataConnection:
         with closed_on_error(sock):
             nonce = secrets.token_bytes(NONCE_BYTES)
-            handshake = ClientHandshake(self._credentials, ROLE_DATA, nonce)
+            handshake = ClientHandshake(self._credentials, ROLE_DATA, nonce, self.resource_id)
             run_handshake(sock, handshake)
             session = handshake.session
-            body = encode(PeerGreeting(self.resource_id))
-            head = header(len(body), FrameType.PEER, 0)
-            sock.sendall(head + body + session.sending.tag(head, body))
             said = _received(sock, handshake.leftover, len(_ACCEPTED) + TAG_BYTES)
             answer, tag = said[: len(_ACCEPTED)], said[len(_ACCEPTED) :]
             session.receiving.check(tag, answer)
@@ -143,20 +138,16 @@ class Peers:
                 self._changed.wait(rest)
             return self._connections[peer]
 
-    def greet(self, sock: socket.socket) -> None:
-        """Do the handshake of an incoming connection. Not on the network thread, because a silent peer blocks it."""
-        try:
-            proven = greet(sock, self._credentials, ROLE_DATA)
-            sock.settimeout(_DIAL_TIMEOUT_S)
-            peer = _read_greeting(proven).resource_id
-            sending = proven.session.sending
-            if self._must_use_other(peer):
-                sock.sendall(_USE_OTHER + sending.tag(_USE_OTHER))
-                sock.close()
-                return
-            sock.sendall(_ACCEPTED + sending.tag(_ACCEPTED))
+    def greeted(self, proven: Proven) -> None:
+        """Take a connection that another TaskManager has dialled. Does not block."""
+        sock, peer = proven.sock, ResourceId(proven.name)
+        answer = _USE_OTHER if self._must_use_other(peer) else _ACCEPTED
+        sealed = answer + proven.session.sending.tag(answer)
+        if sock.send(sealed) != len(sealed):
+            raise PartitionConnectionError(f"{peer} does not read the answer to its handshake")
+        if answer == _ACCEPTED:
             self._adopt(sock, peer, proven.session)
-        except (OSError, ExternalError):
+        else:
             sock.close()
 
     def _must_use_other(self, peer: ResourceId) -> bool:
@@ -179,22 +170,6 @@ class Peers:
             self._changed.notify_all()
         self._adopted(connection, session.receiving)
         return connection
-
-
-def _read_greeting(proven: Proven) -> PeerGreeting:
-    """Raises: OSError; AuthenticationError, DamagedFrame: it is none."""
-    head = _received(proven.sock, proven.early, HEADER_BYTES)
-    early = proven.early[HEADER_BYTES:]
-    size, frame_type, *_ = read_header(head)
-    if frame_type != FrameType.PEER or size > _GREETING_MAX:
-        raise AuthenticationError("a peer did not send its id")
-    said = _received(proven.sock, early, size + TAG_BYTES)
-    body, tag = said[:size], said[size:]
-    proven.session.receiving.check(tag, head, body)
-    greeting = decode(body)
-    if not isinstance(greeting, PeerGreeting):
-        raise AuthenticationError("a peer did not send its id")
-    return greeting
 
 
 def _received(sock: socket.socket, early: bytes, size: int) -> bytes:

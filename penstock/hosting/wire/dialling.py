@@ -29,11 +29,14 @@ class _Closeable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """An authenticated connection. `early`: bytes that the other end has sent behind the handshake."""
+    """An authenticated connection. `early`: bytes that the other end has sent behind the handshake.
+    `name`: how the dialling end calls itself; known to the accepting end.
+    """
 
     sock: socket.socket
     session: Session
     early: bytes
+    name: str = ""
 
 
 def dial(address: tuple[str, int], credentials: Credentials, role: int, timeout_s: float) -> Proven:

@@ -1,7 +1,7 @@
 """Mutual authentication before any payload, as bytes in and bytes out (no socket here).
 
     client                                        server
-    HELLO  role, MACs, nonce, token, cluster id  ->
+    HELLO  role, MACs, nonce, token, cluster id, name  ->
            <-  CHALLENGE  MAC, nonce, proof "server"
     PROOF  proof "client"                        ->
            <-  WELCOME  proof "welcome"
@@ -30,7 +30,7 @@ LIMIT_SECONDS: Final = 5.0
 NONCE_BYTES: Final = 32
 _MAGIC: Final = b"PENSTOCK"
 _VERSION: Final = 2
-_HEAD: Final = struct.Struct("!8sBBB32sHH")
+_HEAD: Final = struct.Struct("!8sBBB32sHHH")
 _PROOF_BYTES: Final = 32
 _CHALLENGE: Final = struct.Struct("!B32s")
 _STRANGER: Final = "a peer does not use Penstock's protocol; it was dropped"
@@ -57,9 +57,10 @@ class Credentials:
 class ClientHandshake:
     """The dialling side. Send `start()` first, feed what arrives until `is_done`; then there is `session`."""
 
-    def __init__(self, credentials: Credentials, role: int, nonce: bytes) -> None:
+    def __init__(self, credentials: Credentials, role: int, nonce: bytes, name: str = "") -> None:
+        """`name`: what the server knows this end by; a resource id, or empty."""
         self._credentials = credentials
-        self._hello = _hello(credentials, role, nonce)
+        self._hello = _hello(credentials, role, nonce, name)
         self._received = b""
         self._transcript = b""
         self._mac: Mac | None = None
@@ -114,7 +115,7 @@ class ClientHandshake:
 
 
 class ServerHandshake:
-    """The accepting side. Feed what arrives; `role` and `session` are known when `is_done`."""
+    """The accepting side. Feed what arrives; `role`, `name` and `session` are known when `is_done`."""
 
     def __init__(self, credentials: Credentials, nonce: bytes) -> None:
         self._credentials = credentials
@@ -124,6 +125,7 @@ class ServerHandshake:
         self._mac: Mac | None = None
         self._session: Session | None = None
         self.role = 0
+        self.name = ""
         self.leftover = b""
 
     @property
@@ -142,7 +144,7 @@ class ServerHandshake:
             _check_limit(self._received)
         out = b""
         if self._mac is None:
-            out = self._read_hello()
+            out = self._take_hello()
         if self._mac is not None and not self.is_done and len(self._received) >= _PROOF_BYTES:
             proof, self.leftover = _cut(self._received, _PROOF_BYTES)
             own = self._credentials
@@ -154,42 +156,62 @@ class ServerHandshake:
             out += _proof(own, b"welcome", self._transcript)
         return out
 
-    def _read_hello(self) -> bytes:
-        if len(self._received) < _HEAD.size:
-            if not _MAGIC.startswith(self._received[: len(_MAGIC)]):
-                raise AuthenticationError(_STRANGER)
+    def _take_hello(self) -> bytes:
+        hello = _read_hello(self._received)
+        if hello is None:
             return b""
-        head = _HEAD.unpack_from(self._received)
-        magic, version, role, macs, _client_nonce, token_size, cluster_size = head
-        if magic != _MAGIC or version != _VERSION:
-            raise AuthenticationError(_STRANGER)
-        end = _HEAD.size + token_size + cluster_size
-        if end > LIMIT_BYTES:
-            raise AuthenticationError(f"a peer's greeting is longer than {LIMIT_BYTES} bytes")
-        if len(self._received) < end:
-            return b""
-        hello, self._received = _cut(self._received, end)
-        token, cluster = _cut(hello[_HEAD.size :], token_size)
         own = self._credentials
-        same_token = hmac.compare_digest(token, own.token.encode())
-        if not same_token or not hmac.compare_digest(cluster, own.cluster_id.encode()):
+        same_token = hmac.compare_digest(hello.token, own.token.encode())
+        if not same_token or not hmac.compare_digest(hello.cluster_id, own.cluster_id.encode()):
             raise AuthenticationError(
                 "a peer has the fencing token or cluster id of another or a former master; it "
                 "was dropped"
             )
-        self._mac = chosen(macs)
+        self._mac = chosen(hello.macs)
         if self._mac is None:
-            raise AuthenticationError("a peer offers no MAC that is known here; it was refused")
-        self.role = role
+            raise AuthenticationError("a peer offers no MAC that is known here; it was dropped")
+        self._received = self._received[len(hello.raw) :]
+        self.role, self.name = hello.role, hello.name.decode(errors="replace")
         challenge = _CHALLENGE.pack(self._mac, self._nonce)
-        self._transcript = hello + challenge
+        self._transcript = hello.raw + challenge
         return challenge + _proof(own, b"server", self._transcript)
 
 
-def _hello(credentials: Credentials, role: int, nonce: bytes) -> bytes:
-    token, cluster = credentials.token.encode(), credentials.cluster_id.encode()
-    sizes = len(token), len(cluster)
-    return _HEAD.pack(_MAGIC, _VERSION, role, offered(), nonce, *sizes) + token + cluster
+@dataclass(frozen=True, slots=True)
+class _Hello:
+    """A client's first message. `macs`: a bit for each function that it offers. `raw`: all of it."""
+
+    role: int
+    macs: int
+    token: bytes
+    cluster_id: bytes
+    name: bytes
+    raw: bytes
+
+
+def _read_hello(received: bytes) -> _Hello | None:
+    """None: it is not complete yet. Raises AuthenticationError: it is none of this protocol."""
+    if len(received) < _HEAD.size:
+        if not _MAGIC.startswith(received[: len(_MAGIC)]):
+            raise AuthenticationError(_STRANGER)
+        return None
+    magic, version, role, macs, _nonce, *sizes = _HEAD.unpack_from(received)
+    if magic != _MAGIC or version != _VERSION:
+        raise AuthenticationError(_STRANGER)
+    end = _HEAD.size + sum(sizes)
+    if end > LIMIT_BYTES:
+        raise AuthenticationError(f"a peer's greeting is longer than {LIMIT_BYTES} bytes")
+    if len(received) < end:
+        return None
+    token, rest = _cut(received[_HEAD.size : end], sizes[0])
+    cluster_id, name = _cut(rest, sizes[1])
+    return _Hello(role, macs, token, cluster_id, name, received[:end])
+
+
+def _hello(credentials: Credentials, role: int, nonce: bytes, name: str) -> bytes:
+    texts = [text.encode() for text in (credentials.token, credentials.cluster_id, name)]
+    head = _HEAD.pack(_MAGIC, _VERSION, role, offered(), nonce, *map(len, texts))
+    return b"".join((head, *texts))
 
 
 def _proof(credentials: Credentials, label: bytes, transcript: bytes) -> bytes:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.model.ids import ResourceId, ResultPartitionId
-
-
-@dataclass(frozen=True, slots=True)
-class PeerGreeting:
-    """The first frame after the handshake: the side that dialled. The answer says whether this connection is used."""
-
-    resource_id: ResourceId
+from penstock.model.ids import ResultPartitionId
 
 
 @dataclass(frozen=True, slots=True)

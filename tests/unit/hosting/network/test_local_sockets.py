@@ -48,7 +48,7 @@ def test_whoever_holds_the_name_but_not_the_secret_is_passed_by():
     with ExitStack() as stack:
         here = stack.enter_context(closing(plane_of("tm-1")))
         there = stack.enter_context(closing(plane_of("tm-2", is_local=False)))
-        (squatter,) = local_sockets.listen(there.resource_id, there.port)
+        (squatter,) = local_sockets.listen(CREDENTIALS, there.resource_id, there.port)
         stack.enter_context(squatter)
 
         def hang_up() -> None:
@@ -63,7 +63,7 @@ def test_whoever_holds_the_name_but_not_the_secret_is_passed_by():
 
 def test_a_name_in_use_leaves_tcp():
     port = 1  # no socket of this test listens there
-    (first,) = local_sockets.listen(ResourceId("tm-1"), port)
+    (first,) = local_sockets.listen(CREDENTIALS, ResourceId("tm-1"), port)
     with first:
-        assert local_sockets.listen(ResourceId("tm-1"), port) == []
-        assert local_sockets.connect(ResourceId("tm-2"), port, 1.0) is None
+        assert local_sockets.listen(CREDENTIALS, ResourceId("tm-1"), port) == []
+        assert local_sockets.connect(CREDENTIALS, ResourceId("tm-2"), port, 1.0) is None

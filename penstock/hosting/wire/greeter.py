@@ -1,0 +1,210 @@
+"""Greeter: accepts connections and has their two ends prove themselves, all on one thread.
+
+A stranger who connects costs no thread, and no more than one of `MAX_UNPROVEN` descriptors for `LIMIT_SECONDS`. When all of them
+are taken, the oldest one goes: a peer that knows the secret needs milliseconds. Over a Unix socket only processes of this user are
+greeted. An address that does not prove itself is logged once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from penstock.hosting.wire.dialling import Proven, notice_lost_peer
+from penstock.hosting.wire.handshake import (
+    LIMIT_BYTES,
+    LIMIT_SECONDS,
+    NONCE_BYTES,
+    Credentials,
+    ServerHandshake,
+)
+from penstock.hosting.wire.local_peer import refusal_of
+from penstock.model.errors import AuthenticationError, ExternalError
+
+MAX_UNPROVEN: Final = 64
+_MAX_TOLD: Final = 256
+_RETRY_S: Final = 0.5
+_END_S: Final = 5.0
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Unproven:
+    """A connection whose handshake is not done."""
+
+    sock: socket.socket
+    address: str
+    handshake: ServerHandshake
+    deadline: float
+
+
+@dataclass(slots=True)
+class Complaints:
+    """Who has been complained of, at most `_MAX_TOLD` addresses."""
+
+    _told: set[str] = field(default_factory=set)
+
+    def of(self, address: str, cause: str) -> None:
+        """Log it, if it is the first one of this address."""
+        if address in self._told or len(self._told) >= _MAX_TOLD:
+            return
+        self._told.add(address)
+        _LOG.warning("peer=%s REFUSED cause=%s (told once for each address)", address, cause)
+
+
+class Greeter:
+    """Listening sockets become its own: `close` closes them. `start` before anybody is greeted."""
+
+    def __init__(
+        self,
+        servers: Iterable[socket.socket],
+        credentials: Credentials,
+        role: int,
+        on_proven: Callable[[Proven], None],
+        *,
+        name: str = "penstock-greeter",
+    ) -> None:
+        """`on_proven`: takes each connection, whose socket does not block, on the greeter's thread; it must not block either."""
+        self._servers = list(servers)
+        self._credentials = credentials
+        self._role = role
+        self._on_proven = on_proven
+        self._complaints = Complaints()
+        self._unproven: dict[_Unproven, None] = {}
+        self._accepts_at: float | None = None
+        self._is_closing = False
+        self._selector = selectors.DefaultSelector()
+        self._wake_receive, self._wake_send = socket.socketpair()
+        self._selector.register(self._wake_receive, selectors.EVENT_READ, None)
+        self._listen()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> Self:
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Any thread. Connections that were handed over are not touched."""
+        self._is_closing = True
+        with contextlib.suppress(OSError):  # closed already
+            self._wake_send.send(b"\0")
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+            self._thread.join(_END_S)
+        for sock in (*self._servers, self._wake_receive, self._wake_send):
+            sock.close()
+        for one in list(self._unproven):
+            one.sock.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            for key, _ in self._selector.select(self._wait_s(time.monotonic())):
+                if isinstance(key.data, _Unproven):
+                    if key.data in self._unproven:  # not dropped for a newer one
+                        self._read(key.data)
+                elif key.data is not None:
+                    self._accept(key.data)
+            now = time.monotonic()
+            self._give_up_late_ones(now)
+            if self._accepts_at is not None and now >= self._accepts_at:
+                self._listen()
+
+    def _wait_s(self, now: float) -> float | None:
+        times = [one.deadline for one in self._unproven]
+        if self._accepts_at is not None:
+            times.append(self._accepts_at)
+        return max(0.0, min(times) - now) if times else None
+
+    # ------------------------------------------------------------------ accepting
+
+    def _listen(self) -> None:
+        self._accepts_at = None
+        for server in self._servers:
+            server.setblocking(False)
+            self._selector.register(server, selectors.EVENT_READ, server)
+
+    def _accept(self, server: socket.socket) -> None:
+        try:
+            sock, address = server.accept()
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                self._pause(error)
+            return  # else: nobody is there after all
+        sock.setblocking(False)
+        told = f"{address[0]}" if isinstance(address, tuple) else "a process of this machine"
+        refusal = refusal_of(sock)
+        if refusal is not None:
+            self._complaints.of(told, refusal)
+            sock.close()
+            return
+        if len(self._unproven) >= MAX_UNPROVEN:
+            oldest = next(iter(self._unproven))
+            self._refuse(
+                oldest, f"{MAX_UNPROVEN} connections wait for their proof, this one longest"
+            )
+        handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
+        one = _Unproven(sock, told, handshake, time.monotonic() + LIMIT_SECONDS)
+        self._unproven[one] = None
+        self._selector.register(sock, selectors.EVENT_READ, one)
+
+    def _pause(self, error: OSError) -> None:
+        """Without a descriptor, the listening sockets would be ready again and again."""
+        _LOG.warning("server=ACCEPTS_NOBODY for_s=%s cause=%s", _RETRY_S, error)
+        for server in self._servers:
+            self._selector.unregister(server)
+        self._accepts_at = time.monotonic() + _RETRY_S
+
+    # ------------------------------------------------------------------ handshakes
+
+    def _read(self, one: _Unproven) -> None:
+        handshake = one.handshake
+        try:
+            data = one.sock.recv(LIMIT_BYTES)
+            if not data:
+                raise AuthenticationError("it closed the connection before it proved itself")
+            answer = handshake.feed(data)
+            if answer and one.sock.send(answer) != len(answer):
+                raise AuthenticationError("it does not read the handshake")
+            if handshake.is_done and handshake.role != self._role:
+                raise AuthenticationError(
+                    f"it connected in role {handshake.role}; expected role {self._role}"
+                )
+        except BlockingIOError:
+            return
+        except (OSError, ExternalError) as error:
+            self._refuse(one, str(error))
+            return
+        if handshake.is_done:
+            self._forget(one)
+            self._hand_over(Proven(one.sock, handshake.session, handshake.leftover, handshake.name))
+
+    def _hand_over(self, proven: Proven) -> None:
+        try:
+            notice_lost_peer(proven.sock)
+            self._on_proven(proven)
+        except Exception as error:  # Of any kind: one peer must not end the greeter.
+            _LOG.warning("peer=DROPPED cause=%r", error, exc_info=error)
+            proven.sock.close()
+
+    def _give_up_late_ones(self, now: float) -> None:
+        for one in [one for one in self._unproven if one.deadline <= now]:
+            self._refuse(one, f"it did not prove itself within {LIMIT_SECONDS:g} s")
+
+    def _refuse(self, one: _Unproven, cause: str) -> None:
+        self._forget(one)
+        one.sock.close()
+        self._complaints.of(one.address, cause)
+
+    def _forget(self, one: _Unproven) -> None:
+        del self._unproven[one]
+        self._selector.unregister(one.sock)
