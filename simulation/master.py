@@ -203,7 +203,7 @@ class Master:
 
     def _received(self, message: Any, connection: Connection) -> None:
         """Handle a message as the control server does: a refused message costs the connection."""
-        if connection.is_closing():
+        if connection.is_closing:
             return
         resource_id = connection.resource_id
         if isinstance(message, Closed):

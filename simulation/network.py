@@ -134,7 +134,7 @@ class Pipe:
 
 
 class Connection:
-    """Both directions between the driver and one TaskManager. `Links` uses the driver's end as a writer."""
+    """Both directions between the driver and one TaskManager. `Links` uses the driver's end."""
 
     def __init__(
         self,
@@ -156,6 +156,7 @@ class Connection:
 
     # ------------------------------------------------------------------ the driver's end
 
+    @property
     def is_closing(self) -> bool:
         return self._is_driver_closed
 
@@ -212,8 +213,8 @@ class SimLinks(Links):
         link = self._links.get(resource_id)
         if link is None:
             return
-        connection: object = link.writer
+        connection: object = link.control
         assert isinstance(connection, Connection)
-        if not connection.is_closing():
+        if not connection.is_closing:
             connection.down.send(self.stamped(message))
             self._on_send(resource_id, message)

@@ -12,6 +12,7 @@ import contextlib
 import json
 import selectors
 import socket
+from collections import deque
 from dataclasses import dataclass
 
 from penstock.hosting.dataframes.feed_wire import (
@@ -26,12 +27,12 @@ from penstock.hosting.dataframes.feed_wire import (
     FeedSocket,
     Position,
     dial,
-    greet,
 )
 from penstock.hosting.wire.addresses import DATA_PORT, Addresses, Endpoint, data_endpoint, listen
-from penstock.hosting.wire.dialling import closed_on_error
-from penstock.hosting.wire.handshake import Credentials
-from penstock.model.errors import AuthenticationError, ExternalError
+from penstock.hosting.wire.dialling import Proven, closed_on_error
+from penstock.hosting.wire.greeter import Greeter
+from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
+from penstock.model.errors import ExternalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,6 @@ class FeedStream:
         self, place: FeedPlace, partition: int, begin: Position, wake: socket.socket
     ) -> None:
         """`wake`: becomes readable when `next` is to return. Raises: OSError, ExternalError."""
-        self._credentials = place.credentials
         self._partition = partition
         self.position = begin
         self._feeder: FeedSocket | None = None
@@ -71,16 +71,22 @@ class FeedStream:
         with closed_on_error(self._driver):
             own = self._driver.sock.getsockname()[0]
             endpoint = data_endpoint((place.host, place.port), place.readers, bind_host=own)
-            self._listener = listen(endpoint, DATA_PORT)
+            listener = listen(endpoint, DATA_PORT)
         self._selector = selectors.DefaultSelector()
         self._selector.register(wake, selectors.EVENT_READ, None)
-        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._knock, self._knocked = socket.socketpair()
+        self._selector.register(self._knocked, selectors.EVENT_READ, self._accept)
         self._selector.register(self._driver.sock, selectors.EVENT_READ, self._hear_driver)
         self.is_over = False
         self._has_end = False
-        port = self._listener.getsockname()[1]
+        port = listener.getsockname()[1]
+        self._came: deque[Proven] = deque()
+        self._greeter = Greeter(
+            [listener], place.credentials, ROLE_FEED, self._greeted, name="penstock-feeders"
+        ).start()
         told = {"partition": partition, "host": endpoint.dialled_host, "port": port}
-        self._driver.send(OPEN, json.dumps(told).encode())
+        with closed_on_error(self):
+            self._driver.send(OPEN, json.dumps(told).encode())
 
     def next(self) -> bytearray | None:
         """Return the next message. None: the partition has ended (`is_over`), or `wake` is readable."""
@@ -101,7 +107,11 @@ class FeedStream:
     def close(self) -> None:
         self._drop_feeder()
         self._selector.close()
-        self._listener.close()
+        self._greeter.close()
+        for one in self._came:
+            one.sock.close()
+        self._knock.close()
+        self._knocked.close()
         self._driver.close()
 
     # ------------------------------------------------------------------ driver and feeders
@@ -142,14 +152,20 @@ class FeedStream:
             feeder.send(DONE)
         self._drop_feeder()
 
+    def _greeted(self, proven: Proven) -> None:
+        """Hand a feeder to the reader's thread. On the greeter's thread."""
+        self._came.append(proven)
+        self._knock.send(b"\0")
+
     def _accept(self) -> None:
-        """Accept a feeder. The newest one counts, because an older one may be on a machine that is lost."""
-        sock, _ = self._listener.accept()
+        """Take a feeder. The newest one counts, because an older one may be on a machine that is lost."""
+        self._knocked.recv(1)
+        feeder = FeedSocket(self._came.popleft())
+        feeder.sock.setblocking(True)
         try:
-            feeder = greet(sock, self._credentials)
             feeder.send(RESUME, self.position.packed())
-        except (OSError, AuthenticationError):  # A stranger, or a task that Spark has ended.
-            sock.close()
+        except OSError:  # Spark has ended its task.
+            feeder.close()
             return
         feeder.sock.setblocking(False)
         self._drop_feeder()

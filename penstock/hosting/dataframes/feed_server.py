@@ -22,11 +22,12 @@ from pyspark import RDD, InheritableThread, SparkContext, cloudpickle
 
 from penstock.hosting.dataframes import feed_task
 from penstock.hosting.dataframes.feed_reader import FeedHosts, FeedPlace
-from penstock.hosting.dataframes.feed_wire import COUNTED, FAILED, OPEN, FeedSocket, greet
+from penstock.hosting.dataframes.feed_wire import COUNTED, FAILED, OPEN, FeedSocket
 from penstock.hosting.shipping.worker_imports import Archives
 from penstock.hosting.wire.addresses import CONTROL_PORT, listen
-from penstock.hosting.wire.handshake import Credentials
-from penstock.model.errors import AuthenticationError
+from penstock.hosting.wire.dialling import Proven
+from penstock.hosting.wire.greeter import Greeter
+from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
 
 _CANCEL_AGAIN_S: Final = 0.25
 _END_S: Final = 5.0
@@ -47,48 +48,37 @@ class FeedServer:
         self._archives = archives
         self._name = name
         self._credentials = Credentials(secrets.token_bytes(32), "feed", secrets.token_hex(8))
-        self._listener = listen(hosts.driver, CONTROL_PORT)
-        port = self._listener.getsockname()[1]
+        listener = listen(hosts.driver, CONTROL_PORT)
+        port = listener.getsockname()[1]
         self.place = FeedPlace(hosts.driver.dialled_host, port, self._credentials, hosts.readers)
         self._group = f"penstock-feed-{self._credentials.cluster_id}"
         self._orders = 0
         self._running: set[str] = set()
         self._lock = threading.Lock()
         self._is_closed = False
-        self._thread = threading.Thread(target=self._listen, name="penstock-feeds", daemon=True)
-        self._thread.start()
+        self._greeter = Greeter(
+            [listener], self._credentials, ROLE_FEED, self._greeted, name="penstock-feeds"
+        ).start()
 
     def close(self) -> None:
         """Cancel all Spark jobs that still run."""
         self._is_closed = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(_END_S)
+        self._greeter.close()
         with self._lock:
             running = list(self._running)
         for group in running:
             self._cancel(group)
 
-    def _listen(self) -> None:
-        while not self._is_closed:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(
-                target=self._serve, args=(sock,), name="penstock-feed", daemon=True
-            ).start()
+    def _greeted(self, proven: Proven) -> None:
+        threading.Thread(
+            target=self._serve, args=(FeedSocket(proven),), name="penstock-feed", daemon=True
+        ).start()
 
-    def _serve(self, sock: socket.socket) -> None:
+    def _serve(self, link: FeedSocket) -> None:
         """Serve one reader until it has its partition or is gone."""
-        try:
-            link = greet(sock, self._credentials)
-            kind, payload = link.receive()
-        except (OSError, AuthenticationError):  # A stranger, or a reader that is gone already.
-            sock.close()
-            return
+        link.sock.setblocking(True)
         with contextlib.closing(link), contextlib.suppress(OSError):
+            kind, payload = link.receive()
             if kind == OPEN:
                 self._feed(link, json.loads(payload))
 

@@ -17,7 +17,6 @@ an END counts only when the driver has confirmed it with COUNTED.
 
 from __future__ import annotations
 
-import socket
 import struct
 import zlib
 from dataclasses import dataclass
@@ -118,11 +117,6 @@ def dial(host: str, port: int, credentials: Credentials) -> FeedSocket:
     proven = dialling.dial((host, port), credentials, ROLE_FEED, _DIAL_S)
     proven.sock.settimeout(None)
     return FeedSocket(proven)
-
-
-def greet(sock: socket.socket, credentials: Credentials) -> FeedSocket:
-    """Authenticate the dialling side. Raises: OSError, AuthenticationError; the socket is closed then."""
-    return FeedSocket(dialling.greet(sock, credentials, ROLE_FEED))
 
 
 class FeedDiffers(ExternalError):

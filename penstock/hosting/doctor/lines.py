@@ -6,7 +6,6 @@ A line is JSON, a space, and the tag of the JSON in hexadecimal digits.
 from __future__ import annotations
 
 import json
-import socket
 from typing import Any, Final
 
 from penstock.hosting.wire import dialling
@@ -49,11 +48,6 @@ class Lines:
 def dial(address: tuple[str, int], credentials: Credentials, timeout_s: float) -> Lines:
     """Connect. Raises: OSError; AuthenticationError: another program listens there."""
     return Lines(dialling.dial(address, credentials, ROLE_PROBE, timeout_s))
-
-
-def accepted(sock: socket.socket, credentials: Credentials) -> Lines:
-    """Accept a connection of `dial`. The socket is closed if this raises OSError or AuthenticationError."""
-    return Lines(dialling.greet(sock, credentials, ROLE_PROBE))
 
 
 def _bytes_of(digits: bytes) -> bytes:

@@ -8,13 +8,14 @@ every other place, and dials it. All tasks are released when all have done so.
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 from typing import Any, Final, Self
 
-from penstock.hosting.doctor.lines import Lines, accepted
+from penstock.hosting.doctor.lines import Lines
 from penstock.hosting.wire.addresses import CONTROL_PORT, Endpoint, listen
-from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.dialling import Proven
+from penstock.hosting.wire.greeter import Greeter
+from penstock.hosting.wire.handshake import ROLE_PROBE, Credentials
 from penstock.model.errors import ExternalError
 
 _MOST_PEERS: Final = 64
@@ -29,9 +30,9 @@ class Meeting:
         """`tasks`: how many are expected; they wait at most `wait_s` for each other. Raises:
         ExternalError: no port is free.
         """
-        self._server = listen(endpoint, CONTROL_PORT)
-        self.port: int = endpoint.port or self._server.getsockname()[1]
-        self._credentials = credentials
+        server = listen(endpoint, CONTROL_PORT)
+        self.port: int = endpoint.port or server.getsockname()[1]
+        self._greeter = Greeter([server], credentials, ROLE_PROBE, self._greeted)
         self._tasks = tasks
         self._wait_s = wait_s
         self._changed = threading.Condition()
@@ -41,33 +42,28 @@ class Meeting:
         self._is_over = False
 
     def __enter__(self) -> Self:
-        self._server.settimeout(0.1)
-        self._start(self._accept)
+        self._greeter.start()
         return self
 
     def __exit__(self, *_exception: object) -> None:
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
+        self._greeter.close()
         for thread in list(self._threads):
             thread.join()
-        self._server.close()
 
     def _start(self, call: Any, *arguments: Any) -> None:
         thread = threading.Thread(target=call, args=arguments, name="penstock-meeting", daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _accept(self) -> None:
-        while not self._is_over:
-            with contextlib.suppress(OSError):
-                sock, _ = self._server.accept()
-                self._start(self._serve, sock)
+    def _greeted(self, proven: Proven) -> None:
+        self._start(self._serve, Lines(proven))
 
-    def _serve(self, sock: socket.socket) -> None:
-        with contextlib.suppress(OSError, ExternalError), sock:
-            lines = accepted(sock, self._credentials)
-            sock.settimeout(self._wait_s)
+    def _serve(self, lines: Lines) -> None:
+        with contextlib.suppress(OSError, ExternalError), lines.sock:
+            lines.sock.settimeout(self._wait_s)
             told = lines.receive()
             if told is not None:
                 self._introduce(told, lines)

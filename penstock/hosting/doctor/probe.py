@@ -14,14 +14,15 @@ import platform
 import shutil
 import socket
 import tempfile
-import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.hosting.doctor.lines import Lines, accepted, dial
+from penstock.hosting.doctor.lines import Lines, dial
 from penstock.hosting.wire.addresses import DATA_PORT, Addresses, data_endpoint, listen
-from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.dialling import Proven
+from penstock.hosting.wire.greeter import Greeter
+from penstock.hosting.wire.handshake import ROLE_PROBE, Credentials
 from penstock.model.errors import ExternalError, PenstockError
 from penstock.model.plain import from_plain
 
@@ -99,23 +100,16 @@ def _answering(
     server: socket.socket, credentials: Credentials, task: int
 ) -> Generator[None, None, None]:
     """Send this task's number to whoever dials."""
-    is_over = threading.Event()
 
-    def answer() -> None:
-        while not is_over.is_set():
-            with contextlib.suppress(OSError, ExternalError):
-                sock, _ = server.accept()
-                with sock:
-                    accepted(sock, credentials).send(task)
+    def answer(proven: Proven) -> None:
+        with proven.sock:
+            Lines(proven).send(task)
 
-    server.settimeout(0.1)
-    thread = threading.Thread(target=answer, name="penstock-probe", daemon=True)
-    thread.start()
+    greeter = Greeter([server], credentials, ROLE_PROBE, answer).start()
     try:
         yield
     finally:
-        is_over.set()
-        thread.join()
+        greeter.close()
 
 
 def _version(name: str) -> str | None:

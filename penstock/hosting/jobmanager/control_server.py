@@ -9,14 +9,18 @@ on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
+from collections.abc import Generator
 from typing import Any, Final, Protocol
 
 from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.wire.addresses import CONTROL_PORT, Endpoint, listen
 from penstock.hosting.wire.control_wire import ControlWire
+from penstock.hosting.wire.greeter import MAX_UNPROVEN, Complaints
 from penstock.hosting.wire.handshake import (
+    LIMIT_BYTES,
     LIMIT_SECONDS,
     NONCE_BYTES,
     ROLE_SUPERVISOR,
@@ -24,7 +28,7 @@ from penstock.hosting.wire.handshake import (
     Credentials,
     ServerHandshake,
 )
-from penstock.model.errors import ExternalError
+from penstock.model.errors import AuthenticationError, ExternalError
 from penstock.model.ids import ResourceId
 
 _LOG: Final = logging.getLogger(__name__)
@@ -47,6 +51,8 @@ class ControlServer:
         self._credentials = credentials
         self._listener = listener
         self._server: asyncio.Server | None = None
+        self._complaints = Complaints()
+        self._unproven: dict[asyncio.Task[None], None] = {}
 
     async def open(self, endpoint: Endpoint) -> int:
         """Listen. Returns the port that peers dial. Raises: ExternalError: none of the ports is free."""
@@ -81,18 +87,40 @@ class ControlServer:
     ) -> ServerHandshake | None:
         """Return the peer's handshake; None: the peer did not prove itself, and is dropped."""
         handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
+        cause: str | BaseException
         try:
-            async with asyncio.timeout(LIMIT_SECONDS):
-                while not handshake.is_done:
-                    data = await reader.read(4096)
-                    if not data:
-                        return None
-                    writer.write(handshake.feed(data))
-        except (ExternalError, TimeoutError, OSError) as error:
-            peer = writer.get_extra_info("peername")
-            _LOG.warning("peer=%s REFUSED cause=%s: %s", peer, type(error).__name__, error)
-            return None
-        return handshake if handshake.role in (ROLE_TASKMANAGER, ROLE_SUPERVISOR) else None
+            with self._place_of_unproven():
+                async with asyncio.timeout(LIMIT_SECONDS):
+                    while not handshake.is_done:
+                        data = await reader.read(LIMIT_BYTES)
+                        if not data:
+                            raise AuthenticationError("it closed the connection before its proof")
+                        writer.write(handshake.feed(data))
+            if handshake.role in (ROLE_TASKMANAGER, ROLE_SUPERVISOR):
+                return handshake
+            cause = f"it connected in role {handshake.role}"
+        except TimeoutError:
+            cause = f"it did not prove itself within {LIMIT_SECONDS:g} s"
+        except (ExternalError, OSError) as error:
+            cause = error
+        address = writer.get_extra_info("peername")
+        self._complaints.of(str(address[0] if address else "unknown"), str(cause))
+        return None
+
+    @contextlib.contextmanager
+    def _place_of_unproven(self) -> Generator[None]:
+        """One of `MAX_UNPROVEN` places. When all are taken, the connection that has one longest is closed."""
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._unproven) >= MAX_UNPROVEN:
+            oldest = next(iter(self._unproven))
+            del self._unproven[oldest]
+            oldest.cancel()
+        self._unproven[task] = None
+        try:
+            yield
+        finally:
+            self._unproven.pop(task, None)
 
     async def _serve(
         self,

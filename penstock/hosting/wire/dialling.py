@@ -52,24 +52,6 @@ def dial(address: tuple[str, int], credentials: Credentials, role: int, timeout_
     return Proven(sock, handshake.session, handshake.leftover)
 
 
-def greet(sock: socket.socket, credentials: Credentials, role: int) -> Proven:
-    """Authenticate the dialling end. The socket blocks afterwards.
-
-    Raises: OSError; AuthenticationError: a stranger, or a peer in another role. The socket is
-    closed then.
-    """
-    with closed_on_error(sock):
-        sock.setblocking(True)
-        notice_lost_peer(sock)
-        handshake = ServerHandshake(credentials, secrets.token_bytes(NONCE_BYTES))
-        run_handshake(sock, handshake)
-        if handshake.role != role:
-            raise AuthenticationError(
-                f"a peer in role {handshake.role} connected; expected role {role}"
-            )
-    return Proven(sock, handshake.session, handshake.leftover)
-
-
 @contextlib.contextmanager
 def closed_on_error(connection: _Closeable) -> Generator[None, None, None]:
     """Close the socket on any error, until it is handed on."""

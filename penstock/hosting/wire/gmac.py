@@ -11,8 +11,6 @@ import ctypes
 from functools import cache
 from typing import Any, Final
 
-import pyarrow as pa
-
 TAG_BYTES: Final = 16
 KEY_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
@@ -30,9 +28,19 @@ class _Param(ctypes.Structure):
     )
 
 
+def _buffer(part: Any) -> Any:
+    """A view of memory that tells its address, also where it is read-only.
+
+    The import is here because what begins on an executor must not need pyarrow: it only tells that pyarrow is missing.
+    """
+    import pyarrow as pa
+
+    return pa.py_buffer(part)
+
+
 @cache
-def _library() -> Any | None:
-    """OpenSSL's libcrypto as Python has loaded it; None where it does not offer GMAC."""
+def _library() -> tuple[Any, int] | None:
+    """OpenSSL's libcrypto as Python has loaded it, and its GMAC; None where it does not offer that."""
     try:
         import _ssl
 
@@ -51,10 +59,10 @@ def _library() -> Any | None:
         ):
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
-        library.gmac = library.EVP_MAC_fetch(None, b"GMAC", None)
+        mac = library.EVP_MAC_fetch(None, b"GMAC", None)
     except (ImportError, OSError, AttributeError):
         return None
-    return library if library.gmac else None
+    return (library, mac) if mac else None
 
 
 def is_available() -> bool:
@@ -66,9 +74,10 @@ class Gmac:
 
     def __init__(self, key: bytes) -> None:
         """Args: key: 16 bytes, used for nothing else. Raises: RuntimeError: OpenSSL does not take it."""
-        library = _library()
-        if library is None or len(key) != KEY_BYTES:
+        found = _library()
+        if found is None or len(key) != KEY_BYTES:
             raise RuntimeError(f"GMAC needs OpenSSL 3 and a key of {KEY_BYTES} bytes")
+        library, mac = found
         self._library = library
         self._nonce = (ctypes.c_char * _NONCE_BYTES)()
         self._tag = (ctypes.c_char * TAG_BYTES)()
@@ -79,7 +88,7 @@ class Gmac:
         end = library.OSSL_PARAM_construct_end()
         named = library.OSSL_PARAM_construct_utf8_string(b"cipher", cipher, 0)
         self._parameters = (_Param * 2)(nonce, end)
-        self._context = library.EVP_MAC_CTX_new(library.gmac)
+        self._context = library.EVP_MAC_CTX_new(mac)
         self._check(
             library.EVP_MAC_init(self._context, key, len(key), (_Param * 3)(named, nonce, end))
         )
@@ -90,8 +99,11 @@ class Gmac:
         self._nonce.raw = number.to_bytes(_NONCE_BYTES, "big")
         done = library.EVP_MAC_init(context, None, 0, self._parameters)
         for part in parts:
-            buffer = pa.py_buffer(part)  # its address, also of memory that is read-only
-            done &= library.EVP_MAC_update(context, buffer.address, buffer.size)
+            if type(part) is bytes:
+                done &= library.EVP_MAC_update(context, part, len(part))
+            else:
+                buffer = _buffer(part)
+                done &= library.EVP_MAC_update(context, buffer.address, buffer.size)
         self._check(done & library.EVP_MAC_final(context, self._tag, self._to_size, TAG_BYTES))
         return self._tag.raw
 

@@ -1,9 +1,11 @@
 """A partition on its way to a reader: resumed, replayed alike or not, ended by Spark's word only. Expectations: docs/internals/dataframes.md."""
 
 import json
+import queue
 import socket
 import threading
 from contextlib import closing, contextmanager, suppress
+from functools import cached_property
 
 import pytest
 
@@ -13,16 +15,18 @@ from penstock.hosting.dataframes.feed_wire import (
     FAILED,
     OPEN,
     FeedDiffers,
+    FeedSocket,
     Position,
-    greet,
 )
 from penstock.hosting.dataframes.feeding import FeedOrder, feed
 from penstock.hosting.dataframes.spool import SpoolFile, SpoolStream, write_partition
 from penstock.hosting.file_systems import CheckpointDamaged
 from penstock.hosting.wire.addresses import CONTROL_PORT, Addresses, Endpoint, listen
-from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.greeter import Greeter
+from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
 
 MESSAGES = [bytes([number]) * (number + 1) for number in range(20)]
+HANG_S = 60.0
 SECRET = Credentials(b"s" * 32, "feed", "here")
 
 
@@ -37,24 +41,28 @@ class Driver:
     """Takes one order."""
 
     def __init__(self) -> None:
-        self._listener = listen(Endpoint("127.0.0.1"), CONTROL_PORT)
-        port = self._listener.getsockname()[1]
+        listener = listen(Endpoint("127.0.0.1"), CONTROL_PORT)
+        port = listener.getsockname()[1]
         self.place = FeedPlace("127.0.0.1", port, SECRET, Addresses())
-        self._greeter = threading.Thread(target=self._greet)
-        self._greeter.start()
+        self._came = queue.SimpleQueue()
+        self._greeter = Greeter([listener], SECRET, ROLE_FEED, self._came.put).start()
 
-    def _greet(self) -> None:
-        sock, _ = self._listener.accept()
-        self._link = greet(sock, SECRET)
-        kind, payload = self._link.receive()
+    @cached_property
+    def _link(self) -> FeedSocket:
+        """The reader's connection, when it has come."""
+        link = FeedSocket(self._came.get(timeout=HANG_S))
+        link.sock.setblocking(True)
+        kind, payload = link.receive()
         assert kind == OPEN
         self._told = json.loads(payload)
+        return link
 
     def feeding(self, messages, *, is_counted=False):
         """A feeder of these, on a thread. `is_counted`: Spark counts it."""
-        self._greeter.join()
+        assert self._link
+        told = self._told
         order = FeedOrder(
-            self._told["host"], self._told["port"], SECRET.secret, SECRET.token, SECRET.cluster_id
+            told["host"], told["port"], SECRET.secret, SECRET.token, SECRET.cluster_id
         )
 
         def run() -> None:
@@ -66,13 +74,11 @@ class Driver:
         threading.Thread(target=run, daemon=True).start()
 
     def say(self, kind, text=""):
-        self._greeter.join()
         self._link.send(kind, text.encode())
 
     def close(self) -> None:
-        self._greeter.join()
         self._link.close()
-        self._listener.close()
+        self._greeter.close()
 
 
 @contextmanager
@@ -142,7 +148,7 @@ def test_sparks_failure_reaches_the_reader():
 
 def test_a_stranger_is_not_read():
     with a_stream() as (driver, stream):
-        driver._greeter.join()
+        assert driver._link
         stranger = FeedOrder("127.0.0.1", driver._told["port"], b"x" * 32, "feed", "here")
         with pytest.raises(Exception, match="did not prove|refused|closed"):
             reading = threading.Thread(target=stream.next, daemon=True)

@@ -1,0 +1,156 @@
+"""Who connects without the secret costs little and hinders nobody (`hosting/wire/greeter.py`)."""
+
+import errno
+import logging
+import os
+import queue
+import socket
+import threading
+from contextlib import ExitStack, closing
+
+import pytest
+
+from penstock.hosting.wire import greeter as module
+from penstock.hosting.wire import local_peer
+from penstock.hosting.wire.dialling import dial
+from penstock.hosting.wire.greeter import MAX_UNPROVEN, Complaints, Greeter
+from penstock.hosting.wire.handshake import ROLE_DATA, ROLE_FEED, Credentials
+from penstock.model.errors import AuthenticationError
+
+SECRET = Credentials(b"s" * 32, "token", "cluster")
+HANG_S = 60.0
+
+
+@pytest.fixture
+def came():
+    return queue.SimpleQueue()
+
+
+@pytest.fixture
+def address(came):
+    with closing(server := socket.create_server(("127.0.0.1", 0))):
+        greeter = Greeter([server], SECRET, ROLE_DATA, came.put).start()
+        with closing(greeter):
+            yield server.getsockname()
+    while not came.empty():
+        came.get().sock.close()
+
+
+def test_a_peer_that_proves_itself_is_handed_over(address, came):
+    theirs = dial(address, SECRET, ROLE_DATA, HANG_S)
+    with theirs.sock, came.get(timeout=HANG_S).sock as ours:
+        theirs.sock.sendall(b"hello")
+        ours.setblocking(True)
+        assert ours.recv(5) == b"hello"
+
+
+def closed_by_peer(sock: socket.socket) -> bool:
+    sock.settimeout(HANG_S)
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_silent_strangers_take_no_thread_and_no_place_of_those_that_prove_themselves(address, came):
+    threads = threading.active_count()
+    with ExitStack() as stack:
+        strangers = [
+            stack.enter_context(socket.create_connection(address)) for _ in range(3 * MAX_UNPROVEN)
+        ]
+        theirs = stack.enter_context(dial(address, SECRET, ROLE_DATA, HANG_S).sock)
+        ours = stack.enter_context(came.get(timeout=HANG_S).sock)
+        assert ours.getpeername() == theirs.getsockname()
+        assert threading.active_count() == threads
+        assert all(closed_by_peer(one) for one in strangers[:MAX_UNPROVEN])
+
+
+def test_a_silent_stranger_is_given_up(address, came, monkeypatch):
+    monkeypatch.setattr(module, "LIMIT_SECONDS", 0.05)
+    with socket.create_connection(address) as stranger:
+        assert closed_by_peer(stranger)
+    assert came.empty()
+
+
+def test_a_peer_in_another_role_is_refused(address, came, caplog):
+    with dial(address, SECRET, ROLE_FEED, HANG_S).sock as theirs:
+        assert closed_by_peer(theirs)
+    assert came.empty()
+    assert "connected in role 4; expected role 3" in caplog.text
+
+
+def test_a_stranger_with_another_secret_is_refused_and_told_once(address, caplog):
+    for _ in range(3):
+        with pytest.raises(AuthenticationError):
+            dial(address, Credentials(b"x" * 32, "token", "cluster"), ROLE_DATA, HANG_S)
+    with dial(address, SECRET, ROLE_DATA, HANG_S).sock:  # what is before it is done
+        assert caplog.text.count("REFUSED") == 1
+    assert "peer=127.0.0.1 REFUSED" in caplog.text
+
+
+def test_as_many_addresses_are_told_of_as_can_be_remembered(caplog):
+    complaints = Complaints()
+    for number in range(1000):
+        complaints.of(f"10.0.0.{number}", "a reason")
+    assert caplog.text.count("REFUSED") == 256
+
+
+class Full:
+    """A listening socket of a process that has no file descriptor left, until it has one."""
+
+    def __init__(self, server, looks):
+        self._server, self._looks = server, looks
+        self.fileno, self.setblocking, self.close = server.fileno, server.setblocking, server.close
+
+    def accept(self):
+        if next(self._looks):
+            return self._server.accept()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_without_a_descriptor_it_waits_and_says_so(came, caplog, monkeypatch):
+    """Else the socket would be ready again and again, and the thread would turn without a pause."""
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    looks = iter([False, True])
+    server = socket.create_server(("127.0.0.1", 0))
+    with (
+        closing(Greeter([Full(server, looks)], SECRET, ROLE_DATA, came.put).start()),
+        dial(server.getsockname(), SECRET, ROLE_DATA, HANG_S).sock,
+    ):
+        came.get(timeout=HANG_S).sock.close()
+    assert "ACCEPTS_NOBODY" in caplog.text
+    assert list(looks) == []
+
+
+def test_one_that_cannot_be_taken_does_not_end_the_greeter(caplog):
+    came, failures = queue.SimpleQueue(), iter([ValueError("not now"), None])
+
+    def take(proven):
+        failure = next(failures)
+        if failure is not None:
+            raise failure
+        came.put(proven)
+
+    server = socket.create_server(("127.0.0.1", 0))
+    with closing(Greeter([server], SECRET, ROLE_DATA, take).start()):
+        with dial(server.getsockname(), SECRET, ROLE_DATA, HANG_S).sock as first:
+            assert closed_by_peer(first)
+        with dial(server.getsockname(), SECRET, ROLE_DATA, HANG_S).sock:
+            came.get(timeout=HANG_S).sock.close()
+    assert "not now" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="Linux's")
+def test_over_a_unix_socket_only_processes_of_this_user_are_greeted(tmp_path, monkeypatch, caplog):
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(tmp_path / "socket"))
+    server.listen()
+    monkeypatch.setattr(local_peer.os, "geteuid", lambda: os.getuid() + 1)
+    with (
+        closing(Greeter([server], SECRET, ROLE_DATA, lambda _: None).start()),
+        socket.socket(socket.AF_UNIX) as theirs,
+    ):
+        theirs.connect(str(tmp_path / "socket"))
+        assert closed_by_peer(theirs)
+    assert f"is of user {os.getuid()}, not of user {os.getuid() + 1}" in caplog.text
