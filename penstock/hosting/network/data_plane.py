@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -28,10 +28,10 @@ from penstock.hosting.network.peers import Peers
 from penstock.hosting.network.producer_side import RemoteView, failure_kind
 from penstock.hosting.network.task_events import TaskEventDispatcher
 from penstock.hosting.wire.addresses import DATA_PORT, Endpoint, listen
+from penstock.hosting.wire.dialling import Proven
 from penstock.hosting.wire.greeter import Greeter
 from penstock.hosting.wire.handshake import ROLE_DATA, Credentials
 from penstock.hosting.wire.messages import decode
-from penstock.hosting.wire.sealing import Seal
 from penstock.model.errors import (
     ExternalError,
     PartitionConnectionError,
@@ -184,14 +184,18 @@ class DataPlane:
         except (KeyError, ValueError):
             pass  # It was closed in the meantime.
 
-    def _adopted(self, connection: DataConnection, seal: Seal) -> None:
-        """Have the loop read this connection from now on. Any thread. `seal`: of what the peer sends."""
-        connected = _Connected(connection, FrameParser(seal))
-        self._on_loop(lambda: self._register(connected))
+    def _adopted(self, connection: DataConnection, proven: Proven) -> None:
+        """Have the loop read this connection from now on. Any thread."""
+        connected = _Connected(connection, FrameParser(proven.session.receiving))
+        self._on_loop(lambda: self._register(connected, proven.early))
 
-    def _register(self, connected: _Connected) -> None:
+    def _register(self, connected: _Connected, early: bytes) -> None:
         with contextlib.suppress(ValueError, KeyError):  # It was closed before it was watched.
             self._selector.register(connected.connection.sock, selectors.EVENT_READ, connected)
+        with self._dropped_on_error(connected.connection):
+            connected.parser.buffer()[: len(early)] = early
+            for frame in connected.parser.advance(len(early)):
+                self._handle(connected.connection, frame)
 
     def _serve(self, connected: _Connected, events: int) -> None:
         connection = connected.connection
@@ -200,7 +204,7 @@ class DataPlane:
             connection.resume_stalled()
         if not events & selectors.EVENT_READ:
             return
-        try:
+        with self._dropped_on_error(connection):
             for _ in range(_READS_PER_TURN):
                 received = connection.sock.recv_into(connected.parser.buffer())
                 if received == 0:
@@ -208,11 +212,14 @@ class DataPlane:
                     return
                 for frame in connected.parser.advance(received):
                     self._handle(connection, frame)
+
+    @contextlib.contextmanager
+    def _dropped_on_error(self, connection: DataConnection) -> Generator[None]:
+        try:
+            yield
         except BlockingIOError:
-            return
-        except (
-            Exception
-        ) as error:  # Any error: a fault of one peer must not end the other connections.
+            pass
+        except Exception as error:  # Any error: a broken peer must not end the others.
             self._drop(connection, f"{type(error).__name__}: {error}")
 
     def _drop(self, connection: DataConnection, cause: str) -> None:

@@ -23,7 +23,7 @@ from penstock.hosting.wire.handshake import (
     ClientHandshake,
     Credentials,
 )
-from penstock.hosting.wire.sealing import TAG_BYTES, Seal, Session
+from penstock.hosting.wire.sealing import TAG_BYTES
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import AuthenticationError, PartitionConnectionError
 from penstock.model.ids import ResourceId
@@ -42,7 +42,7 @@ class Peers:
         resource_id: ResourceId,
         credentials: Credentials,
         loop: WriteLoop,
-        adopted: Callable[[DataConnection, Seal], None],
+        adopted: Callable[[DataConnection, Proven], None],
         *,
         tries_local: bool = True,
     ) -> None:
@@ -122,7 +122,8 @@ class Peers:
             answer, tag = said[: len(_ACCEPTED)], said[len(_ACCEPTED) :]
             session.receiving.check(tag, answer)
         if answer == _ACCEPTED:
-            return self._adopt(sock, peer, session)
+            early = handshake.leftover[len(said) :]
+            return self._adopt(Proven(sock, session, early, peer))
         sock.close()
         return self._await_incoming(peer)
 
@@ -146,7 +147,7 @@ class Peers:
         if sock.send(sealed) != len(sealed):
             raise PartitionConnectionError(f"{peer} does not read the answer to its handshake")
         if answer == _ACCEPTED:
-            self._adopt(sock, peer, proven.session)
+            self._adopt(proven)
         else:
             sock.close()
 
@@ -154,13 +155,14 @@ class Peers:
         with self._changed:
             return peer in self._connections or (peer in self._dialling and self.resource_id < peer)
 
-    def _adopt(self, sock: socket.socket, peer: ResourceId, session: Session) -> DataConnection:
+    def _adopt(self, proven: Proven) -> DataConnection:
+        sock, peer = proven.sock, ResourceId(proven.name)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             sock.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
         sock.setblocking(False)
-        connection = DataConnection(sock, peer, self._loop, session.sending)
+        connection = DataConnection(sock, peer, self._loop, proven.session.sending)
         with self._changed:
             if self._is_closed:
                 sock.close()
@@ -168,7 +170,7 @@ class Peers:
             self._open.add(connection)
             self._connections.setdefault(peer, connection)
             self._changed.notify_all()
-        self._adopted(connection, session.receiving)
+        self._adopted(connection, proven)
         return connection
 
 
