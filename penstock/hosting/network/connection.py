@@ -22,6 +22,8 @@ from penstock.runtime.codecs.codec import size_of
 from penstock.runtime.codecs.events import Parts
 
 _IOV_MAX: Final = 64
+_SEALED_BYTES: Final = 1 << 18
+"""So much gets its tag before it is sent, and is still in the processor's cache then."""
 _ROOM_MS: Final = 1
 
 
@@ -138,12 +140,14 @@ class DataConnection:
     def _fill_sealed(self) -> bool:
         """Give frames their tags, in the order in which they leave. False: nothing is left to write."""
         sealed = self._sealed
-        while self._outbox and len(sealed) < _IOV_MAX:
+        size = sum(view.nbytes for view in sealed)
+        while self._outbox and len(sealed) < _IOV_MAX and size < _SEALED_BYTES:
             head, parts = self._outbox.popleft()
             views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
+            views.append(memoryview(self._seal.tag(head, *views)))
             sealed.append(memoryview(head))
             sealed.extend(views)
-            sealed.append(memoryview(self._seal.tag(head, *views)))
+            size += sum(view.nbytes for view in views)
         return bool(sealed)
 
     def _has_room_soon(self) -> bool:

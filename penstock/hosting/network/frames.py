@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-import numpy as np
+import pyarrow as pa
 
 from penstock.hosting.wire.sealing import TAG_BYTES, Seal
 from penstock.model.errors import DamagedFrame, ExternalError
@@ -159,7 +159,9 @@ class FrameParser:
 
     def _begin_large(self, head: bytes, size: int, body: int) -> None:
         have = self._end - body
-        self._large = np.empty(size + TAG_BYTES, np.uint8).data  # a bytearray would be zeroed first
+        self._large = memoryview(pa.allocate_buffer(size + TAG_BYTES)).cast(
+            "B"
+        )  # a bytearray would be zeroed first
         self._large[:have] = self._view[body : self._end]
         self._large_filled = have
         self._large_header = head

@@ -44,7 +44,7 @@ def _library() -> tuple[Any, int] | None:
     try:
         import _ssl
 
-        library = ctypes.CDLL(_ssl.__file__)
+        library = ctypes.PyDLL(_ssl.__file__)
         pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
         for name, result, arguments in (
             ("EVP_MAC_fetch", pointer, (pointer, text, text)),
