@@ -8,7 +8,8 @@
 The tag covers everything before it. The CRC lets a damaged length be noticed at once: otherwise the
 reader would wait for that many bytes, perhaps for ever.
 
-Source: Flink NettyMessage (PartitionRequest, AddCredit, BufferResponse, ErrorResponse). Knows no socket.
+Source: Flink NettyMessage (PartitionRequest, AddCredit, BufferResponse, ErrorResponse). Knows no
+socket.
 """
 
 from __future__ import annotations
@@ -89,10 +90,14 @@ def header(size: int, frame_type: int, channel: int, more: tuple[int, ...] = (0,
 
 
 def read_header(data: bytes | memoryview) -> tuple[int, ...]:
-    """Payload bytes, type, kind, channel, sequence, backlog. Raises DamagedFrame; ExternalError: more than `MAX_PAYLOAD`."""
+    """Return the payload's bytes, type, kind, channel, sequence and backlog.
+
+    Raises: DamagedFrame; ExternalError: the payload has more than `MAX_PAYLOAD`.
+    """
     if zlib.crc32(data[: _FIELDS.size]) != int.from_bytes(data[_FIELDS.size :], "big"):
         raise DamagedFrame(
-            "the header of a data frame is not what the other end has sent; the connection is closed"
+            "the header of a data frame is not what the other end has sent; the connection is "
+            "closed"
         )
     fields = _FIELDS.unpack_from(data)
     if fields[0] > MAX_PAYLOAD:

@@ -42,7 +42,6 @@ from penstock.hosting.wire.handshake import (
     ClientHandshake,
     Credentials,
 )
-from penstock.hosting.wire.messages import encode
 from penstock.machines.taskmanager.task_executor import TaskExecutor
 from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import ExternalError
@@ -246,12 +245,11 @@ class TaskManager:
     def send(self, message: object) -> None:
         """Send to the JobManager. Any thread. Dropped without a connection, because the TaskManager is ending."""
         self._log.said(message)
-        body = encode(message)
         with self._send_lock:
             if self._socket is None or self._wire is None:
                 return
             try:
-                _send_all(self._socket, self._wire.frame_of(body))
+                _send_all(self._socket, self._wire.frame(message))
             except OSError:
                 pass  # The reading side notices the error and ends the TaskManager.
 

@@ -1,8 +1,9 @@
-"""One control connection behind its handshake: messages to frames, and frames to messages.
+"""ControlWire: control messages as frames on an authenticated connection.
 
     frame: length of the body (4 bytes), CRC-32 of the length (4), body, tag (16)
 
-The tag covers all that stands before it. The CRC is there because a damaged length would else be waited for, perhaps without end.
+The tag covers everything before it. The CRC lets a damaged length be noticed at once: otherwise the
+reader would wait for that many bytes, perhaps for ever.
 """
 
 from __future__ import annotations
@@ -20,26 +21,31 @@ _HEAD_BYTES: Final = _LENGTH.size + 4
 
 
 class ControlWire:
-    """Both directions. `feed` is for one thread, `frame` for one at a time: frames must leave in the order in which they are made."""
+    """Both directions of one connection.
+
+    One thread at a time may call `feed`, and one at a time `frame`. Frames must be sent in the order
+    in which they were made.
+    """
 
     def __init__(self, session: Session) -> None:
         self._sending, self._receiving = session.sending, session.receiving
         self._data = bytearray()
 
     def frame(self, message: object) -> bytes:
-        """Raises GraphError: the message is larger than `MAX_MESSAGE`."""
+        """Return the message as a frame. Raises GraphError if it is larger than `MAX_MESSAGE`."""
         return self.frame_of(encode(message))
 
     def frame_of(self, body: bytes) -> bytes:
-        """The same, of a message that is encoded already."""
+        """Return a message that is encoded already as a frame."""
         length = _LENGTH.pack(len(body))
         head = length + zlib.crc32(length).to_bytes(4, "big")
         return b"".join((head, body, self._sending.tag(head, body)))
 
     def feed(self, data: bytes) -> list[Any]:
-        """The messages that are whole now.
+        """Return the messages that are complete.
 
-        Raises: ExternalError: a frame is damaged, or its body is no message; the connection is of no use any more.
+        Raises: ExternalError: a frame is damaged, or its body is no message. The connection must be
+        closed then.
         """
         self._data += data
         messages = []
@@ -57,7 +63,7 @@ class ControlWire:
         return messages
 
     def _body_bytes(self, at: int) -> int | None:
-        """Of the frame that begins there; None: it is not whole yet."""
+        """Return the size of the body of the frame at this place; None: it is not complete yet."""
         if len(self._data) - at < _HEAD_BYTES:
             return None
         body_at = at + _HEAD_BYTES
@@ -70,7 +76,8 @@ class ControlWire:
             )
         if size > MAX_MESSAGE:
             raise ExternalError(
-                f"a control message of {size:,} bytes was announced; at most {MAX_MESSAGE:,} are taken"
+                f"a control message of {size:,} bytes was announced, but at most "
+                f"{MAX_MESSAGE:,} are allowed"
             )
         return size if len(self._data) - body_at >= size + TAG_BYTES else None
 
@@ -80,5 +87,5 @@ def _message(body: bytes) -> Any:
         return decode(body)
     except ExternalError:
         raise
-    except Exception as error:  # of any kind: pickle raises what the bytes lead to
+    except Exception as error:  # Any error: pickle raises many kinds.
         raise ExternalError(f"a control message cannot be read: {error!r}") from error

@@ -1,8 +1,12 @@
-"""GMAC by the OpenSSL library that Python itself uses, called through ctypes. `is_available` says whether it is there.
+"""GMAC, computed by the OpenSSL library that Python itself uses, through ctypes.
 
-GMAC (NIST SP 800-38D) is the authentication of AES-GCM without its encryption. Processors have instructions for it: a core does
-several GB/s, five times as many as HMAC-SHA256. Python's `hmac` does not offer it. Builds of Python that hide the symbols of OpenSSL,
-or have one before 3.0, do not have it here.
+GMAC (NIST SP 800-38D) is the authentication of AES-GCM without its encryption. Processors have
+instructions for it: one core computes several GB/s, about five times as much as with HMAC-SHA256.
+Python's `hmac` does not offer it. It is not available in builds of Python that hide the symbols of
+OpenSSL, or that have an OpenSSL before 3.0.
+
+The calls keep Python's global lock. A tag of a megabyte takes 0.2 ms, and waiting for the lock again
+would often take longer.
 """
 
 from __future__ import annotations
@@ -29,9 +33,9 @@ class _Param(ctypes.Structure):
 
 
 def _buffer(part: Any) -> Any:
-    """A view of memory that tells its address, also where it is read-only.
+    """Return a view of memory that knows its address, also of read-only memory.
 
-    The import is here because what begins on an executor must not need pyarrow: it only tells that pyarrow is missing.
+    pyarrow is imported here because the doctor's probes must run on executors without it.
     """
     import pyarrow as pa
 
@@ -40,7 +44,7 @@ def _buffer(part: Any) -> Any:
 
 @cache
 def _library() -> tuple[Any, int] | None:
-    """OpenSSL's libcrypto as Python has loaded it, and its GMAC; None where it does not offer that."""
+    """Return OpenSSL's libcrypto, as Python has loaded it, and its GMAC; None if it has none."""
     try:
         import _ssl
 
@@ -70,10 +74,10 @@ def is_available() -> bool:
 
 
 class Gmac:
-    """Tags under one key. Not for several threads at once."""
+    """Makes tags with one key. Only one thread at a time may use it."""
 
     def __init__(self, key: bytes) -> None:
-        """Args: key: 16 bytes, used for nothing else. Raises: RuntimeError: OpenSSL does not take it."""
+        """`key`: 16 bytes that are used for nothing else. Raises RuntimeError if OpenSSL refuses it."""
         found = _library()
         if found is None or len(key) != KEY_BYTES:
             raise RuntimeError(f"GMAC needs OpenSSL 3 and a key of {KEY_BYTES} bytes")
@@ -94,7 +98,9 @@ class Gmac:
         )
 
     def tag(self, number: int, parts: tuple[Any, ...]) -> bytes:
-        """16 bytes. Args: number: 64 bits, never used again with this key. parts: bytes or other buffers, taken as one."""
+        """Return a tag of 16 bytes. `number`: 64 bits, never used twice with a key. `parts`: buffers,
+        taken as one message.
+        """
         library, context = self._library, self._context
         self._nonce.raw = number.to_bytes(_NONCE_BYTES, "big")
         done = library.EVP_MAC_init(context, None, 0, self._parameters)

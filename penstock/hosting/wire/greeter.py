@@ -1,8 +1,9 @@
-"""Greeter: accepts connections and has their two ends prove themselves, all on one thread.
+"""Greeter: accepts connections and does their handshakes, all on one thread.
 
-A stranger who connects costs no thread, and no more than one of `MAX_UNPROVEN` descriptors for `LIMIT_SECONDS`. When all of them
-are taken, the oldest one goes: a peer that knows the secret needs milliseconds. Over a Unix socket only processes of this user are
-greeted. An address that does not prove itself is logged once.
+A stranger costs no thread, and one of `MAX_UNPROVEN` places for at most `LIMIT_SECONDS`. When all
+places are taken, the connection that has waited longest is closed. A peer that knows the secret
+needs only milliseconds. Over a Unix socket, only processes of the same user are accepted. The log
+names each refused address once.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Unproven:
-    """A connection whose handshake is not done."""
+    """A connection during its handshake."""
 
     sock: socket.socket
     address: str
@@ -50,12 +51,12 @@ class _Unproven:
 
 @dataclass(slots=True)
 class Complaints:
-    """Who has been complained of, at most `_MAX_TOLD` addresses."""
+    """Logs refused connections, once for each address and for at most `_MAX_TOLD` addresses."""
 
     _told: set[str] = field(default_factory=set)
 
     def of(self, address: str, cause: str) -> None:
-        """Log it, if it is the first one of this address."""
+        """Log the cause, unless the address was logged before."""
         if address in self._told or len(self._told) >= _MAX_TOLD:
             return
         self._told.add(address)
@@ -63,7 +64,7 @@ class Complaints:
 
 
 class Greeter:
-    """Listening sockets become its own: `close` closes them. `start` before anybody is greeted."""
+    """Owns the listening sockets: `close` closes them. It accepts nothing before `start`."""
 
     def __init__(
         self,
@@ -74,7 +75,9 @@ class Greeter:
         *,
         name: str = "penstock-greeter",
     ) -> None:
-        """`on_proven`: takes each connection, whose socket does not block, on the greeter's thread; it must not block either."""
+        """`on_proven`: takes each authenticated connection. Its socket is non-blocking. It is called on
+        the greeter's thread and must not block.
+        """
         self._servers = list(servers)
         self._credentials = credentials
         self._role = role
@@ -94,9 +97,9 @@ class Greeter:
         return self
 
     def close(self) -> None:
-        """Any thread. Connections that were handed over are not touched."""
+        """End the thread and close all connections that were not handed over. Any thread."""
         self._is_closing = True
-        with contextlib.suppress(OSError):  # closed already
+        with contextlib.suppress(OSError):  # It is closed already.
             self._wake_send.send(b"\0")
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(_END_S)
@@ -110,7 +113,7 @@ class Greeter:
         while not self._is_closing:
             for key, _ in self._selector.select(self._wait_s(time.monotonic())):
                 if isinstance(key.data, _Unproven):
-                    if key.data in self._unproven:  # not dropped for a newer one
+                    if key.data in self._unproven:  # It was not dropped for a newer one.
                         self._read(key.data)
                 elif key.data is not None:
                     self._accept(key.data)
@@ -139,7 +142,7 @@ class Greeter:
         except OSError as error:
             if error.errno in _NO_ROOM:
                 self._pause(error)
-            return  # else: nobody is there after all
+            return  # Otherwise the peer is gone already.
         sock.setblocking(False)
         told = f"{address[0]}" if isinstance(address, tuple) else "a process of this machine"
         refusal = refusal_of(sock)
@@ -150,7 +153,7 @@ class Greeter:
         if len(self._unproven) >= MAX_UNPROVEN:
             oldest = next(iter(self._unproven))
             self._refuse(
-                oldest, f"{MAX_UNPROVEN} connections wait for their proof, this one longest"
+                oldest, f"{MAX_UNPROVEN} connections are in handshakes, this one longest"
             )
         handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
         one = _Unproven(sock, told, handshake, time.monotonic() + LIMIT_SECONDS)
@@ -158,7 +161,9 @@ class Greeter:
         self._selector.register(sock, selectors.EVENT_READ, one)
 
     def _pause(self, error: OSError) -> None:
-        """Without a descriptor, the listening sockets would be ready again and again."""
+        """Stop accepting for a moment: without a free descriptor, the selector would report the
+        listening sockets all the time.
+        """
         _LOG.warning("server=ACCEPTS_NOBODY for_s=%s cause=%s", _RETRY_S, error)
         for server in self._servers:
             self._selector.unregister(server)

@@ -1,4 +1,4 @@
-"""Who is at the other end of a Unix socket: the kernel says it, and no program can lie about it."""
+"""Asks the kernel which user is at the other end of a Unix socket."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _UCRED: Final = struct.Struct("3i")  # process id, user id, group id
 
 
 def refusal_of(sock: socket.socket) -> str | None:
-    """Why this end of a Unix socket should not talk to the other; None: it may. Sockets of other families may.
+    """Return why the process at the other end must not be trusted; None: it is of this user.
 
-    Allowed is the same effective user. The kernel gives a user of another user namespace another id, or none.
+    Sockets of other families give None. A process in another user namespace has another user id here.
     """
     if sock.family != getattr(socket, "AF_UNIX", None):
         return None
@@ -23,4 +23,7 @@ def refusal_of(sock: socket.socket) -> str | None:
     pid, user, _group = _UCRED.unpack(credentials)
     if user == os.geteuid():
         return None
-    return f"process {pid} at the other end of a Unix socket is of user {user}, not of user {os.geteuid()}"
+    return (
+        f"process {pid} at the other end of a Unix socket is of user {user}, not of user "
+        f"{os.geteuid()}"
+    )

@@ -117,7 +117,7 @@ def test_a_lost_last_byte_is_noticed_although_nothing_else_is_sent(planes):
     lost = threading.Event()
 
     def without_last(at: int, data: bytes) -> bytes:
-        if at > SENT and not lost.is_set():
+        if at + len(data) > SENT and not lost.is_set():
             lost.set()
             return data[:-1]
         return data

@@ -41,7 +41,7 @@ def test_damage_gives_no_message_that_was_not_sent(kind, at, size):
     data = b"".join(client.frame(message) for message in MESSAGES)
     wrong = damaged(data, kind, at % len(data), size)
     got = []
-    with pytest.raises(ExternalError):  # ruff: ignore[pytest-raises-with-multiple-statements] in which call is not said
+    with pytest.raises(ExternalError):  # ruff: ignore[pytest-raises-with-multiple-statements]
         for index in range(len(wrong)):
             got += server.feed(wrong[index : index + 1])
         for _ in range(100):  # heartbeats go on
