@@ -152,9 +152,7 @@ class Greeter:
             return
         if len(self._unproven) >= MAX_UNPROVEN:
             oldest = next(iter(self._unproven))
-            self._refuse(
-                oldest, f"{MAX_UNPROVEN} connections are in handshakes, this one longest"
-            )
+            self._refuse(oldest, f"{MAX_UNPROVEN} connections are in handshakes, this one longest")
         handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
         one = _Unproven(sock, told, handshake, time.monotonic() + LIMIT_SECONDS)
         self._unproven[one] = None
