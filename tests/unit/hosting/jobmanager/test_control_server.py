@@ -1,0 +1,110 @@
+"""The JobManager's listening side: strangers cost little, and a damaged message costs its sender the connection."""
+
+import asyncio
+import queue
+import socket
+import threading
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from penstock.hosting.jobmanager.control_server import ControlServer
+from penstock.hosting.wire.addresses import Endpoint
+from penstock.hosting.wire.control_wire import ControlWire
+from penstock.hosting.wire.dialling import dial
+from penstock.hosting.wire.greeter import MAX_UNPROVEN
+from penstock.hosting.wire.handshake import ROLE_FEED, ROLE_TASKMANAGER, Credentials
+from penstock.model.ids import ResourceId
+from penstock.model.messages import Heartbeat
+from tests.tools.relay import Relay, flipped
+
+SECRET = Credentials(b"s" * 32, "token", "cluster")
+TM = ResourceId("tm-1")
+HANG_S = 60.0
+
+
+class Recorder:
+    """Listener of the server: what comes, in order."""
+
+    def __init__(self):
+        self.told = queue.SimpleQueue()
+
+    def received(self, role, message, control):
+        self.told.put(message)
+        return message.resource_id
+
+    def disconnected(self, resource_id, cause):
+        self.told.put((resource_id, cause))
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture
+def address(recorder):
+    """Of a server on a loop of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = ControlServer(SECRET, recorder)
+    opened = asyncio.run_coroutine_threadsafe(server.open(Endpoint("127.0.0.1")), loop)
+    yield "127.0.0.1", opened.result(HANG_S)
+    asyncio.run_coroutine_threadsafe(_closed(server), loop).result(HANG_S)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+async def _closed(server):
+    server.close()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def closed_by_peer(sock):
+    sock.settimeout(HANG_S)
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_silent_strangers_do_not_keep_a_taskmanager_out(address, recorder):
+    with ExitStack() as stack:
+        strangers = [
+            stack.enter_context(socket.create_connection(address)) for _ in range(2 * MAX_UNPROVEN)
+        ]
+        proven = dial(address, SECRET, ROLE_TASKMANAGER, HANG_S)
+        stack.enter_context(proven.sock)
+        proven.sock.sendall(ControlWire(proven.session).frame(Heartbeat(TM, 1)))
+        assert recorder.told.get(timeout=HANG_S) == Heartbeat(TM, 1)
+        assert all(closed_by_peer(one) for one in strangers[:MAX_UNPROVEN])
+
+
+def test_a_peer_in_another_role_is_dropped(address, recorder, caplog):
+    with dial(address, SECRET, ROLE_FEED, HANG_S).sock as sock:
+        assert closed_by_peer(sock)
+    assert "connected in role 4" in caplog.text
+    assert recorder.told.empty()
+
+
+def test_a_changed_message_costs_its_sender_the_connection_and_is_not_read(address, recorder):
+    """As from a relay that let the handshake pass: what came before the damage counts."""
+    with Relay(address, to_target=flipped(1000)) as relay:
+        proven = dial(relay.address, SECRET, ROLE_TASKMANAGER, HANG_S)
+        with proven.sock:
+            wire = ControlWire(proven.session)
+            with suppress(OSError):  # The server closes the connection in the middle.
+                for progress in range(50):
+                    proven.sock.sendall(wire.frame(Heartbeat(TM, progress)))
+            got = []
+            while isinstance(one := recorder.told.get(timeout=HANG_S), Heartbeat):
+                got.append(one.progress)
+    assert one[0] == TM
+    assert "is not what the other end has sent" in one[1] or "length" in one[1]
+    assert got == list(range(len(got)))
+    assert 0 < len(got) < 50
