@@ -85,7 +85,7 @@ def _granularity(settings: Settings) -> Granularity:
 def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobManagerSettings:
     """Raises ConfigurationError for a value out of range."""
     return JobManagerSettings(
-        job=job_settings_of(settings, lambda: random.uniform(-1.0, 1.0)),
+        job=job_settings_of(settings, lambda: random.Random().uniform(-1.0, 1.0)),
         resources=resource_settings_of(settings),
         task=TaskSettings(
             max_step_ms=settings.get(TaskOptions.MAX_STEP_TIME),

@@ -56,7 +56,7 @@ class StreamingJobs:
             job.graph,
             Surroundings(
                 provider.shares_files,
-                draw=lambda: random.uniform(-1.0, 1.0),
+                draw=lambda: random.Random().uniform(-1.0, 1.0),
                 say=say,
                 recovery_directory=recovery_directory_of(settings),
                 pointers=guard.former_checkpoints,

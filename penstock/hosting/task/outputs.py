@@ -118,7 +118,7 @@ def _partitioner(
         part.subpartitions,
         attempt.attempt_id.subtask,
         part.consumer_max_parallelism,
-        random.randrange(max(1, part.subpartitions)),
+        random.Random().randrange(max(1, part.subpartitions)),  # Programs may seed the shared one.,
     )
 
 

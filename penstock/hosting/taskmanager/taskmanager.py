@@ -164,7 +164,7 @@ class TaskManager:
         handshake = ClientHandshake(config.credentials, ROLE_TASKMANAGER, nonce)
         run_handshake(sock, handshake)
         self._wire = ControlWire(handshake.session)
-        self._first = self._wire.feed(handshake.leftover)
+        self._first = list(self._wire.feed(handshake.leftover))
         self.send(
             RegisterTaskManager(
                 config.resource_id,

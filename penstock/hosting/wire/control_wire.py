@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.hosting.wire.messages import MAX_MESSAGE, decode, encode
@@ -41,33 +42,26 @@ class ControlWire:
         head = length + zlib.crc32(length).to_bytes(4, "big")
         return b"".join((head, body, self._sending.tag(head, body)))
 
-    def feed(self, data: bytes) -> list[Any]:
-        """Return the messages that are complete.
+    def feed(self, data: bytes) -> Iterator[Any]:
+        """Yield the messages that are complete. They must all be taken before the next call.
 
-        Raises: ExternalError: a frame is damaged, or its body is no message. The connection must be
-        closed then.
+        Raises: ExternalError: a frame is damaged, or its body is no message. The messages before it
+        were yielded. The connection must be closed then.
         """
         self._data += data
-        messages = []
-        at = 0
-        while (size := self._body_bytes(at)) is not None:
+        while (size := self._body_bytes()) is not None:
+            tag_at = _HEAD_BYTES + size
             with memoryview(self._data) as view:
-                body_at, tag_at = at + _HEAD_BYTES, at + _HEAD_BYTES + size
-                at = tag_at + TAG_BYTES
-                body = bytes(view[body_at:tag_at])
-                self._receiving.check(
-                    bytes(view[tag_at:at]), bytes(view[body_at - _HEAD_BYTES : body_at]), body
-                )
-            messages.append(_message(body))
-        del self._data[:at]
-        return messages
+                head, body = bytes(view[:_HEAD_BYTES]), bytes(view[_HEAD_BYTES:tag_at])
+                self._receiving.check(bytes(view[tag_at : tag_at + TAG_BYTES]), head, body)
+            del self._data[: tag_at + TAG_BYTES]
+            yield _message(body)
 
-    def _body_bytes(self, at: int) -> int | None:
-        """Return the size of the body of the frame at this place; None: it is not complete yet."""
-        if len(self._data) - at < _HEAD_BYTES:
+    def _body_bytes(self) -> int | None:
+        """Return the size of the body of the first frame; None: it is not complete yet."""
+        if len(self._data) < _HEAD_BYTES:
             return None
-        body_at = at + _HEAD_BYTES
-        length, check = self._data[at : at + _LENGTH.size], self._data[at + _LENGTH.size : body_at]
+        length, check = self._data[: _LENGTH.size], self._data[_LENGTH.size : _HEAD_BYTES]
         size: int
         (size,) = _LENGTH.unpack(length)
         if zlib.crc32(length) != int.from_bytes(check, "big"):
@@ -79,7 +73,7 @@ class ControlWire:
                 f"a control message of {size:,} bytes was announced, but at most "
                 f"{MAX_MESSAGE:,} are allowed"
             )
-        return size if len(self._data) - body_at >= size + TAG_BYTES else None
+        return size if len(self._data) - _HEAD_BYTES >= size + TAG_BYTES else None
 
 
 def _message(body: bytes) -> Any:
