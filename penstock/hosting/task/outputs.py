@@ -118,7 +118,9 @@ def _partitioner(
         part.subpartitions,
         attempt.attempt_id.subtask,
         part.consumer_max_parallelism,
-        random.Random().randrange(max(1, part.subpartitions)),  # Programs may seed the shared one.,
+        random.Random().randrange(
+            max(1, part.subpartitions)
+        ),  # A program may have seeded the shared one.
     )
 
 
