@@ -205,8 +205,8 @@ class Greeter:
 
     def _refuse(self, one: _Unproven, cause: str) -> None:
         self._forget(one)
-        one.sock.close()
         self._complaints.of(one.address, cause)
+        one.sock.close()
 
     def _forget(self, one: _Unproven) -> None:
         del self._unproven[one]
