@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
+_HANG_S = 60.0
 Change = Callable[[int, bytes], bytes]
 """From the number of bytes of this direction that came before, and the next bytes, to what is passed on."""
 
@@ -47,6 +48,15 @@ def twice(place: int) -> Change:
         return data[: inside + 1] + data[inside:] if 0 <= inside < len(data) else data
 
     return change
+
+
+def closed_by_peer(sock: socket.socket) -> bool:
+    """Wait for the other end's next word: whether it is that it has closed."""
+    sock.settimeout(_HANG_S)
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 class Relay:

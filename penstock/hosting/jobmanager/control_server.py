@@ -78,7 +78,7 @@ class ControlServer:
             if handshake is not None:
                 await self._serve(handshake, reader, writer)
         except asyncio.CancelledError:
-            pass  # The job is over.
+            pass  # The job is over, or a newer connection took the place of one without a proof.
         finally:
             writer.close()
 

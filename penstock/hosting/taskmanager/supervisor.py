@@ -93,7 +93,7 @@ def _connect(config: SupervisorConfig) -> tuple[socket.socket, ControlWire]:
     proven = dial(address, credentials, ROLE_SUPERVISOR, _CONNECT_TIMEOUT_S)
     with closed_on_error(proven.sock):
         wire = ControlWire(proven.session)
-        list(wire.feed(proven.early))
+        list(wire.feed(proven.early))  # Only heartbeats: the first order follows our message.
         proven.sock.sendall(wire.frame(Heartbeat(ResourceId(config.resource_id), 0)))
     return proven.sock, wire
 

@@ -137,6 +137,8 @@ class Greeter:
             self._selector.register(server, selectors.EVENT_READ, server)
 
     def _accept(self, server: socket.socket) -> None:
+        if self._accepts_at is not None:
+            return  # Another listening socket, ready in the same turn, found no free descriptor.
         try:
             sock, address = server.accept()
         except OSError as error:

@@ -54,13 +54,11 @@ class Credentials:
         return f"Credentials(token={self.token}, cluster_id={self.cluster_id})"
 
 
-class ClientHandshake:
-    """The dialling side. Send `start()` first, feed what arrives until `is_done`; then there is `session`."""
+class _Handshake:
+    """What both ends keep. `leftover`: bytes that came behind the handshake."""
 
-    def __init__(self, credentials: Credentials, role: int, nonce: bytes, name: str = "") -> None:
-        """`name`: what the server knows this end by; a resource id, or empty."""
+    def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
-        self._hello = _hello(credentials, role, nonce, name)
         self._received = b""
         self._transcript = b""
         self._mac: Mac | None = None
@@ -75,6 +73,15 @@ class ClientHandshake:
     def session(self) -> Session:
         assert self._session is not None, "the handshake is not done"
         return self._session
+
+
+class ClientHandshake(_Handshake):
+    """The dialling side. Send `start()` first, feed what arrives until `is_done`; then there is `session`."""
+
+    def __init__(self, credentials: Credentials, role: int, nonce: bytes, name: str = "") -> None:
+        """`name`: what the server knows this end by; a resource id, or empty."""
+        super().__init__(credentials)
+        self._hello = _hello(credentials, role, nonce, name)
 
     def start(self) -> bytes:
         return self._hello
@@ -114,28 +121,14 @@ class ClientHandshake:
         return Mac(mac)
 
 
-class ServerHandshake:
+class ServerHandshake(_Handshake):
     """The accepting side. Feed what arrives; `role`, `name` and `session` are known when `is_done`."""
 
     def __init__(self, credentials: Credentials, nonce: bytes) -> None:
-        self._credentials = credentials
+        super().__init__(credentials)
         self._nonce = nonce
-        self._received = b""
-        self._transcript = b""
-        self._mac: Mac | None = None
-        self._session: Session | None = None
         self.role = 0
         self.name = ""
-        self.leftover = b""
-
-    @property
-    def is_done(self) -> bool:
-        return self._session is not None
-
-    @property
-    def session(self) -> Session:
-        assert self._session is not None, "the handshake is not done"
-        return self._session
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes to send. Raises AuthenticationError: the client cannot prove itself."""

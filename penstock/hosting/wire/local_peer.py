@@ -19,7 +19,10 @@ def refusal_of(sock: socket.socket) -> str | None:
         return None
     if not hasattr(socket, "SO_PEERCRED"):
         return "this system does not say whose process is at the other end of a Unix socket"
-    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    try:
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    except OSError as error:
+        return f"the kernel does not say whose process is at the other end: {error}"
     pid, user, _group = _UCRED.unpack(credentials)
     if user == os.geteuid():
         return None

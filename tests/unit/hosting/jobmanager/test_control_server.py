@@ -16,7 +16,7 @@ from penstock.hosting.wire.greeter import MAX_UNPROVEN
 from penstock.hosting.wire.handshake import ROLE_FEED, ROLE_TASKMANAGER, Credentials
 from penstock.model.ids import ResourceId
 from penstock.model.messages import Heartbeat
-from tests.tools.relay import Relay, flipped
+from tests.tools.relay import Relay, closed_by_peer, flipped
 
 SECRET = Credentials(b"s" * 32, "token", "cluster")
 TM = ResourceId("tm-1")
@@ -63,14 +63,6 @@ async def _closed(server):
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-
-
-def closed_by_peer(sock):
-    sock.settimeout(HANG_S)
-    try:
-        return sock.recv(1) == b""
-    except ConnectionResetError:
-        return True
 
 
 def test_silent_strangers_do_not_keep_a_taskmanager_out(address, recorder):

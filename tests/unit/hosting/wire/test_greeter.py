@@ -7,6 +7,7 @@ import queue
 import socket
 import threading
 from contextlib import ExitStack, closing
+from itertools import repeat
 
 import pytest
 
@@ -16,6 +17,7 @@ from penstock.hosting.wire.dialling import dial
 from penstock.hosting.wire.greeter import MAX_UNPROVEN, Complaints, Greeter
 from penstock.hosting.wire.handshake import ROLE_DATA, ROLE_FEED, Credentials
 from penstock.model.errors import AuthenticationError
+from tests.tools.relay import closed_by_peer
 
 SECRET = Credentials(b"s" * 32, "token", "cluster")
 HANG_S = 60.0
@@ -42,14 +44,6 @@ def test_a_peer_that_proves_itself_is_handed_over(address, came):
         theirs.sock.sendall(b"hello")
         ours.setblocking(True)
         assert ours.recv(5) == b"hello"
-
-
-def closed_by_peer(sock: socket.socket) -> bool:
-    sock.settimeout(HANG_S)
-    try:
-        return sock.recv(1) == b""
-    except ConnectionResetError:
-        return True
 
 
 def test_silent_strangers_take_no_thread_and_no_place_of_those_that_prove_themselves(address, came):
@@ -121,6 +115,22 @@ def test_without_a_descriptor_it_waits_and_says_so(came, caplog, monkeypatch):
         came.get(timeout=HANG_S).sock.close()
     assert "ACCEPTS_NOBODY" in caplog.text
     assert list(looks) == []
+
+
+def test_two_servers_without_a_descriptor_in_one_turn_do_not_end_it(came):
+    """As those of a data plane: TCP and a Unix socket."""
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    greeter = Greeter([Full(one, repeat(False)) for one in servers], SECRET, ROLE_DATA, came.put)
+    with closing(greeter), ExitStack() as stack:
+        for one in servers:  # Both are ready when the thread looks for the first time.
+            stack.enter_context(socket.create_connection(one.getsockname()))
+        turns = queue.SimpleQueue()
+        pause = greeter._pause
+        greeter._pause = lambda error: (pause(error), turns.put(error))
+        greeter.start()
+        for _ in range(3):
+            assert turns.get(timeout=HANG_S).errno == errno.EMFILE
+        assert greeter._thread.is_alive()
 
 
 def test_one_that_cannot_be_taken_does_not_end_the_greeter(caplog):
