@@ -12,6 +12,7 @@ from typing import Protocol
 from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.invitations import Invitations
 from penstock.model.ids import ResourceId
 from penstock.model.program import ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize
@@ -23,12 +24,14 @@ OnEnded = Callable[[ResourceId, str], None]
 class MasterAddress:
     """Where a TaskManager dials and how it authenticates itself.
 
-    `silence_timeout_s`: a TaskManager that hears nothing for so long ends.
+    `silence_timeout_s`: a TaskManager that hears nothing for so long ends. `invitations`: for what
+    crosses a network before the TaskManager can authenticate itself.
     """
 
     host: str
     port: int
     credentials: Credentials
+    invitations: Invitations
     heartbeat_interval_s: float
     task_settings: TaskSettings
     silence_timeout_s: float = 50.0

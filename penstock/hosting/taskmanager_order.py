@@ -49,7 +49,7 @@ class TaskManagerOrder:
 
 @dataclass(frozen=True, slots=True)
 class ChildOrder:
-    """From the supervisor. `progress_fd`: the process writes signs of progress to it. `log_fd`: the
+    """From the supervisor. `identity`: of TLS, as PEM; None without it. `progress_fd`: the process writes signs of progress to it. `log_fd`: the
     executor's stderr.
     """
 
@@ -60,6 +60,7 @@ class ChildOrder:
     secret: bytes
     token: str
     cluster_id: str
+    identity: str | None
     heartbeat_interval_s: float
     silence_timeout_s: float
     progress_fd: int

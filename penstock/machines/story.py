@@ -35,17 +35,18 @@ class Story:
     def __init__(self, of: str, size: int = 1000) -> None:
         self.of = of
         self.dropped = 0
-        self._lines: deque[StoryLine] = deque(maxlen=size)
+        # Plain tuples: a line is made for each transition of each task, and rarely read.
+        self._lines: deque[tuple[str, tuple[object, ...]]] = deque(maxlen=size)
 
     def add(self, event: str, *did: object) -> None:
         """Add a line. `did`: a transition or an effect with its cause; immutable, and small."""
         if len(self._lines) == self._lines.maxlen:
             self.dropped += 1
-        self._lines.append(StoryLine(event, did))
+        self._lines.append((event, did))
 
     def last(self, limit: int | None = None) -> list[StoryLine]:
         """Return the newest `limit` lines, oldest first; None: all that are kept."""
-        lines = list(self._lines)
+        lines = list(self)
         return lines if limit is None else lines[max(0, len(lines) - limit) :]
 
     @contextmanager
@@ -65,11 +66,11 @@ class Story:
             bug.args = (text,)
 
     def __iter__(self) -> Iterator[StoryLine]:
-        return iter(self._lines)
+        return (StoryLine(*line) for line in list(self._lines))
 
     def __len__(self) -> int:
         return len(self._lines)
 
     def __str__(self) -> str:
         forgotten = [f"({self.dropped} lines before are forgotten)"] if self.dropped else []
-        return "\n".join([*forgotten, *map(str, self._lines)])
+        return "\n".join([*forgotten, *map(str, self)])

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.hosting.doctor import examine as doctor
 from penstock.hosting.doctor.examine import examine
-from penstock.hosting.spark.checks import ALL_JOBS, STREAMING, JobKind
+from penstock.hosting.spark.checks import ALL_JOBS, NO_JOBS, STREAMING, JobKind
 from penstock.model.config import Settings
 from penstock.ui.cli import main
 
@@ -13,7 +13,9 @@ pytestmark = pytest.mark.spark
 
 def test_a_cluster_on_which_jobs_can_run(spark_cluster):
     found = examine(spark_cluster, Settings({"parallelism.default": "4"}))
-    assert found.findings == ()
+    (unprotected,) = found.findings
+    assert "spark.authenticate=true and spark.network.crypto.enabled=true" in unprotected.remedy
+    assert unprotected.stops == NO_JOBS
     assert all(map(found.can_run, JobKind))
     text = "\n".join(found.facts)
     assert "6 tasks ran, in 2 executors" in text
@@ -24,7 +26,7 @@ def test_what_is_wrong_is_found_by_tasks_that_try_it(spark_cluster, monkeypatch)
     """Nobody listens where the driver is to be dialled, and a module is not there."""
     monkeypatch.setattr(doctor, "LEAST", {**doctor.LEAST, "penstock_nowhere": (1,)})
     settings = Settings({"jobmanager.rpc.port": "9", "jobmanager.rpc.bind-port": "0"})
-    found = examine(spark_cluster, settings).findings
+    *found, _unprotected = examine(spark_cluster, settings).findings
     assert [one.stops for one in found] == [ALL_JOBS, STREAMING]
     assert "penstock_nowhere cannot be imported on" in found[0].what
     assert "driver cannot be reached at 127.0.0.1:9" in found[1].what

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from penstock.hosting.dataframes.feed_wire import (
     BATCH,
+    DIAL_S,
     DIFFERS,
     DONE,
     END,
@@ -30,27 +31,36 @@ from penstock.hosting.dataframes.feed_wire import (
 )
 from penstock.hosting.wire.addresses import DATA_PORT, Addresses, Endpoint, data_endpoint, listen
 from penstock.hosting.wire.dialling import Proven, closed_on_error
+from penstock.hosting.wire.enrolment import enrol
 from penstock.hosting.wire.greeter import Greeter
-from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
+from penstock.hosting.wire.handshake import ROLE_FEED
+from penstock.hosting.wire.invitations import Invitation
+from penstock.hosting.wire.tls import Identity
 from penstock.model.errors import ExternalError
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPlace:
-    """Where the driver accepts orders for feeds. `readers`: where readers are to listen."""
+    """Where the driver accepts orders for feeds. `invitation`: for any number of readers. `readers`:
+    where readers are to listen.
+    """
 
     host: str
     port: int
-    credentials: Credentials
+    invitation: Invitation
     readers: Addresses
 
 
 @dataclass(frozen=True, slots=True)
 class FeedHosts:
-    """Where the driver and the readers of a DataFrame listen. Each has a port beside the job's own ports."""
+    """Where the driver and the readers of a DataFrame listen. Each has a port beside the job's own ports.
+
+    `identity`: None if the job's connections are not encrypted.
+    """
 
     driver: Endpoint
     readers: Addresses
+    identity: Identity | None = None
 
 
 class FeedFailed(ExternalError):
@@ -67,7 +77,8 @@ class FeedStream:
         self._partition = partition
         self.position = begin
         self._feeder: FeedSocket | None = None
-        self._driver = dial(place.host, place.port, place.credentials)
+        credentials = enrol((place.host, place.port), place.invitation, DIAL_S)
+        self._driver = dial(place.host, place.port, credentials)
         with closed_on_error(self._driver):
             own = self._driver.sock.getsockname()[0]
             endpoint = data_endpoint((place.host, place.port), place.readers, bind_host=own)
@@ -82,7 +93,7 @@ class FeedStream:
         port = listener.getsockname()[1]
         self._came: deque[Proven] = deque()
         self._greeter = Greeter(
-            [listener], place.credentials, ROLE_FEED, self._greeted, name="penstock-feeders"
+            [listener], credentials, ROLE_FEED, self._greeted, name="penstock-feeders"
         ).start()
         told = {"partition": partition, "host": endpoint.dialled_host, "port": port}
         with closed_on_error(self):

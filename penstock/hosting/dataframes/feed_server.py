@@ -28,6 +28,7 @@ from penstock.hosting.wire.addresses import CONTROL_PORT, listen
 from penstock.hosting.wire.dialling import Proven
 from penstock.hosting.wire.greeter import Greeter
 from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
+from penstock.hosting.wire.invitations import TICKET_BYTES, Invitation, Invitations
 
 _CANCEL_AGAIN_S: Final = 0.25
 _END_S: Final = 5.0
@@ -47,17 +48,26 @@ class FeedServer:
         self._context: SparkContext = messages.ctx
         self._archives = archives
         self._name = name
-        self._credentials = Credentials(secrets.token_bytes(32), "feed", secrets.token_hex(8))
+        token, cluster_id = "feed", secrets.token_hex(8)
+        self._credentials = Credentials(
+            secrets.token_bytes(32), token, cluster_id, identity=hosts.identity
+        )
+        self._invitations = Invitations(token, cluster_id)
         listener = listen(hosts.driver, CONTROL_PORT)
         port = listener.getsockname()[1]
-        self.place = FeedPlace(hosts.driver.dialled_host, port, self._credentials, hosts.readers)
+        self.place = FeedPlace(hosts.driver.dialled_host, port, self._invited(), hosts.readers)
         self._group = f"penstock-feed-{self._credentials.cluster_id}"
         self._orders = 0
         self._running: set[str] = set()
         self._lock = threading.Lock()
         self._is_closed = False
         self._greeter = Greeter(
-            [listener], self._credentials, ROLE_FEED, self._greeted, name="penstock-feeds"
+            [listener],
+            self._credentials,
+            ROLE_FEED,
+            self._greeted,
+            invitations=self._invitations,
+            name="penstock-feeds",
         ).start()
 
     def close(self) -> None:
@@ -68,6 +78,10 @@ class FeedServer:
             running = list(self._running)
         for group in running:
             self._cancel(group)
+
+    def _invited(self) -> Invitation:
+        """Return an invitation that is valid until it is withdrawn: tasks of Spark may be tried again."""
+        return self._invitations.new(secrets.token_bytes(TICKET_BYTES), admits=None)
 
     def _greeted(self, proven: Proven) -> None:
         threading.Thread(
@@ -120,12 +134,16 @@ class FeedServer:
         partition = int(told["partition"])
         what = f"{self._name}: partition {partition}"
         self._context.setJobGroup(group, what, interruptOnCancel=True)
-        one = self._credentials
-        order = (told["host"], told["port"], one.secret, one.token, one.cluster_id)
+        invitation = self._invited()
+        driver = (self.place.host, self.place.port)
+        order = (told["host"], told["port"], driver, invitation.to_plain())
         body = self._messages.mapPartitions(
             _body(self._archives, order), preservesPartitioning=True
         )
-        self._context.runJob(body, list, [partition])
+        try:
+            self._context.runJob(body, list, [partition])
+        finally:
+            self._invitations.withdraw(invitation)
 
     def _cancel_until(self, thread: threading.Thread, group: str) -> None:
         """Cancel repeatedly: a Spark job that is only about to be submitted is not found by the first cancel."""

@@ -31,7 +31,7 @@ OPEN, COUNTED, FAILED, RESUME, BATCH, END, DIFFERS, DONE = range(1, 9)
 _HEAD: Final = struct.Struct("!BI")
 _HEAD_BYTES: Final = _HEAD.size + 4
 _POSITION: Final = struct.Struct("!QI")
-_DIAL_S: Final = 10.0
+DIAL_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class FeedSocket:
 
 def dial(host: str, port: int, credentials: Credentials) -> FeedSocket:
     """Raises: OSError, AuthenticationError."""
-    proven = dialling.dial((host, port), credentials, ROLE_FEED, _DIAL_S)
+    proven = dialling.dial((host, port), credentials, ROLE_FEED, DIAL_S)
     proven.sock.settimeout(None)
     return FeedSocket(proven)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from penstock.hosting.dataframes.feed_wire import (
     BATCH,
+    DIAL_S,
     DIFFERS,
     DONE,
     END,
@@ -17,31 +18,28 @@ from penstock.hosting.dataframes.feed_wire import (
     Position,
     dial,
 )
-from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.enrolment import enrol
+from penstock.hosting.wire.invitations import Invitation
 
 
 @dataclass(frozen=True, slots=True)
 class FeedOrder:
-    """Which partition is wanted, and where its reader listens."""
+    """Where the reader of the partition listens. `driver`: where the invitation is valid."""
 
     host: str
     port: int
-    secret: bytes
-    token: str
-    cluster_id: str
-
-    @property
-    def credentials(self) -> Credentials:
-        return Credentials(self.secret, self.token, self.cluster_id)
+    driver: tuple[str, int]
+    invitation: dict[str, str]
 
 
 def feed(order: FeedOrder, messages: Iterable[bytes]) -> None:
     """Return when the reader has everything. Nothing is buffered here, so a slow reader slows Spark
     down.
 
-    Raises: OSError: the reader is gone, or cannot be reached.
+    Raises: OSError, ExternalError: the reader or the driver is gone, or cannot be reached.
     """
-    link = dial(order.host, order.port, order.credentials)
+    credentials = enrol(order.driver, Invitation.from_plain(order.invitation), DIAL_S)
+    link = dial(order.host, order.port, credentials)
     try:
         kind, payload = link.receive()
         assert kind == RESUME

@@ -20,6 +20,7 @@ from penstock.hosting.ha.election import SubmittedJob
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.wire.addresses import addresses_of
+from penstock.hosting.wire.tls import Identity
 from penstock.machines.checkpoints.settings import checkpoint_places_of
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.config import Settings
@@ -29,14 +30,19 @@ from penstock.model.states import JobStatus
 
 
 def with_frames(
-    job: SubmittedJob, settings: Settings, provider: TaskManagerProvider, observer: JobObserver
+    job: SubmittedJob,
+    settings: Settings,
+    provider: TaskManagerProvider,
+    observer: JobObserver,
+    identity: Identity | None,
 ) -> tuple[SubmittedJob, JobObserver]:
     """Return the job with its own DataFrames, and an observer that releases them.
 
-    A program may submit one stream several times, so each job gets its own. Raises:
-    ConfigurationError.
+    A program may submit one stream several times, so each job gets its own. `identity`: None if the
+    job's connections are not encrypted. Raises: ConfigurationError.
     """
     opened: list[JobFrame] = []
+    hosts = _hosts(settings, provider)
 
     def own(place: CoordinatedVertex) -> CoordinatedVertex:
         source = place.coordinator
@@ -48,7 +54,7 @@ def with_frames(
             f"{job.graph.job_id}/{place.uid}",
             shares_files=provider.shares_files,
         )
-        around = FrameSurroundings(_hosts(settings, provider), folder)
+        around = FrameSurroundings(replace(hosts, identity=identity), folder)
         frame.run = JobFrame(frame, place.name, around)
         opened.append(frame.run)
         return replace(place, coordinator=FrameSource(frame, source.form))

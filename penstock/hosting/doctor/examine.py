@@ -41,6 +41,7 @@ from penstock.hosting.spark.provider import control_endpoint_of
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.wire.addresses import addresses_of
 from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
 from penstock.model.config import Settings
 from penstock.model.counted import counted
 from penstock.model.options.checkpoints import CheckpointOptions
@@ -169,15 +170,16 @@ class _Probes:
         endpoint = control_endpoint_of(self._context, self._addresses)
         token = secrets.token_hex(8)
         credentials = Credentials(secrets.token_bytes(32), token, token)
+        invitations = Invitations(token, token)
+        invitation = invitations.new(secrets.token_bytes(TICKET_BYTES), admits=None)
         with (
             _marked(self._shared_folders()) as (mark, folders),
-            Meeting(endpoint, credentials, self._tasks, _WAIT_S) as meeting,
+            Meeting(endpoint, (credentials, invitations), self._tasks, _WAIT_S) as meeting,
         ):
             order = {
                 "host": endpoint.dialled_host,
                 "port": meeting.port,
-                "secret": credentials.secret.hex(),
-                "token": token,
+                "invitation": invitation.to_plain(),
                 "addresses": to_plain(self._addresses),
                 "bind_host": _LOOPBACK if self._is_local else None,
                 "modules": self._modules(),

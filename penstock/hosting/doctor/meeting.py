@@ -16,6 +16,7 @@ from penstock.hosting.wire.addresses import CONTROL_PORT, Endpoint, listen
 from penstock.hosting.wire.dialling import Proven
 from penstock.hosting.wire.greeter import Greeter
 from penstock.hosting.wire.handshake import ROLE_PROBE, Credentials
+from penstock.hosting.wire.invitations import Invitations
 from penstock.model.errors import ExternalError
 
 _MOST_PEERS: Final = 64
@@ -25,14 +26,21 @@ class Meeting:
     """A context manager, which listens while it is entered. `port`: the port that tasks dial."""
 
     def __init__(
-        self, endpoint: Endpoint, credentials: Credentials, tasks: int, wait_s: float
+        self,
+        endpoint: Endpoint,
+        admission: tuple[Credentials, Invitations],
+        tasks: int,
+        wait_s: float,
     ) -> None:
-        """`tasks`: how many are expected; they wait at most `wait_s` for each other. Raises:
+        """`admission`: the credentials, and who gets them. `tasks`: how many are expected; they wait at most `wait_s` for each other. Raises:
         ExternalError: no port is free.
         """
         server = listen(endpoint, CONTROL_PORT)
         self.port: int = endpoint.port or server.getsockname()[1]
-        self._greeter = Greeter([server], credentials, ROLE_PROBE, self._greeted)
+        credentials, invitations = admission
+        self._greeter = Greeter(
+            [server], credentials, ROLE_PROBE, self._greeted, invitations=invitations
+        )
         self._tasks = tasks
         self._wait_s = wait_s
         self._changed = threading.Condition()

@@ -21,8 +21,10 @@ from typing import Any, Final
 from penstock.hosting.doctor.lines import Lines, dial
 from penstock.hosting.wire.addresses import DATA_PORT, Addresses, data_endpoint, listen
 from penstock.hosting.wire.dialling import Proven
+from penstock.hosting.wire.enrolment import enrol
 from penstock.hosting.wire.greeter import Greeter
 from penstock.hosting.wire.handshake import ROLE_PROBE, Credentials
+from penstock.hosting.wire.invitations import Invitation
 from penstock.model.errors import ExternalError, PenstockError
 from penstock.model.plain import from_plain
 
@@ -42,9 +44,9 @@ def probe(order: dict[str, Any], task: int) -> dict[str, Any]:
         "tmp_error": _write_error(None),
         "free_mb": shutil.disk_usage(tempfile.gettempdir()).free >> 20,
     }
-    credentials = Credentials(bytes.fromhex(order["secret"]), order["token"], order["token"])
     driver = (order["host"], order["port"])
     try:
+        credentials = enrol(driver, Invitation.from_plain(order["invitation"]), _DIAL_S)
         lines = dial(driver, credentials, _DIAL_S)
     except (OSError, ExternalError) as error:
         return facts | {"control_error": str(error)}

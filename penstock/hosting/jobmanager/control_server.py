@@ -13,24 +13,30 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Generator
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.wire.addresses import CONTROL_PORT, Endpoint, listen
 from penstock.hosting.wire.control_wire import ControlWire
+from penstock.hosting.wire.enrolment import admission
 from penstock.hosting.wire.greeter import MAX_UNPROVEN, Complaints
 from penstock.hosting.wire.handshake import (
     LIMIT_BYTES,
     LIMIT_SECONDS,
     NONCE_BYTES,
+    ROLE_GUEST,
     ROLE_SUPERVISOR,
     ROLE_TASKMANAGER,
     Credentials,
     ServerHandshake,
 )
+from penstock.hosting.wire.invitations import Invitations
+from penstock.hosting.wire.tls import server_context
 from penstock.model.errors import AuthenticationError, ExternalError
 from penstock.model.ids import ResourceId
 
+_MEMBERS: Final = (ROLE_TASKMANAGER, ROLE_SUPERVISOR)
+_GUESTS: Final = (ROLE_GUEST,)
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -47,8 +53,12 @@ class Listener(Protocol):
 class ControlServer:
     """Call `open` on the listener's loop. `close` stops listening; open connections stay with their owner."""
 
-    def __init__(self, credentials: Credentials, listener: Listener) -> None:
+    def __init__(
+        self, credentials: Credentials, listener: Listener, invitations: Invitations | None = None
+    ) -> None:
+        """`invitations`: whom else to give the credentials."""
         self._credentials = credentials
+        self._invitations = invitations
         self._listener = listener
         self._server: asyncio.Server | None = None
         self._complaints = Complaints()
@@ -75,7 +85,9 @@ class ControlServer:
         """
         try:
             handshake = await self._authenticate(reader, writer)
-            if handshake is not None:
+            if handshake is not None and handshake.is_guest:
+                writer.write(admission(self._credentials, handshake.session))
+            elif handshake is not None:
                 await self._serve(handshake, reader, writer)
         except asyncio.CancelledError:
             pass  # The job is over, or a newer connection took the place of one without a proof.
@@ -86,17 +98,14 @@ class ControlServer:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> ServerHandshake | None:
         """Return the peer's handshake; None: the peer did not prove itself, and is dropped."""
-        handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        handshake = ServerHandshake(self._credentials, nonce, self._invitations)
         cause: str | BaseException
         try:
             with self._place_of_unproven():
                 async with asyncio.timeout(LIMIT_SECONDS):
-                    while not handshake.is_done:
-                        data = await reader.read(LIMIT_BYTES)
-                        if not data:
-                            raise AuthenticationError("it closed the connection before its proof")
-                        writer.write(handshake.feed(data))
-            if handshake.role in (ROLE_TASKMANAGER, ROLE_SUPERVISOR):
+                    await _shake_hands(handshake, reader, writer)
+            if handshake.role in (_GUESTS if handshake.is_guest else _MEMBERS):
                 return handshake
             cause = f"it connected in role {handshake.role}"
         except TimeoutError:
@@ -128,7 +137,8 @@ class ControlServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        wire = ControlWire(handshake.session)
+        session = handshake.session
+        wire = ControlWire(session if handshake.identity is None else session.within_tls())
         control = ControlLink(writer, wire)
         resource_id: ResourceId | None = None
         cause = "connection closed"
@@ -152,3 +162,27 @@ class ControlServer:
         finally:
             if resource_id is not None and handshake.role == ROLE_TASKMANAGER:
                 self._listener.disconnected(resource_id, cause)
+
+
+async def _shake_hands(
+    handshake: ServerHandshake, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Do the handshake, and that of TLS if the job's connections are encrypted.
+
+    Raises: AuthenticationError, OSError.
+    """
+    is_done = False
+    while not is_done:
+        data = await reader.read(LIMIT_BYTES)
+        if not data:
+            raise AuthenticationError("it closed the connection before its proof")
+        answer = handshake.feed(data)
+        is_done = handshake.is_done
+        if is_done and handshake.identity is not None:
+            # The peer speaks TLS as soon as it has this answer. Nothing of that must be read here.
+            cast("asyncio.Transport", writer.transport).pause_reading()
+        writer.write(answer)
+    if handshake.identity is not None:
+        if handshake.leftover:
+            raise AuthenticationError("it sent data before the connection was encrypted")
+        await writer.start_tls(server_context(handshake.identity))

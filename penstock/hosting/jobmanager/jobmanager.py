@@ -31,6 +31,7 @@ from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.hosting.observer import guarded
 from penstock.hosting.provider import MasterAddress
 from penstock.hosting.wire.handshake import ROLE_SUPERVISOR, Credentials
+from penstock.hosting.wire.invitations import Invitations
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, UserError
@@ -93,7 +94,9 @@ class JobManager:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
         token = FencingToken(secrets.token_hex(8))
-        self.credentials = Credentials(secrets.token_bytes(32), token, self.job_id)
+        self.credentials = Credentials(
+            secrets.token_bytes(32), token, self.job_id, identity=settings.identity
+        )
         self.coordinators = Coordinators(self.job_id, parts.coordinated, self)
         self._streams = DriverStreams(self.send_to_task, settings.holds_results)
         self.keeper = keeper_of(
@@ -186,7 +189,8 @@ class JobManager:
 
     async def _main(self) -> None:
         self._loop.set_exception_handler(self._on_loop_error)
-        server = ControlServer(self.credentials, self)
+        invitations = Invitations(self.credentials.token, self.job_id)
+        server = ControlServer(self.credentials, self, invitations)
         endpoint = self.parts.provider.control_endpoint
         port = await server.open(endpoint)
         interval = self.parts.settings.heartbeat_interval_s
@@ -194,6 +198,7 @@ class JobManager:
             endpoint.dialled_host,
             port,
             self.credentials,
+            invitations,
             interval,
             self.parts.settings.task,
             self.parts.settings.silence_timeout_s,

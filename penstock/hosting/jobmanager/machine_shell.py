@@ -26,6 +26,7 @@ from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.transition_log import log_attempt, log_status
+from penstock.hosting.wire.tls import Identity
 from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.checkpoints.history import CheckpointHistory
 from penstock.machines.job.job_master import JobMaster
@@ -78,7 +79,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobManagerSettings:
-    """What the shell needs of the configuration. `storage` None: the job has no checkpoint storage."""
+    """What the shell needs of the configuration. `storage` None: the job has no checkpoint storage.
+    `identity` None: its connections are not encrypted.
+    """
 
     job: JobSettings
     resources: ResourceSettings
@@ -91,6 +94,7 @@ class JobManagerSettings:
     silence_timeout_s: float = 50.0
     checkpoint_history_size: int = 10
     storage: JobStorage | None = None
+    identity: Identity | None = None
 
     @property
     def holds_results(self) -> bool:

@@ -32,6 +32,7 @@ from penstock.hosting.wire.dialling import Proven
 from penstock.hosting.wire.greeter import Greeter
 from penstock.hosting.wire.handshake import ROLE_DATA, Credentials
 from penstock.hosting.wire.messages import decode
+from penstock.hosting.wire.tls import TlsSocket
 from penstock.model.errors import (
     ExternalError,
     PartitionConnectionError,
@@ -212,6 +213,8 @@ class DataPlane:
                     return
                 for frame in connected.parser.advance(received):
                     self._handle(connection, frame)
+            if isinstance(connection.sock, TlsSocket) and connection.sock.unread():
+                self._on_loop(lambda: self._serve(connected, selectors.EVENT_READ))
 
     @contextlib.contextmanager
     def _dropped_on_error(self, connection: DataConnection) -> Generator[None]:

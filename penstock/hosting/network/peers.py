@@ -7,22 +7,17 @@ and waits for it. Handshakes block, so they run on short-lived threads, never on
 from __future__ import annotations
 
 import contextlib
-import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from penstock.hosting.network import local_sockets
 from penstock.hosting.network.connection import DataConnection, WriteLoop
-from penstock.hosting.wire.dialling import Proven, closed_on_error, run_handshake
-from penstock.hosting.wire.handshake import (
-    NONCE_BYTES,
-    ROLE_DATA,
-    ClientHandshake,
-    Credentials,
-)
+from penstock.hosting.wire.dialling import Proven, closed_on_error, introduced
+from penstock.hosting.wire.handshake import ROLE_DATA, Credentials
 from penstock.hosting.wire.sealing import TAG_BYTES
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import AuthenticationError, PartitionConnectionError
@@ -113,18 +108,14 @@ class Peers:
         return self._introduce(sock, location.resource_id)
 
     def _introduce(self, sock: socket.socket, peer: ResourceId) -> DataConnection:
-        with closed_on_error(sock):
-            nonce = secrets.token_bytes(NONCE_BYTES)
-            handshake = ClientHandshake(self._credentials, ROLE_DATA, nonce, self.resource_id)
-            run_handshake(sock, handshake)
-            session = handshake.session
-            said = _received(sock, handshake.leftover, len(_ACCEPTED) + TAG_BYTES)
+        proven = introduced(sock, self._credentials, ROLE_DATA, self.resource_id)
+        with closed_on_error(proven.sock):
+            said = _received(proven.sock, proven.early, len(_ACCEPTED) + TAG_BYTES)
             answer, tag = said[: len(_ACCEPTED)], said[len(_ACCEPTED) :]
-            session.receiving.check(tag, answer)
+            proven.session.receiving.check(tag, answer)
         if answer == _ACCEPTED:
-            early = handshake.leftover[len(said) :]
-            return self._adopt(Proven(sock, session, early, peer))
-        sock.close()
+            return self._adopt(replace(proven, early=proven.early[len(said) :], name=peer))
+        proven.sock.close()
         return self._await_incoming(peer)
 
     def _await_incoming(self, peer: ResourceId) -> DataConnection:

@@ -6,6 +6,7 @@ Does not know where a job comes from: a program, or the high availability store.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from penstock.hosting.ha.election import SubmittedJob
 from penstock.hosting.ha.guard import JobGuard
@@ -16,6 +17,7 @@ from penstock.hosting.jobmanager.machine_shell import JobParts
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
 from penstock.hosting.program.console import Console, say
+from penstock.hosting.program.encryption import identity_of
 from penstock.hosting.program.frames_of_job import reads_frames
 from penstock.hosting.program.host import Host
 from penstock.hosting.program.needs import check_resources, slots_by_size
@@ -62,11 +64,13 @@ class StreamingJobs:
                 pointers=guard.former_checkpoints,
             ),
         )
+        identity = identity_of(settings, self._host.spark_configuration())
+        built = replace(built, identity=identity)
         observer = self._observer or Console(settings)
         if reads_frames(job):
             from penstock.hosting.dataframes.job_frames import with_frames
 
-            job, observer = with_frames(job, settings, provider, observer)
+            job, observer = with_frames(job, settings, provider, observer, identity)
         try:
             manager = JobManager(
                 JobParts(job.graph, job.coordinated, provider, built, observer, job.modules, guard)

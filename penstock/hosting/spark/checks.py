@@ -202,7 +202,30 @@ def _worker_reuse(conf: Configured) -> Finding | None:
     )
 
 
+def _unprotected_network(conf: Configured) -> Finding | None:
+    """Penstock's own connections are authenticated in any case; Spark's carry the program and its results."""
+    if LOCAL.match(conf.master):
+        return None
+    encrypts = conf.is_on("spark.network.crypto.enabled") or conf.is_on("spark.ssl.rpc.enabled")
+    missing = [
+        key
+        for key, is_on in (
+            ("spark.authenticate", conf.is_on("spark.authenticate")),
+            ("spark.network.crypto.enabled", encrypts),
+        )
+        if not is_on
+    ]
+    if not missing:
+        return None
+    return Finding(
+        f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not true: whoever reaches "
+        "Spark's ports or listens on the network can read what the driver sends to executors, and "
+        "may come before a TaskManager that Spark starts",
+        f"set {' and '.join(f'{key}=true' for key in missing)}, or run in a network that you trust",
+    )
+
+
 _RULES: Final[tuple[_Rule, ...]] = (
     _speculation, _killed_when_idle, _pyspark_memory, _one_try, _lost_with_executors, _few_executors, _preemption,
-    _small_overhead, _worker_reuse,
+    _small_overhead, _worker_reuse, _unprotected_network,
 )  # fmt: skip

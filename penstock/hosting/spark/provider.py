@@ -9,6 +9,7 @@ restarts one itself.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import sys
 import threading
 import time
@@ -27,6 +28,7 @@ from penstock.hosting.spark.sizes import LargeOnesFirst
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.taskmanager_order import ProcessSettings, TaskManagerOrder
 from penstock.hosting.wire.addresses import Addresses, Endpoint
+from penstock.hosting.wire.invitations import TICKET_BYTES
 from penstock.model.errors import NoResourceAvailable
 from penstock.model.ids import ResourceId
 from penstock.model.plain import to_plain
@@ -211,13 +213,12 @@ class SparkProvider:
     def _config(self, resource_id: ResourceId, size: SlotSize) -> dict[str, Any]:
         master = self._master
         assert master is not None
+        invitation = master.invitations.new(secrets.token_bytes(TICKET_BYTES))
         return {
             "resource_id": resource_id,
             "master_host": master.host,
             "master_port": master.port,
-            "secret": master.credentials.secret,
-            "token": master.credentials.token,
-            "cluster_id": master.credentials.cluster_id,
+            "invitation": invitation.to_plain(),
             "heartbeat_interval_s": master.heartbeat_interval_s,
             "silence_timeout_s": master.silence_timeout_s,
             # On the driver's own machine its interpreter exists; elsewhere Spark's choice counts.

@@ -34,13 +34,15 @@ def _configuration(told: ChildOrder) -> TaskManagerConfig:
     from penstock.hosting.taskmanager.taskmanager import TaskManagerConfig
     from penstock.hosting.wire import addresses
     from penstock.hosting.wire.handshake import Credentials
+    from penstock.hosting.wire.tls import Identity
 
     order = told.taskmanager
+    identity = None if told.identity is None else Identity(told.identity.encode())
     return TaskManagerConfig(
         resource_id=told.resource_id,
         master_host=told.master_host,
         master_port=told.master_port,
-        credentials=Credentials(told.secret, told.token, told.cluster_id),
+        credentials=Credentials(told.secret, told.token, told.cluster_id, identity=identity),
         data=addresses.data_endpoint(
             (told.master_host, told.master_port), order.addresses, bind_host=order.bind_host
         ),

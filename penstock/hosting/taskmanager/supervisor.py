@@ -25,7 +25,9 @@ from penstock.hosting.taskmanager.child import TaskManagerChild
 from penstock.hosting.taskmanager.stacks import DUMP_SIGNAL, stacks_of_tasks
 from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.dialling import closed_on_error, dial
+from penstock.hosting.wire.enrolment import enrol
 from penstock.hosting.wire.handshake import ROLE_SUPERVISOR, Credentials
+from penstock.hosting.wire.invitations import Invitation
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
 from penstock.model.messages import Heartbeat, KillTaskManager, ProcessEnded, Shutdown
@@ -35,14 +37,14 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class SupervisorConfig:
-    """Plain data from the driver. `taskmanager`: sent to the child as JSON on its stdin."""
+    """Plain data from the driver. `invitation`: of `wire.invitations`. `taskmanager`: sent to the child
+    as JSON on its stdin.
+    """
 
     resource_id: str
     master_host: str
     master_port: int
-    secret: bytes
-    token: str
-    cluster_id: str
+    invitation: dict[str, Any]
     heartbeat_interval_s: float
     silence_timeout_s: float
     taskmanager: dict[str, Any]
@@ -52,28 +54,25 @@ def supervise(config: SupervisorConfig, child: TaskManagerChild) -> str:
     """Keep one TaskManager until it ends. Returns: why it ended. Raises nothing, because Spark would retry the task."""
     sweep_leftovers()
     try:
-        sock, wire = _connect(config)
+        address = (config.master_host, config.master_port)
+        invitation = Invitation.from_plain(config.invitation)
+        credentials = enrol(address, invitation, _CONNECT_TIMEOUT_S)
+        sock, wire = _connect(config, credentials)
     except (OSError, ExternalError) as error:
         return f"the supervisor could not reach the JobManager: {error}"
     with sock:
-        return _keep(config, child, sock, wire)
+        return _keep(config, _order(config, credentials), child, sock, wire)
 
 
 def _keep(
-    config: SupervisorConfig, child: TaskManagerChild, sock: socket.socket, wire: ControlWire
+    config: SupervisorConfig,
+    order: dict[str, Any],
+    child: TaskManagerChild,
+    sock: socket.socket,
+    wire: ControlWire,
 ) -> str:
     try:
-        child.tell({
-            "taskmanager": config.taskmanager,
-            "resource_id": config.resource_id,
-            "master_host": config.master_host,
-            "master_port": config.master_port,
-            "secret": config.secret.hex(),
-            "token": config.token,
-            "cluster_id": config.cluster_id,
-            "heartbeat_interval_s": config.heartbeat_interval_s,
-            "silence_timeout_s": config.silence_timeout_s,
-        })
+        child.tell(order)
         ended = _watch(config, child, sock, wire)
         if isinstance(ended, KillTaskManager):
             stacks = stacks_of_tasks(child.kill(DUMP_SIGNAL))
@@ -87,9 +86,27 @@ def _keep(
     return ended
 
 
-def _connect(config: SupervisorConfig) -> tuple[socket.socket, ControlWire]:
+def _order(config: SupervisorConfig, credentials: Credentials) -> dict[str, Any]:
+    """Return what the child process is told; it adds what only it knows."""
+    identity = credentials.identity
+    return {
+        "taskmanager": config.taskmanager,
+        "resource_id": config.resource_id,
+        "master_host": config.master_host,
+        "master_port": config.master_port,
+        "secret": credentials.secret.hex(),
+        "token": credentials.token,
+        "cluster_id": credentials.cluster_id,
+        "identity": None if identity is None else identity.pem.decode(),
+        "heartbeat_interval_s": config.heartbeat_interval_s,
+        "silence_timeout_s": config.silence_timeout_s,
+    }
+
+
+def _connect(
+    config: SupervisorConfig, credentials: Credentials
+) -> tuple[socket.socket, ControlWire]:
     address = (config.master_host, config.master_port)
-    credentials = Credentials(config.secret, config.token, config.cluster_id)
     proven = dial(address, credentials, ROLE_SUPERVISOR, _CONNECT_TIMEOUT_S)
     with closed_on_error(proven.sock):
         wire = ControlWire(proven.session)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import secrets
 import socket
 import threading
 import time
@@ -35,11 +34,9 @@ from penstock.hosting.taskmanager.user_modules import UserModules
 from penstock.hosting.taskmanager.watchdog import TaskWatchdog
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.control_wire import ControlWire
-from penstock.hosting.wire.dialling import notice_lost_peer, run_handshake
+from penstock.hosting.wire.dialling import dial
 from penstock.hosting.wire.handshake import (
-    NONCE_BYTES,
     ROLE_TASKMANAGER,
-    ClientHandshake,
     Credentials,
 )
 from penstock.machines.taskmanager.task_executor import TaskExecutor
@@ -157,14 +154,10 @@ class TaskManager:
     def _connect(self) -> None:
         config = self.config
         address = (config.master_host, config.master_port)
-        sock = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
-        notice_lost_peer(sock)
-        self._socket = sock
-        nonce = secrets.token_bytes(NONCE_BYTES)
-        handshake = ClientHandshake(config.credentials, ROLE_TASKMANAGER, nonce)
-        run_handshake(sock, handshake)
-        self._wire = ControlWire(handshake.session)
-        self._first = list(self._wire.feed(handshake.leftover))
+        proven = dial(address, config.credentials, ROLE_TASKMANAGER, _CONNECT_TIMEOUT_S)
+        self._socket = proven.sock
+        self._wire = ControlWire(proven.session)
+        self._first = list(self._wire.feed(proven.early))
         self.send(
             RegisterTaskManager(
                 config.resource_id,

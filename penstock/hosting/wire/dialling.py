@@ -18,6 +18,7 @@ from penstock.hosting.wire.handshake import (
     ServerHandshake,
 )
 from penstock.hosting.wire.sealing import Session
+from penstock.hosting.wire.tls import Identity, wrapped
 from penstock.model.errors import AuthenticationError
 
 LEASE_S: Final = 10.0
@@ -45,11 +46,37 @@ def dial(address: tuple[str, int], credentials: Credentials, role: int, timeout_
     Raises: OSError; AuthenticationError: another program listens there.
     """
     sock = socket.create_connection(address, timeout=timeout_s)
+    return introduced(sock, credentials, role)
+
+
+def introduced(sock: socket.socket, credentials: Credentials, role: int, name: str = "") -> Proven:
+    """Authenticate a connection that this end has dialled; encrypt it if the job's are, unless it is a
+    Unix socket. `name`: as the server knows this end. The socket is closed on any error.
+
+    Raises: OSError; AuthenticationError.
+    """
     with closed_on_error(sock):
         notice_lost_peer(sock)
-        handshake = ClientHandshake(credentials, role, secrets.token_bytes(NONCE_BYTES))
+        handshake = ClientHandshake(credentials, role, secrets.token_bytes(NONCE_BYTES), name)
         run_handshake(sock, handshake)
-    return Proven(sock, handshake.session, handshake.leftover)
+    if not is_encrypted(sock, handshake.identity):
+        return Proven(sock, handshake.session, handshake.leftover, name)
+    assert handshake.identity is not None
+    if handshake.leftover:
+        sock.close()
+        raise AuthenticationError("the server sent data before the connection was encrypted")
+    tls = wrapped(sock, handshake.identity, is_server=False)
+    with closed_on_error(tls):
+        limit_s = tls.gettimeout()
+        tls.settimeout(LIMIT_SECONDS)
+        tls.do_handshake()
+        tls.settimeout(limit_s)
+    return Proven(tls, handshake.session.within_tls(), b"", name)
+
+
+def is_encrypted(sock: socket.socket, identity: Identity | None) -> bool:
+    """Whether TLS follows the handshake. Data of a Unix socket stays in the kernel."""
+    return identity is not None and sock.family in (socket.AF_INET, socket.AF_INET6)
 
 
 @contextlib.contextmanager

@@ -20,15 +20,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from penstock.hosting.wire.dialling import Proven, notice_lost_peer
+from penstock.hosting.wire.dialling import Proven, is_encrypted, notice_lost_peer
+from penstock.hosting.wire.enrolment import admission
 from penstock.hosting.wire.handshake import (
     LIMIT_BYTES,
     LIMIT_SECONDS,
     NONCE_BYTES,
+    ROLE_GUEST,
     Credentials,
     ServerHandshake,
 )
+from penstock.hosting.wire.invitations import Invitations
 from penstock.hosting.wire.local_peer import refusal_of
+from penstock.hosting.wire.tls import TlsSocket, wrapped
 from penstock.model.errors import AuthenticationError, ExternalError
 
 MAX_UNPROVEN: Final = 64
@@ -47,6 +51,7 @@ class _Unproven:
     address: str
     handshake: ServerHandshake
     deadline: float
+    tls: TlsSocket | None = None
 
 
 @dataclass(slots=True)
@@ -73,15 +78,17 @@ class Greeter:
         role: int,
         on_proven: Callable[[Proven], None],
         *,
+        invitations: Invitations | None = None,
         name: str = "penstock-greeter",
     ) -> None:
         """`on_proven`: takes each authenticated connection. Its socket is non-blocking. It is called on
-        the greeter's thread and must not block.
+        the greeter's thread and must not block. `invitations`: whom else to give the credentials.
         """
         self._servers = list(servers)
         self._credentials = credentials
         self._role = role
         self._on_proven = on_proven
+        self._invitations = invitations
         self._complaints = Complaints()
         self._unproven: dict[_Unproven, None] = {}
         self._accepts_at: float | None = None
@@ -155,7 +162,8 @@ class Greeter:
         if len(self._unproven) >= MAX_UNPROVEN:
             oldest = next(iter(self._unproven))
             self._refuse(oldest, f"{MAX_UNPROVEN} connections are in handshakes, this one longest")
-        handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        handshake = ServerHandshake(self._credentials, nonce, self._invitations)
         one = _Unproven(sock, told, handshake, time.monotonic() + LIMIT_SECONDS)
         self._unproven[one] = None
         self._selector.register(sock, selectors.EVENT_READ, one)
@@ -172,26 +180,59 @@ class Greeter:
     # ------------------------------------------------------------------ handshakes
 
     def _read(self, one: _Unproven) -> None:
-        handshake = one.handshake
         try:
-            data = one.sock.recv(LIMIT_BYTES)
-            if not data:
-                raise AuthenticationError("it closed the connection before it proved itself")
-            answer = handshake.feed(data)
-            if answer and one.sock.send(answer) != len(answer):
-                raise AuthenticationError("it does not read the handshake")
-            if handshake.is_done and handshake.role != self._role:
-                raise AuthenticationError(
-                    f"it connected in role {handshake.role}; expected role {self._role}"
-                )
+            if one.tls is None:
+                self._shake_hands(one)
+            if one.tls is not None:
+                one.tls.do_handshake()
         except BlockingIOError:
             return
         except (OSError, ExternalError) as error:
             self._refuse(one, str(error))
             return
-        if handshake.is_done:
+        handshake = one.handshake
+        if one.tls is not None:
             self._forget(one)
+            session = handshake.session.within_tls()
+            self._hand_over(Proven(one.tls, session, b"", handshake.name))
+        elif handshake.is_done:
+            self._forget(one)
+            if handshake.is_guest:
+                self._admit(one)
+                return
             self._hand_over(Proven(one.sock, handshake.session, handshake.leftover, handshake.name))
+
+    def _shake_hands(self, one: _Unproven) -> None:
+        """Continue the handshake; when it is done, begin that of TLS, if connections are encrypted."""
+        handshake = one.handshake
+        data = one.sock.recv(LIMIT_BYTES)
+        if not data:
+            raise AuthenticationError("it closed the connection before it proved itself")
+        answer = handshake.feed(data)
+        if answer and one.sock.send(answer) != len(answer):
+            raise AuthenticationError("it does not read the handshake")
+        if not handshake.is_done:
+            return
+        expected = ROLE_GUEST if handshake.is_guest else self._role
+        if handshake.role != expected:
+            raise AuthenticationError(
+                f"it connected in role {handshake.role}; expected role {expected}"
+            )
+        if is_encrypted(one.sock, handshake.identity):
+            assert handshake.identity is not None
+            if handshake.leftover:
+                raise AuthenticationError("it sent data before the connection was encrypted")
+            self._selector.unregister(one.sock)
+            one.tls = wrapped(one.sock, handshake.identity, is_server=True)
+            one.sock = one.tls
+            self._selector.register(one.sock, selectors.EVENT_READ, one)
+
+    def _admit(self, guest: _Unproven) -> None:
+        with (
+            guest.sock,
+            contextlib.suppress(OSError),
+        ):  # It may be gone; then it does not come back.
+            guest.sock.send(admission(self._credentials, guest.handshake.session))
 
     def _hand_over(self, proven: Proven) -> None:
         try:

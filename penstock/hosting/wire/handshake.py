@@ -1,7 +1,7 @@
 """Mutual authentication before any payload, as bytes in and bytes out (no socket here).
 
     client                                        server
-    HELLO  role, MACs, nonce, token, cluster id, name  ->
+    HELLO  role, MACs, nonce, token, cluster id, name, invitation  ->
            <-  CHALLENGE  MAC, nonce, proof "server"
     PROOF  proof "client"                        ->
            <-  WELCOME  proof "welcome"
@@ -11,6 +11,10 @@ HELLO, and the CHALLENGE up to its proof. The labels differ, so a reflected proo
 nonces are fresh, so a recorded proof is worthless too. Nothing is unpickled before WELCOME; a peer
 gets `LIMIT_BYTES` and `LIMIT_SECONDS` to finish.
 
+The application's secret never crosses a network in clear. A process that does not have it yet comes
+as a guest: its HELLO shows an invitation, from which both ends derive a secret for this connection
+alone (`wire.invitations`).
+
 `session` protects what follows. Its keys come from the secret and the transcript. So a relay that
 passes the handshake on between two others cannot change anything that they send afterwards.
 """
@@ -19,18 +23,19 @@ from __future__ import annotations
 
 import hmac
 import struct
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 from penstock.hosting.wire.sealing import Mac, Session, chosen, offered
+from penstock.hosting.wire.tls import Identity
 from penstock.model.errors import AuthenticationError
 
 LIMIT_BYTES: Final = 4096
 LIMIT_SECONDS: Final = 5.0
 NONCE_BYTES: Final = 32
 _MAGIC: Final = b"PENSTOCK"
-_VERSION: Final = 2
-_HEAD: Final = struct.Struct("!8sBBB32sHHH")
+_VERSION: Final = 3
+_HEAD: Final = struct.Struct("!8sBBB32sHHHH")
 _PROOF_BYTES: Final = 32
 _CHALLENGE: Final = struct.Struct("!B32s")
 _STRANGER: Final = "a peer does not use Penstock's protocol; it was dropped"
@@ -40,18 +45,35 @@ ROLE_SUPERVISOR: Final = 2
 ROLE_DATA: Final = 3
 ROLE_FEED: Final = 4
 ROLE_PROBE: Final = 5
+ROLE_GUEST: Final = 6
+"""Comes with an invitation, gets the application's credentials, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What both ends of an application share. `token`: the master's fencing token."""
+    """What both ends of a connection share. `token`: the master's fencing token. `presented`: what a
+    guest shows of its invitation; empty if `secret` is the application's. `identity`: None if
+    connections are not encrypted.
+    """
 
     secret: bytes
     token: str
     cluster_id: str
+    presented: bytes = b""
+    identity: Identity | None = None
 
     def __repr__(self) -> str:
         return f"Credentials(token={self.token}, cluster_id={self.cluster_id})"
+
+
+class Guests(Protocol):
+    """Who is admitted with an invitation."""
+
+    def secret_for(self, presented: bytes) -> bytes:
+        """Return the secret of the guest's connection. Raises AuthenticationError: it has no invitation."""
+
+    def admit(self, presented: bytes) -> None:
+        """The guest has proven its secret. Raises AuthenticationError: another one was faster."""
 
 
 class _Handshake:
@@ -68,6 +90,11 @@ class _Handshake:
     @property
     def is_done(self) -> bool:
         return self._session is not None
+
+    @property
+    def identity(self) -> Identity | None:
+        """What the connection is encrypted with from now on; None: it is not."""
+        return self._credentials.identity
 
     @property
     def session(self) -> Session:
@@ -122,13 +149,24 @@ class ClientHandshake(_Handshake):
 
 
 class ServerHandshake(_Handshake):
-    """The accepting side. Feed what arrives; `role`, `name` and `session` are known when `is_done`."""
+    """The accepting side. Feed what arrives; `role`, `name`, `is_guest` and `session` are known when
+    `is_done`.
+    """
 
-    def __init__(self, credentials: Credentials, nonce: bytes) -> None:
+    def __init__(
+        self, credentials: Credentials, nonce: bytes, guests: Guests | None = None
+    ) -> None:
+        """`guests`: None admits nobody without the application's secret."""
         super().__init__(credentials)
         self._nonce = nonce
+        self._guests = guests
         self.role = 0
         self.name = ""
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether the client came with an invitation, and does not have the application's secret."""
+        return bool(self._credentials.presented)
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes to send. Raises AuthenticationError: the client cannot prove itself."""
@@ -145,6 +183,8 @@ class ServerHandshake(_Handshake):
                 raise AuthenticationError(
                     "a peer's proof is wrong; it was dropped, and nothing it sent was read"
                 )
+            if self._guests is not None and own.presented:
+                self._guests.admit(own.presented)
             self._session = Session(self._mac, own.secret, self._transcript, is_client=False)
             out += _proof(own, b"welcome", self._transcript)
         return out
@@ -160,6 +200,8 @@ class ServerHandshake(_Handshake):
                 "a peer has the fencing token or cluster id of another or a former master; it "
                 "was dropped"
             )
+        if hello.presented:
+            own = self._credentials = self._credentials_of(hello.presented)
         self._mac = chosen(hello.macs)
         if self._mac is None:
             raise AuthenticationError("a peer offers no MAC that is known here; it was dropped")
@@ -168,6 +210,16 @@ class ServerHandshake(_Handshake):
         challenge = _CHALLENGE.pack(self._mac, self._nonce)
         self._transcript = hello.raw + challenge
         return challenge + _proof(own, b"server", self._transcript)
+
+    def _credentials_of(self, presented: bytes) -> Credentials:
+        if self._guests is None:
+            raise AuthenticationError("a peer came with an invitation, but none is given out here")
+        return replace(
+            self._credentials,
+            secret=self._guests.secret_for(presented),
+            presented=presented,
+            identity=None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +231,7 @@ class _Hello:
     token: bytes
     cluster_id: bytes
     name: bytes
+    presented: bytes
     raw: bytes
 
 
@@ -197,14 +250,16 @@ def _read_hello(received: bytes) -> _Hello | None:
     if len(received) < end:
         return None
     token, rest = _cut(received[_HEAD.size : end], sizes[0])
-    cluster_id, name = _cut(rest, sizes[1])
-    return _Hello(role, macs, token, cluster_id, name, received[:end])
+    cluster_id, rest = _cut(rest, sizes[1])
+    name, presented = _cut(rest, sizes[2])
+    return _Hello(role, macs, token, cluster_id, name, presented, received[:end])
 
 
 def _hello(credentials: Credentials, role: int, nonce: bytes, name: str) -> bytes:
     texts = [text.encode() for text in (credentials.token, credentials.cluster_id, name)]
-    head = _HEAD.pack(_MAGIC, _VERSION, role, offered(), nonce, *map(len, texts))
-    return b"".join((head, *texts))
+    fields = [*texts, credentials.presented]
+    head = _HEAD.pack(_MAGIC, _VERSION, role, offered(), nonce, *map(len, fields))
+    return b"".join((head, *fields))
 
 
 def _proof(credentials: Credentials, label: bytes, transcript: bytes) -> bytes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import operator
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final, Protocol
@@ -26,6 +27,8 @@ TAG_BYTES: Final = 16
 class Mac(IntEnum):
     """The functions that make tags. A larger number is preferred."""
 
+    NONE = 0
+    """Inside TLS, which protects the connection itself. Never offered."""
     HMAC_SHA256 = 1
     GMAC = 2
 
@@ -36,7 +39,8 @@ class _Tagging(Protocol):
 
 def offered() -> int:
     """Return the functions that this process has, one bit for each."""
-    return sum(1 << mac for mac in Mac if mac is not Mac.GMAC or gmac.is_available())
+    without = {Mac.NONE} if gmac.is_available() else {Mac.NONE, Mac.GMAC}
+    return sum(1 << mac for mac in Mac if mac not in without)
 
 
 def chosen(theirs: int) -> Mac | None:
@@ -53,9 +57,7 @@ class Seal:
 
     def __init__(self, mac: Mac, secret: bytes, direction: bytes, transcript: bytes) -> None:
         """`direction`: differs between the two. `transcript`: differs between connections."""
-        block = b"\1" + b"penstock seal " + direction + b"\0" + hashlib.sha256(transcript).digest()
-        key = hmac.digest(secret, block, "sha256")
-        self._tagging = _MAKERS[mac](key)
+        self._tagging = _MAKERS[mac](_derived(secret, b"penstock seal ", direction, transcript))
         self._count = 0
 
     def tag(self, *parts: bytes | bytearray | memoryview) -> bytes:
@@ -75,13 +77,44 @@ class Seal:
             )
 
 
+class Veil:
+    """Hides short texts of one direction of a connection, for example a key that one end gives to the
+    other. Each text is XORed with fresh output of SHAKE-256 under a key of the connection. The frame
+    that carries it needs its tag all the same.
+    """
+
+    def __init__(self, secret: bytes, direction: bytes, transcript: bytes) -> None:
+        self._key = _derived(secret, b"penstock veil ", direction, transcript)
+        self._count = 0
+
+    def over(self, text: bytes) -> bytes:
+        """Hide the next text of this direction, or show it again."""
+        number = self._count.to_bytes(8, "big")
+        self._count += 1
+        stream = hashlib.shake_256(self._key + number).digest(len(text))
+        return bytes(map(operator.xor, text, stream))
+
+
 class Session:
-    """The seals of both directions, for one end of a connection."""
+    """The seals and veils of both directions, for one end of a connection."""
 
     def __init__(self, mac: Mac, secret: bytes, transcript: bytes, *, is_client: bool) -> None:
         directions = [b"client", b"server"] if is_client else [b"server", b"client"]
         self.sending = Seal(mac, secret, directions[0], transcript)
         self.receiving = Seal(mac, secret, directions[1], transcript)
+        self._ends = (secret, transcript, is_client)
+        self.hiding = Veil(secret, directions[0], transcript)
+        self.showing = Veil(secret, directions[1], transcript)
+
+    def within_tls(self) -> Session:
+        """Return the session of the same connection when TLS protects it: its tags say nothing."""
+        secret, transcript, is_client = self._ends
+        return Session(Mac.NONE, secret, transcript, is_client=is_client)
+
+
+def _derived(secret: bytes, purpose: bytes, direction: bytes, transcript: bytes) -> bytes:
+    block = b"\1" + purpose + direction + b"\0" + hashlib.sha256(transcript).digest()
+    return hmac.digest(secret, block, "sha256")
 
 
 class _HmacSha256:
@@ -96,7 +129,13 @@ class _HmacSha256:
         return mac.digest()[:TAG_BYTES]
 
 
+class _NoTag:
+    def tag(self, _number: int, _parts: tuple[Any, ...]) -> bytes:
+        return bytes(TAG_BYTES)
+
+
 _MAKERS: Final[dict[Mac, Callable[[bytes], _Tagging]]] = {
+    Mac.NONE: lambda _key: _NoTag(),
     Mac.HMAC_SHA256: _HmacSha256,
     Mac.GMAC: lambda key: gmac.Gmac(key[: gmac.KEY_BYTES]),
 }

@@ -33,6 +33,7 @@ from penstock.model.messages.checkpoints import (
 )
 from penstock.model.messages.control import (
     AddSplits,
+    Admission,
     DriverCredit,
     DriverData,
     Heartbeat,
@@ -124,6 +125,7 @@ __all__ = [
     "FENCED",
     "AcknowledgeCheckpoint",
     "AddSplits",
+    "Admission",
     "AnswerOffers",
     "CancelJob",
     "CancelTask",

@@ -79,6 +79,21 @@ class ProcessEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """(wire) To a supervisor that came with an invitation: what its TaskManager shows from now on.
+
+    `secret`: the application's. `identity`: of TLS; empty without it. Both are under the veil of the
+    connection, in this order (`hosting/wire/sealing.py`).
+    """
+
+    secret: bytes
+    identity: bytes
+
+    def __repr__(self) -> str:
+        return "Admission()"
+
+
+@dataclass(frozen=True, slots=True)
 class KillTaskManager:
     """(wire) To a supervisor: its TaskManager cannot end by itself. ProcessEnded then tells where its tasks were."""
 

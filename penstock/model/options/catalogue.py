@@ -18,6 +18,7 @@ from penstock.model.options import (
     network,
     program,
     scheduling,
+    security,
     state,
     task,
 )
@@ -34,6 +35,7 @@ _FILES: Final = (
     network,
     task,
     high_availability,
+    security,
 )
 
 GROUPS: Final[tuple[type[OptionGroup], ...]] = tuple(

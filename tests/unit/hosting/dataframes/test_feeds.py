@@ -17,6 +17,7 @@ from penstock.hosting.dataframes.feed_wire import (
     FeedDiffers,
     FeedSocket,
     Position,
+    dial,
 )
 from penstock.hosting.dataframes.feeding import FeedOrder, feed
 from penstock.hosting.dataframes.spool import SpoolFile, SpoolStream, write_partition
@@ -24,6 +25,7 @@ from penstock.hosting.file_systems import CheckpointDamaged
 from penstock.hosting.wire.addresses import CONTROL_PORT, Addresses, Endpoint, listen
 from penstock.hosting.wire.greeter import Greeter
 from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
+from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
 
 MESSAGES = [bytes([number]) * (number + 1) for number in range(20)]
 HANG_S = 60.0
@@ -43,9 +45,13 @@ class Driver:
     def __init__(self) -> None:
         listener = listen(Endpoint("127.0.0.1"), CONTROL_PORT)
         port = listener.getsockname()[1]
-        self.place = FeedPlace("127.0.0.1", port, SECRET, Addresses())
+        invited = Invitations(SECRET.token, SECRET.cluster_id)
+        self._invitation = invited.new(b"t" * TICKET_BYTES, admits=None)
+        self.place = FeedPlace("127.0.0.1", port, self._invitation, Addresses())
         self._came = queue.SimpleQueue()
-        self._greeter = Greeter([listener], SECRET, ROLE_FEED, self._came.put).start()
+        self._greeter = Greeter(
+            [listener], SECRET, ROLE_FEED, self._came.put, invitations=invited
+        ).start()
 
     @cached_property
     def _link(self) -> FeedSocket:
@@ -61,9 +67,8 @@ class Driver:
         """A feeder of these, on a thread. `is_counted`: Spark counts it."""
         assert self._link
         told = self._told
-        order = FeedOrder(
-            told["host"], told["port"], SECRET.secret, SECRET.token, SECRET.cluster_id
-        )
+        driver = (self.place.host, self.place.port)
+        order = FeedOrder(told["host"], told["port"], driver, self._invitation.to_plain())
 
         def run() -> None:
             with suppress(OSError):  # what is told of it, its reader sees
@@ -149,11 +154,11 @@ def test_sparks_failure_reaches_the_reader():
 def test_a_stranger_is_not_read():
     with a_stream() as (driver, stream):
         assert driver._link
-        stranger = FeedOrder("127.0.0.1", driver._told["port"], b"x" * 32, "feed", "here")
+        stranger = Credentials(b"x" * 32, "feed", "here")
         with pytest.raises(Exception, match="did not prove|refused|closed"):
             reading = threading.Thread(target=stream.next, daemon=True)
             reading.start()
-            feed(stranger, [b"evil"])
+            dial("127.0.0.1", driver._told["port"], stranger)
         driver.feeding(MESSAGES[:1])
         reading.join()
         assert stream.position == behind(MESSAGES[:1])

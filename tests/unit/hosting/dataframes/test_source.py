@@ -24,13 +24,14 @@ from penstock.hosting.ha.election import SubmittedJob
 from penstock.hosting.program.frames_of_job import lend_frames
 from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.hosting.wire.addresses import Addresses
-from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.invitations import TICKET_BYTES, Invitation
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.codecs.convert import arrow_schema
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.sources.contract import Fetched, ReaderStatus, SplitBatch
 
-PLACE = FeedPlace("127.0.0.1", 1, Credentials(b"s" * 32, "feed", "here"), Addresses())
+INVITATION = Invitation(b"public", b"t" * TICKET_BYTES, "feed", "here")
+PLACE = FeedPlace("127.0.0.1", 1, INVITATION, Addresses())
 LONGS = Types.ROW_NAMED(["x"], [Types.LONG()])
 
 

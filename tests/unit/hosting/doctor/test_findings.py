@@ -28,6 +28,8 @@ from penstock.ui.doctor import rendered
 CLUSTER = "spark://there:7077"
 ON = "spark.dynamicAllocation.enabled"
 
+PROTECTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+
 
 def named(found):
     """What of the findings a user acts on: what they stop, and whether the remedy names a setting."""
@@ -36,7 +38,7 @@ def named(found):
 
 @pytest.mark.parametrize("master", [CLUSTER, "local[4,3]", "local-cluster[2,2,1024]"])
 def test_a_plain_configuration_has_nothing_wrong(master):
-    assert configuration_findings({"spark.app.name": "x"}, master) == []
+    assert configuration_findings({"spark.app.name": "x"} | PROTECTED, master) == []
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_a_plain_configuration_has_nothing_wrong(master):
     ],
 )  # fmt: skip
 def test_each_setting_that_harms_is_found_with_what_to_set(conf, master, stops, is_hint, remedy):
-    (found,) = configuration_findings(conf, master)
+    (found,) = configuration_findings(conf | PROTECTED, master)
     assert (found.stops, found.is_hint) == (stops, is_hint)
     assert remedy in found.remedy
 
@@ -101,7 +103,28 @@ def test_each_setting_that_harms_is_found_with_what_to_set(conf, master, stops, 
     ],
 )
 def test_settings_that_do_no_harm_are_left_alone(conf, master):
-    assert configuration_findings(conf, master) == []
+    assert configuration_findings(conf | PROTECTED, master) == []
+
+
+@pytest.mark.parametrize("master", [CLUSTER, "local-cluster[2,2,1024]", "k8s://https://there"])
+@pytest.mark.parametrize(
+    "missing", [("spark.authenticate",), ("spark.network.crypto.enabled",), tuple(PROTECTED)]
+)
+def test_an_unprotected_network_is_a_warning_that_names_what_is_missing(master, missing):
+    conf = {key: value for key, value in PROTECTED.items() if key not in missing}
+    conf["spark.executor.memoryOverhead"] = "2g"
+    (found,) = configuration_findings(conf, master)
+    assert (found.stops, found.is_hint) == (NO_JOBS, False)
+    assert [key for key in PROTECTED if f"{key}=true" in found.remedy] == list(missing)
+
+
+def test_in_local_mode_nothing_crosses_a_network():
+    assert configuration_findings({}, "local[4,4]") == []
+
+
+def test_tls_of_sparks_rpc_counts_as_encryption():
+    conf = {"spark.authenticate": "true", "spark.ssl.rpc.enabled": "true"}
+    assert configuration_findings(conf, CLUSTER) == []
 
 
 def test_what_stops_jobs_comes_first_and_hints_last():

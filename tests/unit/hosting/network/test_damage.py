@@ -2,11 +2,14 @@
 
 import threading
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from penstock.hosting.network.data_plane import DataPlane
 from penstock.hosting.wire.addresses import Endpoint
+from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.tls import new_identity
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
 from penstock.model.errors import PartitionConnectionError
 from penstock.model.ids import ResourceId
@@ -24,8 +27,8 @@ VALUES = [value for batch in BATCHES for value in batch.values]
 OVER_TCP = NetworkSettings(uses_local_sockets=False)
 
 
-def plane(name: str) -> DataPlane:
-    made = DataPlane(ResourceId(name), Endpoint("127.0.0.1"), CREDENTIALS, OVER_TCP)
+def plane(name: str, credentials: Credentials = CREDENTIALS) -> DataPlane:
+    made = DataPlane(ResourceId(name), Endpoint("127.0.0.1"), credentials, OVER_TCP)
     return made.start()
 
 
@@ -49,9 +52,13 @@ def read_through(relay: Relay, here: DataPlane, there: DataPlane, index: int = 0
     return found
 
 
-@pytest.fixture
-def planes():
-    with closing(plane("tm-1")) as here, closing(plane("tm-2")) as there:
+ENCRYPTED = replace(CREDENTIALS, identity=new_identity())
+
+
+@pytest.fixture(params=[CREDENTIALS, ENCRYPTED], ids=["tags", "TLS"])
+def planes(request):
+    credentials = request.param
+    with closing(plane("tm-1", credentials)) as here, closing(plane("tm-2", credentials)) as there:
         yield here, there
 
 
@@ -84,6 +91,7 @@ def test_changed_requests_are_an_error_of_the_consumer(planes, change):
 
 @pytest.mark.parametrize("place", range(0, 200, 13))
 @pytest.mark.parametrize("to_producer", [True, False])
+@pytest.mark.parametrize("planes", [CREDENTIALS], indirect=True, ids=["tags"])
 def test_a_changed_handshake_makes_no_connection(planes, place, to_producer):
     here, there = planes
     changes = (flipped(place), as_it_is) if to_producer else (as_it_is, flipped(place % 110))
@@ -97,9 +105,29 @@ def test_a_changed_handshake_makes_no_connection(planes, place, to_producer):
     )
 
 
+@pytest.mark.parametrize("place", range(90, 1500, 101))
+@pytest.mark.parametrize("to_producer", [True, False])
+@pytest.mark.parametrize("planes", [ENCRYPTED], indirect=True, ids=["TLS"])
+def test_a_changed_handshake_of_tls_makes_no_connection_or_the_same_data(
+    planes, place, to_producer
+):
+    """TLS 1.3 ignores the version in the head of its first records."""
+    here, there = planes
+    changes = (flipped(place), as_it_is) if to_producer else (as_it_is, flipped(place))
+    with Relay(("127.0.0.1", here.port), *changes) as relay:
+        try:
+            assert read_through(relay, here, there) == [*VALUES, EndOfData()]
+        except PartitionConnectionError:
+            wait_until(
+                lambda: here.peers.everybody() == there.peers.everybody() == [],
+                "a connection stays",
+            )
+
+
 def test_one_damaged_connection_leaves_the_others_alone(planes):
     here, there = planes
-    with closing(plane("tm-3")) as third, Relay(("127.0.0.1", here.port)) as fine:
+    credentials = here.peers._credentials
+    with closing(plane("tm-3", credentials)) as third, Relay(("127.0.0.1", here.port)) as fine:
         assert read_through(fine, here, third) == [*VALUES, EndOfData()]
         with (
             Relay(("127.0.0.1", here.port), back=flipped(1000)) as bad,

@@ -18,6 +18,7 @@ from penstock.hosting.spark import executor_task
 from penstock.hosting.spark import provider as spark_driver
 from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.invitations import Invitations
 from penstock.model.checkpoints import TaskCheckpointing
 from penstock.model.slot_size import UNSIZED
 
@@ -44,7 +45,9 @@ def taskmanager_body():
         TaskSettings(), checkpointing=TaskCheckpointing("/c"), job_parameters=(("a", "b"),)
     )
     credentials = Credentials(b"s" * 32, "token", "cluster")
-    provider._master = MasterAddress("127.0.0.1", 1, credentials, 0.5, settings)
+    provider._master = MasterAddress(
+        "127.0.0.1", 1, credentials, Invitations("token", "cluster"), 0.5, settings
+    )
     provider._files = ARCHIVES.files
     return spark_driver._body(provider._config("tm-1", UNSIZED), None)
 
@@ -55,7 +58,9 @@ BODIES = {
     "a stage that a DataFrame goes on from": lambda: spark_runner._frame_task_of(
         spark_task.Shipped(ARCHIVES, None)
     ),
-    "a feed": lambda: feed_server._body(ARCHIVES, ("127.0.0.1", 1, b"s", "token", "cluster")),
+    "a feed": lambda: feed_server._body(
+        ARCHIVES, ("127.0.0.1", 1, ("127.0.0.1", 2), {"ticket": "00"})
+    ),
     "a spool": lambda: frames._spooling(ARCHIVES, "/folder", None),
 }
 

@@ -206,6 +206,7 @@ def spark_with(**conf):
 
 
 CLUSTER = "spark://there:7077"
+PROTECTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
 
 def test_speculation_is_refused_however_it_is_written():
@@ -230,7 +231,13 @@ def test_speculation_is_refused_however_it_is_written():
     ],
 )
 def test_what_endangers_taskmanagers_is_warned_of(conf, named):
-    assert [warning.split(" ")[0] for warning in check_configuration(conf, CLUSTER)] == named
+    warnings = check_configuration(conf | PROTECTED, CLUSTER)
+    assert [warning.split(" ")[0] for warning in warnings] == named
+
+
+def test_an_unprotected_network_is_warned_of_and_the_settings_named():
+    (warning,) = check_configuration({}, CLUSTER)
+    assert all(f"{key}=true" in warning for key in PROTECTED)
 
 
 def test_a_warning_is_given_once(monkeypatch, capsys):

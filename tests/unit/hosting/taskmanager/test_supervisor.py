@@ -19,12 +19,16 @@ from penstock.hosting.taskmanager import child as taskmanager_child
 from penstock.hosting.taskmanager import supervisor
 from penstock.hosting.taskmanager.child import TaskManagerChild
 from penstock.hosting.taskmanager.supervisor import SupervisorConfig, supervise
+from penstock.hosting.wire.agreement import KeyPair
 from penstock.hosting.wire.control_wire import ControlWire
-from tests.tools.sealed import sessions
+from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
+from tests.tools.sealed import SECRET, sessions
 
 
 def config() -> SupervisorConfig:
-    return SupervisorConfig("tm-1", "127.0.0.1", 1, b"s", "token", "cluster", 0.01, 0.05, {})
+    invitation = Invitations("token", "cluster", KeyPair(2)).new(b"t" * TICKET_BYTES)
+    return SupervisorConfig("tm-1", "127.0.0.1", 1, invitation.to_plain(), 0.01, 0.05, {})
 
 
 def open_descriptors() -> dict[str, str]:
@@ -73,7 +77,8 @@ def child(archive, monkeypatch):
 def theirs(monkeypatch):
     """The JobManager's end of the supervisor's connection."""
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(supervisor, "_connect", lambda _: (ours, ControlWire(sessions()[0])))
+    monkeypatch.setattr(supervisor, "enrol", lambda *_: Credentials(SECRET, "token", "cluster"))
+    monkeypatch.setattr(supervisor, "_connect", lambda *_: (ours, ControlWire(sessions()[0])))
     with theirs:
         yield theirs
 

@@ -1,0 +1,231 @@
+"""TLS between the processes of a job (`hosting/wire/tls.py`): who has no certificate of the job gets nothing, and nobody reads along."""
+
+import queue
+import select
+import socket
+import ssl
+import threading
+from contextlib import ExitStack, closing
+from dataclasses import replace
+
+import pytest
+
+from penstock.hosting.wire.dialling import dial
+from penstock.hosting.wire.greeter import Greeter
+from penstock.hosting.wire.handshake import ROLE_DATA, Credentials
+from penstock.hosting.wire.tls import TlsSocket, client_context, new_identity
+from penstock.model.errors import ConfigurationError
+from tests.tools.relay import Relay, closed_by_peer, flipped
+
+HANG_S = 60.0
+IDENTITY = new_identity()
+SECRET = Credentials(b"s" * 32, "token", "cluster", identity=IDENTITY)
+MEGABYTE = bytes(range(256)) * 4096
+
+
+@pytest.fixture
+def came():
+    return queue.SimpleQueue()
+
+
+@pytest.fixture
+def address(came):
+    with closing(server := socket.create_server(("127.0.0.1", 0))):
+        greeter = Greeter([server], SECRET, ROLE_DATA, came.put).start()
+        with closing(greeter):
+            yield server.getsockname()
+    while not came.empty():
+        came.get().sock.close()
+
+
+@pytest.fixture
+def ends(address, came):
+    """Client and server, both blocking."""
+    theirs = dial(address, SECRET, ROLE_DATA, HANG_S).sock
+    with theirs, came.get(timeout=HANG_S).sock as ours:
+        ours.settimeout(HANG_S)
+        yield theirs, ours
+
+
+def received(sock, size):
+    data = b""
+    while len(data) < size:
+        part = sock.recv(1 << 20)
+        assert part, "closed"
+        data += part
+    return data
+
+
+def test_a_connection_is_tls_1_3_and_both_ends_have_shown_the_certificate(ends):
+    certificate = ssl.PEM_cert_to_DER_cert(IDENTITY.pem.decode().partition("-----BEGIN PRIV")[0])
+    for end in ends:
+        assert isinstance(end, TlsSocket)
+        assert end.version() == "TLSv1.3"
+        assert end.getpeercert(binary_form=True) == certificate
+
+
+def test_both_ends_read_what_was_sent(ends):
+    theirs, ours = ends
+    theirs.sendall(b"hello")
+    ours.sendall(b"you too")
+    assert (received(ours, 5), received(theirs, 7)) == (b"hello", b"you too")
+
+
+def test_a_listener_sees_nothing_of_it(address, came):
+    seen = []
+
+    def recorded(_at, data):
+        seen.append(data)
+        return data
+
+    with Relay(address, recorded, recorded) as relay:
+        theirs = dial(relay.address, SECRET, ROLE_DATA, HANG_S).sock
+        with theirs, came.get(timeout=HANG_S).sock as ours:
+            ours.settimeout(HANG_S)
+            theirs.sendall(b"a record of the user")
+            assert received(ours, 20) == b"a record of the user"
+    assert seen
+    assert b"a record" not in b"".join(seen)
+
+
+def test_a_changed_byte_is_an_error(address, came):
+    with Relay(address, flipped(20_000)) as relay:
+        theirs = dial(relay.address, SECRET, ROLE_DATA, HANG_S).sock
+        with theirs, came.get(timeout=HANG_S).sock as ours:
+            ours.settimeout(HANG_S)
+            theirs.sendall(MEGABYTE[:40_000])
+            with pytest.raises(ssl.SSLError):
+                received(ours, 40_000)
+
+
+def test_who_knows_the_secret_but_has_another_certificate_is_refused(address, caplog):
+    other = replace(SECRET, identity=new_identity())
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED|certificate"):
+        dial(address, other, ROLE_DATA, HANG_S)
+
+
+def test_who_knows_the_secret_but_shows_no_certificate_is_refused(address, monkeypatch, came):
+    client_context.cache_clear()
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", lambda *_: None)
+    try:
+        theirs = dial(address, SECRET, ROLE_DATA, HANG_S)
+        # In TLS 1.3 a client learns of the refusal when it reads.
+        with theirs.sock as sock, pytest.raises(ssl.SSLError):
+            sock.recv(1)
+    finally:
+        client_context.cache_clear()
+    assert came.empty()
+
+
+def test_who_goes_on_without_tls_is_refused(address, came):
+    plain = dial(address, replace(SECRET, identity=None), ROLE_DATA, HANG_S)
+    with plain.sock as sock:
+        sock.sendall(b"x" * 1000)
+        while not closed_by_peer(sock):
+            pass  # TLS's alert.
+    assert came.empty()
+
+
+def test_one_thread_reads_while_another_writes(ends):
+    """Both directions are full at once, which ends only if neither holds the other up."""
+    times = 20
+
+    def talk(sock, got):
+        writer = threading.Thread(target=lambda: [sock.sendall(MEGABYTE) for _ in range(times)])
+        writer.start()
+        got.append(received(sock, times * len(MEGABYTE)))
+        writer.join()
+
+    heard = [], []
+    threads = [
+        threading.Thread(target=talk, args=(end, got)) for end, got in zip(ends, heard, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(HANG_S)
+    assert heard == ([MEGABYTE * times], [MEGABYTE * times])
+
+
+def test_a_full_socket_is_told_and_the_rest_sent_later(ends):
+    theirs, ours = ends
+    theirs.setblocking(False)
+    expected = rest = MEGABYTE * 16
+    got, met_full = b"", False
+    while rest:
+        try:
+            sent = theirs.sendmsg([rest[:100], rest[100:200], rest[200:]])
+            rest = rest[sent:]
+        except BlockingIOError:
+            met_full = True
+            got += ours.recv(1 << 16)
+    assert met_full
+    assert got + received(ours, len(expected) - len(got)) == expected
+
+
+def test_what_is_decrypted_already_is_told(ends):
+    theirs, ours = ends
+    theirs.sendall(b"0123456789")
+    assert ours.recv(4) == b"0123"
+    assert ours.unread() == 6
+
+
+def test_a_buffer_is_filled_across_records(ends):
+    theirs, ours = ends
+    theirs.sendall(MEGABYTE[:100_000])
+    buffer = bytearray(100_000)
+    at = 0
+    while at < len(buffer):
+        at += ours.recv_into(memoryview(buffer)[at:])
+    assert bytes(buffer) == MEGABYTE[:100_000]
+
+
+def test_waiting_ends_with_the_time_out(ends):
+    _, ours = ends
+    ours.settimeout(0.01)
+    with pytest.raises(TimeoutError):
+        ours.recv(1)
+    ours.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        ours.recv(1)
+
+
+def test_another_thread_wakes_the_reader(ends):
+    theirs, _ = ends
+    began = threading.Event()
+    ended = []
+
+    def read():
+        began.set()
+        ended.append(theirs.recv(1))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    began.wait(HANG_S)
+    theirs.shutdown(socket.SHUT_RDWR)
+    thread.join(HANG_S)
+    assert ended == [b""]
+
+
+def test_a_stranger_that_hangs_in_the_handshake_of_tls_holds_nobody_up(address, came):
+    """It knows the secret, as a relay does that lets the first handshake pass."""
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(
+                dial(address, replace(SECRET, identity=None), ROLE_DATA, HANG_S).sock
+            )
+        theirs = stack.enter_context(dial(address, SECRET, ROLE_DATA, HANG_S).sock)
+        ours = stack.enter_context(came.get(timeout=HANG_S).sock)
+        theirs.sendall(b"x")
+        assert select.select([ours], [], [], HANG_S)[0]
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "cryptography", None)
+    with pytest.raises(ConfigurationError, match=r"pip install penstock\[tls\]"):
+        new_identity()
+
+
+def test_the_key_is_not_shown():
+    assert b"PRIVATE KEY" in IDENTITY.pem
+    assert "PRIVATE" not in f"{IDENTITY!r} {SECRET!r}"
