@@ -8,8 +8,7 @@ inconsistency.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,14 +48,15 @@ class Story:
         lines = list(self)
         return lines if limit is None else lines[max(0, len(lines) - limit) :]
 
-    @contextmanager
-    def in_errors(self) -> Generator[None]:
-        """A context: an EngineBug that is raised inside gets the last lines in its text."""
-        try:
-            yield
-        except EngineBug as bug:
-            self.tell(bug)
-            raise
+    def __enter__(self) -> None:
+        """A context: an EngineBug that is raised inside gets the last lines in its text.
+
+        Machines enter it for each event; contextlib's contexts would cost several calls each time.
+        """
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, EngineBug):
+            self.tell(error)
 
     def tell(self, bug: EngineBug) -> None:
         """Add the last lines to the error's text."""

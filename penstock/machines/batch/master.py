@@ -74,7 +74,7 @@ class BatchMaster:
 
     def start(self, now_ms: int) -> list[BatchEffect]:
         self._now_ms, self._event = now_ms, "start"
-        with self.story.in_errors():
+        with self.story:
             self._move(JobStatusEvent.START)
             self._run_next()
         return self._take()
@@ -84,7 +84,7 @@ class BatchMaster:
         self._now_ms, self._event = now_ms, type(event).__name__
         if self.status.is_terminal:
             return []
-        with self.story.in_errors():
+        with self.story:
             if isinstance(event, AttemptSeen):
                 self._on_attempt(event)
             elif isinstance(event, StageFinished):
@@ -99,7 +99,7 @@ class BatchMaster:
         """
         self._now_ms, self._event = now_ms, "cancel"
         if not self.status.is_terminal and not self._is_committing:
-            with self.story.in_errors():
+            with self.story:
                 self._move(JobStatusEvent.CANCEL)
                 self._end_all()
         return self._take()
@@ -108,7 +108,7 @@ class BatchMaster:
         """The answer to `CommitResults`."""
         self._now_ms, self._event = now_ms, "committed"
         self._is_committing = False
-        with self.story.in_errors():
+        with self.story:
             if self.status is JobStatus.RUNNING and failure is None:
                 self._move(JobStatusEvent.FINALIZED)
             elif not self.status.is_terminal:

@@ -89,7 +89,7 @@ class CheckpointCoordinator:
 
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
-        with self.story.in_errors():
+        with self.story:
             check_pending(self.pending, self._next_id, is_active=self.is_active)
 
     def settle(self, now_ms: int) -> FailureInfo | None:

@@ -11,6 +11,7 @@ made visible; FailJob is ignored while the job is cancelling.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.machines.books.failures import lost_task_manager, no_resources
 from penstock.machines.books.job_settings import FailoverMode, JobSettings
@@ -76,6 +77,9 @@ from penstock.model.states import ExecutionState, JobStatus
 
 IDLE_TIMER = "idle-slots"
 
+_UNTIMED: Final = (PartitionDataProduced, SlotFreed)
+"""Events without a time: they belong to the time of the event before."""
+
 
 class JobMaster:
     """One job from submission to its end. `status` starts as CREATED. `books`: read only."""
@@ -132,10 +136,10 @@ class JobMaster:
     def step(self, event: JobEvent) -> list[JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
         now_ms = self._journal.now_ms
-        if not isinstance(event, PartitionDataProduced | SlotFreed):
+        if not isinstance(event, _UNTIMED):
             now_ms = event.now_ms
         self._journal.begin(event, now_ms)
-        with self.story.in_errors():
+        with self.story:
             self._step(event)
         return self._journal.take()
 
@@ -268,7 +272,7 @@ class JobMaster:
 
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
-        with self.story.in_errors():
+        with self.story:
             check_job(self.books)
 
     # ------------------------------------------------------------------ slots

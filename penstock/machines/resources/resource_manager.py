@@ -164,7 +164,7 @@ class ResourceManager:
         """Take one event; returns the effects to carry out, in order."""
         if not isinstance(event, SlotFreed):
             self._now_ms = max(self._now_ms, event.now_ms)
-        with self.story.in_errors():
+        with self.story:
             self._take(event)
         effects, self._effects = self._effects, []
         name = type(event).__name__
@@ -204,7 +204,7 @@ class ResourceManager:
 
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
-        with self.story.in_errors():
+        with self.story:
             check_taskmanagers(self.taskmanagers, self.starting, self._max)
             check_slots(
                 self.taskmanagers, self._allocated, self._with_free_slots, self._slots_of_size

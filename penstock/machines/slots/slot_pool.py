@@ -270,7 +270,7 @@ class SlotPool:
 
     def check(self) -> None:
         """Raises BrokenInvariant: the books do not match the slots."""
-        with self.story.in_errors():
+        with self.story:
             self._check()
 
     def _check(self) -> None:

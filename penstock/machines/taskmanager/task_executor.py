@@ -86,7 +86,7 @@ class TaskExecutor:
     def step(self, event: TaskManagerEvent) -> list[TaskManagerEffect]:
         """Take one event; returns the effects to carry out, in order."""
         self._event = type(event).__name__
-        with self.story.in_errors():
+        with self.story:
             self._take(event)
         effects, self._effects = self._effects, []
         return effects
@@ -140,7 +140,7 @@ class TaskExecutor:
 
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
-        with self.story.in_errors():
+        with self.story:
             self.slots.check()
             seats = {attempt: slot for slot in self.slots for attempt in slot.attempts}
             if seats != self._slot_of:
