@@ -213,7 +213,7 @@ class DataPlane:
                     return
                 for frame in connected.parser.advance(received):
                     self._handle(connection, frame)
-            if isinstance(connection.sock, TlsSocket) and connection.sock.unread():
+            if isinstance(connection.sock, TlsSocket) and connection.sock.has_unread:
                 self._on_loop(lambda: self._serve(connected, selectors.EVENT_READ))
 
     @contextlib.contextmanager

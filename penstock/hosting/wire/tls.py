@@ -7,6 +7,7 @@ becomes a TLS connection when both ends have proven that they know the job's sec
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import select
@@ -16,16 +17,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from penstock.model.errors import ConfigurationError
 
 T = TypeVar("T")
-_PIECE: Final = 1 << 16
+_PIECE: Final = 1 << 18
 """So many bytes are encrypted at once; other threads may read or write in between."""
+_READ_BYTES: Final = 1 << 18
 _VALID: Final = dt.timedelta(days=365 * 100)
 _CLOCKS_DIFFER: Final = dt.timedelta(days=2)
 
@@ -97,28 +98,41 @@ def wrapped(sock: socket.socket, identity: Identity, *, is_server: bool) -> TlsS
     """
     context = server_context(identity) if is_server else client_context(identity)
     limit_s = sock.gettimeout()
-    tls = context.wrap_socket(sock, server_side=is_server, do_handshake_on_connect=False)
-    assert isinstance(tls, TlsSocket)
-    tls.begin(limit_s)
+    tls = TlsSocket(sock.detach(), context, is_server=is_server)
+    tls.settimeout(limit_s)
     return tls
 
 
-class TlsSocket(ssl.SSLSocket):
+class TlsSocket(socket.socket):
     """A connected TLS socket that one thread may read while another one writes.
 
-    Python's own must not be used by two threads at once. This one is non-blocking underneath, takes a
-    lock for each step, and waits without it. As a plain socket does, it raises BlockingIOError where
-    it must not wait, and TimeoutError.
+    Python's own must not be used by two threads at once, and needs a system call or two for each 16 kB.
+    This one encrypts and decrypts in memory, under a lock, and waits without it. As a plain socket
+    does, it raises BlockingIOError where it must not wait, and TimeoutError.
     """
 
-    _limit_s: float | None = None
-    _turn: threading.Lock
-
-    def begin(self, limit_s: float | None) -> None:
-        """Called once, by `wrapped`: ssl.SSLSocket cannot be constructed with more."""
-        socket.socket.setblocking(self, False)
+    def __init__(self, descriptor: int, context: ssl.SSLContext, *, is_server: bool) -> None:
+        """`descriptor`: of a connected socket; owned from now on."""
+        super().__init__(fileno=descriptor)
+        super().setblocking(False)
+        self._limit_s: float | None = None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
         self._turn = threading.Lock()
-        self._limit_s = limit_s
+        self._received = memoryview(bytearray(_READ_BYTES))
+        self._unsent = memoryview(b"")
+        self._accepted = 0
+        self._has_unread = False
+
+    @property
+    def tls(self) -> ssl.SSLObject:
+        """The state of the protocol, read only."""
+        return self._tls
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the last read stopped for want of room. A selector does not see the rest."""
+        return self._has_unread
 
     def settimeout(self, value: float | None) -> None:
         self._limit_s = value
@@ -129,75 +143,111 @@ class TlsSocket(ssl.SSLSocket):
     def setblocking(self, flag: bool) -> None:
         self._limit_s = None if flag else 0.0
 
-    def do_handshake(self, block: bool = False) -> None:
-        self._done(super().do_handshake)
+    def do_handshake(self) -> None:
+        self._done(self._shake_hands, select.POLLIN)
 
-    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        receive = super().recv
-        return self._done(lambda: receive(buflen, flags))
+    def recv(self, bufsize: int = 1024, flags: int = 0) -> bytes:
+        buffer = bytearray(bufsize)
+        return bytes(buffer[: self.recv_into(buffer)])
 
-    def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
-        """Fill the buffer as far as possible: TLS hands out at most 16 kB at once."""
-        receive = super().recv_into
-        view = memoryview(buffer)[: nbytes or None]
-        got = self._done(lambda: receive(view))
-        while 0 < got < len(view):
-            with self._turn:
-                try:
-                    more = receive(view[got:])
-                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                    break
-            if not more:
-                break
-            got += more
-        return got
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        """Fill the buffer as far as possible without waiting for more."""
+        view = memoryview(buffer).cast("B")[: nbytes or None]
+        return self._done(lambda: self._fill(view), select.POLLIN)
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Send some of it. After BlockingIOError, the next call must begin with the same bytes."""
-        send = super().send
-        piece = memoryview(data).cast("B")[:_PIECE]
-        return self._done(lambda: send(piece)) if piece else 0
+        return self._done(lambda: self._write([data]), select.POLLOUT)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         rest = memoryview(data).cast("B")
         while rest:
             rest = rest[self.send(rest) :]
 
-    def sendmsg(self, buffers: Iterable[Any], *_: Any) -> int:  # type: ignore[override]
-        """As `send`. Small buffers are joined, because each `send` makes at least one TLS record."""
-        joined = b""
-        for buffer in buffers:
-            view = memoryview(buffer).cast("B")
-            if not joined and len(view) >= _PIECE:
-                return self.send(view)
-            joined += view[: _PIECE - len(joined)]
-            if len(joined) >= _PIECE:
+    def sendmsg(self, buffers: Iterable[Any], *_: Any) -> int:
+        """As `send`."""
+        return self._done(lambda: self._write(buffers), select.POLLOUT)
+
+    # ------------------------------------------------------------------ steps, under the lock
+
+    def _shake_hands(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._take_in()
+            except ssl.SSLError:
+                with contextlib.suppress(OSError):  # Tells the other end why.
+                    self._flush()
+                raise
+            else:
+                self._flush()
+                return
+
+    def _fill(self, view: memoryview) -> int:
+        got = 0
+        while got < len(view):
+            try:
+                count = cast("int", self._tls.read(len(view) - got, view[got:]))
+            except ssl.SSLWantReadError:
+                try:
+                    self._take_in()
+                except BlockingIOError:
+                    if got:
+                        break
+                    raise
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
                 break
-        return self.send(joined)
+            else:
+                got += count
+                if not count:
+                    break
+        self._has_unread = got == len(view)
+        return got
 
-    def unread(self) -> int:
-        """Return how many bytes are decrypted already, which a selector does not see."""
-        with self._turn:
-            return super().pending()
+    def _take_in(self) -> None:
+        """Receive what there is. Raises BlockingIOError: nothing is there."""
+        count = super().recv_into(self._received)
+        if count:
+            self._incoming.write(self._received[:count])
+        else:
+            self._incoming.write_eof()
 
-    def shutdown(self, how: int) -> None:
-        """Wake whoever waits, as with a plain socket. There is no farewell of TLS."""
-        socket.socket.shutdown(self, how)
+    def _write(self, buffers: Iterable[Any]) -> int:
+        """What was encrypted is finished first: it was begun by a call with the same bytes."""
+        if not self._accepted:
+            for buffer in buffers:
+                view = memoryview(buffer).cast("B")[: _PIECE - self._accepted]
+                self._accepted += self._tls.write(view) if view else 0
+                if self._accepted >= _PIECE:
+                    break
+        self._flush()
+        accepted, self._accepted = self._accepted, 0
+        return accepted
 
-    def _done(self, step: Callable[[], T]) -> T:
+    def _flush(self) -> None:
+        """Raises BlockingIOError: the socket is full."""
+        if self._outgoing.pending:
+            made = self._outgoing.read()
+            self._unsent = memoryview(bytes(self._unsent) + made if self._unsent else made)
+        while self._unsent:
+            self._unsent = self._unsent[super().send(self._unsent) :]
+
+    # ------------------------------------------------------------------ waiting, without it
+
+    def _done(self, step: Callable[[], T], wanted: int) -> T:
         limit_s = self._limit_s
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while True:
             with self._turn:
                 try:
                     return step()
-                except ssl.SSLWantReadError:
-                    wanted = select.POLLIN
-                except ssl.SSLWantWriteError:
-                    wanted = select.POLLOUT
-            if limit_s == 0:
-                raise BlockingIOError("TLS has to wait for the other end")
-            self._wait(wanted, deadline)
+                except BlockingIOError:
+                    if limit_s == 0:
+                        raise
+                also = select.POLLOUT if self._unsent else 0
+            self._wait(wanted | also, deadline)
 
     def _wait(self, wanted: int, deadline: float | None) -> None:
         poll = select.poll()
@@ -209,7 +259,6 @@ class TlsSocket(ssl.SSLSocket):
 
 def _context(identity: Identity, protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    context.sslsocket_class = TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = (
         False  # The certificate itself is known, not the machine that shows it.
@@ -223,7 +272,7 @@ def _context(identity: Identity, protocol: int) -> ssl.SSLContext:
     return context
 
 
-@contextmanager
+@contextlib.contextmanager
 def _file_of(pem: bytes) -> Generator[str, None, None]:
     """Python loads a private key from a file only; on Linux from one that has no name."""
     if hasattr(os, "memfd_create"):

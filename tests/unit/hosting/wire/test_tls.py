@@ -60,8 +60,8 @@ def test_a_connection_is_tls_1_3_and_both_ends_have_shown_the_certificate(ends):
     certificate = ssl.PEM_cert_to_DER_cert(IDENTITY.pem.decode().partition("-----BEGIN PRIV")[0])
     for end in ends:
         assert isinstance(end, TlsSocket)
-        assert end.version() == "TLSv1.3"
-        assert end.getpeercert(binary_form=True) == certificate
+        assert end.tls.version() == "TLSv1.3"
+        assert end.tls.getpeercert(binary_form=True) == certificate
 
 
 def test_both_ends_read_what_was_sent(ends):
@@ -167,7 +167,9 @@ def test_what_is_decrypted_already_is_told(ends):
     theirs, ours = ends
     theirs.sendall(b"0123456789")
     assert ours.recv(4) == b"0123"
-    assert ours.unread() == 6
+    assert ours.has_unread
+    assert ours.recv(100) == b"456789"
+    assert not ours.has_unread
 
 
 def test_a_buffer_is_filled_across_records(ends):
