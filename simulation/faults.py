@@ -169,7 +169,7 @@ class Faults:
     def _strike_driver(self, kind: FaultKind, cluster: HurtCluster, until_ms: int) -> bool:
         if kind is FaultKind.DRIVER_PAUSE:
             most_ms = self._clock.now_ms + _DRIVER_PAUSE_MAX_MS
-            cluster.master.paused_until_ms = min(until_ms, most_ms)
+            cluster.master.pause(min(until_ms, most_ms))
             return True
         if kind is FaultKind.NO_CAPACITY:
             self.no_capacity_until_ms = until_ms
@@ -194,6 +194,8 @@ class Faults:
                     taskmanager.end("killed with all others")
             case FaultKind.PAUSE:
                 victim.paused_until_ms = until_ms
+                if connection is not None:
+                    connection.has_kernel = self._clock.chance(0.5)
                 victim.are_timers_first = self._clock.chance(0.5)
             case FaultKind.SILENT if connection is not None:
                 connection.up.block(until_ms)

@@ -120,6 +120,7 @@ class Master:
     ) -> None:
         self.clock = clock
         self.paused_until_ms = 0
+        self._pauses: list[tuple[int, int]] = []
         self.is_closed = False
         self.heard_ms: dict[ResourceId, int] = {}
         self.loop = SimLoop(clock, self.defer)
@@ -130,7 +131,8 @@ class Master:
             HEARTBEAT_INTERVAL_MS / 1000,
             HEARTBEAT_TIMEOUT_MS / 1000,
             STUCK_TASK_MS / 1000,
-            plan.taskmanagers_max,
+            frozen_timeout_s=HEARTBEAT_TIMEOUT_MS / 1000,
+            max_taskmanagers=plan.taskmanagers_max,
         )
         token = FencingToken(f"leader-of-{plan.graph.job_id}")
         self.shell = SimShell(
@@ -173,6 +175,17 @@ class Master:
         for resource_id in sorted(self.shell.links.everybody()):
             self.shell.end_taskmanager(resource_id, f"job {self.shell.status}")
         self.shell.links.close()
+
+    def pause(self, until_ms: int) -> None:
+        """Do nothing until then."""
+        self._pauses.append((max(self.clock.now_ms, self.paused_until_ms), until_ms))
+        self.paused_until_ms = max(self.paused_until_ms, until_ms)
+
+    def paused_since(self, at_ms: int) -> int:
+        """Return how long it has been paused since then, in ms."""
+        now_ms = self.clock.now_ms
+        spans = [(max(begin, at_ms), min(end, now_ms)) for begin, end in self._pauses]
+        return sum(max(0, end - begin) for begin, end in spans)
 
     def defer(self, kind: str, call: Call, rank: int = 1) -> Call:
         """Call now, or when the driver returns from its pause; never after its end."""

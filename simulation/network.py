@@ -122,6 +122,10 @@ class Pipe:
         """Hold all messages until then."""
         self._blocked_until = max(self._blocked_until, until_ms)
 
+    @property
+    def is_blocked(self) -> bool:
+        return self.clock.now_ms < self._blocked_until
+
     def _deliver_at(self, at_ms: int, message: object) -> None:
         kind = type(message).__name__
         self.clock.at(at_ms, kind, lambda: self._deliver(message))
@@ -150,6 +154,8 @@ class Connection:
         self._at_taskmanager = at_taskmanager
         self._is_driver_closed = False
         self._is_taskmanager_closed = False
+        self.has_kernel = True
+        """Whether the TaskManager's machine answers while its processes do not."""
         self.down = Pipe(clock, f"driver->{resource_id}", self._to_taskmanager, note)
         self.up = Pipe(clock, f"{resource_id}->driver", self._to_driver, note)
         self.down.on_loss = self.up.on_loss = self._break_soon
@@ -159,6 +165,10 @@ class Connection:
     @property
     def is_closing(self) -> bool:
         return self._is_driver_closed
+
+    def answers(self, _within_ms: int) -> bool:
+        is_through = not (self.down.is_blocked or self.up.is_blocked)
+        return is_through and self.has_kernel and not self._is_taskmanager_closed
 
     def close(self) -> None:
         if not self._is_driver_closed:

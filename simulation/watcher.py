@@ -103,12 +103,13 @@ class Watcher:
             self._silence_is_noticed()
 
     def _silence_is_noticed(self) -> None:
-        """Check that every registered TaskManager was heard within the timeout, unless the driver itself was paused."""
+        """Check that every registered TaskManager was heard within the timeout. Pauses of the driver do not count."""
         now_ms = self._clock.now_ms
         if now_ms < self._master().paused_until_ms + _NOTICE_MS:
             return
         for resource_id in self._master().shell.resource_manager.taskmanagers:
-            silent_ms = now_ms - self._master().heard_ms.get(resource_id, now_ms)
+            heard_ms = self._master().heard_ms.get(resource_id, now_ms)
+            silent_ms = now_ms - heard_ms - self._master().paused_since(heard_ms)
             is_good = silent_ms <= HEARTBEAT_TIMEOUT_MS + _NOTICE_MS
             self._invariants.expect(
                 Name.SILENCE_NOTICED,

@@ -39,7 +39,7 @@ class ThreadProvider:
         self._max = max_taskmanagers
         self._master: MasterAddress | None = None
         self._on_ended: OnEnded = lambda _resource_id, _cause: None
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[ResourceId, threading.Thread] = {}
         self.managers: dict[ResourceId, TaskManager] = {}
 
     @property
@@ -91,8 +91,14 @@ class ThreadProvider:
             self._on_ended(resource_id, manager.run())
 
         thread = threading.Thread(target=run, name=f"penstock-{resource_id}", daemon=True)
-        self._threads.append(thread)
+        self._threads[resource_id] = thread
         thread.start()
+
+    def progress(self, resource_id: ResourceId) -> int | None:
+        manager, thread = self.managers.get(resource_id), self._threads.get(resource_id)
+        if manager is None or thread is None or not thread.is_alive():
+            return None
+        return manager.progress()
 
     def stop(self, resource_id: ResourceId) -> None:
         manager = self.managers.pop(resource_id, None)
@@ -102,7 +108,7 @@ class ThreadProvider:
     def close(self) -> None:
         for resource_id in list(self.managers):
             self.stop(resource_id)
-        for thread in self._threads:
+        for thread in self._threads.values():
             thread.join(_STOP_WAIT_S)
 
 

@@ -80,6 +80,11 @@ class TaskManagerProvider(Protocol):
     def registered(self, resource_id: ResourceId) -> None:
         """The TaskManager is connected, and from now on can be told to end."""
 
+    def progress(self, resource_id: ResourceId) -> int | None:
+        """Return a number that rises when its mailboxes turn, if this process sees that the TaskManager
+        lives; None: somebody else has to tell.
+        """
+
     def stop(self, resource_id: ResourceId) -> None:
         """Make sure that a TaskManager ends, whatever its state."""
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
+from typing import Final
 
 from penstock.hosting.wire.control_wire import ControlWire
+
+_TCP_INFO: Final = struct.Struct("=B7x48xI")
+"""Of Linux's struct tcp_info: state, and at byte 56 tcpi_last_ack_recv, in ms."""
+_ESTABLISHED: Final = 1
 
 
 class ControlLink:
@@ -18,6 +25,24 @@ class ControlLink:
     @property
     def is_closing(self) -> bool:
         return self._writer.is_closing()
+
+    def answers(self, within_ms: int) -> bool:
+        """Whether the kernel at the other end has acknowledged something within this time. Linux only.
+
+        A process that gets no processor is silent, but its kernel answers for it. When the process
+        has ended, the kernel closes the connection.
+        """
+        sock = self._writer.get_extra_info("socket")
+        if self.is_closing or sock is None or not hasattr(socket, "TCP_INFO"):
+            return False
+        try:
+            told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        except OSError:
+            return False
+        if len(told) < _TCP_INFO.size:
+            return False
+        state, last_ack_ms = _TCP_INFO.unpack(told)
+        return bool(state == _ESTABLISHED and last_ack_ms <= within_ms)
 
     def send(self, message: object) -> None:
         """Dropped when the connection is closing: its end is told elsewhere."""

@@ -52,6 +52,7 @@ from penstock.model.messages import (
     OfferSlots,
     PartitionDataProduced,
     ProcessEnded,
+    ProcessStopped,
     RegisterTaskManager,
     RegistrationAccepted,
     ReportedWatermark,
@@ -386,6 +387,7 @@ _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
         FinalCheckpointAwaited(told.attempt_id, now_ms())
     ),
     PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
+    ProcessStopped: lambda own, told: own.watch.stopped(told.resource_id),
     OfferSlots: JobManager._on_offers,
     SplitRequest: JobManager._on_reader,
     SourceEvent: JobManager._on_reader,

@@ -72,6 +72,14 @@ class Links:
         supervisor = self._supervisors.get(resource_id)
         return supervisor is not None and not supervisor.is_closing
 
+    def answers(self, resource_id: ResourceId, within_ms: int) -> bool:
+        """Whether the kernel of its machine has acknowledged something within this time, on its
+        connection or its supervisor's.
+        """
+        link = self._links.get(resource_id)
+        controls = [self._supervisors.get(resource_id), None if link is None else link.control]
+        return any(control is not None and control.answers(within_ms) for control in controls)
+
     def send(self, resource_id: ResourceId, message: object) -> None:
         """Send a message. It is dropped if the TaskManager is not registered; its loss is reported elsewhere."""
         link = self._links.get(resource_id)

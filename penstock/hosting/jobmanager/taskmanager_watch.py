@@ -2,8 +2,14 @@
 
 A TaskManager counts as alive while it or its supervisor is heard. The supervisor sends heartbeats
 for a silent TaskManager, because a C call may hold the GIL. But a TaskManager without progress for
-the frozen-timeout (or heartbeat.timeout, if that is longer) counts as frozen. Source: Flink's
-heartbeat listeners of JobMaster and ResourceManager.
+the frozen-timeout (or heartbeat.timeout, if that is longer) counts as frozen.
+
+If both are silent, and the kernel of their machine still acknowledges what is sent to them, their
+processes live and get no processor. They then have until the frozen-timeout. A pause of the driver
+itself is nobody's silence.
+
+Source: Flink's heartbeat listeners of JobMaster and ResourceManager. Differs: Flink has nobody who
+vouches for a silent TaskManager.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, MachineShell, now_ms
@@ -29,9 +36,22 @@ from penstock.model.messages import (
 
 _LOG: Final = logging.getLogger(__name__)
 _BEATS_PER_SILENCE: Final = 5
+_BEATS_TO_ANSWER: Final = 3
 _LAST_WORDS_S: Final = 0.3
 _STACKS_S: Final = 2.0
 _START_FAILURES_MAX: Final = 3
+
+
+@dataclass(slots=True)
+class _Signs:
+    """What is known of one TaskManager. `progress`: as its supervisor told it last.
+
+    `silent_since_ms`: None while it is heard.
+    """
+
+    progress: int | None = None
+    silent_since_ms: int | None = None
+    is_stopped: bool = False
 
 
 class TaskManagerWatch:
@@ -53,10 +73,12 @@ class TaskManagerWatch:
         self._is_over = is_over
         frozen_ms = int(settings.frozen_timeout_s * 1000)
         interval_ms = int(settings.heartbeat_interval_s * 1000)
-        timeout_ms = int(settings.heartbeat_timeout_s * 1000)
+        self._timeout_ms = timeout_ms = int(settings.heartbeat_timeout_s * 1000)
+        self._patience_ms = max(frozen_ms, timeout_ms)
         self._heard = Liveness[ResourceId](timeout_ms, interval_ms)
-        self._moving = Liveness[ResourceId](max(frozen_ms, timeout_ms), interval_ms)
-        self._progress: dict[ResourceId, int] = {}
+        self._moving = Liveness[ResourceId](self._patience_ms, interval_ms)
+        self._signs: dict[ResourceId, _Signs] = {}
+        self._ticked_ms: int | None = None
         silence_ms = int(settings.silence_timeout_s * 1000)
         self._beat_every_ms = min(interval_ms, silence_ms // _BEATS_PER_SILENCE)
         self._next_beat_ms = 0
@@ -66,33 +88,104 @@ class TaskManagerWatch:
 
     def registered(self, resource_id: ResourceId) -> None:
         self._failed_starts = 0
+        self._signs[resource_id] = _Signs()
         self._heard.watch(resource_id, now_ms())
         self._moving.watch(resource_id, now_ms())
 
     def heard(self, resource_id: ResourceId) -> None:
-        self._heard.heard(resource_id, now_ms())
+        self._alive(resource_id)
         self._moving.heard(resource_id, now_ms())
 
     def supervisor_heard(self, resource_id: ResourceId, progress: int) -> None:
-        """A sign of life by the supervisor. `progress`: rises whenever a mailbox of the TaskManager turns."""
-        self._heard.heard(resource_id, now_ms())
-        if progress != self._progress.get(resource_id):
-            self._progress[resource_id] = progress
+        """A sign of life by the supervisor. `progress`: rises when one of its mailboxes turns."""
+        signs = self._alive(resource_id)
+        if signs is not None and progress != signs.progress:
+            signs.progress = progress
             self._moving.heard(resource_id, now_ms())
+
+    def stopped(self, resource_id: ResourceId) -> None:
+        """Its supervisor says that the process is stopped, so it does not live."""
+        signs = self._signs.get(resource_id)
+        if signs is not None:
+            signs.is_stopped = True
+
+    def _alive(self, resource_id: ResourceId) -> _Signs | None:
+        self._heard.heard(resource_id, now_ms())
+        signs = self._signs.get(resource_id)
+        if signs is not None:
+            signs.silent_since_ms = None
+            signs.is_stopped = False
+        return signs
 
     def tick(self) -> None:
         """Send heartbeats while we lead the job. TaskManagers that are silent, frozen or do not end
         a cancelled task are lost.
         """
         now = now_ms()
-        if now >= self._next_beat_ms and self._shell.guard.may_vouch():
+        self._excuse_own_pause(now)
+        if now >= self._next_beat_ms:
             self._next_beat_ms = now + self._beat_every_ms
-            self._shell.links.beat()
+            if self._shell.guard.may_vouch():
+                self._shell.links.beat()
+            self._ask_the_host()
         for silence in self._heard.tick(now):
-            self.lost(silence.peer, f"no heartbeat for {silence.silent_ms / 1000:.1f} s")
+            self._silent(silence.peer, now - silence.silent_ms, now)
         for silence in self._moving.tick(now):
-            self._replace(silence.peer, f"no progress for {silence.silent_ms / 1000:.0f} s: frozen")
+            self._replace(
+                silence.peer,
+                f"no progress for {silence.silent_ms / 1000:.0f} s: frozen "
+                "(penstock.taskmanager.frozen-timeout)",
+            )
         self._look_for_stuck_tasks(now)
+
+    def _excuse_own_pause(self, now: int) -> None:
+        """A driver that was stopped or got no processor has not read what was sent to it."""
+        if self._ticked_ms is not None:
+            paused_ms = now - self._ticked_ms - self._heard.interval_ms
+            if paused_ms > 0:
+                _LOG.warning(
+                    "job=%s driver=PAUSED for_ms=%d: it was stopped or got no processor",
+                    self._shell.job_id,
+                    paused_ms,
+                )
+                self._heard.excuse(paused_ms, now)
+                self._moving.excuse(paused_ms, now)
+        self._ticked_ms = now
+
+    def _ask_the_host(self) -> None:
+        """A host that runs TaskManagers in this process sees whether they live."""
+        for resource_id in list(self._signs):
+            progress = self._provider.progress(resource_id)
+            if progress is not None:
+                self.supervisor_heard(resource_id, progress)
+
+    def _silent(self, resource_id: ResourceId, since_ms: int, now: int) -> None:
+        """Wait longer than `heartbeat.timeout` if the kernel shows that processes live."""
+        signs = self._signs.setdefault(resource_id, _Signs())
+        is_first = signs.silent_since_ms is None
+        if signs.silent_since_ms is None:
+            signs.silent_since_ms = since_ms
+        silent_ms = now - signs.silent_since_ms
+        lives = not signs.is_stopped and self._shell.links.answers(
+            resource_id, _BEATS_TO_ANSWER * self._beat_every_ms
+        )
+        if lives and silent_ms < self._patience_ms:
+            self._heard.watch(resource_id, now + self._heard.interval_ms - self._timeout_ms)
+            if is_first:
+                cause = (
+                    f"no heartbeat for {silent_ms / 1000:.1f} s, but its machine answers: it gets "
+                    "no processor. It is lost after "
+                    f"{self._patience_ms / 1000:g} s (penstock.taskmanager.frozen-timeout)"
+                )
+                self._log(resource_id, "STARVED", cause)
+                self._observer.taskmanager_starved(resource_id, cause)
+            return
+        why = "its process is stopped" if signs.is_stopped else "nor of its supervisor"
+        self.lost(
+            resource_id,
+            f"no heartbeat for {silent_ms / 1000:.1f} s, {why}. If the machine is overloaded, "
+            f"raise heartbeat.timeout (now {self._timeout_ms / 1000:g} s)",
+        )
 
     def _look_for_stuck_tasks(self, now: int) -> None:
         """Replace TaskManagers with a cancelled task that does not end. This costs their other
@@ -137,7 +230,7 @@ class TaskManagerWatch:
         """Fence a TaskManager off and report its loss. Does nothing if it was fenced before."""
         self._heard.forget(resource_id)
         self._moving.forget(resource_id)
-        self._progress.pop(resource_id, None)
+        self._signs.pop(resource_id, None)
         if resource_id not in self._shell.links or self._is_over():
             return
         self._log(resource_id, "LOST", cause)

@@ -72,6 +72,9 @@ class Console(JobObserver):
         place = f"{message.resource_id} (process {message.pid} on {message.host})"
         self._taskmanagers[message.resource_id] = place
 
+    def taskmanager_starved(self, resource_id: ResourceId, cause: str) -> None:
+        self._say(f"TaskManager {resource_id} is silent: {cause}")
+
     def taskmanager_lost(self, resource_id: ResourceId, cause: str) -> None:
         self._say(f"lost TaskManager {resource_id}: {cause}")
 

@@ -143,6 +143,9 @@ class SparkProvider:
         self._registered.add(resource_id)
         self._large_ones.end(resource_id)
 
+    def progress(self, resource_id: ResourceId) -> int | None:
+        return None  # Its supervisor tells.
+
     def stop(self, resource_id: ResourceId) -> None:
         """Cancel the Spark task after a while. Only needed if messages do not reach it: a
         supervisor ends a healthy one.

@@ -40,6 +40,7 @@ sys.path.insert(0, sys.argv[1])
 from penstock.hosting.taskmanager.process import main
 main()
 """
+_STARVED: Final = 0.5
 PROCESS_NAME: Final = "penstock.hosting.taskmanager.process"
 """Occurs in the command line of each TaskManager's process, and of no other."""
 
@@ -74,6 +75,7 @@ class TaskManagerChild:
             os.close(self.progress_pipe)
             raise
         os.set_blocking(self.progress_pipe, False)
+        self._waited = (0.0, time.monotonic())
 
     def __enter__(self) -> Self:
         return self
@@ -101,6 +103,16 @@ class TaskManagerChild:
         except OSError:
             return False
         return status.rpartition(b")")[2].split()[0] in (b"T", b"t")
+
+    def was_starved(self) -> bool:
+        """Whether the process has waited for a processor most of the time since the last call. Linux only."""
+        try:
+            told = Path(f"/proc/{self.process.pid}/schedstat").read_text("ascii").split()
+            waited_s, now = int(told[1]) / 1e9, time.monotonic()
+        except (OSError, ValueError, IndexError):
+            return False
+        (waited_before, at), self._waited = self._waited, (waited_s, now)
+        return waited_s - waited_before > _STARVED * (now - at)
 
     def read_progress(self, before: int) -> int:
         """Return the newest number that it wrote; `before` if there is none."""

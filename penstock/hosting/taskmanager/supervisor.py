@@ -30,7 +30,13 @@ from penstock.hosting.wire.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.hosting.wire.invitations import Invitation
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
-from penstock.model.messages import Heartbeat, KillTaskManager, ProcessEnded, Shutdown
+from penstock.model.messages import (
+    Heartbeat,
+    KillTaskManager,
+    ProcessEnded,
+    ProcessStopped,
+    Shutdown,
+)
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 
@@ -119,7 +125,7 @@ def _watch(
     config: SupervisorConfig, child: TaskManagerChild, sock: socket.socket, wire: ControlWire
 ) -> str | KillTaskManager:
     """Wait until the child, the JobManager or its silence ends this. Returns: why."""
-    progress = 0
+    progress = starved = 0
     next_beat = 0.0
     heard_at = time.monotonic()
     sock.setblocking(False)
@@ -134,8 +140,11 @@ def _watch(
             return f"nothing was heard of the JobManager for {config.silence_timeout_s:g} s"
         if now >= next_beat:
             next_beat = now + config.heartbeat_interval_s
-            if not child.is_stopped:
-                _send(sock, wire.frame(Heartbeat(ResourceId(config.resource_id), progress)))
+            # A process that waits for a processor is not frozen.
+            starved += child.was_starved()
+            name = ResourceId(config.resource_id)
+            told = ProcessStopped(name) if child.is_stopped else Heartbeat(name, progress + starved)
+            _send(sock, wire.frame(told))
         wait_s = min(0.1, max(0.0, next_beat - now))  # So the child's end is noticed within 0.1 s.
         watched: list[Any] = [sock, child.progress_pipe]
         readable, _, _ = select.select(watched, [], [], wait_s)

@@ -53,6 +53,11 @@ class Liveness(Generic[Peer]):
         if peer in self._heard_ms:
             self._heard_ms[peer] = max(self._heard_ms[peer], now_ms)
 
+    def excuse(self, paused_ms: int, now_ms: int) -> None:
+        """Count no silence for a time in which the watcher itself could not hear."""
+        for peer, heard_ms in self._heard_ms.items():
+            self._heard_ms[peer] = min(now_ms, heard_ms + paused_ms)
+
     def tick(self, now_ms: int) -> list[Silence[Peer]]:
         """Return the peers that are lost now. They are no longer watched, so each is returned once."""
         lost = [

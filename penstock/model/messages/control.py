@@ -66,6 +66,13 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessStopped:
+    """(wire) From a supervisor, in place of a heartbeat: a signal or a debugger has stopped its TaskManager."""
+
+    resource_id: ResourceId
+
+
+@dataclass(frozen=True, slots=True)
 class MasterHeartbeat:
     """(wire) The JobManager is alive. Goes to TaskManagers and supervisors."""
 

@@ -83,6 +83,12 @@ class Control:
 
     is_closing = False
 
+    def __init__(self, kernel_answers=False):
+        self.kernel_answers = kernel_answers
+
+    def answers(self, within_ms):
+        return self.kernel_answers
+
     def send(self, message): ...
     def send_encoded(self, body): ...
     def close(self): ...
@@ -105,6 +111,31 @@ class Shell:
         self.lost.append((event.resource_id, event.cause))
 
 
+class Provider:
+    """A host that sees of no TaskManager whether it lives, unless it is in `seen`."""
+
+    def __init__(self):
+        self.seen = {}
+
+    def progress(self, resource_id):
+        return self.seen.get(resource_id)
+
+
+class Told(JobObserver):
+    def __init__(self):
+        self.starved = []
+
+    def taskmanager_starved(self, resource_id, cause):
+        self.starved.append((resource_id, cause))
+
+
+def pass_time(watch, clock, ms):
+    """As on a loop that runs: the watch ticks every 100 ms."""
+    for _ in range(ms // 100):
+        clock[0] += 100
+        watch.tick()
+
+
 @pytest.fixture
 def watched(monkeypatch):
     """A watch with its shell and its clock; `tm-1` has registered."""
@@ -118,7 +149,9 @@ def watched(monkeypatch):
         frozen_timeout_s=30.0,
         silence_timeout_s=50.0,
     )
-    watch = TaskManagerWatch(shell, None, JobObserver(), settings, lambda: False)
+    observer = Told()
+    watch = TaskManagerWatch(shell, Provider(), observer, settings, lambda: False)
+    shell.observer = observer
     shell.links.register(TaskManagerLocation(TM, "h", 1), Control())
     watch.registered(TM)
     return watch, shell, clock
@@ -134,10 +167,87 @@ def test_a_silent_taskmanager_is_lost_once(watched):
         watch.heard(TM)
         watch.tick()
     assert shell.lost == []
-    clock[0] += 3000
+    pass_time(watch, clock, 6000)
+    ((lost, cause),) = shell.lost
+    assert lost == TM
+    assert "no heartbeat for 3.0 s" in cause
+    assert "raise heartbeat.timeout (now 3 s)" in cause
+
+
+def test_a_pause_of_the_driver_itself_is_no_silence(watched):
+    """Heartbeats that came meanwhile are read after the first tick."""
+    watch, shell, clock = watched
+    pass_time(watch, clock, 200)
+    clock[0] += 60_000
     watch.tick()
-    watch.tick()
-    assert shell.lost == [(TM, "no heartbeat for 3.0 s")]
+    assert shell.lost == []
+    pass_time(watch, clock, 2000)
+    assert shell.lost == []
+    pass_time(watch, clock, 1500)
+    assert len(shell.lost) == 1
+
+
+def test_a_starved_taskmanager_whose_kernel_answers_is_kept_and_told_of_once(watched):
+    watch, shell, clock = watched
+    shell.links._links[TM].control.kernel_answers = True
+    pass_time(watch, clock, 20_000)
+    assert shell.lost == []
+    ((named, cause),) = shell.observer.starved
+    assert named == TM
+    assert "gets no processor" in cause
+    assert "penstock.taskmanager.frozen-timeout" in cause
+    watch.heard(TM)
+    pass_time(watch, clock, 20_000)
+    assert shell.lost == []
+    assert len(shell.observer.starved) == 2
+
+
+def test_a_supervisors_kernel_answers_for_its_taskmanager_too(watched):
+    watch, shell, clock = watched
+    shell.links.supervise(TM, Control(kernel_answers=True))
+    pass_time(watch, clock, 10_000)
+    assert shell.lost == []
+
+
+def test_a_starved_taskmanager_is_lost_when_it_stays_silent(watched):
+    watch, shell, clock = watched
+    shell.links._links[TM].control.kernel_answers = True
+    pass_time(watch, clock, 29_000)
+    assert shell.lost == []
+    pass_time(watch, clock, 2000)
+    ((lost, _cause),) = shell.lost
+    assert lost == TM
+
+
+def test_a_starved_taskmanager_is_lost_when_its_kernel_no_longer_answers(watched):
+    watch, shell, clock = watched
+    control = shell.links._links[TM].control
+    control.kernel_answers = True
+    pass_time(watch, clock, 10_000)
+    control.kernel_answers = False
+    pass_time(watch, clock, 600)
+    assert len(shell.lost) == 1
+
+
+def test_a_stopped_process_is_lost_although_its_kernel_answers(watched):
+    watch, shell, clock = watched
+    shell.links._links[TM].control.kernel_answers = True
+    pass_time(watch, clock, 1000)
+    watch.stopped(TM)
+    pass_time(watch, clock, 2100)
+    ((_, cause),) = shell.lost
+    assert "its process is stopped" in cause
+
+
+def test_a_host_that_sees_its_taskmanagers_vouches_for_them(watched):
+    watch, shell, clock = watched
+    watch._provider.seen[TM] = 7
+    pass_time(watch, clock, 20_000)
+    assert shell.lost == []
+    assert shell.observer.starved == []
+    pass_time(watch, clock, 12_000)
+    ((_, cause),) = shell.lost  # It lives, but nothing has moved in it.
+    assert "frozen" in cause
 
 
 def test_a_driver_beats_only_while_it_may_vouch_for_itself(watched, monkeypatch):
@@ -166,7 +276,9 @@ def test_a_supervisor_does_not_vouch_for_a_frozen_taskmanager(watched):
     clock[0] += 500
     watch.supervisor_heard(TM, moved)
     watch.tick()
-    assert shell.lost == [(TM, "no progress for 30 s: frozen")]
+    ((lost, cause),) = shell.lost
+    assert lost == TM
+    assert "no progress for 30 s: frozen (penstock.taskmanager.frozen-timeout)" in cause
 
 
 def test_a_task_that_does_not_answer_its_cancel_costs_its_taskmanager(watched):

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +25,7 @@ from penstock.hosting.wire.agreement import KeyPair
 from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.handshake import Credentials
 from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
+from penstock.model.messages import Heartbeat, ProcessStopped
 from tests.tools.sealed import SECRET, sessions
 
 
@@ -86,6 +89,51 @@ def theirs(monkeypatch):
 def test_a_lost_connection_is_told_as_one(child, theirs):
     theirs.close()
     assert "JobManager" in supervise(config(), child)
+
+
+def test_a_stopped_process_is_told_of_in_place_of_a_heartbeat(child, theirs):
+    told = []
+
+    def listen():
+        wire = ControlWire(sessions()[1])
+        while data := theirs.recv(1 << 16):
+            for message in wire.feed(data):
+                told.append(type(message))
+                if isinstance(message, Heartbeat):
+                    os.kill(child.process.pid, signal.SIGSTOP)
+                elif isinstance(message, ProcessStopped):
+                    theirs.shutdown(socket.SHUT_RDWR)
+                    return
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    supervise(replace(config(), silence_timeout_s=60.0), child)
+    listener.join()
+    assert told[0] is Heartbeat
+    assert told[-1] is ProcessStopped
+
+
+def test_a_process_that_mostly_waits_for_a_processor_was_starved(child, monkeypatch):
+    """By the second number of its schedstat, in ns."""
+    now, waited = [100.0], [0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(taskmanager_child, "time", clock)
+    monkeypatch.setattr(taskmanager_child.Path, "read_text", lambda *_: f"5 {waited[0]} 3\n")
+    child.was_starved()
+    seen = []
+    for waits_ms in (0, 400, 600, 1000, 100):
+        now[0] += 1.0
+        waited[0] += waits_ms * 1_000_000
+        seen.append(child.was_starved())
+    assert seen == [False, False, True, True, False]
+
+
+def test_where_the_kernel_does_not_say_nobody_was_starved(child, monkeypatch):
+    def missing(*_):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(taskmanager_child.Path, "read_text", missing)
+    assert not child.was_starved()
 
 
 def test_a_silent_job_manager_is_left(child, theirs):

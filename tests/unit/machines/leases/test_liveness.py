@@ -21,3 +21,15 @@ def test_silence_is_noticed_once_and_late_signs_do_not_count() -> None:
     assert "c" not in peers
     with pytest.raises(ConfigurationError, match=r"heartbeat\.timeout"):
         Liveness(10, 10)
+
+
+def test_a_pause_of_the_watcher_is_nobodys_silence() -> None:
+    peers = Liveness[str](timeout_ms=50, interval_ms=10)
+    peers.watch("silent before", 0)
+    peers.watch("heard at its end", 0)
+    peers.heard("heard at its end", 130)
+    peers.excuse(100, 130)
+    assert peers.tick(149) == []
+    assert [silence.peer for silence in peers.tick(150)] == ["silent before"]
+    assert peers.tick(179) == []
+    assert [silence.peer for silence in peers.tick(180)] == ["heard at its end"]

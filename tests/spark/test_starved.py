@@ -1,0 +1,59 @@
+"""A TaskManager that gets no processor is told from one that is lost: its kernel answers, and it goes on where it was."""
+
+import contextlib
+import os
+import signal
+from collections import Counter
+
+import pytest
+
+from penstock.common import WatermarkStrategy
+from penstock.datastream.connectors import NumberSequenceSource
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.spark.host import SparkHost
+from tests.spark.processes import taskmanagers_left
+from tests.spark.programs import environment
+
+pytestmark = pytest.mark.spark
+
+
+class Waking(JobObserver):
+    """Lets a TaskManager and its supervisor go on when the driver tells that it is starved, or lost."""
+
+    def __init__(self) -> None:
+        self.processes: dict[str, tuple[int, int]] = {}
+        self.told = []
+
+    def taskmanager_registered(self, message) -> None:
+        self.processes[message.resource_id] = (message.supervisor_pid, message.pid)
+
+    def taskmanager_starved(self, resource_id, cause) -> None:
+        self.told.append(cause)
+        for pid in self.processes[resource_id]:
+            os.kill(pid, signal.SIGCONT)
+
+    def taskmanager_lost(self, resource_id, cause) -> None:
+        self.taskmanager_starved(resource_id, f"lost: {cause}")
+
+
+def test_a_taskmanager_without_a_processor_is_not_lost(spark_cluster, tmp_path):
+    once = str(tmp_path / "once")
+
+    def stop_once(value):
+        """As if both processes got no processor any more."""
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(once, os.O_CREAT | os.O_EXCL))
+            os.kill(os.getppid(), signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return value % 10
+
+    observer = Waking()
+    env = environment(2).use_executor(ClusterExecutor(SparkHost(), observer))
+    source = NumberSequenceSource(0, 999)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    with numbers.map(stop_once).execute_and_collect("starved") as found:
+        assert Counter(found) == dict.fromkeys(range(10), 100)
+    (cause,) = observer.told
+    assert "gets no processor" in cause
+    assert not taskmanagers_left()
