@@ -10,9 +10,7 @@ import pytest
 
 from penstock.hosting import private_files
 from penstock.hosting.private_files import NotPrivate
-
-SOMEBODY = 65534
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+from tests.tools.permissions import AS_ROOT, SOMEBODY, mode, umask
 
 
 @pytest.fixture
@@ -22,13 +20,6 @@ def root(tmp_path):
     made.mkdir()
     made.chmod(0o700)
     return made
-
-
-@pytest.fixture(params=[0o000, 0o002, 0o022, 0o777], ids="umask {:03o}".format)
-def umask(request):
-    former = os.umask(request.param)
-    yield request.param
-    os.umask(former)
 
 
 def file_at(path: Path, content: bytes = b"ours") -> Path:
@@ -45,10 +36,6 @@ def file_at(path: Path, content: bytes = b"ours") -> Path:
 def read(path) -> bytes:
     with os.fdopen(private_files.open_checked(str(path)), "rb") as file:
         return file.read()
-
-
-def mode(path) -> int:
-    return stat.S_IMODE(os.lstat(path).st_mode)
 
 
 # ---------------------------------------------------------------------- what is read
@@ -275,12 +262,14 @@ def test_a_file_of_ours_is_opened_again_only_if_it_is_the_same(root):
 # ---------------------------------------------------------------------- what is written
 
 
-def test_what_is_made_is_this_users_alone_whatever_the_umask_is(root, umask):
-    with os.fdopen(private_files.create(str(root / "a/b/file")), "wb") as file:
-        file.write(b"ours")
-    private_files.make_folder(str(root / "c/d"))
-    os.close(private_files.new_file(root / "new"))
-    private_files.write_file(root / "whole", b"ours")
+@pytest.mark.parametrize("bits", [0o000, 0o002, 0o022, 0o777], ids="umask {:03o}".format)
+def test_what_is_made_is_this_users_alone_whatever_the_umask_is(root, bits):
+    with umask(bits):
+        with os.fdopen(private_files.create(str(root / "a/b/file")), "wb") as file:
+            file.write(b"ours")
+        private_files.make_folder(str(root / "c/d"))
+        os.close(private_files.new_file(root / "new"))
+        private_files.write_file(root / "whole", b"ours")
     assert {path.name: mode(path) for path in root.rglob("*")} == {
         "a": 0o700,
         "b": 0o700,

@@ -17,9 +17,8 @@ from penstock.model.checkpoints import (
     OperatorSubtaskState,
 )
 from tests.tools.hosting.stored_checkpoints import JOB, LARGE, checkpoint
+from tests.tools.permissions import AS_ROOT, SOMEBODY, mode, open_to_others, umask
 
-SOMEBODY = 65534
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 PARTS = ["metadata", "state", "shared", "in flight"]
 BOTH = pytest.mark.parametrize("is_file", [True, False], ids=["the file", "its folder"])
 
@@ -72,11 +71,11 @@ def test_what_others_may_write_is_not_restored(storage, places, part, bits, is_f
     place = places[part] if is_file else places[part].parent
     given = places["metadata"].parent
     restored(storage, given)
-    mode = stat.S_IMODE(place.stat().st_mode)
-    place.chmod(mode | bits)
+    former = mode(place)
+    place.chmod(former | bits)
     refused(storage, given, place)
     refused(storage, places["metadata"], place)
-    place.chmod(mode)
+    place.chmod(former)
     storage.verify(restored(storage, given))
 
 
@@ -131,17 +130,13 @@ def test_only_what_is_never_unpickled_may_be_read_of_others(places, tmp_path):
     looking.verify(restored(looking, places["metadata"].parent))
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o002], ids="{:03o}".format)
-def test_all_files_are_this_users_alone_whatever_the_umask_is(request, umask, tmp_path):
-    former = os.umask(umask)
-    try:
-        request.getfixturevalue("places")
-    finally:
-        os.umask(former)
-    made = [path for path in tmp_path.rglob("*")]
-    assert len([path for path in made if path.is_file()]) == len(PARTS)
-    for path in made:
-        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+@pytest.mark.parametrize("bits", [0o000, 0o002], ids="{:03o}".format)
+def test_all_files_are_this_users_alone_whatever_the_umask_is(request, bits, tmp_path):
+    with umask(bits):
+        places = request.getfixturevalue("places")
+    assert open_to_others(tmp_path) == {}
+    for place in places.values():
+        assert (mode(place), mode(place.parent)) == (0o600, 0o700)
 
 
 def test_a_folder_that_others_may_write_is_told_of_before_anything_is_stored(storage, tmp_path):

@@ -11,10 +11,10 @@ from penstock.model.errors import ConfigurationError
 from penstock.model.program import ProgramSettings
 from tests.tools.hosting.stored_checkpoints import JOB
 from tests.tools.machines.job_graphs import job_graph
+from tests.tools.permissions import AS_ROOT, SOMEBODY, mode
 
 INTERVAL = {"execution.checkpointing.interval": "1 s"}
 DIR, SAVEPOINTS = "execution.checkpointing.dir", "execution.checkpointing.savepoint-dir"
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 
 
 def told_at_submit(settings, **around) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_directory_that_others_may_write_is_refused(folder, option, bits, abov
 
 @AS_ROOT
 def test_a_directory_of_another_user_is_refused(folder):
-    os.chown(folder, 65534, 65534)
+    os.chown(folder, SOMEBODY, SOMEBODY)
     with pytest.raises(ConfigurationError, match=r"it belongs to .*65534.* chown 0 "):
         told_at_submit(INTERVAL | {DIR: str(folder)})
 
@@ -80,5 +80,4 @@ def test_a_directory_that_the_job_may_never_use_is_warned_of(folder):
 
 def test_a_directory_that_is_not_there_yet_is_made_for_this_user_alone(folder):
     assert told_at_submit(INTERVAL | {DIR: str(folder / "a" / "b")}) == []
-    made = [folder / "a", folder / "a" / "b"]
-    assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o700]
+    assert [mode(path) for path in (folder / "a", folder / "a" / "b")] == [0o700, 0o700]
