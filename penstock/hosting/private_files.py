@@ -275,14 +275,11 @@ def _check_folder(found: os.stat_result, place: str, asked: str) -> None:
     if not _is_trusted(found.st_uid):
         raise _foreign(found, place, asked)
     if found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
-        command = f"chmod {_taken(found.st_mode)} {shlex.quote(place)}"
-        sticky = f"chmod +t {shlex.quote(place)}"
-        raise _refusal(
-            place,
-            f"mode {stat.S_IMODE(found.st_mode):04o} lets {_writers(found)} rename and replace what is in it",
-            asked,
-            f"{command} (or, if they need to write there, {sticky})",
-        )
+        quoted = shlex.quote(place)
+        why = f"{_mode(found)} lets {_writers(found)} rename and replace what is in it"
+        command = f"chmod {_taken(found.st_mode)} {quoted}"
+        sticky = f"chmod +t {quoted}"
+        raise _refusal(place, why, asked, f"{command} (or, if they need to write there, {sticky})")
 
 
 def _check_file(found: os.stat_result, place: str, asked: str, *, is_fresh: bool = False) -> None:
@@ -293,19 +290,16 @@ def _check_file(found: os.stat_result, place: str, asked: str, *, is_fresh: bool
     if is_fresh and (is_open or not _is_trusted(found.st_uid)):
         raise NotPrivate(
             f"the file system of {place!r} gives files an owner and a mode of its own: a new file "
-            f"belongs to {_user(found.st_uid)} with mode {stat.S_IMODE(found.st_mode):04o}, so "
+            f"belongs to {_user(found.st_uid)} with {_mode(found)}, so "
             "nobody could tell later whether other users have changed it. Mount it with your user "
             "as owner and without write permission of others, or use another file system."
         )
     if not _is_trusted(found.st_uid):
         raise _foreign(found, place, asked)
     if is_open:
-        raise _refusal(
-            place,
-            f"mode {stat.S_IMODE(found.st_mode):04o} lets {_writers(found)} change it",
-            asked,
-            f"chmod -R {_taken(found.st_mode)} {shlex.quote(os.path.dirname(place))}",
-        )
+        why = f"{_mode(found)} lets {_writers(found)} change it"
+        command = f"chmod -R {_taken(found.st_mode)} {shlex.quote(os.path.dirname(place))}"
+        raise _refusal(place, why, asked, command)
 
 
 def _foreign(found: os.stat_result, place: str, asked: str) -> NotPrivate:
@@ -327,6 +321,10 @@ def _taken(mode: int) -> str:
     """The change of mode that takes write permission away from those who have it."""
     group, other = "g" * bool(mode & stat.S_IWGRP), "o" * bool(mode & stat.S_IWOTH)
     return f"{group}{other}-w"
+
+
+def _mode(found: os.stat_result) -> str:
+    return f"mode {stat.S_IMODE(found.st_mode):04o}"
 
 
 def _writers(found: os.stat_result) -> str:

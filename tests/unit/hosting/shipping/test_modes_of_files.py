@@ -18,7 +18,7 @@ from penstock.model.program import ProgramSettings
 from tests.tools.permissions import open_to_others, umask
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def temporary(tmp_path, monkeypatch):
     """Where temporary files are; whatever is put on the import path is taken off it again."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -27,7 +27,7 @@ def temporary(tmp_path, monkeypatch):
         yield tmp_path
 
 
-def test_penstock_itself():
+def test_penstock_itself(temporary):
     found = {}
 
     def look(path):
