@@ -168,6 +168,29 @@ def open_again(path: str | Path, known: Identity, *, appends: bool = False) -> i
     return file
 
 
+def hold(folder: str) -> int:
+    """Open a folder that this process has just made with mode 0700. Returns: a descriptor.
+
+    Raises: OSError, also if somebody has replaced it.
+    """
+    held = os.open(folder, _NO_FOLLOW | os.O_DIRECTORY | os.O_RDONLY)
+    found = os.fstat(held)
+    if found.st_uid == os.geteuid() and not found.st_mode & _PERMISSIONS & ~_FOLDER_MODE:
+        return held
+    os.close(held)
+    raise OSError(errno.ESTALE, "somebody has replaced it", folder)
+
+
+def held_path(held: int, folder: str) -> str:
+    """Return a path of a folder that leads there even if somebody renames it, for a library that
+    opens files by their paths. It is good for as long as `held` is open, and in this process only.
+
+    Where the system has no such paths, it is `folder`.
+    """
+    path = f"/proc/self/fd/{held}"
+    return path if os.path.isdir(path) else folder
+
+
 # ---------------------------------------------------------------------- private
 
 
@@ -303,8 +326,10 @@ def _check_file(found: os.stat_result, place: str, asked: str, *, is_fresh: bool
 
 
 def _foreign(found: os.stat_result, place: str, asked: str) -> NotPrivate:
-    command = f"chown {'-h ' * stat.S_ISLNK(found.st_mode)}{os.geteuid()} {shlex.quote(place)}"
-    why = f"it belongs to {_user(found.st_uid)}, not to {_user(os.geteuid())} or root"
+    me = os.geteuid()
+    command = f"chown {'-h ' * stat.S_ISLNK(found.st_mode)}{me} {shlex.quote(place)}"
+    ours = "root" if me == _ROOT_UID else f"{_user(me)} or root"
+    why = f"it belongs to {_user(found.st_uid)}, not to {ours}"
     return _refusal(place, why, asked, command)
 
 

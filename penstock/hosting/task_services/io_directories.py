@@ -10,7 +10,6 @@ FileChannelManagerImpl; differs: Flink leaves the files of a killed process.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import stat
@@ -21,6 +20,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
+from penstock.hosting import private_files
 from penstock.hosting.interrupts import UninterruptibleLock
 from penstock.model.errors import ResultWriteError
 
@@ -66,8 +66,8 @@ class IoDirectories:
         because the number of an open directory is used again. Raises: as `new_path`.
         """
         _, made = self._next()
-        held = f"/proc/self/fd/{made.held}"
-        return os.path.join(held if os.path.isdir(held) else made.folder, f"{next(_NAMES):06}.db")
+        folder = private_files.held_path(made.held, made.folder)
+        return os.path.join(folder, f"{next(_NAMES):06}.db")
 
     def _next(self) -> tuple[int, _Made]:
         with self._lock:
@@ -113,9 +113,8 @@ def _make(root: str, name: str) -> _Made:
     """Make a directory, under another name until it is locked. So a sweep finds it locked, or finds a leftover."""
     os.makedirs(root, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=_MAKING, dir=root)
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    held = private_files.hold(folder)
     try:
-        _check_ours(held, folder)
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
         lock = os.open(_LOCK_NAME, flags, 0o600, dir_fd=held)
     except BaseException:
@@ -125,13 +124,6 @@ def _make(root: str, name: str) -> _Made:
     final = os.path.join(root, f"{PREFIX}{name}-{os.path.basename(folder)[len(_MAKING) :]}")
     os.rename(folder, final)
     return _Made(final, lock, held)
-
-
-def _check_ours(held: int, folder: str) -> None:
-    """Raises: OSError: it is not the directory that this process has made."""
-    found = os.fstat(held)
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise OSError(errno.ESTALE, f"somebody has replaced {folder}")
 
 
 def _is_left(entry: os.DirEntry[str]) -> bool:

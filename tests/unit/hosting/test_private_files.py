@@ -259,6 +259,26 @@ def test_a_file_of_ours_is_opened_again_only_if_it_is_the_same(root):
         private_files.open_again(path, known)
 
 
+def test_a_folder_that_is_held_is_found_also_when_somebody_renames_it(root):
+    folder = root / "mine"
+    folder.mkdir(mode=0o700)
+    held = private_files.hold(str(folder))
+    try:
+        path = private_files.held_path(held, str(folder))
+        folder.rename(root / "away")
+        file_at(folder / "file", b"theirs")
+        Path(path, "file").write_bytes(b"ours")
+        assert read(root / "away" / "file") == b"ours"
+    finally:
+        os.close(held)
+    (root / "other").mkdir()
+    (root / "other").chmod(0o750)
+    (root / "link").symlink_to("mine")
+    for name in ("other", "link", "nothing"):
+        with pytest.raises(OSError, match="replaced|Not a directory|symbolic|No such file"):
+            private_files.hold(str(root / name))
+
+
 # ---------------------------------------------------------------------- what is written
 
 

@@ -76,7 +76,7 @@ def test_a_directory_that_somebody_exchanges_while_it_is_made_is_not_used(tmp_pa
         return folder
 
     monkeypatch.setattr(tempfile, "mkdtemp", exchanged)
-    with pytest.raises(ResultWriteError, match=r"somebody has replaced.*io\.tmp\.dirs"):
+    with pytest.raises(ResultWriteError, match=r"somebody has replaced it.*io\.tmp\.dirs"):
         made.new_path()
     made.close()
 
