@@ -2,8 +2,8 @@
 
 The records are kept as files in a directory that driver and tasks share. They are deleted with the environment, at the
 latest when the driver ends. The files are pickles beside the checkpoints, which are pickles too: they are read only
-where no other user can have changed them. Records count only when their job has FINISHED. Until then, and when the files are gone, other
-jobs compute the records themselves.
+where no other user can have changed them. Records count only when their job has FINISHED. Until then, and when the
+files are gone, other jobs compute the records themselves.
 Source: pyflink.datastream.data_stream.CachedDataStream, Flink CacheTransformation; differs: a bounded job in runtime
 mode STREAMING keeps the records, too.
 """

@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 from penstock.hosting.checkpoints.port import Coordination, Keeping
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.coordinators.coordinators import Coordinators
-from penstock.hosting.file_systems import CheckpointIoError, check_private, parted
+from penstock.hosting.file_systems import check_private, parted
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.errors import ExternalError
@@ -179,8 +179,7 @@ class CheckpointKeeper:
         wanted = directory or self._place.savepoints
         if wanted is None:
             return None
-        with contextlib.suppress(CheckpointIoError):  # Whoever writes there tells what is wrong.
-            check_private(wanted)
+        check_private(wanted)
         return self._storage.new_savepoint(wanted)
 
     def expect_savepoint(self, request_id: str) -> Future[str]:

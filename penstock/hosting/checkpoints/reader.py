@@ -269,7 +269,7 @@ class Savepoint:
         return snapshot.elements(name)
 
     def _trusted_operator(self, uid: str) -> OperatorCheckpoint:
-        """Read the metadata once more, for what is unpickled: they hold small state themselves."""
+        """Read the metadata once more, checked this time: small state is in it."""
         checkpoint = self._trusted.load_given(self._folder)
         for operator in checkpoint.operators:
             if uid in {operator.uid, operator.name}:

@@ -7,8 +7,8 @@ one step.
     <savepoint directory>/savepoint-<job>-<random>/<files of state, _metadata>
 
 A folder without metadata is not a checkpoint and is never read. Everything read is checked first:
-that no other user can have changed a file, and length and CRC-32 of each part. Used by the driver, and by tasks on threads other than the
-mailbox's. Source: Flink FsCheckpointStorageLocation, FsCheckpointStreamFactory.
+who can have changed the file, and length and CRC-32 of each part. Used by the driver, and by tasks
+on threads other than the mailbox's. Source: Flink FsCheckpointStorageLocation, FsCheckpointStreamFactory.
 """
 
 from __future__ import annotations
