@@ -19,9 +19,12 @@ settings.load_profile("penstock")
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure():
-    """A cancel interrupts a task's thread wherever it is. In a finalizer, or in a callback of the collector, Python can only report
+    """What tests make is not for their group: nothing is restored from where others may write.
+
+    A cancel interrupts a task's thread wherever it is. In a finalizer, or in a callback of the collector, Python can only report
     it; the watchdog interrupts again.
     """
+    os.umask(0o022)
     former = sys.unraisablehook
 
     def report(unraisable):

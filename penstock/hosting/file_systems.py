@@ -1,6 +1,7 @@
 """A file system as checkpoints use it: any file system of `pyarrow.fs`, and local ones with durable
 writes.
 
+Local files are private: see `private_files`. Other file systems have their own rules of access.
 Knows no checkpoint. Source: Flink FsCheckpointStorageAccess, FSDataOutputStream.
 """
 
@@ -8,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
+from penstock.hosting import private_files
 from penstock.model.errors import ConfigurationError, ExternalError
 
 
@@ -33,7 +34,8 @@ class ByteSink(Protocol):
 
 class Files(Protocol):
     """Paths are absolute, with `/`. Every method raises CheckpointIoError; `read` raises
-    CheckpointDamaged for a file that is missing or too short.
+    CheckpointDamaged for a file that is missing or too short. On local file systems `create` and
+    `read` raise NotPrivate for a path on which other users may write.
     """
 
     def uri(self, path: str) -> str:
@@ -62,8 +64,11 @@ class Files(Protocol):
         ...
 
 
-def open_files(uri: str) -> tuple[Files, str]:
-    """Return the file system of a URI or plain path, and the path in it. Raises: ConfigurationError: it is unknown."""
+def open_files(uri: str, *, is_checked: bool = True) -> tuple[Files, str]:
+    """Return the file system of a URI or plain path, and the path in it. Raises: ConfigurationError: it is unknown.
+
+    `is_checked` False: what is read is never unpickled, so it may be another user's.
+    """
     if not uri.strip():
         raise ConfigurationError(
             "execution.checkpointing.dir is empty. Give a directory that driver and executors share, such as "
@@ -71,7 +76,7 @@ def open_files(uri: str) -> tuple[Files, str]:
         )
     local = local_path(uri)
     if local is not None:
-        return LocalFiles(), local
+        return LocalFiles(is_checked=is_checked), local
     from pyarrow import ArrowInvalid, ArrowNotImplementedError, fs
 
     try:
@@ -115,30 +120,24 @@ def _cut(path: str) -> tuple[str, str]:
     return before, mark + query
 
 
-def refuse_foreign(uri: str) -> None:
-    """Refuse a folder that other users can write: state may hold pickled objects, and unpickling
-    them can run any code.
+def check_private(uri: str) -> None:
+    """Check a folder, and those above it, as far as they are there and can be opened. Folders of
+    other file systems pass: those have rules of access of their own.
 
-    Raises: ConfigurationError. Other file systems are not checked; they have their own rules of
-    access.
+    Raises: NotPrivate: other users may write there, so that files in it would be refused.
     """
-    files, folder = open_files(uri)
-    if not isinstance(files, LocalFiles):
-        return
-    try:
-        found = os.stat(folder)
-    except OSError:
-        return  # Whoever reads the folder reports that it is missing.
-    is_ours = found.st_uid in {os.getuid(), 0}
-    if not is_ours or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
-        raise ConfigurationError(
-            f"other users may write to {folder!r}, and the state in it may hold pickled "
-            "objects. If you trust its content, make it yours alone (chown, chmod o-w)."
-        )
+    folder = local_path(uri)
+    if folder is not None:
+        with contextlib.suppress(OSError):  # Whoever writes there tells what is wrong.
+            private_files.check_folder(folder)
 
 
 class LocalFiles:
     """File systems of this machine, or mounted on it."""
+
+    def __init__(self, *, is_checked: bool = True) -> None:
+        """`is_checked` False: files of other users are read, too."""
+        self._is_checked = is_checked
 
     def uri(self, path: str) -> str:
         return path
@@ -148,14 +147,18 @@ class LocalFiles:
 
     def create(self, path: str) -> ByteSink:
         with _io_errors(f"create {path}"):
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            return _Durable(path)
+            return _Durable(path, private_files.create(path))
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
-        with _missing(path), _io_errors(f"read {path}"), open(path, "rb") as file:
+        with _missing(path), _io_errors(f"read {path}"), self._opened(path) as file:
             file.seek(offset)
             data = file.read() if size is None else file.read(size)
         return _whole(data, path, offset, size)
+
+    def _opened(self, path: str) -> BinaryIO:
+        if self._is_checked:
+            return os.fdopen(private_files.open_checked(path), "rb")
+        return open(path, "rb")
 
     def publish(self, source: str, target: str) -> None:
         with _io_errors(f"rename {source} to {target}"):
@@ -193,9 +196,10 @@ class LocalFiles:
 class _Durable:
     """A local file whose bytes and name are on disk once it is closed."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, file: int) -> None:
+        """`file`: an open descriptor of the path, which `close` closes."""
         self._path = path
-        self._file = open(path, "xb")  # ruff: ignore[open-file-with-context-handler] - `close` does
+        self._file = os.fdopen(file, "wb")
 
     def write(self, data: bytes) -> None:
         with _io_errors(f"write {self._path}"):

@@ -1,5 +1,7 @@
 """cache(): the first job of an environment keeps the records, later ones read them (Flink CacheTransformation)."""
 
+import tempfile
+
 import pytest
 
 from penstock.common import Duration, Row, Types, WatermarkStrategy
@@ -10,6 +12,7 @@ from penstock.datastream.data_stream import CachedDataStream
 from penstock.datastream.functions import ProcessFunction
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
+from tests.tools.permissions import open_to_others, umask
 from tests.tools.programs.environments import collected_in_order, minicluster_environment
 
 COMPUTED = []
@@ -105,6 +108,21 @@ def test_types_and_timestamps_are_kept(env):
     assert cached.get_type() == kind
     for _ in range(2):
         assert collected_in_order(cached.process(Stamp())) == [(5, 5), (7, 7)]
+
+
+def test_kept_records_are_this_users_alone_and_not_read_where_others_may_write(
+    env, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with umask(0):
+        cached = env.from_collection([1, 2]).map(counted).cache()
+        assert collected_in_order(cached) == [10, 20]
+    (folder,) = tmp_path.glob("penstock-results-*")
+    assert list(folder.iterdir())
+    assert open_to_others(tmp_path) == {}
+    folder.chmod(0o770)
+    with pytest.raises(JobExecutionError, match=f"other users may write to '{folder}'"):
+        collected_in_order(cached)
 
 
 def test_an_empty_stream_is_kept(env):

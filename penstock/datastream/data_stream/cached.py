@@ -1,9 +1,9 @@
 """CachedDataStream: a bounded stream; the first job that computes its records keeps them for later jobs.
 
 The records are kept as files in a directory that driver and tasks share. They are deleted with the environment, at the
-latest when the driver ends. The files are pickles beside the checkpoints, which are pickles too: whoever may write
-there can run code here. Records count only when their job has FINISHED. Until then, and when the files are gone, other
-jobs compute the records themselves.
+latest when the driver ends. The files are pickles beside the checkpoints, which are pickles too: they are read only
+where no other user can have changed them. Records count only when their job has FINISHED. Until then, and when the
+files are gone, other jobs compute the records themselves.
 Source: pyflink.datastream.data_stream.CachedDataStream, Flink CacheTransformation; differs: a bounded job in runtime
 mode STREAMING keeps the records, too.
 """
@@ -13,18 +13,18 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import StreamPlumbing
-from penstock.datastream.connectors.files.buckets import BucketAssigner
+from penstock.datastream.connectors.files.kept_sink import kept_sink
 from penstock.datastream.connectors.files.sink import FileSink
 from penstock.datastream.connectors.files.source import FileSource
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.formats.file_format import BulkFormat
 from penstock.datastream.formats.file_listing import FilePiece
+from penstock.hosting.private_files import open_checked
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.model.errors import ExternalError, GraphError
 from penstock.model.program import JobControl
@@ -87,8 +87,7 @@ class KeptRecords:
     def sink(self) -> FileSink | None:
         if self._folder is None or self._job is not None:
             return None
-        builder = FileSink.for_bulk_format(self._folder, _KeptWriters())
-        return builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
+        return kept_sink(self._folder, _KeptWriters())
 
     def invalidate(self) -> None:
         """Deletes the files. Those of a running job stay until the driver ends."""
@@ -137,7 +136,7 @@ class _KeptFormat(BulkFormat):
         yield FilePiece(path, 0, None, os.path.getsize(path))
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
-        with Path(piece.path).open("rb") as file:
+        with os.fdopen(open_checked(piece.path), "rb") as file:
             while head := file.read(LENGTH_BYTES):
                 length = int.from_bytes(head, "big")
                 data = file.read(length) if len(head) == LENGTH_BYTES else b""

@@ -7,8 +7,7 @@ from typing import Any, Final
 from penstock.common.job_client import result_of
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building.stream_plumbing import StreamPlumbing
-from penstock.datastream.connectors.files.buckets import BucketAssigner
-from penstock.datastream.connectors.files.sink import FileSink
+from penstock.datastream.connectors.files.kept_sink import kept_sink
 from penstock.datastream.formats.parquet import ParquetBulkWriters
 from penstock.model.errors import GraphError
 from penstock.model.graph.stream_graph import StreamGraph
@@ -56,8 +55,7 @@ def _run(stream: StreamPlumbing, type_info: TypeInformation) -> Any:
     assert isinstance(host, FrameExecutor)
     folder = host.results_folder(environment.settings)
     writers = ParquetBulkWriters.for_row_type(arrow_schema(type_info))
-    builder = FileSink.for_bulk_format(folder, writers)
-    sink = builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
+    sink = kept_sink(folder, writers)
     columns = stream.add_operator(_NAME, ops.ToSchemaOperator(type_info), type_info)
     node = columns.add_sink(_NAME, ops.SinkOperator(sink), sink, coordinator=sink)
     part = environment.program.taken([columns.upstreams[0].node_id, node.node_id])

@@ -171,9 +171,7 @@ class KeySpool:
         memory.
         """
         assert self._folder is not None
-        number, path = tempfile.mkstemp(prefix="run-", dir=self._folder.name)
-        os.close(number)
-        run = RecordFile(path)
+        run = RecordFile(*tempfile.mkstemp(prefix="run-", dir=self._folder.name))
         gates = {input_index: gate for gate, input_index in enumerate(self._inputs)}
         largest = self._memory // (_MERGE_SHARE * _FAN_IN)
         for input_index, batch in pieces:

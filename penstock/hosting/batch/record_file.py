@@ -11,15 +11,19 @@ from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
+from penstock.hosting import private_files
+
 _SIZE: Final = struct.Struct("!I")
 
 
 class RecordFile:
     """A file of records that is written once and may then be read several times."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, file: int, path: str) -> None:
+        """`file`, `path`: of a new file, as `tempfile.mkstemp` returns them."""
         self._path = path
-        self._file: BinaryIO | None = open(path, "wb")  # ruff: ignore[open-file-with-context-handler] - closed in read
+        self._identity = private_files.identity(file)
+        self._file: BinaryIO | None = os.fdopen(file, "wb")
 
     def write(self, record: bytes) -> None:
         assert self._file is not None, "a file that has been read cannot be written again"
@@ -28,7 +32,7 @@ class RecordFile:
 
     def read(self) -> Iterator[bytes]:
         self.finish()
-        with open(self._path, "rb") as file:
+        with os.fdopen(private_files.open_again(self._path, self._identity), "rb") as file:
             while head := file.read(_SIZE.size):
                 yield file.read(_SIZE.unpack(head)[0])
 
@@ -46,7 +50,8 @@ class IndexedFile:
     """One file with numbered streams of records in any mixture. It is written first and then read."""
 
     def __init__(self, path: str) -> None:
-        self._file: BinaryIO = open(path, "w+b")  # ruff: ignore[open-file-with-context-handler] - see close
+        """Creates the file. Raises: OSError."""
+        self._file: BinaryIO = os.fdopen(private_files.new_file(path), "w+b")
         self._end = 0
         self._places: dict[int, list[tuple[int, int]]] = {}
 
@@ -81,9 +86,7 @@ class HeldRecords:
         """Raises: OSError."""
         self._size += len(record)
         if self._file is None and self._size > self._memory:
-            number, path = tempfile.mkstemp(prefix=f"penstock-{os.getpid()}-held-")
-            os.close(number)
-            self._file = RecordFile(path)
+            self._file = RecordFile(*tempfile.mkstemp(prefix=f"penstock-{os.getpid()}-held-"))
         if self._file is None:
             self._held.append(record)
         else:

@@ -7,6 +7,7 @@ backend to read one.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Generator, Iterable, Iterator
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from penstock.hosting import private_files
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.model.checkpoints import DatabaseHandle
 from penstock.model.errors import ExternalError, UserError
@@ -63,7 +65,7 @@ def keyed_part(
 
 @contextmanager
 def _opened(handle: DatabaseHandle, read: Read, memory: SlotMemory) -> Generator[RocksSnapshot]:
-    with tempfile.TemporaryDirectory(prefix="penstock-read-") as folder:
+    with _folder() as folder:
         directory = str(Path(folder) / "db")
         fetch(RestoredDatabase(handle, (handle.first_group, handle.last_group), read), directory)
         uploads = Uploads(threading.Lock)
@@ -72,6 +74,17 @@ def _opened(handle: DatabaseHandle, read: Read, memory: SlotMemory) -> Generator
             yield found
         finally:
             found.close(is_kept=False)
+
+
+@contextmanager
+def _folder() -> Generator[str]:
+    """A temporary folder, by a path on which nobody else can put other files in the place of ours."""
+    with tempfile.TemporaryDirectory(prefix="penstock-read-") as folder:
+        held = private_files.hold(folder)
+        try:
+            yield private_files.held_path(held, folder)
+        finally:
+            os.close(held)
 
 
 def _memory() -> SlotMemory:

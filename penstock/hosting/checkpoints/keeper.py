@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 from penstock.hosting.checkpoints.port import Coordination, Keeping
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.coordinators.coordinators import Coordinators
-from penstock.hosting.file_systems import parted
+from penstock.hosting.file_systems import check_private, parted
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.errors import ExternalError
@@ -173,10 +173,14 @@ class CheckpointKeeper:
         """Return the folder of a new savepoint, below `directory` or the configured directory;
         None: neither is set. Any thread.
 
-        Raises: ConfigurationError: the file system is not known.
+        Raises: ConfigurationError: the file system is not known, or other users may write there:
+        nothing could be restored later, and a job must not stop with such a savepoint.
         """
         wanted = directory or self._place.savepoints
-        return None if wanted is None else self._storage.new_savepoint(wanted)
+        if wanted is None:
+            return None
+        check_private(wanted)
+        return self._storage.new_savepoint(wanted)
 
     def expect_savepoint(self, request_id: str) -> Future[str]:
         """Return a future of the savepoint's folder. It fails with SavepointFailed if there is none

@@ -1,7 +1,8 @@
 """Reads a savepoint or checkpoint without a job: its operators, states, sizes and key groups, and
 keyed state as a table.
 
-`Savepoint` reads no pickled object unless it is asked for state that contains pickled objects.
+`Savepoint` reads no pickled object unless it is asked for state that contains pickled objects. So
+another user's may be looked at; its state is read only where no other user can have changed it.
 Source: Flink's State Processor API (SavepointReader), reading only.
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 
 from penstock.hosting.checkpoints.databases import keyed_part, opened
 from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
-from penstock.hosting.file_systems import joined, parted, refuse_foreign
+from penstock.hosting.file_systems import joined, parted
 from penstock.hosting.shipping.pickling import loads_records
 from penstock.model.checkpoints import SHARED_FOLDER, FileHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import (
@@ -150,7 +151,8 @@ class Savepoint:
         location = location.rstrip("/")
         folder, name = parted(location)
         self._folder = folder if name == METADATA else location
-        self._storage = CheckpointStorage(self._folder, _READER)
+        self._storage = CheckpointStorage(self._folder, _READER, is_checked=False)
+        self._trusted = CheckpointStorage(self._folder, _READER)
         self.checkpoint: CompletedCheckpoint = self._storage.load_given(self._folder)
 
     # ------------------------------------------------------------------ looking
@@ -220,20 +222,15 @@ class Savepoint:
             name: the name of the state's descriptor, as `operators` shows it.
 
         Raises:
-            ConfigurationError: there is no such state, or it may hold another user's pickled
-                objects.
+            ConfigurationError: there is no such state, or other users could have changed it.
             CheckpointDamaged: a file is missing or damaged.
         """
-        for folder in {
-            self._folder,
-            *(parted(path)[0] for path in _files(self.checkpoint)),
-        }:
-            refuse_foreign(folder)
-        operator = self._operator(uid)
+        operator = self._trusted_operator(uid)
+        read = self._trusted.read
         states = [state for state in operator.subtasks if state is not None]
         restore = OperatorRestore(tuple(handle for state in states for handle in state.keyed))
         groups = (0, operator.max_parallelism - 1)
-        snapshot = read_operator(restore, self._storage.read, groups, loads_records)
+        snapshot = read_operator(restore, read, groups, loads_records)
         part = snapshot.keyed.get(_USER_STATE + name) or snapshot.keyed.get(name)
         part = part or self._part_on_disk(operator, name)
         if part is None:
@@ -246,14 +243,13 @@ class Savepoint:
     def _part_on_disk(self, operator: OperatorCheckpoint, name: str) -> KeyedPart | None:
         """Read a keyed state of an incremental checkpoint."""
         databases = [one for state in operator.subtasks if state for one in state.databases]
-        read, groups = self._storage.read, operator.max_parallelism
+        read, groups = self._trusted.read, operator.max_parallelism
         part = keyed_part(databases, read, _USER_STATE + name, groups)
         return part or keyed_part(databases, read, name, groups)
 
     def list_state(self, uid: str, name: str) -> list[Any]:
         """Return all elements of an operator state, by subtask. Raises as `keyed_state` does."""
-        refuse_foreign(self._folder)
-        operator = self._operator(uid)
+        operator = self._trusted_operator(uid)
         shares = tuple(
             ListStateShare(one, 0, len(one.offsets) - 1)
             for state in operator.subtasks
@@ -269,14 +265,16 @@ class Savepoint:
                 f"operator {uid!r} has no list state {name!r} in {self._folder}; it has: {', '.join(names) or 'none'}."
             )
         restore = OperatorRestore(lists=shares)
-        snapshot = read_operator(restore, self._storage.read, (0, 0), loads_records)
+        snapshot = read_operator(restore, self._trusted.read, (0, 0), loads_records)
         return snapshot.elements(name)
 
-    def _operator(self, uid: str) -> OperatorCheckpoint:
-        for operator in self.checkpoint.operators:
+    def _trusted_operator(self, uid: str) -> OperatorCheckpoint:
+        """Read the metadata once more, checked this time: small state is in it."""
+        checkpoint = self._trusted.load_given(self._folder)
+        for operator in checkpoint.operators:
             if uid in {operator.uid, operator.name}:
                 return operator
-        uids = ", ".join(operator.uid for operator in self.checkpoint.operators)
+        uids = ", ".join(operator.uid for operator in checkpoint.operators)
         raise ConfigurationError(
             f"{self._folder} has no operator of uid or name {uid!r}; it has: {uids}."
         )

@@ -7,8 +7,8 @@ one step.
     <savepoint directory>/savepoint-<job>-<random>/<files of state, _metadata>
 
 A folder without metadata is not a checkpoint and is never read. Everything read is checked first:
-length and CRC-32 of each part. Used by the driver, and by tasks on threads other than the
-mailbox's. Source: Flink FsCheckpointStorageLocation, FsCheckpointStreamFactory.
+who can have changed the file, and length and CRC-32 of each part. Used by the driver, and by tasks
+on threads other than the mailbox's. Source: Flink FsCheckpointStorageLocation, FsCheckpointStreamFactory.
 """
 
 from __future__ import annotations
@@ -53,10 +53,12 @@ _SAFE: Final = re.compile(r"[A-Za-z0-9_.-]+")
 class CheckpointStorage:
     """The checkpoint storage of one job. `root`: the job's own folder."""
 
-    def __init__(self, directory: str, job_id: JobId) -> None:
+    def __init__(self, directory: str, job_id: JobId, *, is_checked: bool = True) -> None:
+        """`is_checked` False: to look into another user's; nothing that is read may be unpickled."""
         if not _SAFE.fullmatch(job_id) or set(job_id) == {"."}:
             raise CheckpointIoError(f"job id {job_id!r} cannot be the name of a folder")
-        self._files, base = open_files(directory)
+        self._is_checked = is_checked
+        self._files, base = open_files(directory, is_checked=is_checked)
         self._others: list[Files] = []
         self.root = f"{base.rstrip('/')}/{job_id}"
 
@@ -71,7 +73,7 @@ class CheckpointStorage:
         return f"{self.root}/chk-{checkpoint_id}"
 
     def check(self) -> None:
-        """Write and remove a file, to check that this process can. Raises: CheckpointIoError."""
+        """Write and remove a file, to check that this process can. Raises: CheckpointIoError, NotPrivate."""
         path = f"{self.root}/.writable-{secrets.token_hex(4)}"
         self._files.create(path).close()
         self._files.remove(path)
@@ -169,12 +171,12 @@ class CheckpointStorage:
         for files in self._others:
             if (found := files.path_of(path)) is not None:
                 return files, found
-        files, found = open_files(path)
+        files, found = open_files(path, is_checked=self._is_checked)
         self._others.append(files)
         return files, found
 
     def read(self, handle: StateHandle) -> bytes:
-        """Return the checked bytes of a handle. Raises: CheckpointDamaged, naming the file; CheckpointIoError."""
+        """Return the checked bytes of a handle. Raises: CheckpointDamaged, naming the file; CheckpointIoError; NotPrivate."""
         if isinstance(handle, InlineHandle):
             _check(handle.data, handle.checksum, "state in the metadata")
             return handle.data

@@ -8,7 +8,6 @@ meaning. Such a partition is first written to a file, once.
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import tempfile
 import threading
@@ -29,6 +28,7 @@ from penstock.hosting.dataframes.schemas import type_of
 from penstock.hosting.dataframes.source import FrameRun, FrameSource
 from penstock.hosting.dataframes.spool import SpoolFile
 from penstock.hosting.file_systems import joined, local_path, open_files
+from penstock.hosting.private_files import make_folder
 from penstock.hosting.shipping.ship import ship
 from penstock.hosting.shipping.worker_imports import Appended, Archives
 from penstock.model.errors import GraphError
@@ -199,7 +199,7 @@ class _Spool:
         self._group = f"penstock-spool-{id(self):x}"
         path = local_path(folder)
         if path is not None:  # No other user may read it.
-            os.makedirs(path, mode=0o700, exist_ok=True)
+            make_folder(path)
         self._written: Accumulator[list[Any]] = self._context.accumulator([], Appended())
         self._failure: Exception | None = None
         self._is_closed = False

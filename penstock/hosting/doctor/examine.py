@@ -28,6 +28,7 @@ from penstock.hosting.doctor.findings import (
 )
 from penstock.hosting.doctor.meeting import Meeting
 from penstock.hosting.file_systems import local_path
+from penstock.hosting.private_files import NotPrivate, make_folder
 from penstock.hosting.shipping.package_archive import package_archive
 from penstock.hosting.spark import executor_task
 from penstock.hosting.spark.checks import (
@@ -265,8 +266,10 @@ def _marked(folders: Sequence[str]) -> Generator[tuple[str, list[str]], None, No
     made: list[Path] = []
     try:
         for folder in folders:
-            with contextlib.suppress(OSError):  # Tasks will report that the file is missing.
-                Path(folder).mkdir(parents=True, exist_ok=True)
+            # Tasks will report that the file is missing, or that other users may write there.
+            with contextlib.suppress(OSError):
+                with contextlib.suppress(NotPrivate):
+                    make_folder(folder)
                 (Path(folder) / mark).touch()
                 made.append(Path(folder) / mark)
         yield mark, list(folders)

@@ -18,6 +18,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.hosting import private_files
 from penstock.hosting.doctor.lines import Lines, dial
 from penstock.hosting.wire.addresses import DATA_PORT, Addresses, data_endpoint, listen
 from penstock.hosting.wire.dialling import Proven
@@ -133,10 +134,19 @@ def _folder_errors(folders: Sequence[str], mark: str) -> dict[str, str]:
                 "folder is missing here"
             )
         else:
-            error = _write_error(folder)
+            error = _private_error(folder) or _write_error(folder)
             if error is not None:
                 found[folder] = error
     return found
+
+
+def _private_error(folder: str) -> str | None:
+    """Return why nothing could be restored from there; None: nothing forbids it."""
+    try:
+        private_files.check_folder(folder)
+    except (OSError, private_files.NotPrivate) as error:
+        return str(error)
+    return None
 
 
 def _write_error(folder: str | None) -> str | None:

@@ -20,10 +20,8 @@ import socket
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import PurePath
 from typing import Final
 
@@ -32,6 +30,7 @@ from penstock.hosting.ha.guard import LeaseKeeper, RecordedResult, read_instant
 from penstock.hosting.ha.settings import HaSettings, make_private
 from penstock.hosting.ha.store import Ended, Entry, FileJobStore, JobStore
 from penstock.hosting.ha.zookeeper import ZookeeperJobStore
+from penstock.hosting.shipping.module_archive import unpack
 from penstock.hosting.shipping.pickling import deserialize, loads_records, serialize
 from penstock.machines.leases.leadership import Instant, Leadership, Lease, LeaseWatch
 from penstock.model.errors import ExternalError
@@ -242,6 +241,5 @@ def _make_importable(archive: bytes) -> None:
     """Make the program's own modules importable. Modules that this process can import anyway come first."""
     folder = tempfile.mkdtemp(prefix="penstock-recovered-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with zipfile.ZipFile(BytesIO(archive)) as modules:
-        modules.extractall(folder)
+    unpack(archive, folder)
     sys.path.append(folder)

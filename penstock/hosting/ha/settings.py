@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from penstock.hosting import private_files
 from penstock.hosting.file_systems import local_path
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
@@ -144,10 +144,10 @@ def _key(settings: Settings) -> bytes:
     if not name:
         return b""
     try:
-        with open(name, "rb") as file:
+        with os.fdopen(private_files.open_checked(name), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             key = file.read().strip()
-    except OSError as error:
+    except (OSError, private_files.NotPrivate) as error:
         raise ConfigurationError(
             f"penstock.high-availability.key-file: cannot read {name!r}: {error}"
         ) from error
@@ -171,17 +171,13 @@ def make_private(root: Path, key: bytes) -> None:
     Raises: ConfigurationError.
     """
     try:
-        root.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            root.mkdir(mode=0o700)
-        found = root.stat()
+        private_files.make_folder(str(root), is_checked=not key)
     except OSError as error:
         raise ConfigurationError(
             f"high-availability.storageDir: cannot use {str(root)!r}: {error}"
         ) from error
-    if not key and (found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o022):
+    except private_files.NotPrivate as error:
         raise ConfigurationError(
-            f"high-availability.storageDir: other users may write to {str(root)!r}, and what "
-            "is stored there is unpickled. Make it yours alone (chmod 700), or set a key "
-            "that signs what is stored: penstock.high-availability.key-file."
-        )
+            f"high-availability.storageDir: {error}. Or set a key that signs what is stored there: "
+            "penstock.high-availability.key-file."
+        ) from error

@@ -36,6 +36,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 from typing import Final, Protocol
 
+from penstock.hosting import private_files
 from penstock.machines.leases.leadership import Lease
 from penstock.model.errors import ExternalError
 
@@ -139,6 +140,17 @@ class Signature:
         """Sign. `name`: kind of the content, so that one kind cannot be passed off as another."""
         return self._head(name, body) + body
 
+    def read(self, path: Path) -> bytes:
+        """Read a file. Without a key, a checksum does not say who has written it: so nobody else may
+        be able to.
+
+        Raises: NotPrivate: other users may write there. OSError.
+        """
+        if self._key:
+            return path.read_bytes()
+        with os.fdopen(private_files.open_checked(str(path)), "rb") as file:
+            return file.read()
+
     def open(self, name: str, data: bytes, place: PurePath) -> bytes:
         """Check and return the content. Raises ExternalError, naming `place`: it has been altered."""
         start = len(_MAGIC) + _DIGEST_CHARS + 1
@@ -209,7 +221,7 @@ class FileJobStore(JobStore):
         it has been altered.
         """
         try:
-            data = (_folder(entry) / name).read_bytes()
+            data = self._signature.read(_folder(entry) / name)
         except FileNotFoundError:
             return None
         return self._signature.open(name, data, entry.path / name)
@@ -226,7 +238,7 @@ class FileJobStore(JobStore):
             ended = self.ended(key)
             token = 1 + (ended.token if ended is not None else 0)
             new = folder / f"{_NEW}{secrets.token_hex(8)}"
-            new.mkdir()
+            new.mkdir(mode=0o700)
             _write_durably(new / "job", self._signature.sign("job", job))
             _write_durably(new / "lease", _lease_bytes(replace(lease, token=token)))
             _sync_folder(new)
@@ -273,7 +285,7 @@ class FileJobStore(JobStore):
         with self._fenced(entry):
             # No former driver has a file of this name open.
             new = _folder(entry) / f".lease-{entry.token}"
-            new.write_bytes(_lease_bytes(lease))
+            private_files.write_file(new, _lease_bytes(lease))
             new.replace(_folder(entry) / "lease")
 
     def put_result(self, entry: Entry, result: bytes) -> None:
@@ -320,7 +332,7 @@ class FileJobStore(JobStore):
     def _locked(self, folder: Path) -> Generator[None, None, None]:
         """Hold the lock of a job. A process that ends releases it; one that is paused inside makes the others wait."""
         folder.mkdir(mode=0o700, exist_ok=True)
-        with (folder / "lock").open("wb") as file:
+        with os.fdopen(private_files.open_to_write(folder / "lock"), "wb") as file:
             if sys.platform != "win32":  # `ha_settings_of` refuses Windows.
                 import fcntl
 
@@ -337,10 +349,7 @@ def _lease_bytes(lease: Lease) -> bytes:
 
 
 def _write_durably(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    private_files.write_file(path, data, is_durable=True)
 
 
 def _sync_folder(folder: Path) -> None:

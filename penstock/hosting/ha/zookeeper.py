@@ -21,7 +21,6 @@ import contextlib
 import functools
 import importlib
 import json
-import os
 import re
 import secrets
 import threading
@@ -30,6 +29,7 @@ from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from penstock.hosting import private_files
 from penstock.hosting.ha.settings import ZookeeperSettings
 from penstock.hosting.ha.store import Ended, Entry, JobStore, LeaseTaken, Signature
 from penstock.machines.leases.leadership import Lease
@@ -82,7 +82,7 @@ class ZookeeperJobStore(JobStore):
             return None
         file = self._files(entry.key) / self._signature.open(name, data, place).decode()
         try:
-            content = file.read_bytes()
+            content = self._signature.read(file)
         except FileNotFoundError:
             raise ExternalError(
                 f"high availability: {place} in ZooKeeper names {file}, which does not exist. "
@@ -213,10 +213,7 @@ class ZookeeperJobStore(JobStore):
         folder = self._files(key)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / f"{name}-{secrets.token_hex(8)}"
-        with path.open("wb") as file:
-            file.write(self._signature.sign(name, data))
-            file.flush()
-            os.fsync(file.fileno())
+        private_files.write_file(path, self._signature.sign(name, data), is_durable=True)
         return path
 
     def _taken(self, entry: Entry) -> LeaseTaken:

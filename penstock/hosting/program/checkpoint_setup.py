@@ -8,17 +8,19 @@ if driver and tasks share a file system; otherwise the job is refused.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.hosting.checkpoints.keeper import JobStorage, Pointers
 from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
-from penstock.hosting.file_systems import CheckpointIoError, joined, refuse_foreign
+from penstock.hosting.file_systems import CheckpointIoError, check_private, joined
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings
+from penstock.hosting.private_files import NotPrivate
 from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
 from penstock.machines.checkpoints.settings import (
     CheckpointPlaces,
@@ -31,6 +33,7 @@ from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.graph.job_graph import JobGraph
+from penstock.model.options.checkpoints import CheckpointOptions
 
 _PREFIX: Final = "penstock-checkpoints-"
 
@@ -57,8 +60,8 @@ def with_checkpoints(
 ) -> JobManagerSettings:
     """Add what the job's checkpoints need to its settings.
 
-    Raises: ConfigurationError: there is no directory but one is needed, or a value is out of range.
-    CheckpointIoError, CheckpointDamaged: the directory cannot be written, or the checkpoint to
+    Raises: ConfigurationError: there is no directory but one is needed, other users may write to it,
+    or a value is out of range. CheckpointIoError, CheckpointDamaged: the directory cannot be written, or the checkpoint to
     begin with cannot be read.
     """
     places = checkpoint_places_of(settings)
@@ -88,8 +91,7 @@ def _built(
 ) -> JobManagerSettings:
     places, wanted, around = asked
     storage = CheckpointStorage(directory, job_graph.job_id)
-    if wanted.is_periodic:
-        _check_writable(storage, directory)
+    _check_places(storage, places, directory, is_periodic=wanted.is_periodic, say=around.say)
     completed = _found(storage, places, around)
     wanted = replace(wanted, first_id=storage.next_id())
     tasks = TaskCheckpointing(
@@ -141,9 +143,48 @@ def _directory(
     return None, False
 
 
+def _check_places(
+    storage: CheckpointStorage,
+    places: CheckpointPlaces,
+    directory: str,
+    *,
+    is_periodic: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Refuse directories from which nothing would be restored later, so that no job runs for days
+    without a checkpoint to go on from.
+
+    A directory that the job may never use is only warned of: without an interval nothing but a
+    savepoint would be written there, which is refused when it is asked for.
+    """
+    if is_periodic:
+        _check_writable(storage, directory)
+    elif places.directory is not None:
+        with _named(CheckpointOptions.DIR.key, places.directory, warn=say):
+            check_private(places.directory)
+    if places.savepoints is not None:
+        with _named(CheckpointOptions.SAVEPOINT_DIR.key, places.savepoints):
+            check_private(places.savepoints)
+
+
+@contextlib.contextmanager
+def _named(
+    option: str, value: str, warn: Callable[[str], None] | None = None
+) -> Generator[None, None, None]:
+    """Name the option of a directory that does not pass. `warn`: takes the text; None: it is raised."""
+    try:
+        yield
+    except NotPrivate as error:
+        text = f"nothing could be restored from {option} {value!r}: {error}"
+        if warn is None:
+            raise NotPrivate(text) from error
+        warn(f"warning: {text}")
+
+
 def _check_writable(storage: CheckpointStorage, directory: str) -> None:
     try:
-        storage.check()
+        with _named(CheckpointOptions.DIR.key, directory):
+            storage.check()
     except CheckpointIoError as error:
         raise ConfigurationError(
             f"execution.checkpointing.dir {directory!r} cannot be written to: {error}. Name a directory that driver and tasks "
@@ -160,7 +201,6 @@ def _found(
         return tuple(_owned(one, storage, places) for one in found)
     if places.restored is None:
         return ()
-    refuse_foreign(places.restored)
     checkpoint = storage.load_given(places.restored)
     storage.probe(checkpoint)
     return (_owned(checkpoint, storage, places),)

@@ -9,6 +9,7 @@ import tempfile
 from typing import Final
 
 from penstock.hosting.file_systems import joined, local_path
+from penstock.hosting.private_files import NotPrivate, make_folder
 from penstock.model.errors import ConfigurationError
 
 _PREFIX: Final = "penstock-results-"
@@ -17,7 +18,8 @@ _PREFIX: Final = "penstock-results-"
 def results_folder(configured: str | None, *, shares_files: bool) -> str:
     """Make a folder for results that this process reads back. It is removed when this process ends.
 
-    Raises: ConfigurationError: driver and executors share no directory.
+    It is this user's alone. Raises: ConfigurationError: driver and executors share no directory,
+    other users may write to it, or it cannot be made.
     """
     name = f"{_PREFIX}{secrets.token_hex(8)}"
     folder = None if configured is None else local_path(configured)
@@ -28,6 +30,13 @@ def results_folder(configured: str | None, *, shares_files: bool) -> str:
             f"{configured!r}. Set it to a mounted directory. In runtime mode BATCH, to_spark "
             "needs no directory."
         )
-    own = tempfile.mkdtemp(prefix=_PREFIX) if folder is None else joined(folder, name)
+    own = f"{tempfile.gettempdir()}/{name}" if folder is None else joined(folder, name)
+    try:
+        make_folder(own)
+    except (OSError, NotPrivate) as error:
+        raise ConfigurationError(
+            f"results cannot be kept in {own!r}: {error}. The place is set by "
+            "execution.checkpointing.dir; without it, by TMPDIR."
+        ) from error
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     return own

@@ -21,6 +21,7 @@ from typing import Final
 
 from pyspark import SparkContext
 
+from penstock.hosting import private_files
 from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.model.errors import ConfigurationError
 from penstock.model.program import ProgramSettings
@@ -73,9 +74,15 @@ def _bring(context: SparkContext, path: str) -> str:
         # Spark identifies files by name, and two programs may have different files of one name.
         kind = next(kind for kind in reversed(_KINDS) if path.endswith(kind))
         copy = Path(tempfile.mkdtemp(prefix="penstock-archive-")) / f"{name}{kind}"
-        shutil.copyfile(path, copy)
+        _copy(path, copy)
         context.addArchive(f"{copy}#{name}")
     return name
+
+
+def _copy(path: str, copy: Path) -> None:
+    """Copy a file into a folder of ours, for this user alone."""
+    with open(path, "rb") as source, os.fdopen(private_files.new_file(copy), "wb") as target:
+        shutil.copyfileobj(source, target)
 
 
 @functools.lru_cache(maxsize=16)
@@ -106,6 +113,8 @@ def _installed(
         # Bytecode contains times. Without it the same packages give the same archive.
         for leftover in packages.rglob("__pycache__"):
             shutil.rmtree(leftover)
-        return shutil.make_archive(str(folder / "requirements"), "zip", packages)
+        made = shutil.make_archive(str(folder / "requirements"), "zip", packages)
+        os.chmod(made, 0o600)
+        return made
     finally:
         shutil.rmtree(packages, ignore_errors=True)

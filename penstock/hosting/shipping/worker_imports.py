@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import sys
 from collections.abc import Generator
 from typing import Any, NamedTuple
@@ -108,9 +107,11 @@ def _install(archives: Archives) -> _Installed:
     before = list(sys.path)
     directory = place(archives.files, root, folder)
     for name, content in zip(archives.names, archives.contents.value, strict=True):
-        path = pathlib.Path(folder) / f"{name}.zip"
-        path.write_bytes(content)
-        sys.path.insert(0, str(path))
+        path = os.path.join(folder, f"{name}.zip")
+        # It holds the program's code, and it is this user's alone, as its folder is.
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+            target.write(content)
+        sys.path.insert(0, path)
     importlib.invalidate_caches()
     paths = tuple(path for path in sys.path if path not in before)
     return _Installed(archives.names, archives.files, folder, paths, directory)

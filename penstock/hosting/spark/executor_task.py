@@ -8,7 +8,6 @@ because executors need not have it.
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -69,7 +68,8 @@ def with_package(archive: Any, call: Callable[[str], Any]) -> Any:
     # `worker_folders` recognises leftovers by this name.
     folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")
     path = os.path.join(folder, "penstock.zip")
-    with pathlib.Path(path).open("wb") as target:
+    # It holds code, and it is this user's alone, as its folder is.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
         target.write(archive.value)
     sys.path.insert(0, path)
     shadowed = {name: sys.modules.pop(name) for name in before if name.split(".")[0] == "penstock"}

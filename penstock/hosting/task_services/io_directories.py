@@ -3,8 +3,8 @@ when it ends.
 
 A lock on a file in the directory protects it, and ends with the process that holds it, however that
 ends. So a starting TaskManager removes the directories of dead ones, and never those in use, even
-by another TaskManager of its process. Source: Flink IOManager, FileChannelManagerImpl; differs:
-Flink leaves the files of a killed process.
+by another TaskManager of its process. The directories are this user's alone. Source: Flink IOManager,
+FileChannelManagerImpl; differs: Flink leaves the files of a killed process.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
+from penstock.hosting import private_files
 from penstock.hosting.interrupts import UninterruptibleLock
 from penstock.model.errors import ResultWriteError
 
@@ -27,6 +28,15 @@ PREFIX: Final = "penstock-io-"
 _MAKING: Final = "penstock-new-"
 _LOCK_NAME: Final = "lock"
 _MADE_WITHIN_S: Final = 3600.0
+_NAMES: Final = count()
+
+
+class _Made(NamedTuple):
+    """A directory. `lock`: descriptor of its lock; `held`: of itself."""
+
+    folder: str
+    lock: int
+    held: int
 
 
 class IoDirectories:
@@ -38,13 +48,28 @@ class IoDirectories:
         self._name = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:60]
         self._numbers = count()
         self._lock = UninterruptibleLock()
-        self._made: list[tuple[str, int]] = []
+        self._made: list[_Made] = []
         self._is_closed = False
         for root in self._roots:
             sweep(root)
 
     def new_path(self) -> str:
         """Return the path of a new file. Raises: ResultWriteError: no directory can be made."""
+        number, made = self._next()
+        return os.path.join(made.folder, f"{number:06}.result")
+
+    def new_directory(self) -> str:
+        """Return the path of a new directory, for a database that opens its files by their paths.
+
+        The path begins at the open directory, where the system has such paths. So it leads to our
+        files even if somebody may rename what is in the root. Its name is used once in the process,
+        because the number of an open directory is used again. Raises: as `new_path`.
+        """
+        _, made = self._next()
+        folder = private_files.held_path(made.held, made.folder)
+        return os.path.join(folder, f"{next(_NAMES):06}.db")
+
+    def _next(self) -> tuple[int, _Made]:
         with self._lock:
             if self._is_closed:
                 raise ResultWriteError("this TaskManager is ending and writes no more results")
@@ -57,22 +82,22 @@ class IoDirectories:
                         "io.tmp.dirs to directories that this process can write to."
                     ) from error
             number = next(self._numbers)
-            folder, _ = self._made[number % len(self._made)]
-        return os.path.join(folder, f"{number:06}.result")
+            return number, self._made[number % len(self._made)]
 
     @property
     def paths(self) -> list[str]:
         """The directories that were made."""
         with self._lock:
-            return [folder for folder, _ in self._made]
+            return [made.folder for made in self._made]
 
     def close(self) -> None:
         """Remove them with their content. May be called twice."""
         with self._lock:
             self._is_closed = True
             made, self._made = self._made, []
-        for folder, lock in made:
+        for folder, lock, held in made:
             shutil.rmtree(folder, ignore_errors=True)
+            os.close(held)
             os.close(lock)
 
 
@@ -84,15 +109,21 @@ def sweep(root: str) -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def _make(root: str, name: str) -> tuple[str, int]:
+def _make(root: str, name: str) -> _Made:
     """Make a directory, under another name until it is locked. So a sweep finds it locked, or finds a leftover."""
     os.makedirs(root, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=_MAKING, dir=root)
-    lock = os.open(os.path.join(folder, _LOCK_NAME), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    held = private_files.hold(folder)
+    try:
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
+        lock = os.open(_LOCK_NAME, flags, 0o600, dir_fd=held)
+    except BaseException:
+        os.close(held)
+        raise
     _try_lock(lock)
     final = os.path.join(root, f"{PREFIX}{name}-{os.path.basename(folder)[len(_MAKING) :]}")
     os.rename(folder, final)
-    return final, lock
+    return _Made(final, lock, held)
 
 
 def _is_left(entry: os.DirEntry[str]) -> bool:

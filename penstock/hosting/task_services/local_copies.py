@@ -2,7 +2,7 @@
 nothing over the network.
 
 A copy is identified by the path of its file in the checkpoint directory, which is never reused. If
-a copy is missing or damaged, the file in the checkpoint directory is read instead. Source: Flink
+a copy is missing, damaged, or no longer the file that was written, the file in the checkpoint directory is read instead. Source: Flink
 TaskLocalStateStoreImpl, LocalRecoveryConfig
 (docs/spec/checkpoints.md#local-recovery-and-shared-files).
 """
@@ -10,13 +10,15 @@ TaskLocalStateStoreImpl, LocalRecoveryConfig
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
+from penstock.hosting import private_files
 from penstock.hosting.checkpoints.storage import StateWriter
 from penstock.model.checkpoints import FileHandle, StateHandle
 from penstock.model.ids import AllocationId, ExecutionVertexId
@@ -31,9 +33,10 @@ class Owner(NamedTuple):
 
 @dataclass(slots=True)
 class _Copy:
-    """`users`: snapshots that contain it."""
+    """`users`: snapshots that contain it. `identity`: of its file; None: it is not written yet."""
 
     path: Path
+    identity: private_files.Identity | None = None
     size: int = 0
     users: set[tuple[Owner, int]] = field(default_factory=set)
 
@@ -63,7 +66,7 @@ class LocalCopies:
                     return
         if copy.size != handle.offset:
             return  # A part of the file before it was not copied.
-        with contextlib.suppress(OSError), copy.path.open("ab") as file:
+        with contextlib.suppress(OSError, private_files.NotPrivate), _to_append(copy) as file:
             file.write(data)
             copy.size += len(data)
 
@@ -114,14 +117,26 @@ class LocalCopies:
             return None
         with self._lock:
             copy = self._copies.get(handle.path)
-        if copy is None:
+        if copy is None or copy.identity is None:
             return None
         data = b""
-        with contextlib.suppress(OSError), copy.path.open("rb") as file:
+        with (
+            contextlib.suppress(OSError, private_files.NotPrivate),
+            os.fdopen(private_files.open_again(copy.path, copy.identity), "rb") as file,
+        ):
             file.seek(handle.offset)
             data = file.read(handle.size)
         is_whole = len(data) == handle.size and zlib.crc32(data) == handle.checksum
         return data if is_whole else None
+
+
+def _to_append(copy: _Copy) -> BinaryIO:
+    """Open the file of a copy, and create it if this is its first part."""
+    if copy.identity is not None:
+        return os.fdopen(private_files.open_again(copy.path, copy.identity, appends=True), "ab")
+    file = private_files.new_file(copy.path)
+    copy.identity = private_files.identity(file)
+    return os.fdopen(file, "ab")
 
 
 class SnapshotFiles:

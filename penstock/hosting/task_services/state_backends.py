@@ -46,7 +46,7 @@ class StateBackends:
                 return HeapKeyedStateBackend
             return functools.partial(CheckedKeyedStateBackend, check=check)
         settings = RocksSettings(
-            self._directories.new_path,
+            self._directories.new_directory,
             self._memory_of(allocation_id),
             dumps_records,
             loads_records,

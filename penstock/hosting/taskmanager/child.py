@@ -58,9 +58,10 @@ class TaskManagerChild:
         self.progress_pipe, self._progress_end = os.pipe()
         self._log = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
         found = python if python and os.access(python, os.X_OK) else sys.executable
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC  # What it prints may show users' data.
         try:
             with (
-                self._errors.open("wb") as stderr,
+                open(os.open(self._errors, flags, 0o600), "wb") as stderr,
                 os.fdopen(self._progress_end, "wb"),
                 os.fdopen(self._log, "wb"),
             ):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import zipfile
-from io import BytesIO
-from pathlib import Path
 
-from penstock.model.errors import ExternalError
+from penstock.hosting.shipping.module_archive import unpack
 
 
 class UserModules:
@@ -20,12 +17,7 @@ class UserModules:
     def install(self, archive: bytes) -> None:
         """Unpack and import from an archive. Raises: ExternalError: a name in the archive is outside of its folder."""
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-modules-")
-        root = Path(self._folder.name).resolve()
-        with zipfile.ZipFile(BytesIO(archive)) as modules:
-            for name in modules.namelist():
-                if not (root / name).resolve().is_relative_to(root):
-                    raise ExternalError(f"module archive names {name!r}, outside its directory")
-            modules.extractall(root)
+        unpack(archive, self._folder.name)
         sys.path.insert(0, self._folder.name)
 
     def close(self) -> None:

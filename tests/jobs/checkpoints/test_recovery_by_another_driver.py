@@ -202,7 +202,7 @@ def test_what_others_may_write_is_not_opened(tmp_path):
     folder = Path(storage.folder_of(5))
     folder.chmod(0o777)
     settings = at(tmp_path) | {"execution.state-recovery.path": str(folder)}
-    with pytest.raises(ConfigurationError, match=r"other users may write .*chmod o-w"):
+    with pytest.raises(ConfigurationError, match=r"other users may write .*chmod go-w"):
         built(settings=settings)
 
 

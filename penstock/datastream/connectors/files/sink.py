@@ -273,12 +273,13 @@ class FileSink(Sink, SupportsPreprocessing):
 class _PartFile:
     """One file being written."""
 
-    def __init__(self, settings: _SinkSettings, hidden: Path, final: Path, input_type: Any) -> None:
-        hidden.parent.mkdir(parents=True, exist_ok=True)
-        self.hidden = hidden
-        self.final = final
-        self._file: BinaryIO = hidden.open("wb")
-        self._encode = _encoding(settings, self._file, input_type)
+    def __init__(
+        self, file: BinaryIO, paths: tuple[Path, Path], settings: _SinkSettings, input_type: Any
+    ) -> None:
+        """`paths`: the hidden and the final one."""
+        self.hidden, self.final = paths
+        self._file = file
+        self._encode = _encoding(settings, file, input_type)
         self._opened_s = self._written_s = time.monotonic()
 
     def write(self, batch: Batch) -> None:
@@ -397,8 +398,12 @@ class _FileWriter:
         return [*ready, *self._compaction.take_plain()]
 
     def _new_part(self, bucket: str) -> _PartFile:
-        hidden, final = self._names(Path(self._settings.base_path) / bucket)
-        return _PartFile(self._settings, hidden, final, self._input_type)
+        paths = self._names(Path(self._settings.base_path) / bucket)
+        return _PartFile(self._create(paths[0]), paths, self._settings, self._input_type)
+
+    def _create(self, hidden: Path) -> BinaryIO:
+        hidden.parent.mkdir(parents=True, exist_ok=True)
+        return hidden.open("wb")
 
     def _names(self, directory: Path, kind: str = "") -> tuple[Path, Path]:
         """The hidden and the final path of the next file."""

@@ -68,9 +68,10 @@ class BoundedData(ABC):
         self.size = 0
         self._is_finished = False
         self._is_closed = False
+        self._identity: tuple[int, int, int] | None = None
         try:
-            with self._opened(os.O_CREAT | os.O_EXCL | os.O_RDWR):
-                pass
+            with self._opened(os.O_CREAT | os.O_EXCL | os.O_RDWR) as file:
+                self._identity = _identity(file)
         except OSError as error:
             raise _write_error(path, error) from error
 
@@ -128,10 +129,21 @@ class BoundedData(ABC):
         if found < self.file_bytes:
             raise truncated(self.path, found, self.file_bytes)
 
+    def open(self, flags: int = os.O_RDONLY) -> int:
+        """Open the file. Returns: a descriptor. Raises: OSError, also if another file has its name now.
+
+        Whoever can rename its directory could put other records there, and records are unpickled.
+        """
+        file = os.open(self.path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        if self._identity not in {None, _identity(file)}:
+            os.close(file)
+            raise OSError(errno.ESTALE, "it is not the file any more that was written here")
+        return file
+
     @contextlib.contextmanager
     def _opened(self, flags: int) -> Generator[int, None, None]:
         """Open the file for one write only: a task may have more subpartitions than a process may have open files."""
-        file = os.open(self.path, flags | os.O_CLOEXEC, 0o600)
+        file = self.open(flags)
         try:
             yield file
         finally:
@@ -169,7 +181,7 @@ class FileData(BoundedData):
     def _reader(self, on_data: Callable[[], None] | None) -> BoundedReader:
         self.check_length(self.path)
         free = [bytearray(self._largest) for _ in range(self._read_buffers)]
-        return FileReader(self.path, self.size, free, on_data)
+        return FileReader(self, free, on_data)
 
     def _close(self) -> None:
         """Nothing to do: there is only the file."""
@@ -180,15 +192,14 @@ class FileReader:
 
     def __init__(
         self,
-        path: str,
-        size: int,
+        data: BoundedData,
         buffers: list[bytearray],
         on_data: Callable[[], None] | None,
     ) -> None:
-        self._path = path
-        self._size = size
+        self._path = data.path
+        self._size = data.size
         self._at = 0
-        self._file = open(path, "rb", buffering=0)  # ruff: ignore[open-file-with-context-handler] - closed by close
+        self._file = os.fdopen(data.open(), "rb", buffering=0)
         self._free = buffers
         self._out: dict[int, bytearray] = {}
         self._header = bytearray(_HEADER.size)
@@ -370,7 +381,7 @@ class MappedReader:
     def __init__(self, data: MappedData, regions: list[_Region]) -> None:
         self._data = data
         self._regions = regions
-        self._file = os.open(data.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = data.open()
         self._views = [memoryview(region.memory) for region in regions]
         self._region = 0
         self._at = 0
@@ -408,6 +419,12 @@ class MappedReader:
             with contextlib.suppress(BufferError):
                 view.release()
         self._views = []
+
+
+def _identity(file: int) -> tuple[int, int, int]:
+    """The owner is part of it: the number of a file that was deleted is used again."""
+    found = os.fstat(file)
+    return found.st_dev, found.st_ino, found.st_uid
 
 
 def _map(file: int, length: int, offset: int, access: int) -> mmap.mmap:

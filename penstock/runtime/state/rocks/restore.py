@@ -5,6 +5,7 @@ Source: Flink RocksDBIncrementalRestoreOperation, RocksDBFullRestoreOperation.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,11 @@ def is_whole(restored: RestoredDatabase) -> bool:
 def fetch(restored: RestoredDatabase, directory: str) -> None:
     """Write the database's files to a directory. Raises: what reading raises; OSError."""
     folder = Path(directory)
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     for name, handle in restored.handle.files:
-        (folder / Path(name).name).write_bytes(restored.read(handle))
+        with os.fdopen(os.open(folder / Path(name).name, flags, 0o600), "wb") as file:
+            file.write(restored.read(handle))
 
 
 def copy_groups(source: Database, target: Database, groups: tuple[int, int]) -> None:

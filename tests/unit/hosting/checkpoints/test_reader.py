@@ -10,6 +10,7 @@ from penstock.datastream.savepoint import read_savepoint
 from penstock.hosting.file_systems import CheckpointDamaged
 from penstock.model.errors import ConfigurationError, ExternalError, UserError
 from penstock.ui.cli import main
+from tests.tools.permissions import mode
 from tests.tools.programs.checkpoint_programs import (
     Stage,
     Watcher,
@@ -127,12 +128,22 @@ def test_the_command_line_shows_and_removes(folder, tmp_path, capsys):
     assert "it is not there, or empty. Name the folder" in capsys.readouterr().err
 
 
-def test_state_that_others_could_have_written_is_not_opened(folder, tmp_path):
+@pytest.mark.parametrize("place", [".", "_metadata"], ids=["the folder", "the metadata"])
+@pytest.mark.parametrize("bits", [0o020, 0o002], ids="{:o}".format)
+def test_state_that_others_could_have_written_is_shown_but_not_opened(
+    folder, tmp_path, place, bits
+):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    copy.chmod(0o777)
-    with pytest.raises(ConfigurationError, match="other users may write"):
-        read_savepoint(str(copy)).keyed_state("remember", "last")
+    (copy / place).chmod(mode(copy / place) | bits)
+    for given in (copy, copy / "_metadata"):
+        savepoint = read_savepoint(str(given))
+        held, remember = savepoint.operators()[:2]
+        assert (held.uid, remember.uid) == ("held", "remember")
+        with pytest.raises(ConfigurationError, match=r"other users may write .*chmod "):
+            savepoint.keyed_state("remember", "last")
+        with pytest.raises(ConfigurationError, match=r"other users may write .*chmod "):
+            savepoint.list_state("held", held.lists[0].name)
 
 
 def test_a_torn_file_is_named(folder, tmp_path):

@@ -1,15 +1,18 @@
 """Jobs in a directory: crashes in every step, signatures, what is left behind."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from penstock.hosting.ha import store as ha_store
 from penstock.hosting.ha.settings import ha_settings_of, make_private
 from penstock.hosting.ha.store import FileJobStore, LeaseTaken
+from penstock.hosting.private_files import NotPrivate
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
 from tests.tools.hosting.job_entries import ended, lease
+from tests.tools.permissions import AS_ROOT, SOMEBODY, mode, open_to_others, umask
 
 KEY = "k" * 32
 
@@ -168,5 +171,67 @@ def test_a_directory_that_others_write_needs_a_key(tmp_path):
     with pytest.raises(ConfigurationError, match="key-file"):
         make_private(root, b"")
     make_private(root, b"a key")
-    make_private(tmp_path / "new" / "cluster", b"")
-    assert (tmp_path / "new" / "cluster").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("bits", [0o770, 0o702], ids="{:o}".format)
+def test_a_directory_below_one_that_others_write_needs_a_key(tmp_path, bits):
+    """They could rename the cluster's and put their own in its place."""
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    make_private(storage / "cluster", b"")
+    storage.chmod(bits)
+    with pytest.raises(ConfigurationError, match=rf"'{storage}'.*chmod \w+-w {storage} .*key-file"):
+        make_private(storage / "cluster", b"")
+    make_private(storage / "cluster", b"a key")
+
+
+@pytest.mark.parametrize("place", [".", "job"], ids=["its folder", "the file"])
+@pytest.mark.parametrize("bits", [0o020, 0o002], ids="{:o}".format)
+def test_an_entry_that_others_may_write_is_read_only_with_a_key(store, tmp_path, place, bits):
+    make_private(tmp_path / "signed", b"a key")
+    signed = FileJobStore(tmp_path / "signed", b"a key")
+    for one, is_read in ((store, False), (signed, True)):
+        entry = one.create(KEY, b"job", lease("a"))
+        assert one.read(entry, "job") == b"job"
+        opened = Path(entry.path) / place
+        opened.chmod(mode(opened) | bits)
+        if is_read:
+            assert one.read(entry, "job") == b"job"
+        else:
+            with pytest.raises(NotPrivate, match=f"other users may write to '{opened}'"):
+                one.read(entry, "job")
+
+
+@AS_ROOT
+def test_an_entry_of_another_user_is_not_read_without_a_key(store):
+    entry = store.create(KEY, b"job", lease("a"))
+    os.chown(Path(entry.path) / "job", SOMEBODY, SOMEBODY)
+    with pytest.raises(NotPrivate, match=f"belongs to .*{SOMEBODY}"):
+        store.read(entry, "job")
+
+
+def test_all_of_a_store_is_this_users_alone_whatever_the_umask_is(tmp_path):
+    with umask(0):
+        make_private(tmp_path / "new" / "cluster", b"")
+        store = FileJobStore(tmp_path / "new" / "cluster")
+        entry = store.create(KEY, b"job", lease("a"))
+        store.renew(entry, lease("a"))
+        entry = store.take(entry, lease("b"))
+        store.put_checkpoints(entry, b"[]")
+        store.put_result(entry, b"result")
+        assert open_to_others(tmp_path) == {}
+        store.remove(entry, ended(entry))
+    assert open_to_others(tmp_path) == {}
+
+
+def test_a_key_that_others_could_exchange_is_none(tmp_path):
+    file = tmp_path / "keys" / "key"
+    file.parent.mkdir()
+    file.write_bytes(b"0123456789abcdef")
+    file.chmod(0o600)
+    file.parent.chmod(0o770)
+    chosen = {"penstock.high-availability.key-file": str(file)}
+    with pytest.raises(
+        ConfigurationError, match=rf"key-file: cannot read.*chmod g-w {file.parent}"
+    ):
+        ha_settings_of(settings(tmp_path, **chosen))

@@ -7,10 +7,12 @@ import pytest
 from penstock.hosting.ha.election import Claim, Standby
 from penstock.hosting.ha.settings import ZookeeperSettings, ha_settings_of
 from penstock.hosting.ha.zookeeper import ZookeeperJobStore, _kazoo
+from penstock.hosting.private_files import NotPrivate
 from penstock.machines.leases.leadership import Lease
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.ui.cli import parser, store_settings
+from tests.tools.permissions import open_to_others, umask
 from tests.tools.programs.failover_programs import (
     configured,
     ha_environment,
@@ -46,6 +48,20 @@ def test_a_job_has_an_entry_while_it_runs(server, tmp_path):
     assert other.store.ended(key).status == "FINISHED"
     other.store.close()
     assert result_of(tmp_path) == list(range(10))
+
+
+def test_a_file_that_others_may_write_is_not_read(server, tmp_path):
+    driver = other_driver(tmp_path, **of(server, tmp_path))
+    with umask(0):
+        entry = driver.store.create(KEY, b"job", Lease(0, "a", "1" * 32, "n", 0, 1))
+    (file,) = driver.store._files(KEY).iterdir()
+    assert open_to_others(file.parent) == {}
+    assert driver.store.read(entry, "job") == b"job"
+    file.chmod(0o660)
+    with pytest.raises(NotPrivate, match=f"chmod -R g-w {file.parent}"):
+        driver.store.read(entry, "job")
+    driver.store.drop(entry)
+    driver.store.close()
 
 
 def test_a_driver_without_a_sign_of_life_loses_its_job(server, tmp_path):

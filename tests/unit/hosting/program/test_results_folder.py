@@ -1,11 +1,13 @@
 """Where the result of a streaming job waits for its DataFrame."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from penstock.hosting.program.results_folder import results_folder
 from penstock.model.errors import ConfigurationError
+from tests.tools.permissions import mode, open_to_others, umask
 
 
 @pytest.mark.parametrize(
@@ -18,10 +20,26 @@ def test_a_shared_directory_is_used_as_it_is_named(tmp_path, monkeypatch, config
     assert folder.name.startswith("penstock-results-")
 
 
-def test_each_result_has_a_folder_of_its_own():
-    assert results_folder("/mnt/ck", shares_files=False) != results_folder(
-        "/mnt/ck", shares_files=False
-    )
+def test_each_result_has_a_folder_of_its_own(tmp_path):
+    one, other = (results_folder(str(tmp_path), shares_files=False) for _ in range(2))
+    assert one != other
+
+
+@pytest.mark.parametrize("configured", ["{here}/ck", None])
+def test_a_folder_of_results_is_this_users_alone(tmp_path, monkeypatch, configured):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    configured = None if configured is None else configured.format(here=tmp_path)
+    with umask(0):
+        folder = results_folder(configured, shares_files=True)
+    assert mode(folder) == 0o700
+    assert open_to_others(tmp_path) == {}
+
+
+def test_no_results_are_kept_where_others_could_change_them(tmp_path):
+    tmp_path.chmod(0o770)
+    with pytest.raises(ConfigurationError, match=rf"chmod g-w {tmp_path} .*checkpointing\.dir"):
+        results_folder(str(tmp_path), shares_files=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("configured", [None, "s3://bucket/ck"])

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -46,6 +47,38 @@ def test_files_have_names_of_their_own_and_go_to_all_roots_in_turn(tmp_path):
     assert [path.startswith(roots[0]) for path in paths] == [True, False, True, False]
     made.close()
     assert [os.listdir(root) for root in roots] == [[], []]
+
+
+def test_a_directory_for_a_database_stays_ours_when_somebody_exchanges_the_one_above(
+    directories, tmp_path
+):
+    paths = [directories.new_directory() for _ in range(2)]
+    assert len(set(paths)) == 2
+    os.mkdir(paths[0])
+    (folder,) = directories.paths
+    assert os.listdir(folder).count(os.path.basename(paths[0])) == 1
+    os.rename(folder, tmp_path / "away")
+    os.mkdir(folder)
+    os.mkdir(paths[1])
+    assert {os.path.basename(path) for path in paths} <= set(os.listdir(tmp_path / "away"))
+    assert os.listdir(folder) == []
+    os.rmdir(folder)
+    os.rename(tmp_path / "away", folder)
+
+
+def test_a_directory_that_somebody_exchanges_while_it_is_made_is_not_used(tmp_path, monkeypatch):
+    made = IoDirectories([str(tmp_path)], "tm")
+    real = tempfile.mkdtemp
+
+    def exchanged(**named):
+        folder = real(**named)
+        os.chmod(folder, 0o777)
+        return folder
+
+    monkeypatch.setattr(tempfile, "mkdtemp", exchanged)
+    with pytest.raises(ResultWriteError, match=r"somebody has replaced it.*io\.tmp\.dirs"):
+        made.new_path()
+    made.close()
 
 
 def test_everything_goes_at_the_end_and_nothing_comes_after_it(directories, tmp_path):

@@ -9,6 +9,7 @@ from penstock.hosting.task_services.local_copies import LocalCopies, Owner
 from penstock.model.checkpoints import FileHandle
 from penstock.model.ids import AllocationId, ExecutionVertexId, VertexId
 from tests.tools.output_files import files_below
+from tests.tools.permissions import open_to_others, umask
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
@@ -54,6 +55,24 @@ def test_a_damaged_or_truncated_copy_is_not_used(copies, tmp_path):
     (file,) = tmp_path.iterdir()
     file.write_bytes(b"First")
     assert (copies.read(one), copies.read(two)) == (None, None)
+
+
+def test_a_copy_in_the_place_of_ours_is_not_used(copies, tmp_path):
+    """Also if it is of the same length and checksum."""
+    (one,) = put(copies, "chk-1/x", b"first")
+    (file,) = tmp_path.iterdir()
+    (tmp_path / "other").write_bytes(b"first")
+    (tmp_path / "other").replace(file)
+    assert copies.read(one) is None
+    copies.write(FileHandle("chk-1/x", 5, 6, 0), b"second")
+    assert file.read_bytes() == b"first"
+
+
+def test_copies_are_this_users_alone(copies, tmp_path):
+    with umask(0):
+        put(copies, "chk-1/x", b"first", b"second")
+    assert left(tmp_path) == 1
+    assert open_to_others(tmp_path) == {}
 
 
 def test_a_copy_stays_while_a_checkpoint_may_be_begun_with(copies, tmp_path):

@@ -26,6 +26,7 @@ from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.handshake import Credentials
 from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
 from penstock.model.messages import Heartbeat, ProcessStopped
+from tests.tools.permissions import mode, umask
 from tests.tools.sealed import SECRET, sessions
 
 
@@ -151,6 +152,11 @@ def test_a_child_is_ended_and_leaves_no_descriptor(archive):
     assert started.process.returncode is not None
     assert started.process.stdin.closed
     assert open_descriptors() == before
+
+
+def test_what_a_child_prints_is_this_users_alone(archive, tmp_path):
+    with umask(0), TaskManagerChild(archive, None):
+        assert mode(tmp_path / "penstock.stderr") == 0o600
 
 
 def test_one_that_cannot_begin_is_told_with_its_last_words(archive, theirs, monkeypatch):

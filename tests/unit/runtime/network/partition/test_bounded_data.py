@@ -4,6 +4,7 @@ import errno
 import mmap
 import os
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -220,3 +221,24 @@ def test_where_blocks_cannot_be_asked_for_they_are_written(tmp_path, monkeypatch
     expected = written(data, bytes(5 * PAGE), b"x" * PAGE)
     assert everything(data.create_reader()) == expected
     data.close()
+
+
+def test_a_file_in_the_place_of_ours_is_neither_read_nor_written(data, tmp_path):
+    """Whoever may rename the directory could put it there; records are unpickled."""
+    data.write(DiskBuffer(DATA, False, b"ours"))
+    os.replace(data.path, tmp_path / "away")
+    with open(data.path, "wb") as other:
+        other.write(bytes(1 << 20))
+    with pytest.raises(ResultWriteError, match="not the file any more"):
+        data.write(DiskBuffer(DATA, False, bytes(PAGE - 100)))
+        data.finish_write()
+    assert Path(data.path).read_bytes() == bytes(1 << 20)
+
+
+def test_a_file_in_the_place_of_a_finished_one_is_not_read(data, tmp_path):
+    written(data, b"ours")
+    os.replace(data.path, tmp_path / "away")
+    with open(data.path, "wb") as other:
+        other.write(bytes(1 << 20))
+    with pytest.raises(ResultDataLost, match="not the file any more"):
+        everything(data.create_reader())

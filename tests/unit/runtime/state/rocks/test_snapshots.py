@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from penstock.model.checkpoints import FileHandle, InlineHandle
+from penstock.model.checkpoints import DatabaseHandle, FileHandle, InlineHandle
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.errors import UserError
 from penstock.model.types import Types
@@ -15,9 +15,11 @@ from penstock.runtime.keys.hashing import key_group
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.contract import ListStateDescriptor, ValueStateDescriptor
 from penstock.runtime.state.rocks.database import Database, slot_memory
-from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
+from penstock.runtime.state.rocks.restore import fetch
+from penstock.runtime.state.snapshot import OperatorSnapshot, RestoredDatabase, Sharing
 from penstock.runtime.state.snapshot_reader import Beside, read_operator
 from penstock.runtime.state.snapshot_writer import write_operator
+from tests.tools.permissions import open_to_others, umask
 from tests.tools.runtime.keyed_backends import GROUPS, MEMORY, Backends
 
 ALL = (0, GROUPS - 1)
@@ -238,3 +240,14 @@ def test_a_damaged_database_is_an_error_and_not_an_empty_one(tmp_path):
     manifest.write_bytes(b"not what it was")
     with pytest.raises(Exception, match=r"(?i)corruption"):
         Database(str(tmp_path / "copy"), memory)
+
+
+def test_files_that_are_fetched_are_this_users_alone(tmp_path):
+    files = Store()
+    handles = tuple((name, files.share(name.encode())) for name in ("1.sst", "CURRENT"))
+    restored = RestoredDatabase(DatabaseHandle("", *ALL, handles), ALL, files.read)
+    with umask(0):
+        fetch(restored, str(tmp_path / "db"))
+    assert (tmp_path / "db" / "CURRENT").read_bytes() == b"CURRENT"
+    assert len(list((tmp_path / "db").iterdir())) == 2
+    assert open_to_others(tmp_path) == {}
