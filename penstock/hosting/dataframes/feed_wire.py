@@ -31,6 +31,8 @@ OPEN, COUNTED, FAILED, RESUME, BATCH, END, DIFFERS, DONE = range(1, 9)
 _HEAD: Final = struct.Struct("!BI")
 _HEAD_BYTES: Final = _HEAD.size + 4
 _POSITION: Final = struct.Struct("!QI")
+_MOST_BYTES: Final = 1 << 30
+"""An Arrow message has `spark.sql.execution.arrow.maxRecordsPerBatch` rows, usually less than a megabyte."""
 DIAL_S: Final = 10.0
 
 
@@ -83,6 +85,11 @@ class FeedSocket:
             if zlib.crc32(head) != int.from_bytes(check, "big"):
                 raise ConnectionAbortedError("the head of a feed's frame is damaged")
             _kind, size = _HEAD.unpack(head)
+            if size > _MOST_BYTES:
+                raise ConnectionAbortedError(
+                    f"a feed's frame of {size:,} bytes was announced, but at most {_MOST_BYTES:,} "
+                    "are allowed"
+                )
             self._body, self._at = bytearray(size + TAG_BYTES), 0
         self._fill(self._body)
         body, self._body, self._at = self._body, None, 0

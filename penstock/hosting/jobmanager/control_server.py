@@ -62,7 +62,7 @@ class ControlServer:
         self._listener = listener
         self._server: asyncio.Server | None = None
         self._complaints = Complaints()
-        self._unproven: dict[asyncio.Task[None], None] = {}
+        self._unproven: dict[asyncio.Task[None], str] = {}
 
     async def open(self, endpoint: Endpoint) -> int:
         """Listen. Returns the port that peers dial. Raises: ExternalError: none of the ports is free."""
@@ -100,9 +100,11 @@ class ControlServer:
         """Return the peer's handshake; None: the peer did not prove itself, and is dropped."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         handshake = ServerHandshake(self._credentials, nonce, self._invitations)
+        peer = writer.get_extra_info("peername")
+        address = str(peer[0] if peer else "unknown")
         cause: str | BaseException
         try:
-            with self._place_of_unproven():
+            with self._place_of_unproven(address):
                 async with asyncio.timeout(LIMIT_SECONDS):
                     await _shake_hands(handshake, reader, writer)
             if handshake.role in (_GUESTS if handshake.is_guest else _MEMBERS):
@@ -112,20 +114,20 @@ class ControlServer:
             cause = f"it did not prove itself within {LIMIT_SECONDS:g} s"
         except (ExternalError, OSError) as error:
             cause = error
-        address = writer.get_extra_info("peername")
-        self._complaints.of(str(address[0] if address else "unknown"), str(cause))
+        self._complaints.of(address, str(cause))
         return None
 
     @contextlib.contextmanager
-    def _place_of_unproven(self) -> Generator[None]:
+    def _place_of_unproven(self, address: str) -> Generator[None]:
         """One of `MAX_UNPROVEN` places. When all are taken, the connection that has one longest is closed."""
         task = asyncio.current_task()
         assert task is not None
         if len(self._unproven) >= MAX_UNPROVEN:
             oldest = next(iter(self._unproven))
-            del self._unproven[oldest]
+            why = f"{MAX_UNPROVEN} connections are in handshakes, this one longest"
+            self._complaints.of(self._unproven.pop(oldest), why)
             oldest.cancel()
-        self._unproven[task] = None
+        self._unproven[task] = address
         try:
             yield
         finally:

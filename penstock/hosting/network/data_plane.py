@@ -106,7 +106,9 @@ class DataPlane:
         self._calls = DelayedCalls()
         self._is_closing = False
         name = f"penstock-greeter-{resource_id}"
-        self._greeter = Greeter(servers, credentials, ROLE_DATA, self.peers.greeted, name=name)
+        self._greeter = Greeter(
+            servers, credentials, ROLE_DATA, self.peers.greeted, on_broken=on_broken, name=name
+        )
         self._selector.register(self._wake_receive, selectors.EVENT_READ, None)
         self._thread = threading.Thread(
             target=self._run, name=f"penstock-network-{resource_id}", daemon=True

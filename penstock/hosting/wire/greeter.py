@@ -79,16 +79,19 @@ class Greeter:
         on_proven: Callable[[Proven], None],
         *,
         invitations: Invitations | None = None,
+        on_broken: Callable[[], None] = lambda: None,
         name: str = "penstock-greeter",
     ) -> None:
         """`on_proven`: takes each authenticated connection. Its socket is non-blocking. It is called on
         the greeter's thread and must not block. `invitations`: whom else to give the credentials.
+        `on_broken`: told when an error has ended the thread, so that nobody is accepted any more.
         """
         self._servers = list(servers)
         self._credentials = credentials
         self._role = role
         self._on_proven = on_proven
         self._invitations = invitations
+        self._on_broken = on_broken
         self._complaints = Complaints()
         self._unproven: dict[_Unproven, None] = {}
         self._accepts_at: float | None = None
@@ -117,6 +120,13 @@ class Greeter:
         self._selector.close()
 
     def _run(self) -> None:
+        try:
+            self._loop()
+        except Exception:  # Any error: the owner must not wait for peers that nobody accepts.
+            _LOG.exception("server=BROKEN")
+            self._on_broken()
+
+    def _loop(self) -> None:
         while not self._is_closing:
             for key, _ in self._selector.select(self._wait_s(time.monotonic())):
                 if isinstance(key.data, _Unproven):

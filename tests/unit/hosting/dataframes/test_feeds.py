@@ -3,7 +3,9 @@
 import json
 import queue
 import socket
+import struct
 import threading
+import zlib
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 
@@ -11,6 +13,7 @@ import pytest
 
 from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedPlace, FeedStream
 from penstock.hosting.dataframes.feed_wire import (
+    BATCH,
     COUNTED,
     FAILED,
     OPEN,
@@ -23,9 +26,11 @@ from penstock.hosting.dataframes.feeding import FeedOrder, feed
 from penstock.hosting.dataframes.spool import SpoolFile, SpoolStream, write_partition
 from penstock.hosting.file_systems import CheckpointDamaged
 from penstock.hosting.wire.addresses import CONTROL_PORT, Addresses, Endpoint, listen
+from penstock.hosting.wire.dialling import Proven
 from penstock.hosting.wire.greeter import Greeter
 from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
 from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
+from tests.tools.sealed import sessions
 
 MESSAGES = [bytes([number]) * (number + 1) for number in range(20)]
 HANG_S = 60.0
@@ -162,6 +167,16 @@ def test_a_stranger_is_not_read():
         driver.feeding(MESSAGES[:1])
         reading.join()
         assert stream.position == behind(MESSAGES[:1])
+
+
+def test_a_frame_that_is_too_large_is_refused_before_memory_is_taken():
+    _, server = sessions()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        head = struct.pack("!BI", BATCH, (1 << 30) + 1)
+        theirs.sendall(head + zlib.crc32(head).to_bytes(4, "big"))
+        with pytest.raises(ConnectionAbortedError, match="1,073,741,825 bytes was announced"):
+            FeedSocket(Proven(ours, server, b"")).receive()
 
 
 # ---------------------------------------------------------------------- files

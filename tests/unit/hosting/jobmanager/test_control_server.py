@@ -65,7 +65,7 @@ async def _closed(server):
     await asyncio.gather(*others, return_exceptions=True)
 
 
-def test_silent_strangers_do_not_keep_a_taskmanager_out(address, recorder):
+def test_silent_strangers_do_not_keep_a_taskmanager_out(address, recorder, caplog):
     with ExitStack() as stack:
         strangers = [
             stack.enter_context(socket.create_connection(address)) for _ in range(2 * MAX_UNPROVEN)
@@ -75,6 +75,7 @@ def test_silent_strangers_do_not_keep_a_taskmanager_out(address, recorder):
         proven.sock.sendall(ControlWire(proven.session).frame(Heartbeat(TM, 1)))
         assert recorder.told.get(timeout=HANG_S) == Heartbeat(TM, 1)
         assert all(closed_by_peer(one) for one in strangers[:MAX_UNPROVEN])
+    assert caplog.text.count("peer=127.0.0.1 REFUSED") == 1
 
 
 def test_a_peer_in_another_role_is_dropped(address, recorder, caplog):

@@ -5,6 +5,8 @@ import logging
 import os
 import queue
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import ExitStack, closing
 from itertools import repeat
@@ -164,3 +166,38 @@ def test_over_a_unix_socket_only_processes_of_this_user_are_greeted(tmp_path, mo
         theirs.connect(str(tmp_path / "socket"))
         assert closed_by_peer(theirs)
     assert f"is of user {os.getuid()}, not of user {os.getuid() + 1}" in caplog.text
+
+
+def test_an_error_of_ours_is_told_to_the_owner(came, monkeypatch):
+    broken = threading.Event()
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        greeter = Greeter([server], SECRET, ROLE_DATA, came.put, on_broken=broken.set)
+        monkeypatch.setattr(greeter, "_accept", lambda _server: 1 // 0)
+        with closing(greeter.start()), socket.create_connection(server.getsockname()):
+            assert broken.wait(HANG_S)
+
+
+DIALS_AS = """
+import os, socket, sys
+os.setgid(65534); os.setuid(65534)
+with socket.socket(socket.AF_UNIX) as sock:
+    sock.connect("\\0" + sys.argv[1])
+    print(os.getuid(), sock.recv(1) == b"", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's")
+def test_another_user_who_knows_the_name_is_refused_before_it_says_anything(came, caplog):
+    name = f"penstock-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        server.listen()
+        with closing(Greeter([server], SECRET, ROLE_DATA, came.put).start()):
+            done = subprocess.run(
+                [sys.executable, "-S", "-c", DIALS_AS, name],
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+    assert done.stdout.split() == ["65534", "True"]
+    assert "is of user 65534, not of user 0" in caplog.text
+    assert came.empty()
