@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.codecs.events import FrameKind, Part, Parts, decode_event, encode_event
+from penstock.runtime.codecs.flat_batches import FlatBatches
 from penstock.runtime.elements import (
     Batch,
     ColumnBatch,
@@ -58,6 +59,7 @@ class ChannelEncoder:
         self._dumps = dumps
         self._schema: pa.Schema | None = None
         self._has_dictionaries = False
+        self._flat: FlatBatches | None = None
 
     def encode(self, element: Element) -> tuple[FrameKind, Parts]:
         """The kind and the payload of an element. The parts of the payload are sent one after another.
@@ -105,6 +107,7 @@ class ChannelEncoder:
             ):
                 schema = batch.data.schema.serialize().to_pybytes()
                 self._has_dictionaries = any(map(_has_dictionary, batch.data.schema.types))
+                self._flat = FlatBatches(batch.data.schema)
             self._schema = batch.data.schema
         stamps = b"" if batch.timestamps is None else batch.timestamps.tobytes()
         # A batch alone would be sent without its dictionaries.
@@ -114,7 +117,9 @@ class ChannelEncoder:
             return [head + stamps + bytes(padding), _stream_of(batch.data)]
         padding = -(_COLUMNS_HEAD.size + len(schema) + len(stamps)) % _ALIGN
         head = _COLUMNS_HEAD.pack(len(schema), len(stamps), padding)
-        return [head + schema + stamps + bytes(padding), batch.data.serialize()]
+        first = head + schema + stamps + bytes(padding)
+        flat = None if self._flat is None else self._flat.parts(batch.data)
+        return [first, *flat] if flat is not None else [first, batch.data.serialize()]
 
 
 def _sized(batch: ColumnBatch, limit: int) -> Iterator[ColumnBatch]:
