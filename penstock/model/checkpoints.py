@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from penstock.model.ids import DataSetId
+from penstock.model.key_types import KeyType
 
 INLINE_BYTES = 20 * 1024
 """State smaller than this travels in the acknowledgement and is stored in the metadata."""
@@ -177,13 +178,14 @@ class ChannelStateHandle:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSubtaskState:
-    """The state of one operator in one subtask."""
+    """The state of one operator in one subtask. `keys`: of its keyed state; None: it has none, or an earlier release wrote it."""
 
     keyed: tuple[KeyedStateHandle, ...] = ()
     lists: tuple[ListStateHandle, ...] = ()
     inputs_in_flight: tuple[ChannelStateHandle, ...] = ()
     outputs_in_flight: tuple[ChannelStateHandle, ...] = ()
     databases: tuple[DatabaseHandle, ...] = ()
+    keys: KeyType | None = None
 
     @property
     def handles(self) -> Iterator[StateHandle]:

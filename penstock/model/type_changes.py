@@ -204,7 +204,8 @@ def _tuple(
     if len(types) != len(now):
         reason = "the fields of a TUPLE have no names, so none can be added or dropped. Use ROW_NAMED for state that grows"
         return _refused(former, present, where, reason)
-    fields, steps = [], []
+    fields: list[_Field] = []
+    steps: list[str] = []
     for place, (old, new) in enumerate(zip(types, now, strict=True)):
         inner = _change(old, new, f"{where}.{place}" if where else f"item {place}", allows_double)
         if inner.refusal:

@@ -32,6 +32,7 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.ids import DataSetId, JobId
+from penstock.model.key_types import KeyType
 
 MAGIC: Final = b"PENSTOCK-CHECKPOINT\n"
 VERSION: Final = 1
@@ -168,6 +169,7 @@ def _subtask(state: OperatorSubtaskState, blobs: _Blobs) -> dict[str, Any]:
             ]
             for one in state.databases
         ],
+        "keys": None if state.keys is None else state.keys.as_json(),
     }
 
 
@@ -190,6 +192,7 @@ def _read_subtask(found: dict[str, Any], blobs: _Found) -> OperatorSubtaskState:
             DatabaseHandle(role, first, last, tuple((name, handle(place)) for name, place in files))
             for role, first, last, files in found.get("databases", ())
         ),
+        keys=None if found.get("keys") is None else KeyType.of_json(found["keys"]),
     )
 
 

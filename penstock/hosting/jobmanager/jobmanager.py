@@ -103,14 +103,18 @@ class JobManager:
         self.keeper = keeper_of(
             self.job_id, settings.storage, self.coordinators, parts.guard, self.feed_soon
         )
-        self.shell = MachineShell(
-            parts,
-            Links(token),
-            self.coordinators,
-            self._streams,
-            self.keeper or NoCheckpoints(),
-            self._done.set,
-        )
+        try:
+            self.shell = MachineShell(
+                parts,
+                Links(token),
+                self.coordinators,
+                self._streams,
+                self.keeper or NoCheckpoints(),
+                self._done.set,
+            )
+        except BaseException:  # The program does not fit the state that it begins with.
+            self._loop.close()
+            raise
         self.watch = TaskManagerWatch(
             self.shell, parts.provider, observer, settings, self._done.is_set
         )

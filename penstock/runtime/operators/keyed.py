@@ -8,12 +8,13 @@ batch are computed at once, and one generator sets the context for each record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from inspect import isgeneratorfunction
 from itertools import repeat
 from typing import Any, ClassVar, Final
 
-from penstock.model.types import TypeInformation
+from penstock.model.key_types import KeyType
+from penstock.model.types import TypeInformation, is_pickled
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
@@ -91,6 +92,10 @@ class KeyedOperator(KeyTaker):
         self.key_timers = self.timers if isinstance(self.timers, BatchTimerService) else None
         return RuntimeContext(context, self.state)
 
+    @property
+    def state_keys(self) -> KeyType:
+        return key_type_of(self.selections)
+
     def close(self) -> None:
         super().close()
         if hasattr(self, "state"):
@@ -159,6 +164,13 @@ class KeyedOperator(KeyTaker):
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         self._restored = snapshot
+
+
+def key_type_of(selections: Sequence[KeySelection], namespace: str = "") -> KeyType:
+    """The type of the keys of the state of an operator. All its keyed inputs have the same keys, but not all need declare their type."""
+    types = [one.state_type for one in selections]
+    declared = [one for one in types if not is_pickled(one)] or types
+    return KeyType(declared[0], is_int32_type(selections[0].key_type), namespace)
 
 
 def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBackend:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from penstock.model.key_types import KeyType
 from penstock.model.row import Row, make_row
 from penstock.model.types import RowTypeInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
@@ -29,7 +30,7 @@ from penstock.runtime.operator import (
     OperatorContext,
 )
 from penstock.runtime.operators.column_reduce import ColumnReduction
-from penstock.runtime.operators.keyed import KeyTaker, new_backend, restore_backend
+from penstock.runtime.operators.keyed import KeyTaker, key_type_of, new_backend, restore_backend
 from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
@@ -68,6 +69,10 @@ class ReduceOperator(KeyTaker):
         self._table = self._state.table(REDUCE_TABLE, REDUCED)
         self._call = named(self.function.call, context)
         return RuntimeContext(context)
+
+    @property
+    def state_keys(self) -> KeyType:
+        return key_type_of(self.selections)
 
     def close(self) -> None:
         super().close()

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from penstock.model.checkpoints import DatabaseHandle, RedistributionMode, StateHandle
 from penstock.model.errors import UserError
+from penstock.model.key_types import KeyMigration, KeyType
 from penstock.runtime.records.frozen import (
     Column,
     Dumps,
@@ -30,6 +31,10 @@ Read: TypeAlias = Callable[[StateHandle], bytes]
 
 IN_HAND: Final = "in_hand"
 """List state of a chain's head: (input, element) of elements that were read and not yet processed."""
+
+
+COLUMN_WINDOWS: Final = "Column windows"
+"""The kind of state whose keys are key groups, and whose values are tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +100,14 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class RestoredDatabase:
-    """A database of a former subtask. `groups`: first and last key group of the restored subtask."""
+    """A database of a former subtask. `groups`: first and last key group of the restored subtask. `keys`: what is done
+    to its keys; None: nothing.
+    """
 
     handle: DatabaseHandle
     groups: tuple[int, int]
     read: Read
+    keys: KeyMigration | None = None
 
 
 class RowSource(Protocol):
@@ -165,13 +173,16 @@ class Pieces(Protocol):
 class OperatorSnapshot:
     """Keyed parts by name (`role/state` where a role has several states), and lists by name.
 
-    `pieces`: keyed parts that have not been read yet, in place of `keyed`.
+    `pieces`: keyed parts that have not been read yet, in place of `keyed`. `keys`: the type of all keys, when it is written.
+    `allows_double`: when it is restored, integers may become DOUBLE.
     """
 
     keyed: dict[str, KeyedPart] = field(default_factory=dict)
     lists: dict[str, ListPart] = field(default_factory=dict)
     databases: list[RestoredDatabase] = field(default_factory=list)
     pieces: Pieces | None = None
+    keys: KeyType | None = None
+    allows_double: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.keyed or self.lists or self.databases or self.pieces)

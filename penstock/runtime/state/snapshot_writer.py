@@ -65,6 +65,7 @@ def write_operator(
             for role, source in sources.items()
             if sharing is not None
         ),
+        keys=snapshot.keys if snapshot.keyed else None,
     )
 
 

@@ -9,12 +9,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from penstock.model.errors import UserError
+from penstock.model.key_types import KeyType
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import OperatorContext
-from penstock.runtime.operators.keyed import KeyedOperator, new_backend, restore_backend
+from penstock.runtime.operators.keyed import (
+    KeyedOperator,
+    key_type_of,
+    new_backend,
+    restore_backend,
+)
 from penstock.runtime.operators.stateless import StampedCollector
 from penstock.runtime.operators.windowed.functions import (
     CONTENTS,
@@ -130,6 +136,11 @@ class WindowOperator(KeyedOperator):
         super().close()
         if hasattr(self, "windows"):
             self.windows.close()
+
+    @property
+    def state_keys(self) -> KeyType:
+        serializer = type(self.assigner.get_window_serializer()).__name__
+        return key_type_of(self.selections, serializer.removesuffix("Serializer"))
 
     def forget_key(self) -> None:
         super().forget_key()

@@ -10,17 +10,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock.runtime.state.rocks.database import Database
+from penstock.model.key_types import KeyMigration
+from penstock.runtime.keys.hashing import state_keys
+from penstock.runtime.state.key_migration import RestoredKeys, check_keys
+from penstock.runtime.state.rocks.database import Database, groups_in, rows_with
 from penstock.runtime.state.rocks.encoding import (
     GROUP,
     decode_plain,
     group_start,
     group_time_row,
+    group_time_row_parts,
     head_of,
     split,
     window_row,
 )
 from penstock.runtime.state.rocks.formats import columns_of, format_of
+from penstock.runtime.state.rocks.snapshots import RocksSnapshot
 from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.rocks.windows import MARKS, RestoredWindows
 from penstock.runtime.state.snapshot import KeyedPart, RestoredDatabase
@@ -54,6 +59,39 @@ def copy_groups(source: Database, target: Database, groups: tuple[int, int]) -> 
         for row, data in _rows_of(source.family(name), groups):
             family.put(row, data)
     target.next_number = max(target.next_number, source.next_number)
+
+
+def parts_in(
+    source: RocksSnapshot, max_parallelism: int, groups: tuple[int, int], keys: RestoredKeys
+) -> Iterator[tuple[str, KeyedPart]]:
+    """The rows of a former subtask's database with their present keys, by state and former key group."""
+    for name, info in source.infos.items():
+        for group in list(source.groups(name)):
+            if keys.groups_to_read is not None and not groups[0] <= group <= groups[1]:
+                continue
+            skeys, *columns = source.columns(name, group)
+            part = KeyedPart(info, max_parallelism, False, state_keys(skeys), list(columns))
+            keys.migrate(part)
+            yield name, part
+
+
+def check_some_keys(database: Database, migration: KeyMigration) -> None:
+    """Check a key of each key group of each state: whoever wrote them, an operator has keys of one type.
+
+    Raises: UserError: one is not of the declared type.
+    """
+    found: list[Any] = []
+    for name, info in database.infos.items():
+        family = database.family(name)
+        for group in list(groups_in(family)):
+            row = next(rows_with(family, group_start(group)))[0]
+            if info == TIMERS:
+                found.append(group_time_row_parts(row)[1])
+            else:
+                parts = split(head_of(row))
+                found.append(decode_plain(parts[info.kind in WINDOW_KINDS]))
+    if found:
+        check_keys(found, migration)
 
 
 def _copy_windows(source: Database, target: Database, name: str, groups: tuple[int, int]) -> None:
