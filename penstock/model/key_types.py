@@ -49,7 +49,7 @@ class KeyMigration:
     is_int32: bool
     is_rerouted: bool
     allows_double: bool = False
-    owner: str = "the operator"
+    owner: str = "operator"
 
     @property
     def change(self) -> TypeChange:
@@ -100,4 +100,6 @@ def judge_keys(
     migration = KeyMigration(
         former.type_info, present.type_info, present.is_int32, is_rerouted, allows_double
     )
-    return KeyVerdict(migration=migration, steps=change.steps or ("keys are hashed by another rule",))
+    return KeyVerdict(
+        migration=migration, steps=change.steps or ("keys are hashed by another rule",)
+    )

@@ -172,7 +172,9 @@ def _row(
         fields.append(_Field(names.index(name), inner.convert))
         steps += inner.steps
     dropped = [name for name in names if name not in now]
-    steps += [f"{where}.{name} is dropped" if where else f"field {name!r} is dropped" for name in dropped]
+    steps += [
+        f"{where}.{name} is dropped" if where else f"field {name!r} is dropped" for name in dropped
+    ]
     if not steps:
         steps = [_step(former, present, where)]  # another order, or other names
     return TypeChange(steps=tuple(steps), convert=_row_converter(tuple(names), tuple(now), fields))
@@ -188,7 +190,7 @@ def _row_converter(
             return None
         if not isinstance(value, Row):
             return tuple(field.of(value) for field in fields)
-        has_names = value._fields is not None and set(value._fields) == set(names)  # ruff: ignore[private-member-access] - hot
+        has_names = value._fields is not None and set(value._fields) == set(names)
         values = value.get_fields_by_names(names) if has_names else list(value)
         row = make_row(now, tuple(field.of(values) for field in fields))
         row.set_row_kind(value.get_row_kind())

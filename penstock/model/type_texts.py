@@ -16,7 +16,7 @@ TypeText: TypeAlias = "str | list[Any]"
 """A type as JSON: a name, or a list of a name and the parts of the type."""
 
 _PLAIN: Final[Mapping[str, Callable[[], t.TypeInformation]]] = {
-    **{kind.name: _basic for kind in t.BasicType for _basic in (getattr(t.Types, kind.name),)},
+    **{kind.name: getattr(t.Types, kind.name) for kind in t.BasicType},
     "SQL_DATE": t.Types.SQL_DATE,
     "SQL_TIME": t.Types.SQL_TIME,
     "SQL_TIMESTAMP": t.Types.SQL_TIMESTAMP,
@@ -48,7 +48,7 @@ class NamedTypeInfo(t.TypeInformation):
         return self.text
 
 
-def type_text(type_info: t.TypeInformation) -> TypeText:
+def type_text(type_info: t.TypeInformation) -> TypeText:  # ruff: ignore[too-many-return-statements] - a dispatch by type
     """The type as JSON. Equal types have equal texts."""
     kind = type(type_info)
     if (plain := _NAME_OF.get(type_info)) is not None:
@@ -71,7 +71,7 @@ def type_text(type_info: t.TypeInformation) -> TypeText:
     return ["OTHER", f"{kind.__module__}.{kind.__qualname__}", str(type_info)]
 
 
-def type_of_text(text: TypeText) -> t.TypeInformation:
+def type_of_text(text: TypeText) -> t.TypeInformation:  # ruff: ignore[too-many-return-statements] - a dispatch by type
     """The type of a text that `type_text` made. Raises: ValueError: it is none."""
     if isinstance(text, str) and text in _PLAIN:
         return _PLAIN[text]()
@@ -95,9 +95,7 @@ def type_of_text(text: TypeText) -> t.TypeInformation:
     )
 
 
-_LOCAL: Final = {
-    str(made): made for made in map(LocalTimeTypeInfo, LocalTimeTypeInfo.TimeType)
-}
+_LOCAL: Final = {str(made): made for made in map(LocalTimeTypeInfo, LocalTimeTypeInfo.TimeType)}
 
 
 def shown_type(type_info: t.TypeInformation | None) -> str:
@@ -109,7 +107,7 @@ def shown_type(type_info: t.TypeInformation | None) -> str:
     return _shown(type_text(type_info))
 
 
-def _shown(text: TypeText) -> str:
+def _shown(text: TypeText) -> str:  # ruff: ignore[too-many-return-statements] - a dispatch by type
     match text:
         case str():
             return text

@@ -135,9 +135,7 @@ class RestorePlan:
         ]
 
     def _operator_shares(self, operator: OperatorInfo, vertex: JobVertex) -> list[OperatorRestore]:
-        shares = _operator_shares(
-            self._old[operator.uid], vertex, self._keys.get(operator.uid)
-        )
+        shares = _operator_shares(self._old[operator.uid], vertex, self._keys.get(operator.uid))
         return [replace(share, allows_double=self._allows_double) for share in shares]
 
     # ------------------------------------------------------------------ checks

@@ -9,6 +9,7 @@ batch are computed at once, and one generator sets the context for each record.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from inspect import isgeneratorfunction
 from itertools import repeat
 from typing import Any, ClassVar, Final
@@ -32,6 +33,7 @@ from penstock.runtime.records.side_output import separated
 from penstock.runtime.state.contract import KeyedStateBackend
 from penstock.runtime.state.heap import HeapKeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
+from penstock.runtime.state.value_migration import StateOwner
 
 KEY_ENDS: Final = object()
 """Stands in place of a record: the current key has no more records."""
@@ -178,7 +180,7 @@ def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBacke
     make = context.keyed_state or HeapKeyedStateBackend
     is_int32 = is_int32_type(keys.key_type)
     made = make(context.max_parallelism, context.timers.now_ms, is_int32=is_int32)
-    made.owner = context.operator_id
+    made.owner = StateOwner(context.operator_id, context.operator_name)
     return made
 
 
@@ -189,6 +191,7 @@ def restore_backend(
 
     Returns the restored states that hold values.
     """
+    backend.owner = replace(backend.owner, allows_double=restored.allows_double)
     prefix = f"{role}/" if role else ""
     found = dict(backend.restore_databases(restored.take_databases(prefix)))
     for piece in restored.take_in_pieces(prefix):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from enum import StrEnum
 from operator import itemgetter
 from typing import Any, ClassVar, Final
@@ -36,6 +37,7 @@ from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
 from penstock.runtime.state.contract import KeyedStateBackend, KeyTable
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
+from penstock.runtime.state.value_migration import records_type
 
 REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
@@ -66,7 +68,8 @@ class ReduceOperator(KeyTaker):
         self._state = new_backend(context, self.keys)
         restored, self._restored = self._restored, OperatorSnapshot()
         restore_backend(self._state, restored, "")
-        self._table = self._state.table(REDUCE_TABLE, REDUCED)
+        info = replace(REDUCED, type_info=records_type(context.input_types))
+        self._table = self._state.table(REDUCE_TABLE, info)
         self._call = named(self.function.call, context)
         return RuntimeContext(context)
 

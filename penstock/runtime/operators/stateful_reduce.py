@@ -7,6 +7,7 @@ Source: PyFlink's ReduceProcessKeyedProcessFunctionAdapter, which opens every re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from penstock.runtime.operators.reduce import REDUCE_TABLE, REDUCED, named
 from penstock.runtime.operators.stateless import rows_of, whole
 from penstock.runtime.records.emissions import own_copy
 from penstock.runtime.state.contract import KeyTable
+from penstock.runtime.state.value_migration import records_type
 
 _MISSING: Final = object()
 
@@ -45,7 +47,8 @@ class StatefulReduceOperator(KeyedOperator):
         made = super().runtime_context(context)
         self._call = named(self.function.call, context)
         if not self.ends_keys:
-            self._results = self.state.table(REDUCE_TABLE, REDUCED)
+            info = replace(REDUCED, type_info=records_type(context.input_types))
+            self._results = self.state.table(REDUCE_TABLE, info)
         return made
 
     def process(self, batch: Batch, input_index: int) -> Emitted:

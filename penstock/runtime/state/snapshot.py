@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from penstock.model.checkpoints import DatabaseHandle, RedistributionMode, StateHandle
 from penstock.model.errors import UserError
 from penstock.model.key_types import KeyMigration, KeyType
+from penstock.model.types import TypeInformation
 from penstock.runtime.records.frozen import (
     Column,
     Dumps,
@@ -41,11 +42,14 @@ COLUMN_WINDOWS: Final = "Column windows"
 class StateInfo:
     """The properties of a state that must be equal when it is restored. `kind`: "Value", "Map" and so on, or one of
     the engine's own.
+
+    `type_info`: the declared type, if there is one. It has `type_text` already, but says more when the two differ.
     """
 
     kind: str
     type_text: str = ""
     has_ttl: bool = False
+    type_info: TypeInformation | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         shown = f"{self.kind} of {self.type_text}" if self.type_text else self.kind
@@ -256,13 +260,20 @@ def _extend(parts: dict[str, KeyedPart], others: Mapping[str, KeyedPart]) -> Non
             parts[name] = part
 
 
-def check_restored(uid: str, name: str, restored: StateInfo, wanted: StateInfo) -> None:
+def check_restored(owner: str, name: str, restored: StateInfo, wanted: StateInfo) -> None:
     """Raises: UserError when a state had another kind or type in the checkpoint."""
-    if restored == wanted:
-        return
+    if restored != wanted:
+        refuse_restored(owner, name, restored, wanted)
+
+
+def refuse_restored(
+    owner: str, name: str, restored: StateInfo, wanted: StateInfo, reason: str = ""
+) -> NoReturn:
+    """Raises: UserError: a state cannot be restored. `reason`: why its values cannot be migrated."""
+    why = f" ({reason})" if reason else ""
     raise UserError(
-        f"operator {uid!r} cannot restore its state {name!r}: the checkpoint has it as {restored}, and the "
-        f"program declares it as {wanted}. Declare it as it was, or give the new state another name."
+        f"{owner} cannot restore its state {name!r}: the checkpoint has it as {restored}, and the "
+        f"program declares it as {wanted}{why}. Declare it as it was, or give the new state another name."
     )
 
 
@@ -278,13 +289,13 @@ def check_all_taken(uid: str, operator: str, restored: OperatorSnapshot) -> None
         )
 
 
-def check_key_hash(uid: str, name: str, restored: KeyedPart, *, is_int32: bool) -> None:
+def check_key_hash(owner: str, name: str, restored: KeyedPart, *, is_int32: bool) -> None:
     """Raises: UserError when keys were put into key groups by another rule."""
     if restored.is_int32 == is_int32 or not restored.keys:
         return
     rules = {True: "INT, SHORT or BYTE", False: "not INT, SHORT or BYTE"}
     raise UserError(
-        f"operator {uid!r} cannot restore its state {name!r}: when it was written, the declared key type was "
+        f"{owner} cannot restore its state {name!r}: when it was written, the declared key type was "
         f"{rules[restored.is_int32]}, now it is {rules[is_int32]}, and that sends keys to other subtasks. "
         "Declare the key type of key_by as it was."
     )

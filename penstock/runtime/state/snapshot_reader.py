@@ -16,6 +16,7 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ExternalError
+from penstock.model.type_texts import type_of_text
 from penstock.runtime.keys.hashing import state_keys
 from penstock.runtime.records.frozen import Column, Loads
 from penstock.runtime.state.column_format import (
@@ -221,7 +222,9 @@ def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
         )
     for one in header["parts"]:
         if one["name"] not in snapshot.keyed:
-            info = StateInfo(one["kind"], one["type"], one["ttl"])
+            values = one.get("values")
+            type_info = None if values is None else type_of_text(values)
+            info = StateInfo(one["kind"], one["type"], one["ttl"], type_info)
             columns: list[Column] = [[] for _ in range(one["columns"])]
             part = KeyedPart(info, one["key_groups"], one["int32"], [], columns)
             snapshot.keyed[one["name"]] = part

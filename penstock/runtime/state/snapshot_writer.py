@@ -18,6 +18,7 @@ from penstock.model.checkpoints import (
     ListStateHandle,
     OperatorSubtaskState,
 )
+from penstock.model.type_texts import type_text
 from penstock.runtime.keys.hash_arrays import key_groups
 from penstock.runtime.keys.hashing import OtherKey, original_key
 from penstock.runtime.records.frozen import Column, Dumps, FrozenRows, Loads, Pickled
@@ -111,6 +112,7 @@ def _header(parts: dict[str, KeyedPart]) -> bytes:
             "int32": part.is_int32,
             "key_groups": part.max_parallelism,
             "columns": len(part.columns),
+            "values": None if part.info.type_info is None else type_text(part.info.type_info),
         }
         for name, part in parts.items()
     ]

@@ -14,6 +14,7 @@ from tests.tools.programs.checkpoint_programs import (
     Watcher,
     file_sink,
     restarting_environment,
+    wait_until_running,
 )
 
 SPLITS, HELD_AT, COUNT = 2, 30, 60
@@ -59,6 +60,7 @@ def savepoint_of(tmp_path: Path, backend: str, keyed, function=None, **settings:
     counts(env, stage.name, tmp_path / "first", keyed, function)
     client = env.execute_async("before")
     stage.wait_until_held(SPLITS)
+    wait_until_running(client)
     location = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
     stage.gate.set()
     return location

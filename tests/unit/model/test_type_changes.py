@@ -55,7 +55,9 @@ def test_what_has_no_conversion_is_refused_and_both_types_are_named(former, pres
 
 def test_a_refusal_says_where_in_the_type_it_is():
     former = Types.MAP(Types.STRING(), Types.ROW_NAMED(["n", "x"], [Types.LONG(), Types.STRING()]))
-    present = Types.MAP(Types.STRING(), Types.ROW_NAMED(["n", "x"], [Types.STRING(), Types.STRING()]))
+    present = Types.MAP(
+        Types.STRING(), Types.ROW_NAMED(["n", "x"], [Types.STRING(), Types.STRING()])
+    )
     assert type_change(former, present).refusal == (
         "values of the map.n: LONG cannot become STRING: there is no conversion"
     )

@@ -59,6 +59,8 @@ def test_what_is_no_type_is_refused(text):
 def test_a_type_is_shown_as_a_program_writes_it():
     row = Types.ROW_NAMED(["a"], [Types.MAP(Types.STRING(), Types.LONG())])
     assert shown_type(row) == "ROW(a: MAP(STRING, LONG))"
-    assert shown_type(Types.TUPLE([Types.LONG(), Types.DECIMAL(3, 1)])) == "TUPLE(LONG, DECIMAL(3, 1))"
+    assert (
+        shown_type(Types.TUPLE([Types.LONG(), Types.DECIMAL(3, 1)])) == "TUPLE(LONG, DECIMAL(3, 1))"
+    )
     assert shown_type(Types.PICKLED_BYTE_ARRAY()) == "undeclared (PICKLED_BYTE_ARRAY)"
     assert shown_type(None) == "a type that is not known"

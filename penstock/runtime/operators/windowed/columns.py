@@ -87,7 +87,9 @@ class ColumnWindowOperator(Operator):
 
     def open(self, context: OperatorContext) -> None:
         if self._restored is not None:
-            check_restored(context.operator_id, PANES, self._restored.info, self._info)
+            check_restored(
+                f"operator {context.operator_id!r}", PANES, self._restored.info, self._info
+            )
         grid = PaneGrid(self.grid, self.allowed_lateness_ms)
         restored, self._restored = self._restored, None
         self._running = RunningColumnWindows(grid, self.keys, self._partials(), context, restored)

@@ -32,6 +32,7 @@ from penstock.runtime.state.rocks.restore import (
     copy_groups,
     fetch,
     is_whole,
+    migrate_values,
     parts_in,
     put_back,
 )
@@ -54,9 +55,9 @@ from penstock.runtime.state.snapshot import (
     StateInfo,
     StoredPart,
     check_key_hash,
-    check_restored,
 )
 from penstock.runtime.state.timer_queues import HeapTimerQueue, TimerQueue
+from penstock.runtime.state.value_migration import raw_change
 from penstock.runtime.state.window_tables import Fold
 
 _KNOWN_GROUPS: Final = 65_536
@@ -157,7 +158,9 @@ class RocksKeyedStateBackend(RocksStore):
         """The column family of a state that is used. Raises: UserError: another state was restored under that name."""
         database = self.database
         if (restored := database.info(name)) is not None:
-            check_restored(self.owner, name, restored, info)
+            convert = raw_change(self.owner, name, restored, info)
+            if convert is not None:
+                migrate_values(self, name, restored, convert)
         database.note_info(name, info)
         return database.family(name)
 
@@ -224,7 +227,7 @@ class RocksKeyedStateBackend(RocksStore):
 
     def restore(self, snapshot: Snapshot) -> None:
         for name, part in snapshot.items():
-            check_key_hash(self.owner, name, part, is_int32=self.is_int32)
+            check_key_hash(str(self.owner), name, part, is_int32=self.is_int32)
             put_back(self, name, part)
 
     def restore_databases(self, databases: Sequence[RestoredDatabase]) -> Mapping[str, StateInfo]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from penstock.model.key_types import KeyMigration
+from penstock.model.type_changes import Convert
 from penstock.runtime.keys.hashing import state_keys
 from penstock.runtime.state.key_migration import RestoredKeys, check_keys
 from penstock.runtime.state.rocks.database import Database, groups_in, rows_with
@@ -28,7 +30,7 @@ from penstock.runtime.state.rocks.formats import columns_of, format_of
 from penstock.runtime.state.rocks.snapshots import RocksSnapshot
 from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.rocks.windows import MARKS, RestoredWindows
-from penstock.runtime.state.snapshot import KeyedPart, RestoredDatabase
+from penstock.runtime.state.snapshot import KeyedPart, RestoredDatabase, StateInfo
 from penstock.runtime.state.timer_queues import TIMERS
 from penstock.runtime.state.window_tables import WINDOW_KINDS
 
@@ -116,6 +118,27 @@ def _rows_of(family: Any, groups: tuple[int, int]) -> Iterator[tuple[bytes, byte
     found.seek(group_start(first))
     while found.valid() and GROUP.unpack_from(row := found.key())[0] <= last:
         yield row, found.value()
+        found.next()
+
+
+def migrate_values(backend: RocksStore, name: str, restored: StateInfo, convert: Convert) -> None:
+    """Write all values of a state again, with their present type. The iterator does not see what is written meanwhile."""
+    family = backend.database.family(name)
+    form = format_of(restored, backend.dumps, backend.loads)
+    for head, of_one in groupby(_all_rows(family), lambda row: head_of(row[0])):
+        rows = list(of_one)
+        converted = convert(form.raw(rows))
+        for row, _ in rows:
+            family.delete(row)
+        for row, data in form.rows(head, converted, backend.next_number):
+            family.put(row, data)
+
+
+def _all_rows(family: Any) -> Iterator[tuple[bytes, bytes]]:
+    found = family.iter()
+    found.seek_to_first()
+    while found.valid():
+        yield found.key(), found.value()
         found.next()
 
 
