@@ -33,6 +33,7 @@ from penstock.model.checkpoints import (
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.ids import DataSetId, JobId
 from penstock.model.key_types import KeyType
+from penstock.model.type_texts import type_of_text, type_text
 
 MAGIC: Final = b"PENSTOCK-CHECKPOINT\n"
 VERSION: Final = 1
@@ -155,7 +156,10 @@ def _subtask(state: OperatorSubtaskState, blobs: _Blobs) -> dict[str, Any]:
             for one in state.keyed
         ],
         "lists": [
-            [one.name, one.mode.value, one.offsets, _handle(one.handle, blobs)]
+            [
+                *(one.name, one.mode.value, one.offsets, _handle(one.handle, blobs)),
+                None if one.type_info is None else type_text(one.type_info),
+            ]
             for one in state.lists
         ],
         "inputs": channels(state.inputs_in_flight),
@@ -183,8 +187,14 @@ def _read_subtask(found: dict[str, Any], blobs: _Found) -> OperatorSubtaskState:
             for first, last, offsets, place in found["keyed"]
         ),
         lists=tuple(
-            ListStateHandle(name, RedistributionMode(mode), tuple(offsets), handle(place))
-            for name, mode, offsets, place in found["lists"]
+            ListStateHandle(
+                name,
+                RedistributionMode(mode),
+                tuple(offsets),
+                handle(place),
+                *(type_of_text(text) for text in texts if text is not None),
+            )
+            for name, mode, offsets, place, *texts in found["lists"]
         ),
         inputs_in_flight=_read_channels(found["inputs"], handle),
         outputs_in_flight=_read_channels(found["outputs"], handle),

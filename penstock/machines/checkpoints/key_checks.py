@@ -56,17 +56,31 @@ def is_in_flight(checkpoint: CompletedCheckpoint) -> bool:
 
 
 def without_their_state(job: JobGraph, checkpoint: CompletedCheckpoint) -> list[OperatorInfo]:
-    """Operators with keyed state that find none, although others of the job find theirs."""
-    old = {one.uid: one for one in checkpoint.operators}
-    keyed = [
-        operator
-        for vertex in job.vertices.values()
-        for operator in vertex.operators
-        if operator.keys is not None
-    ]
-    if not any(one.uid in old and has_keyed(old[one.uid]) for one in keyed):
-        return []
-    return [one for one in keyed if one.uid not in old]
+    """Operators with keyed state of which the checkpoint knows nothing, although it has the state of others of the job."""
+    known = {one.uid for one in checkpoint.operators}
+    keyed = _keyed_operators(job)
+    return [one for one in keyed if one.uid not in known] if finding(job, checkpoint) else []
+
+
+def finding(job: JobGraph, checkpoint: CompletedCheckpoint) -> list[OperatorInfo]:
+    """Operators with keyed state that find theirs."""
+    holding = {one.uid for one in checkpoint.operators if has_keyed(one)}
+    return [one for one in _keyed_operators(job) if one.uid in holding]
+
+
+def empty_start(operator: OperatorInfo, job: JobGraph, checkpoint: CompletedCheckpoint) -> str:
+    """A warning about an operator of `without_their_state`."""
+    others = ", ".join(named(one.uid, one.name) for one in finding(job, checkpoint))
+    return (
+        f"{named(operator.uid, operator.name)} has keyed state, and checkpoint {checkpoint.checkpoint_id} knows no operator of "
+        f"that uid: it starts empty, while others find their state ({others}). If it had state before, give it the uid "
+        "that it had."
+    )
+
+
+def _keyed_operators(job: JobGraph) -> list[OperatorInfo]:
+    every = (one for vertex in job.vertices.values() for one in vertex.operators)
+    return [one for one in every if one.keys is not None]
 
 
 def named(uid: str, name: str) -> str:

@@ -158,10 +158,14 @@ class StoredPart(KeyedPart):
 
 @dataclass(slots=True)
 class ListPart:
-    """One named operator state: its elements, which are distributed as `mode` says. When frozen, each element is pickled."""
+    """One named operator state: its elements, which are distributed as `mode` says. When frozen, each element is pickled.
+
+    `type_info`: the declared type of each element; None: there is none.
+    """
 
     mode: RedistributionMode
     elements: list[Any]
+    type_info: TypeInformation | None = None
 
 
 class Pieces(Protocol):

@@ -80,7 +80,8 @@ def read_operator(
         found = contents.get(id(share.state))
         if found is None:
             found = contents[id(share.state)] = read(share.state.handle)
-        part = snapshot.lists.setdefault(share.state.name, ListPart(share.state.mode, []))
+        empty = ListPart(share.state.mode, [], share.state.type_info)
+        part = snapshot.lists.setdefault(share.state.name, empty)
         part.elements.extend(_elements(share, found, loads))
     return snapshot
 

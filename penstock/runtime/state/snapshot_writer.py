@@ -76,7 +76,7 @@ def _write_list(name: str, part: ListPart, add: Add) -> ListStateHandle:
         offsets.append(len(content))
         content += b"P"
         content += element
-    return ListStateHandle(name, part.mode, tuple(offsets), add(bytes(content)))
+    return ListStateHandle(name, part.mode, tuple(offsets), add(bytes(content)), part.type_info)
 
 
 def _write_keyed(
