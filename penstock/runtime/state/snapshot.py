@@ -26,6 +26,7 @@ from penstock.runtime.records.frozen import (
     Dumps,
     frozen,
 )
+from penstock.runtime.state.column_format import pickled
 
 Add: TypeAlias = Callable[[bytes], StateHandle]
 Read: TypeAlias = Callable[[StateHandle], bytes]
@@ -158,7 +159,8 @@ class StoredPart(KeyedPart):
 
 @dataclass(slots=True)
 class ListPart:
-    """One named operator state: its elements, which are distributed as `mode` says. When frozen, each element is pickled.
+    """One named operator state: its elements, which are distributed as `mode` says. When frozen, each element is a mark and a pickle
+    (`column_format.pickled`).
 
     `type_info`: the declared type of each element; None: there is none.
     """
@@ -236,7 +238,7 @@ class OperatorSnapshot:
         for part in self.keyed.values():
             part.freeze(dumps)
         for state in self.lists.values():
-            state.elements = [dumps(element) for element in state.elements]
+            state.elements = [b"".join(pickled(element, dumps)) for element in state.elements]
         return self
 
     def sources(self) -> dict[str, RowSource]:

@@ -23,6 +23,7 @@ from penstock.runtime.state.column_format import (
     COLUMN_HEAD,
     LENGTH,
     decode_column,
+    unpickled,
 )
 from penstock.runtime.state.key_migration import RestoredKeys
 from penstock.runtime.state.snapshot import (
@@ -89,7 +90,8 @@ def read_operator(
 def _elements(share: ListStateShare, data: bytes, loads: Loads) -> Iterator[Any]:
     bounds = [*share.state.offsets, len(data)]
     for index in range(share.first, share.last + 1):
-        yield loads(data[bounds[index] + 1 : bounds[index + 1]])
+        begin, end = bounds[index], bounds[index + 1]
+        yield unpickled(data[begin : begin + 1], data[begin + 1 : end], loads)
 
 
 def _every(_name: str) -> bool:

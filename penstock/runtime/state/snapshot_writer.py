@@ -74,7 +74,6 @@ def _write_list(name: str, part: ListPart, add: Add) -> ListStateHandle:
     offsets, content = [], bytearray()
     for element in part.elements:
         offsets.append(len(content))
-        content += b"P"
         content += element
     return ListStateHandle(name, part.mode, tuple(offsets), add(bytes(content)), part.type_info)
 
