@@ -29,7 +29,7 @@ from penstock.model.ids import JobId
 from penstock.model.row import Row
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.state.snapshot import KeyedPart, StateInfo
-from penstock.runtime.state.snapshot_reader import read_operator, rows_by_group
+from penstock.runtime.state.snapshot_reader import infos_in, read_operator, rows_by_group
 
 _READER = JobId("reader")
 _USER_STATE = "state/"
@@ -211,6 +211,27 @@ class Savepoint:
                 for group, rows, size in database.sizes(name):
                     add(database_handle.role + name, info, group, rows, size)
         return list(found.values())
+
+    def state_infos(self, operator: OperatorCheckpoint) -> dict[str, StateInfo]:
+        """Return the properties of an operator's keyed states, by name with its role. Every subtask
+        has written the same states, so this reads one file of each, and no values.
+
+        Raises:
+            CheckpointDamaged: a file is missing or damaged.
+        """
+        found: dict[str, StateInfo] = {}
+        states = [state for state in operator.subtasks if state is not None]
+        for state in states:
+            for handle in state.keyed[:1]:
+                found |= infos_in(self._storage.read(handle.handle))
+        for state in states:
+            roles = {one.role: one for one in state.databases}
+            if roles:
+                for of_role, database in opened(roles.values(), self._storage.read):
+                    infos = database.infos
+                    found |= {of_role.role + name: info for name, info in infos.items()}
+                break
+        return found
 
     # ------------------------------------------------------------------ reading
 

@@ -165,7 +165,7 @@ class RestorePlan:
     def _check_claimed(self) -> None:
         known = {o.uid for vertex in self._job.vertices.values() for o in vertex.operators}
         for old in self.checkpoint.operators:
-            if old.uid in known or not _has_state(old):
+            if old.uid in known or not has_state(old):
                 continue
             states = sorted({one.name for state in old.subtasks if state for one in state.lists})
             raise ConfigurationError(
@@ -281,7 +281,8 @@ def _list_shares(
     ]
 
 
-def _has_state(old: OperatorCheckpoint) -> bool:
+def has_state(old: OperatorCheckpoint) -> bool:
+    """Whether it must be claimed by an operator of the program."""
     has_parts = any(state is not None and any(state.handles) for state in old.subtasks)
     return has_parts or old.coordinator_state is not None
 

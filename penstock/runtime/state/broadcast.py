@@ -16,7 +16,8 @@ from penstock.runtime.state.descriptors import MapStateDescriptor
 from penstock.runtime.state.snapshot import ListPart, StateInfo
 from penstock.runtime.state.value_migration import StateOwner, raw_change
 
-_ROLE: Final = "broadcast/"
+ROLE: Final = "broadcast/"
+"""The beginning of the names of broadcast states in a snapshot."""
 
 
 def broadcast_info(type_info: TypeInformation | None) -> StateInfo:
@@ -122,7 +123,7 @@ class BroadcastStates:
     def snapshot(self) -> dict[str, ListPart]:
         """Every subtask has the same state, so it writes one element per state: the whole map."""
         return {
-            f"{_ROLE}{name}": ListPart(
+            f"{ROLE}{name}": ListPart(
                 RedistributionMode.BROADCAST, [dict(table)], self._types.get(name)
             )
             for name, table in self._tables.items()
@@ -131,13 +132,15 @@ class BroadcastStates:
     def restore(self, lists: Mapping[str, ListPart], owner: StateOwner) -> None:
         """Take the maps of any number of subtasks. Raises: UserError: they were of a type that cannot become the present one."""
         for role_and_name, part in lists.items():
-            if not role_and_name.startswith(_ROLE):
+            if not role_and_name.startswith(ROLE):
                 continue
-            name = role_and_name.removeprefix(_ROLE)
+            name = role_and_name.removeprefix(ROLE)
             kept = self._tables.setdefault(name, {})
             # A state that the program does not broadcast any more stays as it is.
             present = self._types.setdefault(name, part.type_info)
-            convert = raw_change(owner, name, broadcast_info(part.type_info), broadcast_info(present))
+            convert = raw_change(
+                owner, name, broadcast_info(part.type_info), broadcast_info(present)
+            )
             for table in part.elements:
                 kept.update(table if convert is None else convert(table))
 

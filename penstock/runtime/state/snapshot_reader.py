@@ -263,6 +263,13 @@ def _read_group(
 # ------------------------------------------------------------------ inspecting
 
 
+def infos_in(data: bytes) -> dict[str, StateInfo]:
+    """The states of which a handle may have rows, by name. Raises: ExternalError for content of another version."""
+    snapshot = OperatorSnapshot()
+    _parts(snapshot, data)
+    return {name: part.info for name, part in snapshot.keyed.items()}
+
+
 def rows_by_group(
     handle: KeyedStateHandle, data: bytes
 ) -> Iterator[tuple[str, StateInfo, int, int, int]]:

@@ -29,7 +29,11 @@ from tests.tools.runtime.keyed_backends import GROUPS, Backends
 from tests.tools.runtime.restoring import PIECES, read, written_as_files, written_state
 
 COUNTED = ValueStateDescriptor("n", Types.LONG())
-WAYS = [("heap", written_state), ("rocks", written_state), ("rocks", lambda s: written_as_files(s, 1, 0))]
+WAYS = [
+    ("heap", written_state),
+    ("rocks", written_state),
+    ("rocks", lambda s: written_as_files(s, 1, 0)),
+]
 
 
 def snapshot_of(made, key_type, keys):
@@ -73,12 +77,12 @@ def rows_of(backend):
     state.add("", backend.snapshot())
     written = written_state(state.freeze(plain_dumps))
     state.close(is_kept=True)
-    whole = read_operator(
-        OperatorRestore(written.keyed), read, (0, GROUPS - 1), pickle.loads
-    ).keyed
+    whole = read_operator(OperatorRestore(written.keyed), read, (0, GROUPS - 1), pickle.loads).keyed
     part, timers = whole.get("/n"), whole.get("/timers")
     keys = [] if part is None else [canonical_bytes(getattr(key, "key", key)) for key in part.keys]
-    timed = [] if timers is None else [canonical_bytes(getattr(key, "key", key)) for key in timers.keys]
+    timed = (
+        [] if timers is None else [canonical_bytes(getattr(key, "key", key)) for key in timers.keys]
+    )
     return dict(zip(keys, part.columns[1], strict=True)) if keys else {}, timed
 
 
@@ -89,7 +93,9 @@ def test_every_key_is_found_where_its_records_go_now(kind, written, change, para
     keys = data.draw(st.lists(change.values, max_size=5, unique_by=canonical_bytes))
     present = [change.expected(key) for key in keys]
     assume(len(set(map(canonical_bytes, present))) == len(present))
-    assume(not judge_keys(KeyType(change.former), KeyType(change.present), allows_double=True).refusal)
+    assume(
+        not judge_keys(KeyType(change.former), KeyType(change.present), allows_double=True).refusal
+    )
     migration = migration_of(change.former, change.present)
     assume(migration is not None)
     is_int32 = is_int32_type(change.present)
@@ -115,7 +121,9 @@ def test_keys_that_become_one_are_refused_and_both_are_named(kind, written, tmp_
         state = written(snapshot)
         snapshot.close(is_kept=True)
         migration = migration_of(Types.LONG(), Types.DOUBLE())
-        with pytest.raises(UserError, match=f"two keys become one.*{2**53}.*{2**53 + 1}|{2**53 + 1}"):
+        with pytest.raises(
+            UserError, match=f"two keys become one.*{2**53}.*{2**53 + 1}|{2**53 + 1}"
+        ):
             restored(made, state, migration, 1)
 
 

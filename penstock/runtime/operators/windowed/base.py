@@ -111,14 +111,20 @@ class WindowOperator(KeyedOperator):
 
     def _check_shape(self, restored: Mapping[str, StateInfo]) -> None:
         """Raises: UserError: the windows of the checkpoint have another shape than those of the program."""
+        if refusal := self.shape_refusal(restored):
+            raise UserError(f"{self.windows.owner} cannot restore its windows: {refusal}")
+
+    def shape_refusal(self, restored: Mapping[str, StateInfo]) -> str:
+        """Why these restored states cannot be those of its windows; empty: they can. `restored`: by name."""
         former, now = self.former_shape(restored), self.shape()
-        if former is not None and former != now:
-            raise UserError(
-                f"{self.windows.owner} cannot restore its windows: the checkpoint has {former}, and the program now "
-                f"has {now}. Make assigner, trigger, evictor and function what they were, or give the operator another uid "
-                "and start with execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves what "
-                "these windows held behind."
-            )
+        if former is None or former == now:
+            return ""
+        return (
+            f"the checkpoint has {former}, and the program now "
+            f"has {now}. Make assigner, trigger, evictor and function what they were, or give the operator another uid "
+            "and start with execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves what "
+            "these windows held behind."
+        )
 
     def former_shape(self, restored: Mapping[str, StateInfo]) -> str | None:
         """The shape of the restored windows, given the restored states by name; None: no window was restored."""

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from penstock.model.errors import UserError
 from penstock.model.row import Row, RowKind
 from penstock.model.time import Duration, Instant, Time
-from penstock.runtime.records.plain_pickle import PLAIN, dumps_plain, loads_plain
+from penstock.runtime.records.plain_pickle import dumps_plain, loads_plain
 from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow
 
 VALUES = [
@@ -28,7 +28,12 @@ VALUES = [
     [1, 2.5, "x", b"y", True, 2**200, -1, 1 + 2j],
     {"a": {1, 2}, ("b", 1): frozenset({3}), 3: [bytearray(b"z")]},
     [Decimal("1.20"), Fraction(1, 3), uuid.UUID(int=5)],
-    [dt.date(2020, 1, 2), dt.time(3, 4), dt.datetime(2020, 1, 2, 3, 4, 5, 6), dt.timedelta(days=1)],
+    [
+        dt.date(2020, 1, 2),
+        dt.time(3, 4),
+        dt.datetime.fromisoformat("2020-01-02T03:04:05.000006"),
+        dt.timedelta(days=1),
+    ],
     dt.datetime(2020, 1, 2, tzinfo=dt.UTC),
     dt.datetime(2020, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2), "here")),
     [OrderedDict(a=1), Counter("aab"), deque([1], 3)],
@@ -113,7 +118,16 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(protocol):
     assert Planted.ran.pop() == "it ran", "the plant works"
 
 
-@pytest.mark.parametrize("name", ["posix.system", "builtins.eval", "builtins.getattr", "penstock.hosting.shipping.pickling.deserialize", "os.system"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "posix.system",
+        "builtins.eval",
+        "builtins.getattr",
+        "penstock.hosting.shipping.pickling.deserialize",
+        "os.system",
+    ],
+)
 def test_dangerous_names_are_refused(name):
     module, _, function = name.rpartition(".")
     data = b"c" + f"{module}\n{function}\n".encode() + b"(S'x'\ntR."
@@ -125,7 +139,15 @@ def test_dangerous_names_are_refused(name):
 def test_no_name_reaches_into_another_by_dots():
     """Protocol 4 resolves `a.b` by attributes, so that `Row.__init__.__globals__` would be a way out."""
     module, name = b"penstock.model.row", b"Row.__init__.__globals__"
-    data = b"\x80\x04\x8c" + bytes([len(module)]) + module + b"\x8c" + bytes([len(name)]) + name + b"\x93."
+    data = (
+        b"\x80\x04\x8c"
+        + bytes([len(module)])
+        + module
+        + b"\x8c"
+        + bytes([len(name)])
+        + name
+        + b"\x93."
+    )
     assert "make_row" in pickle.loads(data)
     with pytest.raises(UserError, match="the file was altered"):
         loads_plain(data)
