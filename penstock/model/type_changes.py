@@ -204,7 +204,10 @@ def _tuple(
 ) -> TypeChange:
     types, now = former.get_field_types(), present.get_field_types()
     if len(types) != len(now):
-        reason = "the fields of a TUPLE have no names, so none can be added or dropped. Use ROW_NAMED for state that grows"
+        reason = (
+            "the fields of a TUPLE have no names, so none can be added or dropped. Use ROW_NAMED "
+            "for state that grows"
+        )
         return _refused(former, present, where, reason)
     fields: list[_Field] = []
     steps: list[str] = []

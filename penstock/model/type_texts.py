@@ -48,13 +48,15 @@ class NamedTypeInfo(t.TypeInformation):
         return self.text
 
 
-def type_text(type_info: t.TypeInformation) -> TypeText:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+def type_text(  # ruff: ignore[too-many-return-statements] - a dispatch by type
+    type_info: t.TypeInformation,
+) -> TypeText:
     """The type as JSON. Equal types have equal texts."""
     kind = type(type_info)
     if (plain := _NAME_OF.get(type_info)) is not None:
         return plain
-    if (elements := _ELEMENTS_NAME_OF.get(kind)) is not None:  # type: ignore[arg-type] # any class may be asked for
-        return [elements, type_text(type_info.element_type)]  # type: ignore[attr-defined] # an ElementTypeInfo
+    if isinstance(type_info, t.ElementTypeInfo) and kind in _ELEMENTS_NAME_OF:
+        return [_ELEMENTS_NAME_OF[type(type_info)], type_text(type_info.element_type)]
     if isinstance(type_info, t.RowTypeInfo):
         names = type_info.get_field_names() if type_info.has_names else None
         return ["ROW", names, [type_text(one) for one in type_info.get_field_types()]]
@@ -71,7 +73,9 @@ def type_text(type_info: t.TypeInformation) -> TypeText:  # ruff: ignore[too-man
     return ["OTHER", f"{kind.__module__}.{kind.__qualname__}", str(type_info)]
 
 
-def type_of_text(text: TypeText) -> t.TypeInformation:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+def type_of_text(  # ruff: ignore[too-many-return-statements] - a dispatch by type
+    text: TypeText,
+) -> t.TypeInformation:
     """The type of a text that `type_text` made. Raises: ValueError: it is none."""
     if isinstance(text, str) and text in _PLAIN:
         return _PLAIN[text]()

@@ -155,7 +155,8 @@ def parser() -> argparse.ArgumentParser:
             "--master", help="Spark's master, if the program starts no session itself"
         )
         command.add_argument(
-            "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Spark setting for that session"
+            "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Spark setting for "
+            "that session"
         )  # fmt: skip
     for command in (shows, runs):
         command.add_argument("script", help="the program")
@@ -208,7 +209,8 @@ def _add_recovery(commands: Any) -> argparse.ArgumentParser:
 
 def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
     runs.add_argument(
-        "-s", "--from-savepoint", metavar="DIR", help="begin with this savepoint or retained checkpoint"
+        "-s", "--from-savepoint", metavar="DIR", help="begin with this savepoint or retained "
+        "checkpoint"
     )  # fmt: skip
     runs.add_argument(
         "-n", "--allow-non-restored-state", action="store_true",
@@ -234,8 +236,8 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
     inspects.add_argument("--rows", type=_positive, default=20, help="how many rows (20)")
     checks = actions.add_parser(
         "check",
-        help="tell what a program would make of each state, without running a job; exit code 0: it would be restored, 1: refused, "
-        "2: it cannot be told",
+        help="tell what a program would make of each state, without running a job; exit code 0: "
+        "it would be restored, 1: refused, 2: it cannot be told",
     )
     checks.add_argument("script", help="the program; it runs up to its first execute()")
     for action in (checks, inspects, disposes):
@@ -247,7 +249,8 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     checks.add_argument(
         "--no-open", action="store_true",
-        help="do not open the functions with state, which calls their open(); then only operators and keys are checked",
+        help="do not open the functions with state, which calls their open(); then only "
+        "operators and keys are checked",
     )  # fmt: skip
     checks.add_argument(
         "-D", dest="define", action="append", default=[], metavar="KEY=VALUE", help="an option"

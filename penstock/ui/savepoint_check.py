@@ -60,7 +60,8 @@ class CheckExecutor:
         settings = Settings(program.configuration, command_line=self._command_line)
         if graph.is_batch:
             raise ConfigurationError(
-                "the program runs in BATCH mode, which has no savepoints. Set the runtime mode STREAMING to check one."
+                "the program runs in BATCH mode, which has no savepoints. Set the runtime mode "
+                "STREAMING to check one."
             )
         configured = settings.get(SchedulingOptions.DEFAULT_PARALLELISM)
         graph.default_parallelism = int(configured or 1)

@@ -199,7 +199,8 @@ class _OperatorCheck:
         except Exception as error:
             # `open` of users may raise anything here, for example because a service is out of reach.
             text = (
-                f"its states are not known, because opening it raised {type(error).__name__}: {str(error)[:_ERROR_SHOWN]}. They are "
+                f"its states are not known, because opening it raised {type(error).__name__}: "
+                f"{str(error)[:_ERROR_SHOWN]}. They are "
                 "checked when the job starts."
             )
             yield self._made("", Outcome.UNKNOWN, text=text)
@@ -245,11 +246,15 @@ class _OperatorCheck:
             if present is not None:
                 yield self._judged(name, info, present)
             elif any(name.startswith(role) for role in declared.roles):
-                text = "open() declares no such state. It is kept, and used if the program declares it later."
+                text = (
+                    "open() declares no such state. It is kept, and used if the program declares "
+                    "it later."
+                )
                 yield self._made(name, Outcome.KEPT, _shown(info), text=text)
             else:
                 text = (
-                    "it was written by an operator of another kind, and this one has no place for it. Make the operator what it "
+                    "it was written by an operator of another kind, and this one has no place for "
+                    "it. Make the operator what it "
                     f"was, or give it another uid. {_UNCLAIMED_NEXT_STEP}"
                 )
                 yield self._made(name, Outcome.REFUSED, _shown(info), text=text)

@@ -26,7 +26,8 @@ def verdict_on_keys(
     verdict = judge_keys(keys_of(old), operator.keys, allows_double=allows_double)
     if verdict.migration is not None and verdict.migration.is_rerouted and is_in_flight(checkpoint):
         return KeyVerdict(
-            f"its keys belong to other key groups now ({'; '.join(verdict.steps)}), but the checkpoint has data in flight, which "
+            f"its keys belong to other key groups now ({'; '.join(verdict.steps)}), but the "
+            "checkpoint has data in flight, which "
             "was sent by the former keys. Begin with a savepoint, which has none"
         )
     return verdict
@@ -72,8 +73,10 @@ def empty_start(operator: OperatorInfo, job: JobGraph, checkpoint: CompletedChec
     """A warning about an operator of `without_their_state`."""
     others = ", ".join(named(one.uid, one.name) for one in finding(job, checkpoint))
     return (
-        f"{named(operator.uid, operator.name)} has keyed state, and checkpoint {checkpoint.checkpoint_id} knows no operator of "
-        f"that uid: it starts empty, while others find their state ({others}). If it had state before, give it the uid "
+        f"{named(operator.uid, operator.name)} has keyed state, and checkpoint "
+        f"{checkpoint.checkpoint_id} knows no operator of "
+        f"that uid: it starts empty, while others find their state ({others}). If it had state "
+        "before, give it the uid "
         "that it had."
     )
 

@@ -40,7 +40,8 @@ from penstock.model.key_types import KeyMigration
 _EMPTY = OperatorSubtaskState()
 KEYS_NEXT_STEP: Final = (
     "Declare the key type of key_by as it was, or give the operator another uid and start with "
-    "'execution.state-recovery.ignore-unclaimed-state: true' (--allow-non-restored-state), which leaves its state behind."
+    "'execution.state-recovery.ignore-unclaimed-state: true' (--allow-non-restored-state), which "
+    "leaves its state behind."
 )
 
 
@@ -153,8 +154,10 @@ class RestorePlan:
             )
             if verdict.refusal:
                 raise ConfigurationError(
-                    f"{named(operator.uid, operator.name)} cannot restore its keyed state of checkpoint "
-                    f"{self.checkpoint.checkpoint_id}: {verdict.refusal}. With other keys no record would find its "
+                    f"{named(operator.uid, operator.name)} cannot restore its keyed state of "
+                    "checkpoint "
+                    f"{self.checkpoint.checkpoint_id}: {verdict.refusal}. With other keys no "
+                    "record would find its "
                     f"state. {KEYS_NEXT_STEP}"
                 )
             migration = migration_of(verdict, operator)

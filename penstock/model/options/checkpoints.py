@@ -160,7 +160,8 @@ class RecoveryOptions(OptionGroup, title="Recovery"):
         "penstock.state-recovery.allow-int-to-double",
         "false",
         (
-            "Whether state that was declared as BYTE, SHORT, INT or LONG may be restored as DOUBLE. A "
+            "Whether state that was declared as BYTE, SHORT, INT or LONG may be restored as "
+            "DOUBLE. A "
             "LONG above 2^53 is rounded."
         ),
     )

@@ -33,7 +33,7 @@ from penstock.runtime.records.side_output import separated
 from penstock.runtime.state.contract import KeyedStateBackend
 from penstock.runtime.state.heap import HeapKeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
-from penstock.runtime.state.value_migration import StateOwner
+from penstock.runtime.state.value_migration import StateOwner, records_type
 
 KEY_ENDS: Final = object()
 """Stands in place of a record: the current key has no more records."""
@@ -180,7 +180,9 @@ def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBacke
     make = context.keyed_state or HeapKeyedStateBackend
     is_int32 = is_int32_type(keys.key_type)
     made = make(context.max_parallelism, context.timers.now_ms, is_int32=is_int32)
-    made.owner = StateOwner(context.operator_id, context.operator_name)
+    made.owner = StateOwner(
+        context.operator_id, context.operator_name, records=records_type(context.input_types)
+    )
     return made
 
 

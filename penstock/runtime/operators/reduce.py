@@ -37,7 +37,6 @@ from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
 from penstock.runtime.state.contract import KeyedStateBackend, KeyTable
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
-from penstock.runtime.state.value_migration import records_type
 
 REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
@@ -68,7 +67,7 @@ class ReduceOperator(KeyTaker):
         self._state = new_backend(context, self.keys)
         restored, self._restored = self._restored, OperatorSnapshot()
         restore_backend(self._state, restored, "")
-        info = replace(REDUCED, type_info=records_type(context.input_types))
+        info = replace(REDUCED, type_info=self._state.owner.records)
         self._table = self._state.table(REDUCE_TABLE, info)
         self._call = named(self.function.call, context)
         return RuntimeContext(context)

@@ -21,7 +21,6 @@ from penstock.runtime.operators.reduce import REDUCE_TABLE, REDUCED, named
 from penstock.runtime.operators.stateless import rows_of, whole
 from penstock.runtime.records.emissions import own_copy
 from penstock.runtime.state.contract import KeyTable
-from penstock.runtime.state.value_migration import records_type
 
 _MISSING: Final = object()
 
@@ -47,7 +46,7 @@ class StatefulReduceOperator(KeyedOperator):
         made = super().runtime_context(context)
         self._call = named(self.function.call, context)
         if not self.ends_keys:
-            info = replace(REDUCED, type_info=records_type(context.input_types))
+            info = replace(REDUCED, type_info=self.state.owner.records)
             self._results = self.state.table(REDUCE_TABLE, info)
         return made
 

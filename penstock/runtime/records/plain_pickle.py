@@ -18,8 +18,12 @@ import numpy as np
 from penstock.model.errors import UserError
 from penstock.model.former_modules import present_module, present_name
 
+_BUILTINS: Final = ("set", "frozenset", "complex", "bytearray", "range", "slice")
+_NUMPY: Final = ("numpy.core", "numpy._core")
+"""Before and since numpy 2."""
+
 PLAIN: Final = frozenset({
-    *(("builtins", name) for name in ("set", "frozenset", "complex", "bytearray", "range", "slice")),
+    *(("builtins", name) for name in _BUILTINS),
     *(("collections", name) for name in ("OrderedDict", "Counter", "defaultdict", "deque")),
     *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
     ("decimal", "Decimal"),
@@ -27,8 +31,9 @@ PLAIN: Final = frozenset({
     ("uuid", "UUID"),
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
-    *((f"{core}.multiarray", name) for core in ("numpy.core", "numpy._core") for name in ("scalar", "_reconstruct")),
-    *((f"{core}.numeric", "_frombuffer") for core in ("numpy.core", "numpy._core")),
+    *((f"{core}.multiarray", "scalar") for core in _NUMPY),
+    *((f"{core}.multiarray", "_reconstruct") for core in _NUMPY),
+    *((f"{core}.numeric", "_frombuffer") for core in _NUMPY),
     ("penstock.model.row", "Row"),
     ("penstock.model.row", "RowKind"),
     ("penstock.model.row", "make_row"),
@@ -73,8 +78,10 @@ class _Unpickler(pickle.Unpickler):
         present = present_module(module, name), present_name(module, name)
         if present not in PLAIN:
             raise UserError(
-                f"state that was written without objects of users' classes names {module}.{name}: the file was altered after "
-                "it was written. Nothing of it was run. Restore from another savepoint or checkpoint, and see who can write "
+                f"state that was written without objects of users' classes names {module}.{name}: "
+                "the file was altered after "
+                "it was written. Nothing of it was run. Restore from another savepoint or "
+                "checkpoint, and see who can write "
                 "to the folder."
             )
         return super().find_class(*present)

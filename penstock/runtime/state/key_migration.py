@@ -61,9 +61,12 @@ class RestoredKeys:
             other = self._known.setdefault(present, former)
             if other != former:
                 raise UserError(
-                    f"{self._migration.owner} cannot restore its keyed state: two keys become one, because {'; '.join(self._migration.change.steps)}: "
-                    f"{original_key(other)!r:.{_KEYS_SHOWN}} and {original_key(former)!r:.{_KEYS_SHOWN}} become "
-                    f"{original_key(present)!r:.{_KEYS_SHOWN}}. Declare the key type of key_by as it was."
+                    f"{self._migration.owner} cannot restore its keyed state: two keys become one, "
+                    f"because {'; '.join(self._migration.change.steps)}: "
+                    f"{original_key(other)!r:.{_KEYS_SHOWN}} and "
+                    f"{original_key(former)!r:.{_KEYS_SHOWN}} become "
+                    f"{original_key(present)!r:.{_KEYS_SHOWN}}. Declare the key type of key_by as "
+                    "it was."
                 )
         return found
 
@@ -83,8 +86,10 @@ class RestoredKeys:
         migration = self._migration
         if migration.former is not None and part.keys:
             raise UserError(
-                f"{migration.owner} cannot restore its windows on columns: they have keys of type {shown_type(migration.former)}, and the program now declares "
-                f"{shown_type(migration.present)}: their panes are tables, whose keys are not migrated. Cast the key's "
+                f"{migration.owner} cannot restore its windows on columns: they have keys of type "
+                f"{shown_type(migration.former)}, and the program now declares "
+                f"{shown_type(migration.present)}: their panes are tables, whose keys are not "
+                "migrated. Cast the key's "
                 "column to its former type before key_by."
             )
 
@@ -97,7 +102,8 @@ def check_keys(keys: list[Any], migration: KeyMigration) -> None:
     except (TypeError, AssertionError, OverflowError, ValueError) as error:
         found = sorted({type(key).__qualname__ for key in keys})
         raise UserError(
-            f"{migration.owner} cannot restore its keyed state: its keys were written without a declared type and are of class {', '.join(found)}, and the "
+            f"{migration.owner} cannot restore its keyed state: its keys were written without a "
+            f"declared type and are of class {', '.join(found)}, and the "
             f"program now declares {wanted}: {error}. Declare the key type that they have, or none."
         ) from error
     if fitting is keys:
@@ -105,7 +111,9 @@ def check_keys(keys: list[Any], migration: KeyMigration) -> None:
     for former, present in zip(state_keys(keys), state_keys(fitting), strict=True):
         if former != present or type(original_key(former)) is not type(original_key(present)):
             raise UserError(
-                f"{migration.owner} cannot restore its keyed state: its keys were written without a declared type, and {original_key(former)!r:.{_KEYS_SHOWN}} of class "
-                f"{type(original_key(former)).__qualname__} is not what the program now declares, {wanted}, so its records "
+                f"{migration.owner} cannot restore its keyed state: its keys were written without "
+                f"a declared type, and {original_key(former)!r:.{_KEYS_SHOWN}} of class "
+                f"{type(original_key(former)).__qualname__} is not what the program now declares, "
+                f"{wanted}, so its records "
                 "would not find it. Declare the key type that the keys have, or none."
             )

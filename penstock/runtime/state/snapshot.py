@@ -233,8 +233,9 @@ class OperatorSnapshot:
         part = self.lists.get(name)
         return [] if part is None else part.elements
 
-    def freeze(self, dumps: Dumps) -> OperatorSnapshot:
-        """Make the snapshot independent of later changes to its objects. Raises: what `dumps` raises."""
+    def freeze(self, dumps: Dumps, keys: KeyType | None = None) -> OperatorSnapshot:
+        """Make the snapshot independent of later changes to its objects. `keys`: their type. Raises: what `dumps` raises."""
+        self.keys = keys
         for part in self.keyed.values():
             part.freeze(dumps)
         for state in self.lists.values():

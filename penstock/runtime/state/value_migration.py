@@ -21,11 +21,14 @@ _VALUE_SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class StateOwner:
-    """Whose state it is, for error texts, and what its job allows. `allows_double`: integers may become DOUBLE."""
+    """Whose state it is, for error texts, and what its job allows. `allows_double`: integers may become DOUBLE.
+    `records`: the type of the operator's records; None: it is not declared, or it has several inputs.
+    """
 
     uid: str = ""
     name: str = ""
     allows_double: bool = False
+    records: TypeInformation | None = None
 
     def __str__(self) -> str:
         return (
@@ -75,8 +78,10 @@ def raw_change(
         except Exception as error:
             # A value need not have its declared type: state in memory keeps any object.
             raise UserError(
-                f"{owner} cannot migrate its state {name!r} ({'; '.join(change.steps)}): the value {raw!r:.{_VALUE_SHOWN}} of class "
-                f"{type(raw).__qualname__} does not have its former type: {type(error).__name__}: {error}. Declare the type "
+                f"{owner} cannot migrate its state {name!r} ({'; '.join(change.steps)}): the value "
+                f"{raw!r:.{_VALUE_SHOWN}} of class "
+                f"{type(raw).__qualname__} does not have its former type: {type(error).__name__}: "
+                f"{error}. Declare the type "
                 "as it was."
             ) from error
 

@@ -142,7 +142,8 @@ def counts(env, stage, out, keyed, function):
     from penstock.common import WatermarkStrategy
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held").uid("held")
     program.file_sink(out)
-    keyed(stream).process(function).name("Count").uid("other").sink_to(program.file_sink(out)).uid("out")
+    counted = keyed(stream).process(function).name("Count").uid("other")
+    counted.sink_to(program.file_sink(out)).uid("out")
 """
 
 
@@ -186,6 +187,12 @@ def test_a_function_that_cannot_be_opened_here_is_told_and_need_not_be_opened(ch
     )
 
 
+BATCH = """
+from penstock.datastream import RuntimeExecutionMode
+env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+"""
+
+
 @pytest.mark.parametrize(
     ("changes", "options", "complaint"),
     [
@@ -193,11 +200,7 @@ def test_a_function_that_cannot_be_opened_here_is_told_and_need_not_be_opened(ch
         ("sys.exit(0)", (), "called sys.exit(0) before it ran a job"),
         ("counts = lambda *a: None; env.execute = lambda name: sys.exit(3)", (), "sys.exit(3)"),
         ("", ("-D", "nonsense"), "-D takes KEY=VALUE"),
-        (
-            "from penstock.datastream import RuntimeExecutionMode as R; env.set_runtime_mode(R.BATCH)",
-            (),
-            "BATCH mode",
-        ),
+        (BATCH, (), "BATCH mode"),
     ],
 )
 def test_what_cannot_be_told_is_bad_use(check, changes, options, complaint):

@@ -1,4 +1,6 @@
-"""What becomes of state when its declared type changes. The expectations are the rules of issue 17, point 7."""
+"""What becomes of state when its declared type changes. The expectations are those of
+docs/spec/state.md#changed-types.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from penstock.model.errors import UserError
 from penstock.model.key_types import KeyType
-from penstock.model.types import TypeInformation
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
@@ -33,7 +32,6 @@ from penstock.runtime.operators.windowed.functions import (
 from penstock.runtime.records.side_output import AsideCollector
 from penstock.runtime.state.contract import KeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
-from penstock.runtime.state.value_migration import records_type
 from penstock.runtime.windowing.assigners import (
     MergingWindowAssigner,
     WindowAssigner,
@@ -60,9 +58,6 @@ class WindowOperator(KeyedOperator):
     None: the contents themselves are the results. `late_tag`: id of the side output for late records.
     `side_tags`: ids of the tags that are read.
     """
-
-    records: TypeInformation | None = None
-    """The type of the records, once it is opened; None: it is not declared."""
 
     def __init__(
         self,
@@ -91,7 +86,6 @@ class WindowOperator(KeyedOperator):
         self._aside = AsideCollector()
 
     def open(self, context: OperatorContext) -> None:
-        self.records = records_type(context.input_types)
         runtime_context = self.runtime_context(context)
         self._count_late = context.late_records_dropped
         self.windows = new_backend(context, self.keys)

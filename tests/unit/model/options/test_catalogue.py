@@ -21,7 +21,10 @@ KINDS = {
     "pairs of texts": "map",
 }  # fmt: skip
 # The table says that these have no effect. AdaptiveBatch reads them.
-ADDED = {"penstock.state-recovery.allow-int-to-double": ("bool", "false")}
+ADDED = {
+    "penstock.state-recovery.allow-int-to-double": ("bool", "false"),
+    "security.ssl.internal.enabled": ("bool", None),
+}
 """Options that came after the table was made."""
 READ_AFTER_ALL = "execution.batch.adaptive.auto-parallelism."
 

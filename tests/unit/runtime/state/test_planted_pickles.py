@@ -1,4 +1,6 @@
-"""Who alters the file of a state without users' objects, so that reading it would run code, is refused. Source: issue 17, point 4."""
+"""Who alters the file of a state without users' objects, so that reading it would run code, is refused: it would
+run as whoever restores it.
+"""
 
 from __future__ import annotations
 
