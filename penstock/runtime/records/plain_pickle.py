@@ -8,8 +8,10 @@ TypeSerializers, which make no objects of other classes either.
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import pickle
+from decimal import Decimal
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
@@ -44,6 +46,11 @@ PLAIN: Final = frozenset({
 })  # fmt: skip
 """Module and name of the classes, and of the functions that make their objects, that a plain pickle may name."""
 
+_WITH_ZONE: Final = frozenset({dt.datetime, dt.time})
+_ZONES: Final = frozenset({type(None), dt.timezone})
+_ATOMS: Final = _WITH_ZONE | {
+    *(type(None), bool, int, float, complex, str, bytes, Decimal, dt.date, dt.timedelta),
+}
 _NAMED: Final = (type, FunctionType, BuiltinFunctionType)
 _OF_NUMPY: Final = (np.generic, np.dtype)
 
@@ -65,12 +72,26 @@ class _Pickler(pickle.Pickler):
 
 def dumps_plain(value: object) -> bytes | None:
     """The pickle (protocol 5); None: it would name other classes, or cannot be made."""
+    if type(value) is list and _are_atoms(value):
+        # The pickler below asks about each of these, which takes as long as pickling it.
+        return pickle.dumps(value, protocol=5)
     file = io.BytesIO()
     try:
         _Pickler(file, protocol=5).dump(value)
     except (_NotPlainError, pickle.PicklingError, AttributeError, TypeError, RecursionError):
         return None
     return file.getvalue()
+
+
+def _are_atoms(values: list[Any]) -> bool:
+    """Whether all are numbers, text and times that hold no other objects. Works in C."""
+    kinds = set(map(type, values))
+    if not kinds <= _ATOMS:
+        return False
+    if kinds.isdisjoint(_WITH_ZONE):
+        return True
+    zones = {value.tzinfo for value in values if type(value) in _WITH_ZONE}
+    return set(map(type, zones)) <= _ZONES
 
 
 class _Unpickler(pickle.Unpickler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.common import Types
+from penstock.datastream import KeyedProcessFunction
 from penstock.model.errors import ConfigurationError
 from tests.tools.programs.changing_program import (
     expected_counts,
@@ -81,3 +82,31 @@ def test_undeclared_keys_may_be_declared_as_what_they_are_and_as_nothing_else(tm
     with pytest.raises(Exception, match="written without a declared type.* DOUBLE") as caught:
         restored(tmp_path, backend, savepoint, REFUSED["DOUBLE"])
     assert "operator 'Count' (uid 'count')" in str(caught.value)
+
+
+class Same(KeyedProcessFunction):
+    """Passes on what it gets. It may have state, for it is keyed."""
+
+    def process_element(self, value, ctx):
+        yield value
+
+
+def twice_keyed(stream):
+    return LONGS(LONGS(stream).process(Same()).name("New").uid("new"))
+
+
+def test_an_operator_that_starts_empty_while_others_find_their_state_is_told(
+    of_longs, tmp_path, capsys, caplog
+):
+    backend, savepoint = of_longs
+    lines = restored(tmp_path, backend, savepoint, twice_keyed)
+    assert by_key(lines, int) == expected_counts()
+    told = "operator 'New' (uid 'new') has keyed state"
+    assert [told in line for line in capsys.readouterr().err.splitlines()].count(True) == 1
+    assert [told in record.getMessage() for record in caplog.records].count(True) == 1
+
+
+def test_nothing_is_told_when_all_find_their_state(of_longs, tmp_path, capsys):
+    backend, savepoint = of_longs
+    restored(tmp_path, backend, savepoint, LONGS)
+    assert "has keyed state" not in capsys.readouterr().err

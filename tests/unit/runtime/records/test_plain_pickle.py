@@ -78,8 +78,17 @@ def test_arrays_come_back():
         assert found.tolist() == array.tolist()
 
 
+class Zone(dt.tzinfo):
+    """A time zone of a user."""
+
+    def utcoffset(self, moment):
+        return dt.timedelta(hours=1)
+
+
+NOON = dt.time(12, tzinfo=Zone())
 NOT_PLAIN = [
     *(Own(1), Colour.RED, Named((1,)), Own, len, print, lambda: 0, [{1: (Own(1),)}], pickle),
+    *([NOON], [1, Decimal(1), NOON], [dt.datetime.combine(dt.date(2020, 1, 1), NOON)]),
 ]
 
 
