@@ -4,6 +4,7 @@ whether rows or files of databases were written. Source of the rules: docs/spec/
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.type_changes import type_change
 from penstock.model.types import Types
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -22,9 +25,13 @@ from penstock.runtime.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.state.snapshot_reader import read_operator
 from penstock.runtime.state.value_migration import StateOwner
 from tests.tools.runtime.changed_types import CHANGES
-from tests.tools.runtime.keyed_backends import KINDS, Average, Backends, through_bytes
+from tests.tools.runtime.keyed_backends import GROUPS, Average, Backends, through_bytes
+from tests.tools.runtime.restoring import read as from_memory
+from tests.tools.runtime.restoring import written_as_files
 
 TTL = StateTtlConfig.new_builder(10_000).build()
 TEXT = Types.STRING()
@@ -92,10 +99,29 @@ def test_a_changed_type_converts_each_value_as_the_rules_say(change, data):
     assert repr(convert(value)) == repr(change.expected(value))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def by_rows(backend, restored):
+    """As a savepoint."""
+    restored.restore(through_bytes(backend.snapshot()))
+
+
+def by_files(backend, restored):
+    """As an incremental checkpoint."""
+    snapshot = OperatorSnapshot()
+    snapshot.add("state", backend.snapshot())
+    written = written_as_files(snapshot.freeze(plain_dumps), 1, 0)
+    snapshot.close(is_kept=True)
+    handles = OperatorRestore(written.keyed, databases=written.databases)
+    found = read_operator(handles, from_memory, (0, GROUPS - 1), pickle.loads)
+    restored.restore_databases(found.take_databases("state/"))
+
+
+WAYS = [("heap", by_rows), ("rocks", by_rows), ("rocks", by_files)]
+
+
+@pytest.mark.parametrize(("kind", "restore"), WAYS, ids=["heap", "rocks", "rocks-files"])
 @settings(max_examples=25, deadline=None)
 @given(change=CHANGES, has_ttl=st.booleans(), data=st.data())
-def test_every_kind_of_state_is_migrated(kind, change, has_ttl, data):
+def test_every_kind_of_state_is_migrated(kind, restore, change, has_ttl, data):
     one_or_more = st.lists(change.values, min_size=1, max_size=3)
     values = data.draw(st.dictionaries(st.integers(-3, 3), one_or_more, max_size=4))
     expected = {
@@ -113,10 +139,10 @@ def test_every_kind_of_state_is_migrated(kind, change, has_ttl, data):
         write(backend, declared(change.former, has_ttl=has_ttl), values)
         restored = made.new()
         restored.owner = StateOwner("op", "Op", allows_double=True)
-        restored.restore(through_bytes(backend.snapshot()))
+        restore(backend, restored)
         present = declared(change.present, has_ttl=has_ttl)
         found = read(restored, present, values)
         assert repr(found) == repr(expected)
         again = made.new()
-        again.restore(through_bytes(restored.snapshot()))
+        restore(restored, again)
         assert repr(read(again, present, values)) == repr(expected)
