@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from penstock.model.ids import DataSetId
 from penstock.model.key_types import KeyType
-from penstock.model.types import TypeInformation
 
 INLINE_BYTES = 20 * 1024
 """State smaller than this travels in the acknowledgement and is stored in the metadata."""
@@ -159,14 +158,14 @@ class RedistributionMode(StrEnum):
 class ListStateHandle:
     """One named operator state. `offsets`: where each element begins in the handle's bytes, in order.
 
-    `type_info`: the declared type of each element; None: there is none.
+    `type_text`: the declared type of each element, as `model/type_texts.py` writes it; None: there is none.
     """
 
     name: str
     mode: RedistributionMode
     offsets: tuple[int, ...]
     handle: StateHandle
-    type_info: TypeInformation | None = None
+    type_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

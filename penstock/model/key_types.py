@@ -7,46 +7,45 @@ Source: Flink StateMetaInfoSnapshot (key serializer, namespace serializer); diff
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.model.type_changes import TypeChange, type_change
-from penstock.model.type_texts import shown_type, type_of_text, type_text
+from penstock.model.type_texts import shown_type, text_with_defaults, type_with_defaults
 from penstock.model.types import TypeInformation, is_pickled
 
 
 @dataclass(frozen=True, slots=True)
 class KeyType:
-    """The keys of an operator's state. `type_info`: declared type, or that of pickled values if there is none.
+    """The keys of an operator's state. `type_text`: as `text_with_defaults` made it, because control messages carry no types of
+    users; of the declared type, or of that of pickled values if there is none.
 
     `is_int32`: they are hashed as Flink hashes a Java int. `namespace`: the class of its windows; empty: it has none.
     """
 
-    type_info: TypeInformation
+    type_text: str
     is_int32: bool = False
     namespace: str = ""
 
-    def as_json(self) -> list[Any]:
-        return [type_text(self.type_info), self.is_int32, self.namespace]
-
     @staticmethod
-    def of_json(found: list[Any]) -> KeyType:
-        """Raises: ValueError: its type is none."""
-        type_info, is_int32, namespace = found
-        return KeyType(type_of_text(type_info), is_int32, namespace)
+    def of(type_info: TypeInformation, *, is_int32: bool = False, namespace: str = "") -> KeyType:
+        """Raises: GraphError: a field of the type has a default that cannot be sent."""
+        return KeyType(text_with_defaults(type_info), is_int32, namespace)
+
+    @property
+    def type_info(self) -> TypeInformation:
+        return type_with_defaults(self.type_text)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyMigration:
-    """What an attempt does to restored keys before its operator sees them.
+    """What an attempt does to restored keys before its operator sees them. `former`, `present`: the keys' types.
 
-    `former` None: the type was not declared, or not written; the keys are only checked. `is_int32`: how they are hashed now.
+    `former` None: the type was not declared, or not written; the keys are only checked.
     `is_rerouted`: they belong to other key groups now, so that each subtask reads all of them and keeps its own.
     `owner`: names the operator in error texts.
     """
 
-    former: TypeInformation | None
-    present: TypeInformation
-    is_int32: bool
+    former: KeyType | None
+    present: KeyType
     is_rerouted: bool
     allows_double: bool = False
     owner: str = "operator"
@@ -56,7 +55,8 @@ class KeyMigration:
         """What becomes of a key."""
         if self.former is None:
             return TypeChange()
-        return type_change(self.former, self.present, allows_double=self.allows_double)
+        former, present = self.former.type_info, self.present.type_info
+        return type_change(former, present, allows_double=self.allows_double)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +83,22 @@ def judge_keys(
             f"its windows were of type {former.namespace or 'none'}, now they are of type "
             f"{present.namespace or 'none'}"
         )
-    if former is None or is_pickled(former.type_info):
-        if is_pickled(present.type_info):
+    now = present.type_info
+    before = None if former is None else former.type_info
+    if former is None or before is None or is_pickled(before):
+        if is_pickled(now):
             return KeyVerdict()
-        migration = KeyMigration(None, present.type_info, present.is_int32, is_rerouted=False)
-        return KeyVerdict(migration=migration)
-    change = type_change(former.type_info, present.type_info, allows_double=allows_double)
+        return KeyVerdict(migration=KeyMigration(None, present, is_rerouted=False))
+    change = type_change(before, now, allows_double=allows_double)
     if change.refusal:
         return KeyVerdict(
-            f"its keys were of type {shown_type(former.type_info)}, now they are of type "
-            f"{shown_type(present.type_info)} ({change.refusal})"
+            f"its keys were of type {shown_type(before)}, now they are of type "
+            f"{shown_type(now)} ({change.refusal})"
         )
     is_rerouted = former.is_int32 != present.is_int32 or change.convert is not None
     if not change.steps and not is_rerouted:
         return KeyVerdict()
-    migration = KeyMigration(
-        former.type_info, present.type_info, present.is_int32, is_rerouted, allows_double
-    )
+    migration = KeyMigration(former, present, is_rerouted, allows_double)
     return KeyVerdict(
         migration=migration, steps=change.steps or ("keys are hashed by another rule",)
     )

@@ -6,15 +6,18 @@ Source: Flink TypeSerializerSnapshot; differs: the declared type is written, not
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from penstock.model import types as t
+from penstock.model.errors import GraphError
 from penstock.model.type_information import LocalTimeTypeInfo
 
 TypeText: TypeAlias = "str | list[Any]"
 """A type as JSON: a name, or a list of a name and the parts of the type."""
 
+_SCALARS: Final = (bool, int, float, str, type(None))
 _PLAIN: Final[Mapping[str, Callable[[], t.TypeInformation]]] = {
     **{kind.name: getattr(t.Types, kind.name) for kind in t.BasicType},
     "SQL_DATE": t.Types.SQL_DATE,
@@ -100,6 +103,52 @@ def type_of_text(  # ruff: ignore[too-many-return-statements] - a dispatch by ty
 
 
 _LOCAL: Final = {str(made): made for made in map(LocalTimeTypeInfo, LocalTimeTypeInfo.TimeType)}
+
+
+def text_with_defaults(type_info: t.TypeInformation) -> str:
+    """The type as one string, which can be sent: with the defaults of the fields of a ROW, unlike `type_text`.
+
+    Raises: GraphError: a default is neither None nor a number, a text or a truth value.
+    """
+    return json.dumps([type_text(type_info), _defaults_of(type_info)])
+
+
+def type_with_defaults(text: str) -> t.TypeInformation:
+    """The type of a text that `text_with_defaults` made. Raises: ValueError: it is none."""
+    found, defaults = json.loads(text)
+    type_info = type_of_text(found)
+    if defaults is not None:
+        _give_defaults(type_info, defaults)
+    return type_info
+
+
+def _inner(type_info: t.TypeInformation) -> list[t.TypeInformation]:
+    if isinstance(type_info, t.RowTypeInfo | t.TupleTypeInfo):
+        return type_info.get_field_types()
+    if isinstance(type_info, t.MapTypeInfo):
+        return [type_info.key_type, type_info.value_type]
+    return [type_info.element_type] if isinstance(type_info, t.ElementTypeInfo) else []
+
+
+def _defaults_of(type_info: t.TypeInformation) -> list[Any]:
+    """The defaults of the type itself, and those of its parts."""
+    own = dict(type_info.defaults) if isinstance(type_info, t.RowTypeInfo) else {}
+    for name, value in own.items():
+        if not isinstance(value, _SCALARS):
+            raise GraphError(
+                f"field {name!r} of a key has the default {value!r:.100} of class "
+                f"{type(value).__qualname__}. In the type of a key, with_defaults takes None, "
+                "numbers, texts and truth values."
+            )
+    return [own, [_defaults_of(one) for one in _inner(type_info)]]
+
+
+def _give_defaults(type_info: t.TypeInformation, defaults: list[Any]) -> None:
+    own, inner = defaults
+    if isinstance(type_info, t.RowTypeInfo) and own:
+        type_info.defaults = own
+    for one, below in zip(_inner(type_info), inner, strict=True):
+        _give_defaults(one, below)
 
 
 def shown_type(type_info: t.TypeInformation | None) -> str:

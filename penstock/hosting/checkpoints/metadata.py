@@ -14,7 +14,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from penstock.hosting.file_systems import CheckpointDamaged, joined, parted
@@ -33,7 +33,6 @@ from penstock.model.checkpoints import (
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.ids import DataSetId, JobId
 from penstock.model.key_types import KeyType
-from penstock.model.type_texts import type_of_text, type_text
 
 MAGIC: Final = b"PENSTOCK-CHECKPOINT\n"
 VERSION: Final = 1
@@ -158,7 +157,7 @@ def _subtask(state: OperatorSubtaskState, blobs: _Blobs) -> dict[str, Any]:
         "lists": [
             [
                 *(one.name, one.mode.value, one.offsets, _handle(one.handle, blobs)),
-                None if one.type_info is None else type_text(one.type_info),
+                one.type_text,
             ]
             for one in state.lists
         ],
@@ -173,7 +172,7 @@ def _subtask(state: OperatorSubtaskState, blobs: _Blobs) -> dict[str, Any]:
             ]
             for one in state.databases
         ],
-        "keys": None if state.keys is None else state.keys.as_json(),
+        "keys": None if state.keys is None else astuple(state.keys),
     }
 
 
@@ -192,7 +191,7 @@ def _read_subtask(found: dict[str, Any], blobs: _Found) -> OperatorSubtaskState:
                 RedistributionMode(mode),
                 tuple(offsets),
                 handle(place),
-                *(type_of_text(text) for text in texts if text is not None),
+                *texts,
             )
             for name, mode, offsets, place, *texts in found["lists"]
         ),
@@ -202,7 +201,7 @@ def _read_subtask(found: dict[str, Any], blobs: _Found) -> OperatorSubtaskState:
             DatabaseHandle(role, first, last, tuple((name, handle(place)) for name, place in files))
             for role, first, last, files in found.get("databases", ())
         ),
-        keys=None if found.get("keys") is None else KeyType.of_json(found["keys"]),
+        keys=None if found.get("keys") is None else KeyType(*found["keys"]),
     )
 
 

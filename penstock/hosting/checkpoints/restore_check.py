@@ -32,7 +32,7 @@ from penstock.model.errors import ConfigurationError
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.model.key_types import KeyType
-from penstock.model.type_texts import shown_type
+from penstock.model.type_texts import shown_type, type_with_defaults
 from penstock.runtime.state.broadcast import ROLE, broadcast_info
 from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.state.value_migration import change_of, declared_type
@@ -175,7 +175,10 @@ class _OperatorCheck:
         self._flags = flags
         self._saved: Mapping[str, StateInfo] = savepoint.state_infos(old)
         self._lists = {
-            one.name: one.type_info for state in old.subtasks if state for one in state.lists
+            one.name: None if one.type_text is None else type_with_defaults(one.type_text)
+            for state in old.subtasks
+            if state
+            for one in state.lists
         }
 
     def verdicts(

@@ -172,7 +172,8 @@ def key_type_of(selections: Sequence[KeySelection], namespace: str = "") -> KeyT
     """The type of the keys of the state of an operator. All its keyed inputs have the same keys, but not all need declare their type."""
     types = [one.state_type for one in selections]
     declared = [one for one in types if not is_pickled(one)] or types
-    return KeyType(declared[0], is_int32_type(selections[0].key_type), namespace)
+    is_int32 = is_int32_type(selections[0].key_type)
+    return KeyType.of(declared[0], is_int32=is_int32, namespace=namespace)
 
 
 def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBackend:

@@ -48,7 +48,7 @@ class RestoredKeys:
         if migration.former is None:
             check_keys([original_key(key) for key in part.keys], migration)
             return
-        part.is_int32 = migration.is_int32
+        part.is_int32 = migration.present.is_int32
         if self._convert is not None:
             part.keys = self._converted(part.keys)
         if migration.is_rerouted:
@@ -87,8 +87,8 @@ class RestoredKeys:
         if migration.former is not None and part.keys:
             raise UserError(
                 f"{migration.owner} cannot restore its windows on columns: they have keys of type "
-                f"{shown_type(migration.former)}, and the program now declares "
-                f"{shown_type(migration.present)}: their panes are tables, whose keys are not "
+                f"{shown_type(migration.former.type_info)}, and the program now declares "
+                f"{shown_type(migration.present.type_info)}: their panes are tables, whose keys are not "
                 "migrated. Cast the key's "
                 "column to its former type before key_by."
             )
@@ -96,9 +96,9 @@ class RestoredKeys:
 
 def check_keys(keys: list[Any], migration: KeyMigration) -> None:
     """Raises: UserError: a key that was written without a type is not of the declared type."""
-    wanted = shown_type(migration.present)
+    wanted = shown_type(migration.present.type_info)
     try:
-        fitting = enforce_values(keys, migration.present)
+        fitting = enforce_values(keys, migration.present.type_info)
     except (TypeError, AssertionError, OverflowError, ValueError) as error:
         found = sorted({type(key).__qualname__ for key in keys})
         raise UserError(

@@ -16,7 +16,7 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ExternalError
-from penstock.model.type_texts import type_of_text
+from penstock.model.type_texts import type_of_text, type_with_defaults
 from penstock.runtime.keys.hashing import state_keys
 from penstock.runtime.records.frozen import Column, Loads
 from penstock.runtime.state.column_format import (
@@ -81,7 +81,9 @@ def read_operator(
         found = contents.get(id(share.state))
         if found is None:
             found = contents[id(share.state)] = read(share.state.handle)
-        empty = ListPart(share.state.mode, [], share.state.type_info)
+        text = share.state.type_text
+        type_info = None if text is None else type_with_defaults(text)
+        empty = ListPart(share.state.mode, [], type_info)
         part = snapshot.lists.setdefault(share.state.name, empty)
         part.elements.extend(_elements(share, found, loads))
     return snapshot

@@ -75,7 +75,8 @@ def _write_list(name: str, part: ListPart, add: Add) -> ListStateHandle:
     for element in part.elements:
         offsets.append(len(content))
         content += element
-    return ListStateHandle(name, part.mode, tuple(offsets), add(bytes(content)), part.type_info)
+    text = None if part.type_info is None else json.dumps([type_text(part.type_info), None])
+    return ListStateHandle(name, part.mode, tuple(offsets), add(bytes(content)), text)
 
 
 def _write_keyed(

@@ -49,8 +49,8 @@ def snapshot_of(made, key_type, keys):
 
 def migration_of(former, present) -> KeyMigration:
     verdict = judge_keys(
-        KeyType(former, is_int32_type(former)),
-        KeyType(present, is_int32_type(present)),
+        KeyType.of(former, is_int32=is_int32_type(former)),
+        KeyType.of(present, is_int32=is_int32_type(present)),
         allows_double=True,
     )
     assert verdict.refusal == ""
@@ -64,7 +64,7 @@ def restored(made, state, migration, parallelism):
         groups = key_group_range(GROUPS, parallelism, subtask)
         handles = OperatorRestore(state.keyed, databases=state.databases, keys=migration)
         snapshot = read_operator(handles, read, groups, pickle.loads, PIECES[made.kind])
-        backend = made.new(is_int32=is_int32_type(migration.present))
+        backend = made.new(is_int32=is_int32_type(migration.present.type_info))
         restore_backend(backend, snapshot, "state")
         found.append(backend)
     return found
@@ -94,7 +94,9 @@ def test_every_key_is_found_where_its_records_go_now(kind, written, change, para
     present = [change.expected(key) for key in keys]
     assume(len(set(map(canonical_bytes, present))) == len(present))
     assume(
-        not judge_keys(KeyType(change.former), KeyType(change.present), allows_double=True).refusal
+        not judge_keys(
+            KeyType.of(change.former), KeyType.of(change.present), allows_double=True
+        ).refusal
     )
     migration = migration_of(change.former, change.present)
     assume(migration is not None)
@@ -132,7 +134,7 @@ def test_keys_that_become_one_are_refused_and_both_are_named(kind, written, tmp_
 def test_keys_without_a_type_are_checked_against_the_one_that_is_declared_now(
     kind, written, keys, is_fitting, tmp_path
 ):
-    migration = judge_keys(None, KeyType(Types.LONG())).migration
+    migration = judge_keys(None, KeyType.of(Types.LONG())).migration
     with closing(Backends(kind, tmp_path)) as made:
         snapshot = snapshot_of(made, None, keys)
         state = written(snapshot)

@@ -6,8 +6,17 @@ import json
 
 import pytest
 
+from penstock.hosting.wire.messages import decode, encode
+from penstock.model.errors import GraphError
+from penstock.model.key_types import KeyType
 from penstock.model.type_information import LocalTimeTypeInfo, TypeInformation
-from penstock.model.type_texts import shown_type, type_of_text, type_text
+from penstock.model.type_texts import (
+    shown_type,
+    text_with_defaults,
+    type_of_text,
+    type_text,
+    type_with_defaults,
+)
 from penstock.model.types import BasicType, Types
 
 EVERY = [
@@ -64,3 +73,26 @@ def test_a_type_is_shown_as_a_program_writes_it():
     )
     assert shown_type(Types.PICKLED_BYTE_ARRAY()) == "undeclared (PICKLED_BYTE_ARRAY)"
     assert shown_type(None) == "a type that is not known"
+
+
+def test_defaults_of_rows_are_sent_with_the_type_of_keys():
+    inner = Types.ROW_NAMED(["a"], [Types.LONG()]).with_defaults(a=1.5)
+    whole = Types.ROW_NAMED(["r", "b"], [Types.LIST(inner), Types.STRING()]).with_defaults(b="x")
+    found = type_with_defaults(text_with_defaults(whole))
+    assert found == whole
+    assert found.defaults == {"b": "x"}
+    assert found.get_field_types()[0].element_type.defaults == {"a": 1.5}
+
+
+def test_a_default_that_cannot_be_sent_is_refused():
+    with pytest.raises(GraphError, match="field 'a' of a key has the default .* of class object"):
+        text_with_defaults(Types.ROW_NAMED(["a"], [Types.LONG()]).with_defaults(a=object()))
+
+
+def test_a_type_of_a_user_crosses_the_wire_of_control_as_a_text():
+    class Celsius(TypeInformation):
+        """Known to the program alone."""
+
+    keys = KeyType.of(Types.TUPLE([Celsius(), Types.LONG()]), is_int32=True, namespace="TimeWindow")
+    assert decode(encode(keys)) == keys
+    assert "Celsius" in shown_type(keys.type_info)

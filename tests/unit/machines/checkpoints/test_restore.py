@@ -176,18 +176,18 @@ def graph_with_keys(keys: KeyType, parallelism: int = 2) -> JobGraph:
     return graph
 
 
-LONG, INT = KeyType(Types.LONG()), KeyType(Types.INT(), is_int32=True)
+LONG, INT = KeyType.of(Types.LONG()), KeyType.of(Types.INT(), is_int32=True)
 
 
 @pytest.mark.parametrize(
     ("now", "texts"),
     [
-        (KeyType(Types.STRING()), ("type LONG", "type STRING")),
+        (KeyType.of(Types.STRING()), ("type LONG", "type STRING")),
         (INT, ("type LONG", "type INT")),
-        (KeyType(Types.PICKLED_BYTE_ARRAY()), ("type LONG", "type undeclared")),
-        (KeyType(Types.DOUBLE()), ("type LONG", "type DOUBLE", "allow-int-to-double")),
+        (KeyType.of(Types.PICKLED_BYTE_ARRAY()), ("type LONG", "type undeclared")),
+        (KeyType.of(Types.DOUBLE()), ("type LONG", "type DOUBLE", "allow-int-to-double")),
         (
-            KeyType(Types.LONG(), namespace="CountWindow"),
+            KeyType.of(Types.LONG(), namespace="CountWindow"),
             ("windows were of type none", "CountWindow"),
         ),
     ],
@@ -206,7 +206,7 @@ def test_keys_of_another_type_are_refused_with_the_operator_and_both_types(now, 
 
 @pytest.mark.parametrize(
     ("former", "now"),
-    [(INT, LONG), (KeyType(Types.ROW_NAMED(["a"], [Types.INT()])), KeyType(
+    [(INT, LONG), (KeyType.of(Types.ROW_NAMED(["a"], [Types.INT()])), KeyType.of(
         Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.INT()])
     ))],
 )  # fmt: skip
@@ -216,12 +216,12 @@ def test_every_subtask_gets_all_of_the_keys_that_move(former, now):
         ((_, share),) = restored(plan, subtask).operators
         assert [(one.first_group, one.last_group) for one in share.keyed] == [(0, 127)]
         assert share.keys.is_rerouted
-        assert (share.keys.former, share.keys.present) == (former.type_info, now.type_info)
+        assert (share.keys.former, share.keys.present) == (former, now)
         assert "uid 'map'" in share.keys.owner
 
 
 def test_keys_that_are_widened_but_hashed_as_before_stay():
-    former, now = (KeyType(Types.TUPLE([one])) for one in (Types.INT(), Types.LONG()))
+    former, now = (KeyType.of(Types.TUPLE([one])) for one in (Types.INT(), Types.LONG()))
     plan = plan_of(graph_with_keys(now), operator(of_keys(former)))
     ((_, share),) = restored(plan, 0).operators
     assert not share.keys.is_rerouted
@@ -234,12 +234,12 @@ def test_keys_that_move_are_refused_while_data_is_in_flight():
     plan_of(graph_with_keys(LONG), operator(of_keys(LONG, inputs_in_flight=(flying,))))
 
 
-@pytest.mark.parametrize("former", [None, KeyType(Types.PICKLED_BYTE_ARRAY())])
+@pytest.mark.parametrize("former", [None, KeyType.of(Types.PICKLED_BYTE_ARRAY())])
 def test_keys_without_a_type_are_only_checked(former):
     plan = plan_of(graph_with_keys(LONG), operator(of_keys(former)))
     ((_, share),) = restored(plan, 0).operators
     assert (share.keys.former, share.keys.is_rerouted) == (None, False)
-    untyped = KeyType(Types.PICKLED_BYTE_ARRAY())
+    untyped = KeyType.of(Types.PICKLED_BYTE_ARRAY())
     ((_, share),) = restored(
         plan_of(graph_with_keys(untyped), operator(of_keys(former))), 0
     ).operators

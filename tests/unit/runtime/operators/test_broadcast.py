@@ -6,6 +6,7 @@ import pytest
 
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import UserError
+from penstock.model.type_texts import type_with_defaults
 from penstock.model.types import Types
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
@@ -107,7 +108,7 @@ def restored_as(values, keys=None, allows_double=False):
     OperatorHarness(first).feed([("a", 1)], None, 1)
     state = written_state(first.snapshot().freeze(plain_dumps))
     (handle,) = state.lists
-    assert handle.type_info == Types.MAP(Types.STRING(), Types.INT())
+    assert type_with_defaults(handle.type_text) == Types.MAP(Types.STRING(), Types.INT())
     shares = OperatorRestore(lists=(ListStateShare(handle, 0, 0),), allows_double=allows_double)
     again = typed(values, keys)
     again.restore(read_operator(shares, read, (0, 127), pickle.loads))

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.errors import UserError
-from penstock.model.key_types import KeyMigration
+from penstock.model.key_types import KeyMigration, KeyType
 from penstock.model.row import Row
 from penstock.model.types import Types
 from penstock.runtime.context import UserFunction
@@ -156,7 +156,9 @@ def test_windows_on_columns_do_not_take_keys_of_another_type():
     op = OperatorHarness(operator)
     op.feed_batch(ColumnBatch(pa.record_batch({"k": [1]}), np.array([1])))
     state = written_state(operator.snapshot().freeze(plain_dumps, operator.state_keys))
-    migration = KeyMigration(Types.INT(), Types.LONG(), False, False, owner="operator 'w'")
+    migration = KeyMigration(
+        KeyType.of(Types.INT()), KeyType.of(Types.LONG()), False, owner="operator 'w'"
+    )
     with pytest.raises(
         UserError, match="operator 'w' cannot restore its windows on columns.*INT.*LONG"
     ):
