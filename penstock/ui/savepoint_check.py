@@ -37,6 +37,15 @@ RESTORED, REFUSED, BAD_USE = 0, 1, 2
 
 _CHECK_JOB_ID: Final = JobId("0" * 32)
 _NAME_WIDTH: Final = 24
+_COUNTED: Final = {
+    Outcome.MAPS: "as they are",
+    Outcome.MIGRATED: "migrated",
+    Outcome.EMPTY: "empty at the start",
+    Outcome.KEPT: "kept unused",
+    Outcome.DROPPED: "dropped",
+    Outcome.UNKNOWN: "not known",
+    Outcome.REFUSED: "refused",
+}
 
 
 class _GraphTaken(BaseException):
@@ -148,7 +157,8 @@ def _line(verdict: StateVerdict) -> str:
 
 def _summary(verdicts: Sequence[StateVerdict]) -> str:
     counts = Counter(one.outcome for one in verdicts)
-    shown = ", ".join(f"{counts[one]} {one}" for one in Outcome if counts[one]) or "no state"
+    found = [f"{counts[one]} {counted}" for one, counted in _COUNTED.items() if counts[one]]
+    shown = ", ".join(found) or "no state"
     end = (
         "The savepoint would be REFUSED."
         if is_refused(verdicts)

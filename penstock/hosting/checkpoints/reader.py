@@ -212,26 +212,27 @@ class Savepoint:
                     add(database_handle.role + name, info, group, rows, size)
         return list(found.values())
 
-    def state_infos(self, operator: OperatorCheckpoint) -> dict[str, StateInfo]:
-        """Return the properties of an operator's keyed states, by name with its role. Every subtask
-        has written the same states, so this reads one file of each, and no values.
+    def state_infos(self, operator: OperatorCheckpoint) -> tuple[dict[str, StateInfo], set[str]]:
+        """Return the properties of an operator's keyed states, by name with its role, and the names
+        of those that have rows. Reads no values.
 
         Raises:
             CheckpointDamaged: a file is missing or damaged.
         """
-        found: dict[str, StateInfo] = {}
+        infos: dict[str, StateInfo] = {}
+        filled: set[str] = set()
         states = [state for state in operator.subtasks if state is not None]
-        for state in states:
-            for handle in state.keyed[:1]:
-                found |= infos_in(self._storage.read(handle.handle))
-        for state in states:
-            roles = {one.role: one for one in state.databases}
-            if roles:
-                for of_role, database in opened(roles.values(), self._storage.read):
-                    infos = database.infos
-                    found |= {of_role.role + name: info for name, info in infos.items()}
-                break
-        return found
+        for handle in (handle for state in states for handle in state.keyed):
+            data = self._storage.read(handle.handle)
+            infos |= infos_in(data)
+            filled |= {name for name, *_ in rows_by_group(handle, data)}
+        databases = [one for state in states for one in state.databases]
+        for of_role, database in opened(databases, self._storage.read):
+            for name, info in database.infos.items():
+                infos[of_role.role + name] = info
+                if next(database.groups(name), None) is not None:
+                    filled.add(of_role.role + name)
+        return infos, filled
 
     # ------------------------------------------------------------------ reading
 

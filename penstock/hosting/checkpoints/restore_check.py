@@ -173,7 +173,8 @@ class _OperatorCheck:
         self._old = old
         self._operator = operator
         self._flags = flags
-        self._saved: Mapping[str, StateInfo] = savepoint.state_infos(old)
+        self._saved: Mapping[str, StateInfo]
+        self._saved, self._filled = savepoint.state_infos(old)
         self._lists = {
             one.name: None if one.type_text is None else type_with_defaults(one.type_text)
             for state in old.subtasks
@@ -189,7 +190,8 @@ class _OperatorCheck:
             yield self._of_keys(operator.keys)
         has_types = operator.keys is not None or any(name.startswith(ROLE) for name in self._lists)
         if not has_types:
-            yield from (self._made(name, Outcome.MAPS) for name in (*self._saved, *self._lists))
+            yield from (self._without_place(name, self._saved[name]) for name in self._filled)
+            yield from (self._made(name, Outcome.MAPS) for name in self._lists)
             return
         if not self._flags.opens:
             yield from (
@@ -218,7 +220,8 @@ class _OperatorCheck:
         assert vertex.chain_blob is not None, "every vertex of a streaming program has a chain"
         spec = deserialize(job_graph.blobs[vertex.chain_blob])
         assert isinstance(spec, ChainSpec), "the blob of a vertex is its chain"
-        return declared_states(spec, index, vertex.max_parallelism, self._saved)
+        filled = {name: self._saved[name] for name in self._saved if name in self._filled}
+        return declared_states(spec, index, vertex.max_parallelism, filled)
 
     def _of_keys(self, present: KeyType) -> StateVerdict:
         former = keys_of(self._old)
@@ -248,22 +251,27 @@ class _OperatorCheck:
             present = declared.keyed.get(name)
             if present is not None:
                 yield self._judged(name, info, present)
-            elif any(name.startswith(role) for role in declared.roles):
+            elif name not in self._filled:
+                continue
+            elif any(role and name.startswith(role) for role in declared.roles):
                 text = (
                     "open() declares no such state. It is kept, and used if the program declares "
                     "it later."
                 )
                 yield self._made(name, Outcome.KEPT, _shown(info), text=text)
             else:
-                text = (
-                    "it was written by an operator of another kind, and this one has no place for "
-                    "it. Make the operator what it "
-                    f"was, or give it another uid. {_UNCLAIMED_NEXT_STEP}"
-                )
-                yield self._made(name, Outcome.REFUSED, _shown(info), text=text)
+                yield self._without_place(name, info)
         for name, info in declared.keyed.items():
             if name not in self._saved:
                 yield self._made(name, Outcome.EMPTY, "", _shown(info))
+
+    def _without_place(self, name: str, info: StateInfo) -> StateVerdict:
+        text = (
+            "it was written by an operator of another kind, and this one has no place for it. Make "
+            "the operator what it was, or give it another uid and leave the state behind with "
+            "--allow-non-restored-state."
+        )
+        return self._made(name, Outcome.REFUSED, _shown(info), text=text)
 
     def _of_lists(self, declared: DeclaredStates) -> Iterator[StateVerdict]:
         for name, type_info in self._lists.items():
@@ -281,13 +289,13 @@ class _OperatorCheck:
 
     def _judged(self, name: str, former: StateInfo, present: StateInfo) -> StateVerdict:
         change = change_of(former, present, allows_double=self._flags.allows_double)
+        if not change.refusal and not change.steps:
+            return self._made(name, Outcome.MAPS, _shown(present))
         types = _shown(former), _shown(present)
         if change.refusal:
             text = f"{change.refusal}. {_VALUES_NEXT_STEP}"
             return self._made(name, Outcome.REFUSED, *types, text=text)
-        if change.steps:
-            return self._made(name, Outcome.MIGRATED, *types, text=f"{'; '.join(change.steps)}.")
-        return self._made(name, Outcome.MAPS, *types)
+        return self._made(name, Outcome.MIGRATED, *types, text=f"{'; '.join(change.steps)}.")
 
     def _made(
         self, state: str, outcome: Outcome, former: str = "", present: str = "", *, text: str = ""

@@ -36,7 +36,7 @@ from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
 from penstock.runtime.state.contract import KeyedStateBackend, KeyTable
-from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
+from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo, refuse_left
 
 REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
@@ -66,7 +66,9 @@ class ReduceOperator(KeyTaker):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._state = new_backend(context, self.keys)
         restored, self._restored = self._restored, OperatorSnapshot()
-        restore_backend(self._state, restored, "")
+        found = restore_backend(self._state, restored, "")
+        others = {name: str(found[name]) for name in found if name != REDUCE_TABLE}
+        refuse_left(context.operator_id, type(self).__name__, others)
         info = replace(REDUCED, type_info=self._state.owner.records)
         self._table = self._state.table(REDUCE_TABLE, info)
         self._call = named(self.function.call, context)

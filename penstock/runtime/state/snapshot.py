@@ -286,7 +286,11 @@ def refuse_restored(
 
 def check_all_taken(uid: str, operator: str, restored: OperatorSnapshot) -> None:
     """Raises: UserError when an operator of another kind than the one that wrote the state has left some of it."""
-    left = restored.not_taken()
+    refuse_left(uid, operator, restored.not_taken())
+
+
+def refuse_left(uid: str, operator: str, left: Mapping[str, str]) -> None:
+    """Raises: UserError: there is state for which an operator has no place. `left`: its properties, by name."""
     if left:
         shown = "; ".join(f"{name!r} ({info})" for name, info in sorted(left.items()))
         raise UserError(

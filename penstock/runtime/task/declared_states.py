@@ -25,7 +25,7 @@ _STATE, _WINDOWS = "state/", "windows/"
 class DeclaredStates:
     """What an operator has declared when it is open. `keyed`: as snapshots name it; `lists`: by name, with the declared type.
 
-    `roles`: the beginnings of the names that it can restore; an empty one stands for all names. `refusal`: why its windows
+    `roles`: the beginnings of the names that it can restore; an empty one: only those that it declares. `refusal`: why its windows
     cannot be restored.
     """
 
@@ -56,7 +56,7 @@ def declared_states(
     saved: Mapping[str, StateInfo],
     clock_ms: Callable[[], int] = lambda: 0,
 ) -> DeclaredStates:
-    """Open the operator at `index` of a chain, which nobody else may use, and close it. `saved`: the states that it would restore.
+    """Open the operator at `index` of a chain, which nobody else may use, and close it. `saved`: the states with rows that it would restore.
 
     Raises: what opening and closing it raises: code of users runs.
     """

@@ -158,6 +158,26 @@ def test_state_that_nobody_claims_is_refused_and_with_the_flag_dropped(check):
     assert "Count  (uid other)\n  all state                starts empty: keys LONG" in out
 
 
+ANOTHER_KIND = """
+import tests.tools.programs.changing_program as program
+def counts(env, stage, out, keyed, function):
+    from penstock.common import WatermarkStrategy
+    source = program.HeldSource(stage, 1, 1, 1)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held").uid("held")
+    {operator}.name("Count").uid("count").sink_to(program.file_sink(out)).uid("out")
+"""
+
+
+@pytest.mark.parametrize(
+    "operator",
+    ["stream.map(str)", "keyed(stream).reduce(max)", "keyed(stream).count_window(5).reduce(max)"],
+)
+def test_state_of_an_operator_of_another_kind_is_refused(check, operator):
+    code, out, _ = check(ANOTHER_KIND.format(operator=operator))
+    assert code == 1
+    assert "is refused" in out.split("Count  (uid count)")[1]
+
+
 def test_the_rest_of_the_line_goes_to_the_program(check, tmp_path):
     assert check("", "left", "right")[0] == 0
     assert (tmp_path / "arguments").read_text() == "['left', 'right']"
