@@ -88,7 +88,8 @@ class RestoredKeys:
             raise UserError(
                 f"{migration.owner} cannot restore its windows on columns: they have keys of type "
                 f"{shown_type(migration.former.type_info)}, and the program now declares "
-                f"{shown_type(migration.present.type_info)}: their panes are tables, whose keys are not "
+                f"{shown_type(migration.present.type_info)}: their panes are tables, whose keys "
+                "are not "
                 "migrated. Cast the key's "
                 "column to its former type before key_by."
             )
