@@ -39,7 +39,7 @@ class KeyType:
 class KeyMigration:
     """What an attempt does to restored keys before its operator sees them. `former`, `present`: the keys' types.
 
-    `former` None: the type was not declared, or not written; the keys are only checked.
+    `former` None: the type was not declared, or not written; the keys are checked and not converted.
     `is_rerouted`: they belong to other key groups now, so that each subtask reads all of them and keeps its own.
     `owner`: names the operator in error texts.
     """
@@ -88,7 +88,9 @@ def judge_keys(
     if former is None or before is None or is_pickled(before):
         if is_pickled(now):
             return KeyVerdict()
-        return KeyVerdict(migration=KeyMigration(None, present, is_rerouted=False))
+        # An earlier format says with each state how its keys were hashed: see `check_key_hash`.
+        is_rerouted = former is not None and former.is_int32 != present.is_int32
+        return KeyVerdict(migration=KeyMigration(None, present, is_rerouted))
     change = type_change(before, now, allows_double=allows_double)
     if change.refusal:
         return KeyVerdict(

@@ -47,11 +47,10 @@ class RestoredKeys:
         migration = self._migration
         if migration.former is None:
             check_keys([original_key(key) for key in part.keys], migration)
-            return
-        part.is_int32 = migration.present.is_int32
         if self._convert is not None:
             part.keys = self._converted(part.keys)
         if migration.is_rerouted:
+            part.is_int32 = migration.present.is_int32
             self._keep_own(part)
 
     def _converted(self, skeys: list[Any]) -> list[Any]:

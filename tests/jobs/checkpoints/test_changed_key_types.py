@@ -76,6 +76,13 @@ def test_int_keys_become_long_though_those_below_zero_belong_to_other_key_groups
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_undeclared_keys_that_are_declared_as_int_move_to_their_key_groups(tmp_path, backend):
+    savepoint = savepoint_of(tmp_path, backend, by_number(int))
+    ints = by_number(int, Types.INT())
+    assert by_key(restored(tmp_path, backend, savepoint, ints), int) == expected_counts()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_undeclared_keys_may_be_declared_as_what_they_are_and_as_nothing_else(tmp_path, backend):
     savepoint = savepoint_of(tmp_path, backend, by_number(int))
     assert by_key(restored(tmp_path, backend, savepoint, LONGS), int) == expected_counts()

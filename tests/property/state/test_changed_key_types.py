@@ -145,3 +145,22 @@ def test_keys_without_a_type_are_checked_against_the_one_that_is_declared_now(
             return
         with pytest.raises(UserError, match="written without a declared type.*LONG"):
             restored(made, state, migration, 1)
+
+
+@pytest.mark.parametrize(("kind", "written"), WAYS, ids=["heap", "rocks", "rocks-files"])
+def test_keys_without_a_type_move_if_the_declared_one_is_hashed_otherwise(kind, written, tmp_path):
+    keys = list(range(-20, 20))
+    untyped, present = KeyType.of(Types.PICKLED_BYTE_ARRAY()), Types.INT()
+    migration = judge_keys(untyped, KeyType.of(present, is_int32=True)).migration
+    with closing(Backends(kind, tmp_path)) as made:
+        snapshot = snapshot_of(made, None, keys)
+        state = written(snapshot)
+        snapshot.close(is_kept=True)
+        for subtask, backend in enumerate(restored(made, state, migration, 3)):
+            first, last = key_group_range(GROUPS, 3, subtask)
+            ours = {
+                canonical_bytes(key): number
+                for number, key in enumerate(keys)
+                if first <= key_group(key, GROUPS, is_int32=True) <= last
+            }
+            assert rows_of(backend)[0] == ours
