@@ -112,7 +112,7 @@ class JobManager:
                 self.keeper or NoCheckpoints(),
                 self._done.set,
             )
-        self.watch = TaskManagerWatch(
+        self.watch: TaskManagerWatch = TaskManagerWatch(
             self.shell, parts.provider, observer, settings, self._done.is_set
         )
 
