@@ -32,6 +32,9 @@ EXAMPLES: Final = {
     ),
     "recover": ("penstock recover --cluster-id nightly --storage-dir /mnt/ha",),
     "doctor": ("penstock doctor --master spark://host:7077 -D parallelism.default=8",),
+    "savepoint check": (
+        "penstock savepoint check my_job.py /mnt/savepoints/savepoint-5f2c8a-0123456789ab",
+    ),
     "savepoint inspect": (
         "penstock savepoint inspect /mnt/savepoints/savepoint-5f2c8a-0123456789ab",
     ),

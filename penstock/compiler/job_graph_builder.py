@@ -249,7 +249,12 @@ def _derived_maximum(parallelism: int, auto: AutoParallelism | None) -> int:
 def _operator_info(graph: ResolvedGraph, node_id: int) -> OperatorInfo:
     node = graph.nodes[node_id].node
     return OperatorInfo(
-        node_id, node.name, graph.uid_of(node_id), node.defined_at, node.coordinator is not None
+        node_id,
+        node.name,
+        graph.uid_of(node_id),
+        node.defined_at,
+        node.coordinator is not None,
+        getattr(node.operator, "state_keys", None),
     )
 
 

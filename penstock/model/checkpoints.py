@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from penstock.model.ids import DataSetId
+from penstock.model.key_types import KeyType
 
 INLINE_BYTES = 20 * 1024
 """State smaller than this travels in the acknowledgement and is stored in the metadata."""
@@ -155,12 +156,16 @@ class RedistributionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListStateHandle:
-    """One named operator state. `offsets`: where each element begins in the handle's bytes, in order."""
+    """One named operator state. `offsets`: where each element begins in the handle's bytes, in order.
+
+    `type_text`: the declared type of each element, as `model/type_texts.py` writes it; None: there is none.
+    """
 
     name: str
     mode: RedistributionMode
     offsets: tuple[int, ...]
     handle: StateHandle
+    type_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +182,14 @@ class ChannelStateHandle:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSubtaskState:
-    """The state of one operator in one subtask."""
+    """The state of one operator in one subtask. `keys`: of its keyed state; None: it has none, or an earlier release wrote it."""
 
     keyed: tuple[KeyedStateHandle, ...] = ()
     lists: tuple[ListStateHandle, ...] = ()
     inputs_in_flight: tuple[ChannelStateHandle, ...] = ()
     outputs_in_flight: tuple[ChannelStateHandle, ...] = ()
     databases: tuple[DatabaseHandle, ...] = ()
+    keys: KeyType | None = None
 
     @property
     def handles(self) -> Iterator[StateHandle]:

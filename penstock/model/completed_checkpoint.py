@@ -16,6 +16,7 @@ from penstock.model.checkpoints import (
     StateHandle,
 )
 from penstock.model.ids import DataSetId, JobId
+from penstock.model.key_types import KeyMigration
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,14 @@ class OperatorRestore:
     """The state with which one operator of an attempt begins.
 
     `keyed`, `databases`: handles that hold key groups of the attempt's range. They may hold other groups, which the
-    attempt ignores.
+    attempt ignores. `keys`: what is done to restored keys; None: nothing. `allows_double`: integers may become DOUBLE.
     """
 
     keyed: tuple[KeyedStateHandle, ...] = ()
     lists: tuple[ListStateShare, ...] = ()
     databases: tuple[DatabaseHandle, ...] = ()
+    keys: KeyMigration | None = None
+    allows_double: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ Source: PyFlink pyflink.common.typeinfo; differs: no Java type behind them.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from penstock.model.row import Row, make_row
@@ -305,6 +306,8 @@ class TupleTypeInfo(TypeInformation):
 class RowTypeInfo(TypeInformation):
     """A Row of fixed width; fields without given names are called f0, f1, ..."""
 
+    defaults: Mapping[str, Any] = MappingProxyType({})
+
     def __init__(
         self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None
     ) -> None:
@@ -322,6 +325,27 @@ class RowTypeInfo(TypeInformation):
             )
         if len(set(self._field_names)) != len(self._field_names):
             raise ValueError(f"field names of a ROW type must differ: got {self._field_names}")
+
+    def with_defaults(self, **values: Any) -> RowTypeInfo:
+        """Return the same type, with values for fields that are added to restored state.
+
+        Args:
+            values: by the name of the field; a field without one is None. They are no part of the
+                type: two types that differ in them are equal.
+
+        Raises:
+            ValueError: there is no such field.
+        """
+        for name in values:
+            self.get_field_index(name)
+        made = copy.copy(self)
+        made.defaults = {**self.defaults, **values}
+        return made
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the names were given."""
+        return self._has_names
 
     def get_field_names(self) -> list[str]:
         return self._field_names

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
+from penstock.model.key_types import KeyType
 from penstock.model.types import TypeInformation
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import (
@@ -167,6 +168,11 @@ class Operator:
     """False: the input may have ended, but results are still outstanding. Only the head of a chain is asked."""
     has_put_off: bool = False
     """Whether its timer will try something again. That timer fires after the end of the data too, and the task waits for it."""
+
+    @property
+    def state_keys(self) -> KeyType | None:
+        """The type of the keys of its state, which snapshots and the job graph carry; None: it has no keyed state."""
+        return None
 
     def in_batch(self) -> Operator:
         """The operator to use in runtime mode BATCH, where the input is complete: it emits only final results.

@@ -7,6 +7,7 @@
     penstock run my_job.py --from-savepoint /mnt/savepoints/savepoint-5f2c8a-0123456789ab
     penstock doctor --master spark://host:7077 -D parallelism.default=8
     penstock recover --cluster-id nightly --storage-dir /mnt/penstock
+    penstock savepoint check my_job.py /mnt/savepoints/savepoint-5f2c8a-0123456789ab -- --input /data
     penstock savepoint inspect /mnt/savepoints/savepoint-5f2c8a-0123456789ab
     penstock savepoint dispose /mnt/savepoints/savepoint-5f2c8a-0123456789ab
 
@@ -43,6 +44,7 @@ from penstock.model.options.scheduling import SchedulingOptions
 from penstock.model.program import ProgramSettings
 from penstock.model.states import JobStatus
 from penstock.ui.doctor import doctor
+from penstock.ui.savepoint_check import BAD_USE, check_savepoint
 from penstock.ui.savepoints import render_rows, render_savepoint
 
 _PLAN_JOB_ID = JobId("0" * 32)
@@ -90,7 +92,7 @@ class PlanExecutor:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code."""
-    options = parser().parse_args(arguments)
+    options = parsed(sys.argv[1:] if arguments is None else arguments)
     try:
         if options.command == "plan":
             shape = _shape(options)
@@ -107,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
-        return 1
+        return BAD_USE if getattr(options, "action", None) == "check" else 1
     finally:
         spark_host.override_executor(None)
         spark_host.set_command_line({})
@@ -118,6 +120,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     return 0
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. What follows `--` belongs to the program: argparse takes it only right behind the other positions."""
+    place = list(arguments).index("--") if "--" in arguments else len(arguments)
+    options = parser().parse_args(arguments[:place])
+    behind = list(arguments[place + 1 :])
+    if behind and not hasattr(options, "arguments"):
+        parser().error(
+            f"'{options.command}' runs no program, but got arguments for one: {' '.join(behind)}"
+        )
+    if behind:
+        options.arguments = [*options.arguments, *behind]
+    return options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -139,7 +155,8 @@ def parser() -> argparse.ArgumentParser:
             "--master", help="Spark's master, if the program starts no session itself"
         )
         command.add_argument(
-            "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Spark setting for that session"
+            "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Spark setting for "
+            "that session"
         )  # fmt: skip
     for command in (shows, runs):
         command.add_argument("script", help="the program")
@@ -192,7 +209,8 @@ def _add_recovery(commands: Any) -> argparse.ArgumentParser:
 
 def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
     runs.add_argument(
-        "-s", "--from-savepoint", metavar="DIR", help="begin with this savepoint or retained checkpoint"
+        "-s", "--from-savepoint", metavar="DIR", help="begin with this savepoint or retained "
+        "checkpoint"
     )  # fmt: skip
     runs.add_argument(
         "-n", "--allow-non-restored-state", action="store_true",
@@ -216,8 +234,27 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
         "--state", nargs=2, metavar=("UID", "NAME"), help="show the rows of a keyed state"
     )
     inspects.add_argument("--rows", type=_positive, default=20, help="how many rows (20)")
-    for action in (inspects, disposes):
+    checks = actions.add_parser(
+        "check",
+        help="tell what a program would make of each state, without running a job; exit code 0: "
+        "it would be restored, 1: refused, 2: it cannot be told",
+    )
+    checks.add_argument("script", help="the program; it runs up to its first execute()")
+    for action in (checks, inspects, disposes):
         action.add_argument("directory", help="the folder of the savepoint, a path or URI")
+    checks.add_argument("arguments", nargs="*", help="the program's own arguments")
+    checks.add_argument(
+        "-n", "--allow-non-restored-state", action="store_true",
+        help="as for run: state that no operator of the program claims is dropped",
+    )  # fmt: skip
+    checks.add_argument(
+        "--no-open", action="store_true",
+        help="do not open the functions with state, which calls their open(); then only "
+        "operators and keys are checked",
+    )  # fmt: skip
+    checks.add_argument(
+        "-D", dest="define", action="append", default=[], metavar="KEY=VALUE", help="an option"
+    )
 
 
 def store_settings(options: argparse.Namespace) -> dict[str, str]:
@@ -285,6 +322,8 @@ def _recovery(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _savepoint(options: argparse.Namespace) -> int:
+    if options.action == "check":
+        return _check(options)
     savepoint = read_savepoint(options.directory)
     if options.action == "dispose":
         savepoint.dispose()
@@ -295,6 +334,22 @@ def _savepoint(options: argparse.Namespace) -> int:
     else:
         print(render_savepoint(savepoint))
     return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    def complain(text: str) -> None:
+        print(f"penstock: {text}", file=sys.stderr)
+
+    command_line = _settings(options.define)
+    if options.allow_non_restored_state:
+        command_line[RecoveryOptions.IGNORE_UNCLAIMED_STATE.key] = "true"
+    return check_savepoint(
+        lambda: _run_script(options.script, options.arguments),
+        options.directory,
+        command_line,
+        complain,
+        opens=not options.no_open,
+    )
 
 
 _WITHOUT_PROGRAM: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.common import Types
+from penstock.datastream import DataStream
 from penstock.hosting.ha.election import Election
 from penstock.hosting.ha.settings import ha_settings_of
 from penstock.model.config import Settings
+from penstock.model.errors import JobExecutionError
 from penstock.model.former_modules import present_module, present_name
 from penstock.model.states import JobStatus
 from penstock.runtime.keys.hashing import key_group
@@ -56,6 +59,32 @@ def test_a_job_goes_on_from_a_former_savepoint_and_writes_what_it_would_have_wri
     program.build(env)
     env.execute("former")
     assert program.written(at / "out") == EXPECTED
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_keys_of_a_former_savepoint_are_checked_against_the_declared_type(
+    folder, backend, monkeypatch
+):
+    """It carries no types: its keys are whole numbers, and the program now declares text."""
+    at = folder(f"savepoint-{backend}")
+    (savepoint,) = (at / "savepoint").iterdir()
+    settings = {
+        "state.backend.type": backend,
+        "execution.state-recovery.path": str(savepoint),
+        "restart-strategy.type": "none",
+    }
+    key_by = DataStream.key_by
+
+    def by_text(stream, key_of, key_type):
+        return key_by(stream, lambda value: str(key_of(value)), Types.STRING())
+
+    monkeypatch.setattr(DataStream, "key_by", by_text)
+    env = program.environment(settings, MiniCluster(parallelism=2).executor())
+    program.build(env)
+    with pytest.raises(
+        JobExecutionError, match="without a declared type and are of class int.*STRING"
+    ):
+        env.execute("former")
 
 
 def test_a_driver_takes_a_former_entry_over_and_finishes_its_job(folder):

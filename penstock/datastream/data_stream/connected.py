@@ -173,15 +173,18 @@ class BroadcastConnectedStream:
         """
         stream = self.non_broadcast_stream
         names = tuple(descriptor.get_name() for descriptor in self.broadcast_state_descriptors)
+        types = tuple(descriptor.type_info for descriptor in self.broadcast_state_descriptors)
         operator: Operator
         name = "Co-Process-Broadcast"
         if isinstance(stream, KeyedStream):
             name = f"Keyed-{name}"
             kind = KeyedBroadcastProcessFunction
             function = adapt.method_of(func, kind, "process_element", name)
-            operator = ops.KeyedBroadcastProcessOperator(function, stream.plumbing.keys, names)
+            operator = ops.KeyedBroadcastProcessOperator(
+                function, stream.plumbing.keys, names, types
+            )
         else:
             function = adapt.method_of(func, BroadcastProcessFunction, "process_element", name)
-            operator = ops.BroadcastProcessOperator(function, names)
+            operator = ops.BroadcastProcessOperator(function, names, types)
         to_all = self.broadcast_stream.input_stream.plumbing
         return DataStream(stream.plumbing.add_operator(name, operator, output_type, to_all))

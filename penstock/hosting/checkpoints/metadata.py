@@ -14,7 +14,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from penstock.hosting.file_systems import CheckpointDamaged, joined, parted
@@ -32,6 +32,7 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.ids import DataSetId, JobId
+from penstock.model.key_types import KeyType
 
 MAGIC: Final = b"PENSTOCK-CHECKPOINT\n"
 VERSION: Final = 1
@@ -154,7 +155,10 @@ def _subtask(state: OperatorSubtaskState, blobs: _Blobs) -> dict[str, Any]:
             for one in state.keyed
         ],
         "lists": [
-            [one.name, one.mode.value, one.offsets, _handle(one.handle, blobs)]
+            [
+                *(one.name, one.mode.value, one.offsets, _handle(one.handle, blobs)),
+                one.type_text,
+            ]
             for one in state.lists
         ],
         "inputs": channels(state.inputs_in_flight),
@@ -168,6 +172,7 @@ def _subtask(state: OperatorSubtaskState, blobs: _Blobs) -> dict[str, Any]:
             ]
             for one in state.databases
         ],
+        "keys": None if state.keys is None else astuple(state.keys),
     }
 
 
@@ -181,8 +186,14 @@ def _read_subtask(found: dict[str, Any], blobs: _Found) -> OperatorSubtaskState:
             for first, last, offsets, place in found["keyed"]
         ),
         lists=tuple(
-            ListStateHandle(name, RedistributionMode(mode), tuple(offsets), handle(place))
-            for name, mode, offsets, place in found["lists"]
+            ListStateHandle(
+                name,
+                RedistributionMode(mode),
+                tuple(offsets),
+                handle(place),
+                *texts,
+            )
+            for name, mode, offsets, place, *texts in found["lists"]
         ),
         inputs_in_flight=_read_channels(found["inputs"], handle),
         outputs_in_flight=_read_channels(found["outputs"], handle),
@@ -190,6 +201,7 @@ def _read_subtask(found: dict[str, Any], blobs: _Found) -> OperatorSubtaskState:
             DatabaseHandle(role, first, last, tuple((name, handle(place)) for name, place in files))
             for role, first, last, files in found.get("databases", ())
         ),
+        keys=None if found.get("keys") is None else KeyType(*found["keys"]),
     )
 
 

@@ -29,7 +29,7 @@ from penstock.model.ids import JobId
 from penstock.model.row import Row
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.state.snapshot import KeyedPart, StateInfo
-from penstock.runtime.state.snapshot_reader import read_operator, rows_by_group
+from penstock.runtime.state.snapshot_reader import infos_in, read_operator, rows_by_group
 
 _READER = JobId("reader")
 _USER_STATE = "state/"
@@ -211,6 +211,28 @@ class Savepoint:
                 for group, rows, size in database.sizes(name):
                     add(database_handle.role + name, info, group, rows, size)
         return list(found.values())
+
+    def state_infos(self, operator: OperatorCheckpoint) -> tuple[dict[str, StateInfo], set[str]]:
+        """Return the properties of an operator's keyed states, by name with its role, and the names
+        of those that have rows. Reads no values.
+
+        Raises:
+            CheckpointDamaged: a file is missing or damaged.
+        """
+        infos: dict[str, StateInfo] = {}
+        filled: set[str] = set()
+        states = [state for state in operator.subtasks if state is not None]
+        for handle in (handle for state in states for handle in state.keyed):
+            data = self._storage.read(handle.handle)
+            infos |= infos_in(data)
+            filled |= {name for name, *_ in rows_by_group(handle, data)}
+        databases = [one for state in states for one in state.databases]
+        for of_role, database in opened(databases, self._storage.read):
+            for name, info in database.infos.items():
+                infos[of_role.role + name] = info
+                if next(database.groups(name), None) is not None:
+                    filled.add(of_role.role + name)
+        return infos, filled
 
     # ------------------------------------------------------------------ reading
 

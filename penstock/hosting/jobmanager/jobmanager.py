@@ -14,7 +14,7 @@ import logging
 import secrets
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -103,15 +103,16 @@ class JobManager:
         self.keeper = keeper_of(
             self.job_id, settings.storage, self.coordinators, parts.guard, self.feed_soon
         )
-        self.shell = MachineShell(
-            parts,
-            Links(token),
-            self.coordinators,
-            self._streams,
-            self.keeper or NoCheckpoints(),
-            self._done.set,
-        )
-        self.watch = TaskManagerWatch(
+        with _closed_if_it_fails(self._loop):
+            self.shell: MachineShell = MachineShell(
+                parts,
+                Links(token),
+                self.coordinators,
+                self._streams,
+                self.keeper or NoCheckpoints(),
+                self._done.set,
+            )
+        self.watch: TaskManagerWatch = TaskManagerWatch(
             self.shell, parts.provider, observer, settings, self._done.is_set
         )
 
@@ -396,3 +397,13 @@ _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
     UserOutput: lambda own, told: own.parts.observer.user_output(told, own.job_graph),
     SlotFreed: JobManager._on_slot_freed,
 }
+
+
+@contextlib.contextmanager
+def _closed_if_it_fails(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """The program may not fit the state that it begins with. Then nobody runs the loop."""
+    try:
+        yield
+    except BaseException:
+        loop.close()
+        raise

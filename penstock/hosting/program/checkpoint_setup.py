@@ -9,6 +9,7 @@ if driver and tasks share a file system; otherwise the job is refused.
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import shutil
 import tempfile
@@ -22,6 +23,7 @@ from penstock.hosting.file_systems import CheckpointIoError, check_private, join
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings
 from penstock.hosting.private_files import NotPrivate
 from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
+from penstock.machines.checkpoints.key_checks import empty_start, without_their_state
 from penstock.machines.checkpoints.settings import (
     CheckpointPlaces,
     CheckpointSettings,
@@ -35,6 +37,7 @@ from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.options.checkpoints import CheckpointOptions
 
+_LOG: Final = logging.getLogger(__name__)
 _PREFIX: Final = "penstock-checkpoints-"
 
 
@@ -93,6 +96,8 @@ def _built(
     storage = CheckpointStorage(directory, job_graph.job_id)
     _check_places(storage, places, directory, is_periodic=wanted.is_periodic, say=around.say)
     completed = _found(storage, places, around)
+    if completed and not around.pointers:
+        _tell_of_empty_starts(job_graph, completed[-1], around)
     wanted = replace(wanted, first_id=storage.next_id())
     tasks = TaskCheckpointing(
         directory,
@@ -204,6 +209,16 @@ def _found(
     checkpoint = storage.load_given(places.restored)
     storage.probe(checkpoint)
     return (_owned(checkpoint, storage, places),)
+
+
+def _tell_of_empty_starts(
+    job_graph: JobGraph, checkpoint: CompletedCheckpoint, around: Surroundings
+) -> None:
+    """Warn of each operator that starts empty while others find their state."""
+    for operator in without_their_state(job_graph, checkpoint):
+        text = empty_start(operator, job_graph, checkpoint)
+        _LOG.warning("operator=%s state=EMPTY cause=%s", operator.uid, text)
+        around.say(f"warning: {text}")
 
 
 def _owned(

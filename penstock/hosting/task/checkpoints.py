@@ -337,10 +337,10 @@ class TaskCheckpoints:
 
 def _taken_in_hand(head_first: list[tuple[str, OperatorSnapshot]]) -> list[bytes]:
     """Remove and return the records in hand from the head's list state. In a task with inputs they
-    belong to this subtask and are not redistributed as a list.
+    belong to this subtask and are not redistributed as a list, so they are pickles without marks.
     """
     for _, snapshot in head_first:
         in_hand = snapshot.lists.pop(IN_HAND, None)
         if in_hand is not None:
-            return in_hand.elements
+            return [element[1:] for element in in_hand.elements]
     return []

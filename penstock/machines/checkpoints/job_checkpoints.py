@@ -171,6 +171,7 @@ class JobCheckpoints:
                 self._graph.job_graph,
                 latest,
                 is_unclaimed_state_ignored=self._settings.is_unclaimed_state_ignored,
+                allows_double=self._settings.allows_double,
             )
         return self._plan
 

@@ -12,7 +12,15 @@ is handed over whole. Data in flight: `restore_in_flight.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
+from penstock.machines.checkpoints.key_checks import (
+    has_keyed,
+    migration_of,
+    named,
+    verdict_on_keys,
+)
 from penstock.machines.checkpoints.operator_state import OperatorStateShape, redistribute
 from penstock.machines.checkpoints.restore_in_flight import InFlightPlan
 from penstock.model.checkpoints import ListStateHandle, OperatorSubtaskState
@@ -24,11 +32,17 @@ from penstock.model.completed_checkpoint import (
     TaskRestore,
 )
 from penstock.model.errors import ConfigurationError
-from penstock.model.graph.job_graph import JobGraph, JobVertex
+from penstock.model.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.model.ids import ExecutionVertexId, VertexId
 from penstock.model.key_groups import key_group_range
+from penstock.model.key_types import KeyMigration
 
 _EMPTY = OperatorSubtaskState()
+KEYS_NEXT_STEP: Final = (
+    "Declare the key type of key_by as it was, or give the operator another uid and start with "
+    "'execution.state-recovery.ignore-unclaimed-state: true' (--allow-non-restored-state), which "
+    "leaves its state behind."
+)
 
 
 def adopt_max_parallelism(job_graph: JobGraph, checkpoint: CompletedCheckpoint) -> None:
@@ -42,11 +56,11 @@ def adopt_max_parallelism(job_graph: JobGraph, checkpoint: CompletedCheckpoint) 
     for vertex in job_graph.vertices.values():
         for operator in vertex.operators:
             old = found.get(operator.uid)
-            if old is None or not _has_keyed(old) or old.max_parallelism == vertex.max_parallelism:
+            if old is None or not has_keyed(old) or old.max_parallelism == vertex.max_parallelism:
                 continue
             if vertex.is_max_parallelism_set or vertex.parallelism > old.max_parallelism:
                 raise ConfigurationError(
-                    f"{_named(operator.uid, operator.name)} has keyed state of checkpoint "
+                    f"{named(operator.uid, operator.name)} has keyed state of checkpoint "
                     f"{checkpoint.checkpoint_id} in {old.max_parallelism} key groups, and the "
                     f"program has parallelism {vertex.parallelism} and max parallelism "
                     f"{vertex.max_parallelism}. The number of key groups cannot change. Set "
@@ -64,12 +78,18 @@ class RestorePlan:
         checkpoint: CompletedCheckpoint,
         *,
         is_unclaimed_state_ignored: bool = False,
+        allows_double: bool = False,
     ) -> None:
-        """Raises: ConfigurationError: the program has no operator for a state, or cannot take the state as it is."""
+        """`allows_double`: integers in keys and values may become DOUBLE.
+
+        Raises: ConfigurationError: the program has no operator for a state, or cannot take the state as it is.
+        """
         self.checkpoint = checkpoint
         self._job = job_graph
         self._old = {operator.uid: operator for operator in checkpoint.operators}
+        self._allows_double = allows_double
         self._shares: dict[VertexId, list[TaskRestore]] = {}
+        self._keys = self._judged_keys()
         if not is_unclaimed_state_ignored:
             self._check_claimed()
         self._finished = {
@@ -100,7 +120,7 @@ class RestorePlan:
         checkpoint_id = self.checkpoint.checkpoint_id
         is_finished = vertex.vertex_id in self._finished
         columns = [
-            (operator.uid, _operator_shares(self._old[operator.uid], vertex))
+            (operator.uid, self._operator_shares(operator, vertex))
             for operator in vertex.operators
             if operator.uid in self._old and not is_finished
         ]
@@ -115,17 +135,45 @@ class RestorePlan:
             for subtask in range(vertex.parallelism)
         ]
 
+    def _operator_shares(self, operator: OperatorInfo, vertex: JobVertex) -> list[OperatorRestore]:
+        shares = _operator_shares(self._old[operator.uid], vertex, self._keys.get(operator.uid))
+        return [replace(share, allows_double=self._allows_double) for share in shares]
+
     # ------------------------------------------------------------------ checks
+
+    def _judged_keys(self) -> dict[str, KeyMigration]:
+        """What is done to restored keys, by uid. Raises: ConfigurationError: they cannot be those of the program."""
+        found: dict[str, KeyMigration] = {}
+        operators = (one for vertex in self._job.vertices.values() for one in vertex.operators)
+        for operator in operators:
+            old = self._old.get(operator.uid)
+            if old is None:
+                continue
+            verdict = verdict_on_keys(
+                old, operator, self.checkpoint, allows_double=self._allows_double
+            )
+            if verdict.refusal:
+                raise ConfigurationError(
+                    f"{named(operator.uid, operator.name)} cannot restore its keyed state of "
+                    "checkpoint "
+                    f"{self.checkpoint.checkpoint_id}: {verdict.refusal}. With other keys no "
+                    "record would find its "
+                    f"state. {KEYS_NEXT_STEP}"
+                )
+            migration = migration_of(verdict, operator)
+            if migration is not None:
+                found[operator.uid] = migration
+        return found
 
     def _check_claimed(self) -> None:
         known = {o.uid for vertex in self._job.vertices.values() for o in vertex.operators}
         for old in self.checkpoint.operators:
-            if old.uid in known or not _has_state(old):
+            if old.uid in known or not has_state(old):
                 continue
             states = sorted({one.name for state in old.subtasks if state for one in state.lists})
             raise ConfigurationError(
                 f"checkpoint {self.checkpoint.checkpoint_id} has state of "
-                f"{_named(old.uid, old.name)} with parallelism {old.parallelism} "
+                f"{named(old.uid, old.name)} with parallelism {old.parallelism} "
                 f"({_kinds(old, states)}), and the program has no operator of that uid. Give "
                 "the operator its uid back, or drop the state with "
                 "'execution.state-recovery.ignore-unclaimed-state: true' "
@@ -140,7 +188,7 @@ class RestorePlan:
         ]
         if any(done) and not all(done):
             names = [
-                _named(operator.uid, operator.name)
+                named(operator.uid, operator.name)
                 for operator, is_done in zip(vertex.operators, done, strict=True)
                 if not is_done
             ]
@@ -186,8 +234,12 @@ class RestorePlan:
                     )
 
 
-def _operator_shares(old: OperatorCheckpoint, vertex: JobVertex) -> list[OperatorRestore]:
-    """Return the shares of one operator's state, by new subtask."""
+def _operator_shares(
+    old: OperatorCheckpoint, vertex: JobVertex, keys: KeyMigration | None
+) -> list[OperatorRestore]:
+    """Return the shares of one operator's state, by new subtask. Of keys that belong to other key
+    groups now, each subtask gets all.
+    """
     states = [state or _EMPTY for state in old.subtasks]
     lists = _list_shares(states, vertex.parallelism)
     handles = [handle for state in states for handle in state.keyed]
@@ -195,11 +247,14 @@ def _operator_shares(old: OperatorCheckpoint, vertex: JobVertex) -> list[Operato
     shares = []
     for subtask in range(vertex.parallelism):
         first, last = key_group_range(vertex.max_parallelism, vertex.parallelism, subtask)
+        if keys is not None and keys.is_rerouted:
+            first, last = 0, vertex.max_parallelism - 1
         shares.append(
             OperatorRestore(
                 tuple(h for h in handles if h.first_group <= last and h.last_group >= first),
                 lists[subtask],
                 tuple(d for d in databases if d.first_group <= last and d.last_group >= first),
+                keys,
             )
         )
     return shares
@@ -229,22 +284,15 @@ def _list_shares(
     ]
 
 
-def _has_keyed(old: OperatorCheckpoint) -> bool:
-    return any(state is not None and (state.keyed or state.databases) for state in old.subtasks)
-
-
-def _has_state(old: OperatorCheckpoint) -> bool:
+def has_state(old: OperatorCheckpoint) -> bool:
+    """Whether it must be claimed by an operator of the program."""
     has_parts = any(state is not None and any(state.handles) for state in old.subtasks)
     return has_parts or old.coordinator_state is not None
 
 
 def _kinds(old: OperatorCheckpoint, lists: Sequence[str]) -> str:
-    kinds = ["keyed state"] if _has_keyed(old) else []
+    kinds = ["keyed state"] if has_keyed(old) else []
     kinds += [f"list state '{name}'" for name in lists]
     if old.coordinator_state is not None:
         kinds.append("its coordinator's state")
     return ", ".join(kinds) or "data in flight"
-
-
-def _named(uid: str, name: str) -> str:
-    return f"operator '{name}' (uid '{uid}')"

@@ -57,6 +57,7 @@ class CheckpointSettings:
     aligned_timeout_ms: int | None = None
     are_finished_tasks_allowed: bool = True
     is_unclaimed_state_ignored: bool = False
+    allows_double: bool = False
     first_id: int = 1
     draw: Callable[[], float] = field(default=_no_chance)
 
@@ -151,6 +152,7 @@ def checkpoint_settings_of(
         is_unclaimed_state_ignored=settings.get(
             _set_one(settings, RecoveryOptions.IGNORE_UNCLAIMED_STATE)
         ),
+        allows_double=settings.get(RecoveryOptions.ALLOW_INT_TO_DOUBLE),
         first_id=first_id,
         draw=draw or _no_chance,
     )

@@ -6,12 +6,15 @@ Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge. Serialisable: t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Any
 
 from penstock.model.graph.auto_parallelism import AutoParallelism
 from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
 from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
+from penstock.model.key_types import KeyType
 from penstock.model.slot_size import SlotSize
 
 
@@ -64,13 +67,19 @@ class ResultPartitionType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """The facts about an operator that the JobManager knows."""
+    """The facts about an operator that the JobManager knows. `keys`: of its keyed state; None: it has none."""
 
     node_id: int
     name: str
     uid: str
     defined_at: str = ""
     has_coordinator: bool = False
+    keys: KeyType | None = None
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        """A job graph that an earlier release stored has fewer fields."""
+        for field_of, value in zip(fields(self), (*state, None), strict=False):
+            object.__setattr__(self, field_of.name, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,15 @@ class RecoveryOptions(OptionGroup, title="Recovery"):
         ),
         fallback=OLD_IGNORE_UNCLAIMED_STATE,
     )
+    ALLOW_INT_TO_DOUBLE: Final = flag(
+        "penstock.state-recovery.allow-int-to-double",
+        "false",
+        (
+            "Whether state that was declared as BYTE, SHORT, INT or LONG may be restored as "
+            "DOUBLE. A "
+            "LONG above 2^53 is rounded."
+        ),
+    )
     OLD_PATH: Final = text(
         "execution.savepoint.path",
         None,

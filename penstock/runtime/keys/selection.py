@@ -17,7 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.model.types import TypeInformation, is_pickled
+from penstock.model.types import (
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    is_pickled,
+)
 from penstock.runtime.codecs.convert import (
     array_to_values,
     enforce_values,
@@ -84,6 +90,18 @@ class KeySelection:
     def columns(self) -> tuple[str, ...] | None:
         """The column names, or None when a callable takes the key."""
         return self.selector if isinstance(self.selector, tuple) else None
+
+    @property
+    def state_type(self) -> TypeInformation:
+        """The type of the keys as far as it is declared: for the key, or for the columns that it is made of."""
+        if self.key_type is not None:
+            return self.key_type
+        known = self.input_type if isinstance(self.input_type, RowTypeInfo) else None
+        names = () if known is None else known.get_field_names()
+        if known is None or not self.columns or not set(self.columns) <= set(names):
+            return PickledBytesTypeInfo()
+        types = [known.get_field_types()[names.index(name)] for name in self.columns]
+        return types[0] if len(types) == 1 else TupleTypeInfo(types)
 
     def row_selector(self) -> Callable[[Any], Any]:
         """`value -> key`, before the declared type is applied."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.model.types import TypeInformation
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import Batch
 from penstock.runtime.keys import KeySelection
@@ -23,6 +24,7 @@ from penstock.runtime.operators.two_input import CoFunctionOperator
 from penstock.runtime.state.broadcast import BroadcastState, BroadcastStates, ReadOnlyBroadcastState
 from penstock.runtime.state.descriptors import MapStateDescriptor
 from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.state.value_migration import StateOwner
 
 
 class _Times:
@@ -64,14 +66,22 @@ class BroadcastProcessOperator(CoFunctionOperator, ProcessOperator):
 
     methods = ("process_element", "process_broadcast_element")
 
-    def __init__(self, function: UserFunction, state_names: tuple[str, ...]) -> None:
+    state_types: tuple[TypeInformation, ...] = ()
+
+    def __init__(
+        self,
+        function: UserFunction,
+        state_names: tuple[str, ...],
+        state_types: tuple[TypeInformation, ...] = (),
+    ) -> None:
+        """`state_types`: of the maps, in the order of the names; none: they are not known."""
         super().__init__(function)
         self.state_names = state_names
+        self.state_types = state_types
         self._restored = OperatorSnapshot()
 
     def open(self, context: OperatorContext) -> None:
-        self._states = BroadcastStates(self.state_names)
-        self._states.restore(self._restored.lists)
+        self._states = _restored_states(self, self._restored, context)
         timer_service = UnkeyedTimerService(self, context.timers.now_ms)
         reading, writing = (
             ReadOnlyContext(self, timer_service),
@@ -97,16 +107,23 @@ class KeyedBroadcastProcessOperator(CoFunctionOperator, KeyedProcessOperator):
 
     methods = ("process_element", "process_broadcast_element")
 
+    state_types: tuple[TypeInformation, ...] = ()
+
     def __init__(
-        self, function: UserFunction, keys: KeySelection, state_names: tuple[str, ...]
+        self,
+        function: UserFunction,
+        keys: KeySelection,
+        state_names: tuple[str, ...],
+        state_types: tuple[TypeInformation, ...] = (),
     ) -> None:
+        """`state_types`: as for BroadcastProcessOperator."""
         super().__init__(function, keys)
         self.state_names = state_names
+        self.state_types = state_types
         self.watermark = 0
 
     def open(self, context: OperatorContext) -> None:
-        self._states = BroadcastStates(self.state_names)
-        self._states.restore(self._restored.lists)
+        self._states = _restored_states(self, self._restored, context)
         super().open(context)
         reading = KeyedReadOnlyContext(self)
         self._broadcast_context = BroadcastContext(self, reading.timer_service())
@@ -123,3 +140,15 @@ class KeyedBroadcastProcessOperator(CoFunctionOperator, KeyedProcessOperator):
         snapshot = super().snapshot()
         snapshot.lists.update(self._states.snapshot())
         return snapshot
+
+
+def _restored_states(
+    operator: BroadcastProcessOperator | KeyedBroadcastProcessOperator,
+    restored: OperatorSnapshot,
+    context: OperatorContext,
+) -> BroadcastStates:
+    """Raises: UserError: as `BroadcastStates.restore`."""
+    states = BroadcastStates(operator.state_names, operator.state_types)
+    owner = StateOwner(context.operator_id, context.operator_name, restored.allows_double)
+    states.restore(restored.lists, owner)
+    return states

@@ -8,12 +8,14 @@ batch are computed at once, and one generator sets the context for each record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from inspect import isgeneratorfunction
 from itertools import repeat
 from typing import Any, ClassVar, Final
 
-from penstock.model.types import TypeInformation
+from penstock.model.key_types import KeyType
+from penstock.model.types import TypeInformation, is_pickled
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
@@ -31,6 +33,7 @@ from penstock.runtime.records.side_output import separated
 from penstock.runtime.state.contract import KeyedStateBackend
 from penstock.runtime.state.heap import HeapKeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
+from penstock.runtime.state.value_migration import StateOwner, records_type
 
 KEY_ENDS: Final = object()
 """Stands in place of a record: the current key has no more records."""
@@ -90,6 +93,10 @@ class KeyedOperator(KeyTaker):
         self.timers = made(context.timers, self.state.timer_queue)
         self.key_timers = self.timers if isinstance(self.timers, BatchTimerService) else None
         return RuntimeContext(context, self.state)
+
+    @property
+    def state_keys(self) -> KeyType:
+        return key_type_of(self.selections)
 
     def close(self) -> None:
         super().close()
@@ -161,12 +168,22 @@ class KeyedOperator(KeyTaker):
         self._restored = snapshot
 
 
+def key_type_of(selections: Sequence[KeySelection], namespace: str = "") -> KeyType:
+    """The type of the keys of the state of an operator. All its keyed inputs have the same keys, but not all need declare their type."""
+    types = [one.state_type for one in selections]
+    declared = [one for one in types if not is_pickled(one)] or types
+    is_int32 = is_int32_type(selections[0].key_type)
+    return KeyType.of(declared[0], is_int32=is_int32, namespace=namespace)
+
+
 def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBackend:
     """An empty backend of the kind that the job uses."""
     make = context.keyed_state or HeapKeyedStateBackend
     is_int32 = is_int32_type(keys.key_type)
     made = make(context.max_parallelism, context.timers.now_ms, is_int32=is_int32)
-    made.owner = context.operator_id
+    made.owner = StateOwner(
+        context.operator_id, context.operator_name, records=records_type(context.input_types)
+    )
     return made
 
 
@@ -177,6 +194,7 @@ def restore_backend(
 
     Returns the restored states that hold values.
     """
+    backend.owner = replace(backend.owner, allows_double=restored.allows_double)
     prefix = f"{role}/" if role else ""
     found = dict(backend.restore_databases(restored.take_databases(prefix)))
     for piece in restored.take_in_pieces(prefix):

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from enum import StrEnum
 from operator import itemgetter
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from penstock.model.key_types import KeyType
 from penstock.model.row import Row, make_row
 from penstock.model.types import RowTypeInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
@@ -29,12 +31,12 @@ from penstock.runtime.operator import (
     OperatorContext,
 )
 from penstock.runtime.operators.column_reduce import ColumnReduction
-from penstock.runtime.operators.keyed import KeyTaker, new_backend, restore_backend
+from penstock.runtime.operators.keyed import KeyTaker, key_type_of, new_backend, restore_backend
 from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
 from penstock.runtime.state.contract import KeyedStateBackend, KeyTable
-from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
+from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo, refuse_left
 
 REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
@@ -64,10 +66,17 @@ class ReduceOperator(KeyTaker):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._state = new_backend(context, self.keys)
         restored, self._restored = self._restored, OperatorSnapshot()
-        restore_backend(self._state, restored, "")
-        self._table = self._state.table(REDUCE_TABLE, REDUCED)
+        found = restore_backend(self._state, restored, "")
+        others = {name: str(found[name]) for name in found if name != REDUCE_TABLE}
+        refuse_left(context.operator_id, type(self).__name__, others)
+        info = replace(REDUCED, type_info=self._state.owner.records)
+        self._table = self._state.table(REDUCE_TABLE, info)
         self._call = named(self.function.call, context)
         return RuntimeContext(context)
+
+    @property
+    def state_keys(self) -> KeyType:
+        return key_type_of(self.selections)
 
     def close(self) -> None:
         super().close()

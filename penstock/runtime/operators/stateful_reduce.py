@@ -7,6 +7,7 @@ Source: PyFlink's ReduceProcessKeyedProcessFunctionAdapter, which opens every re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -45,7 +46,8 @@ class StatefulReduceOperator(KeyedOperator):
         made = super().runtime_context(context)
         self._call = named(self.function.call, context)
         if not self.ends_keys:
-            self._results = self.state.table(REDUCE_TABLE, REDUCED)
+            info = replace(REDUCED, type_info=self.state.owner.records)
+            self._results = self.state.table(REDUCE_TABLE, info)
         return made
 
     def process(self, batch: Batch, input_index: int) -> Emitted:

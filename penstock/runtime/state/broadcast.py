@@ -5,16 +5,31 @@ Source: Flink BroadcastState, HeapBroadcastState; differs: values are live objec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import UserError
+from penstock.model.types import MapTypeInfo, TypeInformation, is_pickled
 from penstock.runtime.state.contract import State
 from penstock.runtime.state.descriptors import MapStateDescriptor
-from penstock.runtime.state.snapshot import ListPart
+from penstock.runtime.state.snapshot import ListPart, StateInfo
+from penstock.runtime.state.value_migration import StateOwner, raw_change
 
-_ROLE: Final = "broadcast/"
+ROLE: Final = "broadcast/"
+"""The beginning of the names of broadcast states in a snapshot."""
+
+
+def broadcast_info(type_info: TypeInformation | None) -> StateInfo:
+    """The properties of a broadcast state with a map of this type; None: the type is not known."""
+    return StateInfo("Broadcast", type_info=None if is_pickled_map(type_info) else type_info)
+
+
+def is_pickled_map(type_info: TypeInformation | None) -> bool:
+    """Whether neither the keys nor the values of the map have a declared type."""
+    if isinstance(type_info, MapTypeInfo):
+        return is_pickled(type_info.key_type) and is_pickled(type_info.value_type)
+    return is_pickled(type_info)
 
 
 class ReadOnlyBroadcastState(State):
@@ -93,8 +108,11 @@ class BroadcastState(ReadOnlyBroadcastState):
 class BroadcastStates:
     """All broadcast states of one operator, by the names that `broadcast(...)` was given."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Sequence[str], types: Sequence[TypeInformation] = ()) -> None:
+        """`types`: of the maps, in the order of the names; none: they are not known."""
         self._tables: dict[str, dict[Any, Any]] = {name: {} for name in names}
+        self._types: dict[str, TypeInformation | None] = dict.fromkeys(names)
+        self._types.update(zip(names, types, strict=False))
 
     def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
         return ReadOnlyBroadcastState(self._table(descriptor))
@@ -105,16 +123,26 @@ class BroadcastStates:
     def snapshot(self) -> dict[str, ListPart]:
         """Every subtask has the same state, so it writes one element per state: the whole map."""
         return {
-            f"{_ROLE}{name}": ListPart(RedistributionMode.BROADCAST, [dict(table)])
+            f"{ROLE}{name}": ListPart(
+                RedistributionMode.BROADCAST, [dict(table)], self._types.get(name)
+            )
             for name, table in self._tables.items()
         }
 
-    def restore(self, lists: Mapping[str, ListPart]) -> None:
-        for name, part in lists.items():
-            if name.startswith(_ROLE):
-                kept = self._tables.setdefault(name.removeprefix(_ROLE), {})
-                for table in part.elements:
-                    kept.update(table)
+    def restore(self, lists: Mapping[str, ListPart], owner: StateOwner) -> None:
+        """Take the maps of any number of subtasks. Raises: UserError: they were of a type that cannot become the present one."""
+        for role_and_name, part in lists.items():
+            if not role_and_name.startswith(ROLE):
+                continue
+            name = role_and_name.removeprefix(ROLE)
+            kept = self._tables.setdefault(name, {})
+            # A state that the program does not broadcast any more stays as it is.
+            present = self._types.setdefault(name, part.type_info)
+            convert = raw_change(
+                owner, name, broadcast_info(part.type_info), broadcast_info(present)
+            )
+            for table in part.elements:
+                kept.update(table if convert is None else convert(table))
 
     def _table(self, descriptor: MapStateDescriptor) -> dict[Any, Any]:
         name = descriptor.get_name()

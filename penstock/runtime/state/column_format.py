@@ -3,7 +3,8 @@
     column: encoding (1 byte) | length (8) | content
 
 Encodings: A: Arrow IPC stream of one column (numbers, text, bytes, bool, None). U: tuples of one length, a column per
-item. R: Rows of one shape, as U. T: Arrow tables. P: pickle protocol 5, which only the caller's `loads` reads.
+item. R: Rows of one shape, as U. T: Arrow tables. B: a pickle of other values without objects of users' classes
+(`plain_pickle.py`). P: any other pickle, which only the caller's `loads` reads; earlier releases wrote it in place of B too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from penstock.model.row import RowKind, make_rows
 from penstock.runtime.records.frozen import Dumps, FrozenRows, Loads
+from penstock.runtime.records.plain_pickle import dumps_plain, loads_plain
 
 LENGTH: Final = struct.Struct("<I")
 
@@ -50,9 +52,20 @@ def encode_column(values: Sequence[Any], dumps: Dumps) -> Iterator[bytes]:
     marker = b"T" if kind is pa.Table else b"A"
     plain = _tables(values) if kind is pa.Table else _arrow(values, kind)
     if plain is None:
-        marker, plain = b"P", dumps(list(values))
+        marker, plain = pickled(list(values), dumps)
     yield COLUMN_HEAD.pack(marker, len(plain))
     yield plain
+
+
+def pickled(value: object, dumps: Dumps) -> tuple[bytes, bytes]:
+    """The mark, and the pickle: one that can be read without classes of users where that is possible."""
+    plain = dumps_plain(value)
+    return (b"P", dumps(value)) if plain is None else (b"B", plain)
+
+
+def unpickled(marker: bytes, data: bytes, loads: Loads) -> Any:
+    """What `pickled` was given. Raises: UserError: the pickle is not what its mark says; what `loads` raises."""
+    return loads_plain(data) if marker == b"B" else loads(data)
 
 
 def _arrow(values: Sequence[Any], kind: type | None) -> bytes | None:
@@ -110,7 +123,7 @@ def decode_column(view: memoryview, position: int, loads: Loads) -> tuple[list[A
             return [None] * len(values), begin + length
         # Through numpy, because that is several times as fast; there are no nulls here.
         return values.to_numpy(zero_copy_only=False).tolist(), begin + length
-    return loads(bytes(content)), begin + length
+    return unpickled(marker, bytes(content), loads), begin + length
 
 
 def _read_tables(content: memoryview) -> Iterator[pa.Table]:

@@ -24,6 +24,7 @@ from penstock.runtime.state.descriptors import (
 )
 from penstock.runtime.state.snapshot import KeyedPart, RestoredDatabase, StateInfo
 from penstock.runtime.state.timer_queues import TimerQueue
+from penstock.runtime.state.value_migration import StateOwner
 from penstock.runtime.state.window_tables import Fold, WindowTables
 
 __all__ = [
@@ -196,7 +197,7 @@ class KeyedStateBackend(ABC):
     ) -> None:
         """`now_ms`: the time for TTL. `is_int32`: keys are hashed as Flink hashes a Java int.
 
-        `owner`, set later: uid of the operator, for error texts.
+        `owner`, set later: the operator, for error texts, and what its job allows.
         """
         self.key: Any = None
         self.skey: Any = None
@@ -204,7 +205,7 @@ class KeyedStateBackend(ABC):
         self.now_ms = now_ms
         self.max_parallelism = max_parallelism
         self.is_int32 = is_int32
-        self.owner = ""
+        self.owner = StateOwner()
 
     def set_key(self, key: Any) -> None:
         """Set the context to one key. Operators that process batches set `key` and `skey` themselves."""
@@ -265,7 +266,7 @@ class KeyedStateBackend(ABC):
         """
         if databases:
             raise UserError(
-                f"operator {self.owner!r} cannot restore its keyed state: an incremental checkpoint has the files of "
+                f"{self.owner} cannot restore its keyed state: an incremental checkpoint has the files of "
                 "RocksDB, but state.backend.type is now 'hashmap'. Set it to 'rocksdb', or restore from a savepoint, "
                 "which both backends can read."
             )

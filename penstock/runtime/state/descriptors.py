@@ -275,6 +275,8 @@ class StateDescriptor:
             raise TypeError(f"state {name!r} takes a type such as Types.INT(), got {type_info!r}")
         self.name = name
         self.type_info = type_info or PickledBytesTypeInfo()
+        self.stored_type: TypeInformation | None = self.type_info
+        """The type that snapshots note. An operator whose own state has the type of its records sets it."""
         self._ttl_config: StateTtlConfig | None = None
 
     def get_name(self) -> str:

@@ -34,8 +34,9 @@ from penstock.runtime.state.raw import (
     RawReducingState,
     RawState,
 )
-from penstock.runtime.state.snapshot import KeyedPart, StateInfo, check_key_hash, check_restored
+from penstock.runtime.state.snapshot import KeyedPart, StateInfo, check_key_hash
 from penstock.runtime.state.timer_queues import TIMERS, HeapTimerQueue
+from penstock.runtime.state.value_migration import raw_change
 from penstock.runtime.state.window_tables import Fold, HeapWindowTables
 
 _LOOK_UP_ABOVE: Final = 2
@@ -107,13 +108,16 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
     def restore(self, snapshot: Snapshot) -> None:
         """Keep the parts until the state of that name is used."""
         for name, part in snapshot.items():
-            check_key_hash(self.owner, name, part, is_int32=self.is_int32)
+            check_key_hash(str(self.owner), name, part, is_int32=self.is_int32)
             self._restored.setdefault(name, []).append(part)
 
     def _take_restored(self, name: str, info: StateInfo) -> list[KeyedPart]:
         """The restored parts of a state that is used for the first time. Raises: UserError: the state had another kind or type."""
         for part in self._restored.get(name, ()):
-            check_restored(self.owner, name, part.info, info)
+            convert = raw_change(self.owner, name, part.info, info)
+            if convert is not None:
+                part.columns[-1] = list(map(convert, values_of(part)))
+            part.info = info
         return self._restored.pop(name, [])
 
     def _part(self, info: StateInfo, by_namespace: Mapping[Any, dict[Any, Any]]) -> KeyedPart:
@@ -170,7 +174,7 @@ class HeapState(RawState):
         # All namespaces are None, so there are no windows.
         if all(_namespaces(part).count(None) == len(part.keys) for part in parts):
             keys = chain.from_iterable(part.keys for part in parts)
-            raws = chain.from_iterable(_raws(part) for part in parts)
+            raws = chain.from_iterable(values_of(part) for part in parts)
             if table := dict(zip(keys, raws, strict=True)):
                 self.tables[None] = table
             return
@@ -344,10 +348,11 @@ def _namespaces(part: KeyedPart) -> list[Any]:
     return namespaces
 
 
-def _raws(part: KeyedPart) -> list[Any]:
-    raws = part.columns[1]
-    assert isinstance(raws, list), "restored parts are lists, not frozen columns"
-    return raws
+def values_of(part: KeyedPart) -> list[Any]:
+    """The last column."""
+    values = part.columns[-1]
+    assert isinstance(values, list), "restored parts are lists, not frozen columns"
+    return values
 
 
 HeapKeyedStateBackend.kinds = {

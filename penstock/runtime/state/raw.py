@@ -48,7 +48,10 @@ class RawState(State):
     def __init__(self, backend: KeyedStateBackend, descriptor: Any) -> None:
         self._backend = backend
         self._ttl: StateTtlConfig | None = descriptor.ttl_config
-        self.info = StateInfo(self.kind, str(descriptor.type_info), self._ttl is not None)
+        shown, has_ttl = str(descriptor.type_info), self._ttl is not None
+        # A descriptor that an earlier release pickled notes no type of its own.
+        noted = getattr(descriptor, "stored_type", descriptor.type_info)
+        self.info = StateInfo(self.kind, shown, has_ttl, noted)
 
     @abstractmethod
     def _raw(self) -> Any:

@@ -12,18 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.checkpoints import DatabaseHandle, RedistributionMode, StateHandle
 from penstock.model.errors import UserError
+from penstock.model.key_types import KeyMigration, KeyType
+from penstock.model.types import TypeInformation
 from penstock.runtime.records.frozen import (
     Column,
     Dumps,
     frozen,
 )
+from penstock.runtime.state.column_format import pickled
 
 Add: TypeAlias = Callable[[bytes], StateHandle]
 Read: TypeAlias = Callable[[StateHandle], bytes]
@@ -32,15 +35,22 @@ IN_HAND: Final = "in_hand"
 """List state of a chain's head: (input, element) of elements that were read and not yet processed."""
 
 
+COLUMN_WINDOWS: Final = "Column windows"
+"""The kind of state whose keys are key groups, and whose values are tables."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateInfo:
     """The properties of a state that must be equal when it is restored. `kind`: "Value", "Map" and so on, or one of
     the engine's own.
+
+    `type_info`: the declared type, if there is one. It has `type_text` already, but says more when the two differ.
     """
 
     kind: str
     type_text: str = ""
     has_ttl: bool = False
+    type_info: TypeInformation | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         shown = f"{self.kind} of {self.type_text}" if self.type_text else self.kind
@@ -95,11 +105,14 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class RestoredDatabase:
-    """A database of a former subtask. `groups`: first and last key group of the restored subtask."""
+    """A database of a former subtask. `groups`: first and last key group of the restored subtask. `keys`: what is done
+    to its keys; None: nothing.
+    """
 
     handle: DatabaseHandle
     groups: tuple[int, int]
     read: Read
+    keys: KeyMigration | None = None
 
 
 class RowSource(Protocol):
@@ -146,10 +159,15 @@ class StoredPart(KeyedPart):
 
 @dataclass(slots=True)
 class ListPart:
-    """One named operator state: its elements, which are distributed as `mode` says. When frozen, each element is pickled."""
+    """One named operator state: its elements, which are distributed as `mode` says. When frozen, each element is a mark and a pickle
+    (`column_format.pickled`).
+
+    `type_info`: the declared type of each element; None: there is none.
+    """
 
     mode: RedistributionMode
     elements: list[Any]
+    type_info: TypeInformation | None = None
 
 
 class Pieces(Protocol):
@@ -165,13 +183,16 @@ class Pieces(Protocol):
 class OperatorSnapshot:
     """Keyed parts by name (`role/state` where a role has several states), and lists by name.
 
-    `pieces`: keyed parts that have not been read yet, in place of `keyed`.
+    `pieces`: keyed parts that have not been read yet, in place of `keyed`. `keys`: the type of all keys, when it is written.
+    `allows_double`: when it is restored, integers may become DOUBLE.
     """
 
     keyed: dict[str, KeyedPart] = field(default_factory=dict)
     lists: dict[str, ListPart] = field(default_factory=dict)
     databases: list[RestoredDatabase] = field(default_factory=list)
     pieces: Pieces | None = None
+    keys: KeyType | None = None
+    allows_double: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.keyed or self.lists or self.databases or self.pieces)
@@ -212,12 +233,13 @@ class OperatorSnapshot:
         part = self.lists.get(name)
         return [] if part is None else part.elements
 
-    def freeze(self, dumps: Dumps) -> OperatorSnapshot:
-        """Make the snapshot independent of later changes to its objects. Raises: what `dumps` raises."""
+    def freeze(self, dumps: Dumps, keys: KeyType | None = None) -> OperatorSnapshot:
+        """Make the snapshot independent of later changes to its objects. `keys`: their type. Raises: what `dumps` raises."""
+        self.keys = keys
         for part in self.keyed.values():
             part.freeze(dumps)
         for state in self.lists.values():
-            state.elements = [dumps(element) for element in state.elements]
+            state.elements = [b"".join(pickled(element, dumps)) for element in state.elements]
         return self
 
     def sources(self) -> dict[str, RowSource]:
@@ -245,19 +267,30 @@ def _extend(parts: dict[str, KeyedPart], others: Mapping[str, KeyedPart]) -> Non
             parts[name] = part
 
 
-def check_restored(uid: str, name: str, restored: StateInfo, wanted: StateInfo) -> None:
+def check_restored(owner: str, name: str, restored: StateInfo, wanted: StateInfo) -> None:
     """Raises: UserError when a state had another kind or type in the checkpoint."""
-    if restored == wanted:
-        return
+    if restored != wanted:
+        refuse_restored(owner, name, restored, wanted)
+
+
+def refuse_restored(
+    owner: str, name: str, restored: StateInfo, wanted: StateInfo, reason: str = ""
+) -> NoReturn:
+    """Raises: UserError: a state cannot be restored. `reason`: why its values cannot be migrated."""
+    why = f" ({reason})" if reason else ""
     raise UserError(
-        f"operator {uid!r} cannot restore its state {name!r}: the checkpoint has it as {restored}, and the "
-        f"program declares it as {wanted}. Declare it as it was, or give the new state another name."
+        f"{owner} cannot restore its state {name!r}: the checkpoint has it as {restored}, and the "
+        f"program declares it as {wanted}{why}. Declare it as it was, or give the new state another name."
     )
 
 
 def check_all_taken(uid: str, operator: str, restored: OperatorSnapshot) -> None:
     """Raises: UserError when an operator of another kind than the one that wrote the state has left some of it."""
-    left = restored.not_taken()
+    refuse_left(uid, operator, restored.not_taken())
+
+
+def refuse_left(uid: str, operator: str, left: Mapping[str, str]) -> None:
+    """Raises: UserError: there is state for which an operator has no place. `left`: its properties, by name."""
     if left:
         shown = "; ".join(f"{name!r} ({info})" for name, info in sorted(left.items()))
         raise UserError(
@@ -267,13 +300,13 @@ def check_all_taken(uid: str, operator: str, restored: OperatorSnapshot) -> None
         )
 
 
-def check_key_hash(uid: str, name: str, restored: KeyedPart, *, is_int32: bool) -> None:
+def check_key_hash(owner: str, name: str, restored: KeyedPart, *, is_int32: bool) -> None:
     """Raises: UserError when keys were put into key groups by another rule."""
     if restored.is_int32 == is_int32 or not restored.keys:
         return
     rules = {True: "INT, SHORT or BYTE", False: "not INT, SHORT or BYTE"}
     raise UserError(
-        f"operator {uid!r} cannot restore its state {name!r}: when it was written, the declared key type was "
+        f"{owner} cannot restore its state {name!r}: when it was written, the declared key type was "
         f"{rules[restored.is_int32]}, now it is {rules[is_int32]}, and that sends keys to other subtasks. "
         "Declare the key type of key_by as it was."
     )

@@ -16,13 +16,16 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ExternalError
+from penstock.model.type_texts import type_of_text, type_with_defaults
 from penstock.runtime.keys.hashing import state_keys
 from penstock.runtime.records.frozen import Column, Loads
 from penstock.runtime.state.column_format import (
     COLUMN_HEAD,
     LENGTH,
     decode_column,
+    unpickled,
 )
+from penstock.runtime.state.key_migration import RestoredKeys
 from penstock.runtime.state.snapshot import (
     KeyedPart,
     ListPart,
@@ -54,26 +57,34 @@ def read_operator(
     `pieces`: keyed state is read when it is taken, handle by handle; None: at once.
     Raises: ExternalError for content of another version; what the callables raise.
     """
-    snapshot = OperatorSnapshot()
+    snapshot = OperatorSnapshot(allows_double=state.allows_double)
+    keys = None if state.keys is None else RestoredKeys(state.keys, groups)
+    wanted = groups if keys is None else keys.groups_to_read
     snapshot.databases = [
-        RestoredDatabase(one, groups, read)
+        RestoredDatabase(one, groups, read, state.keys)
         for one in state.databases
-        if one.first_group <= groups[1] and one.last_group >= groups[0]
+        if wanted is None or (one.first_group <= wanted[1] and one.last_group >= wanted[0])
     ]
     ours = [
-        one for one in state.keyed if one.first_group <= groups[1] and one.last_group >= groups[0]
+        one
+        for one in state.keyed
+        if wanted is None or (one.first_group <= wanted[1] and one.last_group >= wanted[0])
     ]
+    chunks = _Chunks(read, wanted, loads, keys)
     if pieces is not None and ours:
-        snapshot.pieces = _Pieces(ours, read, groups, loads, pieces)
+        snapshot.pieces = _Pieces(ours, chunks, pieces)
     else:
         for handle in ours:
-            _read_chunk(snapshot, handle, read(handle.handle), groups, loads)
+            chunks.read_into(snapshot, handle, chunks.bytes_of(handle))
     contents: dict[int, bytes] = {}
     for share in state.lists:
         found = contents.get(id(share.state))
         if found is None:
             found = contents[id(share.state)] = read(share.state.handle)
-        part = snapshot.lists.setdefault(share.state.name, ListPart(share.state.mode, []))
+        text = share.state.type_text
+        type_info = None if text is None else type_with_defaults(text)
+        empty = ListPart(share.state.mode, [], type_info)
+        part = snapshot.lists.setdefault(share.state.name, empty)
         part.elements.extend(_elements(share, found, loads))
     return snapshot
 
@@ -81,29 +92,66 @@ def read_operator(
 def _elements(share: ListStateShare, data: bytes, loads: Loads) -> Iterator[Any]:
     bounds = [*share.state.offsets, len(data)]
     for index in range(share.first, share.last + 1):
-        yield loads(data[bounds[index] + 1 : bounds[index + 1]])
+        begin, end = bounds[index], bounds[index + 1]
+        yield unpickled(data[begin : begin + 1], data[begin + 1 : end], loads)
 
 
-def _read_chunk(
-    snapshot: OperatorSnapshot,
-    handle: KeyedStateHandle,
-    data: bytes,
-    groups: tuple[int, int],
-    loads: Loads,
-    is_wanted: Callable[[str], bool] = lambda _name: True,
-) -> dict[str, StateInfo]:
-    """`is_wanted`: whether to read a part of this name; others stay empty. Returns all parts that have rows here."""
-    parts = _parts(snapshot, data)
-    names = {id(part): name for name, part in snapshot.keyed.items()}
-    wanted = [part if is_wanted(names[id(part)]) else None for part in parts]
-    columns = [1 + len(part.columns) for part in parts]
-    bounds = [*handle.offsets, len(data)]
-    view = memoryview(data)
-    met: set[int] = set()
-    for place, group in enumerate(range(handle.first_group, handle.last_group + 1)):
-        if groups[0] <= group <= groups[1]:
-            met |= _read_group(wanted, columns, view[bounds[place] : bounds[place + 1]], loads)
-    return {names[id(parts[number])]: parts[number].info for number in met}
+def _every(_name: str) -> bool:
+    return True
+
+
+class _Chunks:
+    """Reads chunks of keyed state. `groups`: the first and last key group that are read; None: all. `keys`: what is done to keys."""
+
+    def __init__(
+        self, read: Read, groups: tuple[int, int] | None, loads: Loads, keys: RestoredKeys | None
+    ) -> None:
+        self._read = read
+        self._groups = groups
+        self._loads = loads
+        self._keys = keys
+
+    def bytes_of(self, handle: KeyedStateHandle) -> bytes:
+        return self._read(handle.handle)
+
+    def read_into(
+        self,
+        snapshot: OperatorSnapshot,
+        handle: KeyedStateHandle,
+        data: bytes,
+        is_wanted: Callable[[str], bool] = _every,
+    ) -> dict[str, StateInfo]:
+        """`is_wanted`: whether to read a part of this name; others stay empty. Returns all parts that have rows here."""
+        if self._keys is None:
+            return self._read_rows(snapshot, handle, data, is_wanted)
+        # By itself, because keys that were migrated before must not be migrated again.
+        piece = OperatorSnapshot()
+        met = self._read_rows(piece, handle, data, is_wanted)
+        for part in piece.keyed.values():
+            self._keys.migrate(part)
+        snapshot.hold(piece)
+        return met
+
+    def _read_rows(
+        self,
+        snapshot: OperatorSnapshot,
+        handle: KeyedStateHandle,
+        data: bytes,
+        is_wanted: Callable[[str], bool],
+    ) -> dict[str, StateInfo]:
+        parts = _parts(snapshot, data)
+        names = {id(part): name for name, part in snapshot.keyed.items()}
+        wanted = [part if is_wanted(names[id(part)]) else None for part in parts]
+        columns = [1 + len(part.columns) for part in parts]
+        bounds = [*handle.offsets, len(data)]
+        view = memoryview(data)
+        met: set[int] = set()
+        first, last = self._groups or (handle.first_group, handle.last_group)
+        for place, group in enumerate(range(handle.first_group, handle.last_group + 1)):
+            if first <= group <= last:
+                section = view[bounds[place] : bounds[place + 1]]
+                met |= _read_group(wanted, columns, section, self._loads)
+        return {names[id(parts[number])]: parts[number].info for number in met}
 
 
 class Beside(Enum):
@@ -118,19 +166,10 @@ class Beside(Enum):
 class _Pieces:
     """Keyed state that is read handle by handle."""
 
-    def __init__(
-        self,
-        handles: list[KeyedStateHandle],
-        read: Read,
-        groups: tuple[int, int],
-        loads: Loads,
-        beside: Beside,
-    ) -> None:
+    def __init__(self, handles: list[KeyedStateHandle], chunks: _Chunks, beside: Beside) -> None:
         self._handles = handles
         self._held = OperatorSnapshot() if beside is Beside.HELD else None
-        self._read = read
-        self._groups = groups
-        self._loads = loads
+        self._chunks = chunks
         self._is_little = sum(one.handle.size for one in handles) <= _LITTLE
         self._known: dict[int, bytes] = {}
         self._prefixes: list[str] = []
@@ -171,10 +210,10 @@ class _Pieces:
     ) -> dict[str, StateInfo]:
         handle, data = self._handles[number], self._known.get(number)
         if data is None:
-            data = self._read(handle.handle)
+            data = self._chunks.bytes_of(handle)
             if self._is_little and self._held is None:
                 self._known[number] = data
-        return _read_chunk(piece, handle, data, self._groups, self._loads, is_wanted)
+        return self._chunks.read_into(piece, handle, data, is_wanted)
 
 
 def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
@@ -188,7 +227,9 @@ def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
         )
     for one in header["parts"]:
         if one["name"] not in snapshot.keyed:
-            info = StateInfo(one["kind"], one["type"], one["ttl"])
+            values = one.get("values")
+            type_info = None if values is None else type_of_text(values)
+            info = StateInfo(one["kind"], one["type"], one["ttl"], type_info)
             columns: list[Column] = [[] for _ in range(one["columns"])]
             part = KeyedPart(info, one["key_groups"], one["int32"], [], columns)
             snapshot.keyed[one["name"]] = part
@@ -222,6 +263,13 @@ def _read_group(
 
 
 # ------------------------------------------------------------------ inspecting
+
+
+def infos_in(data: bytes) -> dict[str, StateInfo]:
+    """The states of which a handle may have rows, by name. Raises: ExternalError for content of another version."""
+    snapshot = OperatorSnapshot()
+    _parts(snapshot, data)
+    return {name: part.info for name, part in snapshot.keyed.items()}
 
 
 def rows_by_group(

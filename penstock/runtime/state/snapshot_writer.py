@@ -18,6 +18,7 @@ from penstock.model.checkpoints import (
     ListStateHandle,
     OperatorSubtaskState,
 )
+from penstock.model.type_texts import type_text
 from penstock.runtime.keys.hash_arrays import key_groups
 from penstock.runtime.keys.hashing import OtherKey, original_key
 from penstock.runtime.records.frozen import Column, Dumps, FrozenRows, Loads, Pickled
@@ -65,6 +66,7 @@ def write_operator(
             for role, source in sources.items()
             if sharing is not None
         ),
+        keys=snapshot.keys if snapshot.keyed else None,
     )
 
 
@@ -72,9 +74,9 @@ def _write_list(name: str, part: ListPart, add: Add) -> ListStateHandle:
     offsets, content = [], bytearray()
     for element in part.elements:
         offsets.append(len(content))
-        content += b"P"
         content += element
-    return ListStateHandle(name, part.mode, tuple(offsets), add(bytes(content)))
+    text = None if part.type_info is None else json.dumps([type_text(part.type_info), None])
+    return ListStateHandle(name, part.mode, tuple(offsets), add(bytes(content)), text)
 
 
 def _write_keyed(
@@ -110,6 +112,7 @@ def _header(parts: dict[str, KeyedPart]) -> bytes:
             "int32": part.is_int32,
             "key_groups": part.max_parallelism,
             "columns": len(part.columns),
+            "values": None if part.info.type_info is None else type_text(part.info.type_info),
         }
         for name, part in parts.items()
     ]

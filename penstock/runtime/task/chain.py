@@ -236,7 +236,7 @@ class OperatorChain:
             if in_hand and node is self._nodes[0]:
                 state.lists[IN_HAND] = ListPart(RedistributionMode.SPLIT, list(in_hand))
             if state:
-                states[node.spec.uid] = state.freeze(self._dumps)
+                states[node.spec.uid] = state.freeze(self._dumps, node.operator.state_keys)
 
         for node in reversed(self._nodes):
             self._guard(node, functools.partial(take, node))

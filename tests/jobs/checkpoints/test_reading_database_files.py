@@ -70,3 +70,34 @@ def test_without_the_package_it_says_so(folder, monkeypatch):
         ExternalError, match=r"'rocksdict' cannot be imported here.*penstock\[rocks"
     ):
         read_savepoint(folder).operators()
+
+
+CHECKED = """
+from pathlib import Path
+from penstock.common import Types, WatermarkStrategy
+from penstock.datastream import StreamExecutionEnvironment
+from tests.tools.programs.checkpoint_programs import HeldSource, file_sink
+from tests.tools.programs.remembering_program import Remember
+from tests.tools.programs.user_functions import first_of
+
+env = StreamExecutionEnvironment.get_execution_environment()
+source = HeldSource("no stage", splits=1, count=1, hold=1)
+stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held").uid("held")
+keyed = stream.key_by(first_of, {key_type})
+keyed.process(Remember()).uid("remember").sink_to(file_sink(Path(__file__).parent / "out"))
+env.execute()
+"""
+
+
+@pytest.mark.parametrize(("key_type", "code"), [("None", 0), ("Types.LONG()", 0)])
+def test_what_a_program_would_make_of_it_is_told(folder, tmp_path, capsys, key_type, code):
+    script = tmp_path / "job.py"
+    script.write_text(CHECKED.format(key_type=key_type))
+    assert main(["savepoint", "check", str(script), folder, "-n"]) == code
+    out = " ".join(capsys.readouterr().out.split())
+    for text in (
+        "last maps: Value of LONG",
+        "halves maps: Map of MAP(LONG, LONG)",
+        "kept maps: Value of LONG with time to live",
+    ):
+        assert text in out

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.ui.cli import _command_line, parser
+from penstock.ui.cli import _command_line, parsed, parser
 
 
 def settings_of(*arguments):
@@ -37,3 +37,20 @@ def test_counts_are_positive(count, capsys):
     with pytest.raises(SystemExit):
         settings_of("job.py", "--slots", count)
     assert "--slots" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [(), ("-D", "a=b"), ("--slots", "2")])
+@pytest.mark.parametrize(
+    "command", [("run", "job.py"), ("plan", "job.py"), ("savepoint", "check", "job.py", "folder")]
+)
+def test_what_follows_two_dashes_goes_to_the_program_whatever_stands_before(command, options):
+    given = [*command, *(() if command[0] == "savepoint" and "--slots" in options else options)]
+    found = parsed([*given, "--", "--input", "/data", "--", "-D"])
+    assert found.arguments == ["--input", "/data", "--", "-D"]
+    assert (found.script, found.define) == ("job.py", ["a=b"] if "-D" in given else [])
+
+
+def test_a_command_without_a_program_takes_no_arguments_for_one(capsys):
+    with pytest.raises(SystemExit):
+        parsed(["savepoint", "inspect", "folder", "--", "x"])
+    assert "runs no program, but got arguments for one: x" in capsys.readouterr().err

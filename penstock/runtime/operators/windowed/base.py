@@ -9,12 +9,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from penstock.model.errors import UserError
+from penstock.model.key_types import KeyType
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import OperatorContext
-from penstock.runtime.operators.keyed import KeyedOperator, new_backend, restore_backend
+from penstock.runtime.operators.keyed import (
+    KeyedOperator,
+    key_type_of,
+    new_backend,
+    restore_backend,
+)
 from penstock.runtime.operators.stateless import StampedCollector
 from penstock.runtime.operators.windowed.functions import (
     CONTENTS,
@@ -99,14 +105,20 @@ class WindowOperator(KeyedOperator):
 
     def _check_shape(self, restored: Mapping[str, StateInfo]) -> None:
         """Raises: UserError: the windows of the checkpoint have another shape than those of the program."""
+        if refusal := self.shape_refusal(restored):
+            raise UserError(f"{self.windows.owner} cannot restore its windows: {refusal}")
+
+    def shape_refusal(self, restored: Mapping[str, StateInfo]) -> str:
+        """Why these restored states cannot be those of its windows; empty: they can. `restored`: by name."""
         former, now = self.former_shape(restored), self.shape()
-        if former is not None and former != now:
-            raise UserError(
-                f"operator {self.windows.owner!r} cannot restore its windows: the checkpoint has {former}, and the program now "
-                f"has {now}. Make assigner, trigger, evictor and function what they were, or give the operator another uid "
-                "and start with execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves what "
-                "these windows held behind."
-            )
+        if former is None or former == now:
+            return ""
+        return (
+            f"the checkpoint has {former}, and the program now "
+            f"has {now}. Make assigner, trigger, evictor and function what they were, or give the operator another uid "
+            "and start with execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves what "
+            "these windows held behind."
+        )
 
     def former_shape(self, restored: Mapping[str, StateInfo]) -> str | None:
         """The shape of the restored windows, given the restored states by name; None: no window was restored."""
@@ -130,6 +142,11 @@ class WindowOperator(KeyedOperator):
         super().close()
         if hasattr(self, "windows"):
             self.windows.close()
+
+    @property
+    def state_keys(self) -> KeyType:
+        serializer = type(self.assigner.get_window_serializer()).__name__
+        return key_type_of(self.selections, serializer.removesuffix("Serializer"))
 
     def forget_key(self) -> None:
         super().forget_key()

@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from penstock.model.key_types import KeyType
 from penstock.runtime.elements import Batch, ColumnBatch, Watermark
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import is_int32_type
@@ -25,11 +26,18 @@ from penstock.runtime.operator import (
     OperatorContext,
 )
 from penstock.runtime.operators.columns import columns_of
+from penstock.runtime.operators.keyed import key_type_of
 from penstock.runtime.operators.windowed.column_partials import Partials, by_pane, partials_of
 from penstock.runtime.operators.windowed.panes import PaneGrid
 from penstock.runtime.operators.windowed.running_columns import RunningColumnWindows
 from penstock.runtime.records.columns import ColumnAggregate
-from penstock.runtime.state.snapshot import KeyedPart, OperatorSnapshot, StateInfo, check_restored
+from penstock.runtime.state.snapshot import (
+    COLUMN_WINDOWS,
+    KeyedPart,
+    OperatorSnapshot,
+    StateInfo,
+    check_restored,
+)
 from penstock.runtime.windowing.assigners import WindowAssigner, _EventTime
 
 PANES: Final = "panes"
@@ -70,7 +78,7 @@ class ColumnWindowOperator(Operator):
         self.aggregates = aggregates
         self.allowed_lateness_ms = allowed_lateness_ms
         self._restored: KeyedPart | None = None
-        self._info = StateInfo("Column windows", _contents_text(assigner, keys, aggregates))
+        self._info = StateInfo(COLUMN_WINDOWS, _contents_text(assigner, keys, aggregates))
 
     @property
     def input_columns(self) -> tuple[str, ...]:
@@ -79,10 +87,16 @@ class ColumnWindowOperator(Operator):
 
     def open(self, context: OperatorContext) -> None:
         if self._restored is not None:
-            check_restored(context.operator_id, PANES, self._restored.info, self._info)
+            check_restored(
+                f"operator {context.operator_id!r}", PANES, self._restored.info, self._info
+            )
         grid = PaneGrid(self.grid, self.allowed_lateness_ms)
         restored, self._restored = self._restored, None
         self._running = RunningColumnWindows(grid, self.keys, self._partials(), context, restored)
+
+    @property
+    def state_keys(self) -> KeyType:
+        return key_type_of((self.keys,), "TimeWindow")
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         return self._running.process(columns_of(batch))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.model.types import ListTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.runtime.context import KeyedStateStore, UserFunction
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.state.contract import KeyedStateBackend, MergingState
@@ -45,6 +46,10 @@ class WindowContents(ABC):
     @abstractmethod
     def descriptor(self) -> StateDescriptor:
         """The state that keeps the records."""
+
+    def stored_type(self, records: TypeInformation | None) -> TypeInformation | None:
+        """The type of what is kept, given that of the records; None: it is not known."""
+        return records
 
     @abstractmethod
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
@@ -81,6 +86,9 @@ class AggregateContents(WindowContents):
     def descriptor(self) -> StateDescriptor:
         return AggregatingStateDescriptor(CONTENTS, self.function.owner)
 
+    def stored_type(self, records: TypeInformation | None) -> None:
+        """The accumulator may be of any type."""
+
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_aggregate(self.function.owner)
 
@@ -102,6 +110,13 @@ class ListContents(WindowContents):
 
     def descriptor(self) -> StateDescriptor:
         return ListStateDescriptor(CONTENTS)
+
+    def stored_type(self, records: TypeInformation | None) -> TypeInformation | None:
+        """With an evictor each record is kept with its timestamp."""
+        if records is None:
+            return None
+        with_stamp = TupleTypeInfo([records, Types.LONG()])
+        return ListTypeInfo(records if self.evicting is None else with_stamp)
 
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_lists

@@ -61,6 +61,7 @@ class GridWindowOperator(WindowOperator):
         return StateInfo(
             f"{self.contents.kind} windows",
             f"size {grid.size}, slide {grid.slide}, offset {grid.offset} ms",
+            type_info=self.contents.stored_type(self.windows.owner.records),
         )
 
     # ------------------------------------------------------------------ records

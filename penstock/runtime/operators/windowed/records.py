@@ -95,7 +95,9 @@ class RecordWindowOperator(WindowOperator):
             )
         self._assigner_context = _AssignerContext(self, runtime_context)
         self._trigger_context = _TriggerContext(self, runtime_context)
-        self._contents = self.windows.of(self.contents.descriptor())
+        contents = self.contents.descriptor()
+        contents.stored_type = self.contents.stored_type(self.windows.owner.records)
+        self._contents = self.windows.of(contents)
         self._sessions = self.state.get_state(ValueStateDescriptor(SESSIONS))
 
     def shape(self) -> str:

@@ -22,12 +22,21 @@ from penstock.runtime.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.runtime.state.key_migration import RestoredKeys
 from penstock.runtime.state.rocks.cleanup import RocksCleanup
 from penstock.runtime.state.rocks.database import Database, SlotMemory, groups_in
 from penstock.runtime.state.rocks.encoding import encode_namespace, prefix_of
 from penstock.runtime.state.rocks.formats import columns_of
-from penstock.runtime.state.rocks.restore import copy_groups, fetch, is_whole, put_back
-from penstock.runtime.state.rocks.snapshots import RocksSnapshot
+from penstock.runtime.state.rocks.restore import (
+    check_some_keys,
+    copy_groups,
+    fetch,
+    is_whole,
+    migrate_values,
+    parts_in,
+    put_back,
+)
+from penstock.runtime.state.rocks.snapshots import RocksSnapshot, snapshot_at
 from penstock.runtime.state.rocks.states import (
     RocksAggregatingState,
     RocksListState,
@@ -46,9 +55,9 @@ from penstock.runtime.state.snapshot import (
     StateInfo,
     StoredPart,
     check_key_hash,
-    check_restored,
 )
 from penstock.runtime.state.timer_queues import HeapTimerQueue, TimerQueue
+from penstock.runtime.state.value_migration import raw_change
 from penstock.runtime.state.window_tables import Fold
 
 _KNOWN_GROUPS: Final = 65_536
@@ -149,7 +158,9 @@ class RocksKeyedStateBackend(RocksStore):
         """The column family of a state that is used. Raises: UserError: another state was restored under that name."""
         database = self.database
         if (restored := database.info(name)) is not None:
-            check_restored(self.owner, name, restored, info)
+            convert = raw_change(self.owner, name, restored, info)
+            if convert is not None:
+                migrate_values(self, name, restored, convert)
         database.note_info(name, info)
         return database.family(name)
 
@@ -216,11 +227,27 @@ class RocksKeyedStateBackend(RocksStore):
 
     def restore(self, snapshot: Snapshot) -> None:
         for name, part in snapshot.items():
-            check_key_hash(self.owner, name, part, is_int32=self.is_int32)
+            check_key_hash(str(self.owner), name, part, is_int32=self.is_int32)
             put_back(self, name, part)
 
     def restore_databases(self, databases: Sequence[RestoredDatabase]) -> Mapping[str, StateInfo]:
-        """A single database with exactly our key groups is used as it is. From others the rows of our key groups are copied."""
+        """A single database with exactly our key groups is used as it is. From others the rows of our key groups are copied.
+
+        If keys change, all rows are read, and those that are ours now are written again.
+        """
+        found = self._restored_databases(databases)
+        for restored in databases[:1]:
+            if restored.keys is not None and restored.keys.former is None:
+                check_some_keys(self.database, restored.keys)
+        return found
+
+    def _restored_databases(self, databases: Sequence[RestoredDatabase]) -> dict[str, StateInfo]:
+        if databases and databases[0].keys is not None:
+            keys = RestoredKeys(databases[0].keys, databases[0].groups)
+            if not keys.keeps_bytes:
+                for number, restored in enumerate(databases):
+                    self._migrate(restored, keys, f"{self._directory}-restored-{number}")
+                return self._filled()
         if len(databases) == 1 and is_whole(databases[0]):
             fetch(databases[0], self._directory)
             for name, handle in databases[0].handle.files:
@@ -235,6 +262,18 @@ class RocksKeyedStateBackend(RocksStore):
             finally:
                 other.close()
         return self._filled() if databases else {}
+
+    def _migrate(self, restored: RestoredDatabase, keys: RestoredKeys, directory: str) -> None:
+        fetch(restored, directory)
+        settings = self._settings
+        source = snapshot_at(
+            directory, settings.memory, self.dumps, self.loads, Uploads(settings.new_lock)
+        )
+        try:
+            for name, part in parts_in(source, self.max_parallelism, restored.groups, keys):
+                put_back(self, name, part)
+        finally:
+            source.close(is_kept=False)
 
     def _filled(self) -> dict[str, StateInfo]:
         infos = self.database.infos

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.model.errors import UserError
+from penstock.model.type_texts import type_of_text, type_text
 from penstock.runtime.state.rocks.encoding import GROUP, group_start
 from penstock.runtime.state.snapshot import StateInfo
 
@@ -108,20 +109,21 @@ class Database:
     # ------------------------------------------------------------------ what the states are
 
     def note_info(self, name: str, info: StateInfo) -> None:
-        text = json.dumps([info.kind, info.type_text, info.has_ttl]).encode()
-        self._db[_INFO + name.encode()] = text
+        values = None if info.type_info is None else type_text(info.type_info)
+        noted = [info.kind, info.type_text, info.has_ttl, values]
+        self._db[_INFO + name.encode()] = json.dumps(noted).encode()
 
     @property
     def infos(self) -> dict[str, StateInfo]:
         """The infos of all states that were ever noted."""
         found = self._db.items(from_key=_INFO)
         noted = ((key, text) for key, text in found if key.startswith(_INFO))
-        return {key[len(_INFO) :].decode(): StateInfo(*json.loads(text)) for key, text in noted}
+        return {key[len(_INFO) :].decode(): _info_of(text) for key, text in noted}
 
     def info(self, name: str) -> StateInfo | None:
         """The info noted last; None: there is none."""
         text = self._db.get(_INFO + name.encode())
-        return None if text is None else StateInfo(*json.loads(text))
+        return None if text is None else _info_of(text)
 
     def note_windows(self, name: str, waiting: Iterable[int], fired: Iterable[int]) -> None:
         """Note the starts of all windows of a state with windows: those that have not fired, and those that have."""
@@ -179,6 +181,13 @@ class Database:
         options.set_target_file_size_base(max(self._memory.size // 8, _MIN_FILE))
         options.set_max_open_files(-1)
         return options
+
+
+def _info_of(text: bytes) -> StateInfo:
+    """An earlier release noted no declared type."""
+    kind, shown, has_ttl, *values = json.loads(text)
+    known = [type_of_text(value) for value in values if value is not None]
+    return StateInfo(kind, shown, has_ttl, *known)
 
 
 def rows_with(family: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from penstock.runtime.state.rocks.database import Database
+from penstock.model.key_types import KeyMigration
+from penstock.model.type_changes import Convert
+from penstock.runtime.keys.hashing import state_keys
+from penstock.runtime.state.key_migration import RestoredKeys, check_keys
+from penstock.runtime.state.rocks.database import Database, groups_in, rows_with
 from penstock.runtime.state.rocks.encoding import (
     GROUP,
     decode_plain,
     group_start,
     group_time_row,
+    group_time_row_parts,
     head_of,
     split,
     window_row,
 )
 from penstock.runtime.state.rocks.formats import columns_of, format_of
+from penstock.runtime.state.rocks.snapshots import RocksSnapshot
 from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.rocks.windows import MARKS, RestoredWindows
-from penstock.runtime.state.snapshot import KeyedPart, RestoredDatabase
+from penstock.runtime.state.snapshot import KeyedPart, RestoredDatabase, StateInfo
 from penstock.runtime.state.timer_queues import TIMERS
 from penstock.runtime.state.window_tables import WINDOW_KINDS
 
@@ -56,6 +63,39 @@ def copy_groups(source: Database, target: Database, groups: tuple[int, int]) -> 
     target.next_number = max(target.next_number, source.next_number)
 
 
+def parts_in(
+    source: RocksSnapshot, max_parallelism: int, groups: tuple[int, int], keys: RestoredKeys
+) -> Iterator[tuple[str, KeyedPart]]:
+    """The rows of a former subtask's database with their present keys, by state and former key group."""
+    for name, info in source.infos.items():
+        for group in list(source.groups(name)):
+            if keys.groups_to_read is not None and not groups[0] <= group <= groups[1]:
+                continue
+            skeys, *columns = source.columns(name, group)
+            part = KeyedPart(info, max_parallelism, False, state_keys(skeys), list(columns))
+            keys.migrate(part)
+            yield name, part
+
+
+def check_some_keys(database: Database, migration: KeyMigration) -> None:
+    """Check a key of each key group of each state: whoever wrote them, an operator has keys of one type.
+
+    Raises: UserError: one is not of the declared type.
+    """
+    found: list[Any] = []
+    for name, info in database.infos.items():
+        family = database.family(name)
+        for group in list(groups_in(family)):
+            row = next(rows_with(family, group_start(group)))[0]
+            if info == TIMERS:
+                found.append(group_time_row_parts(row)[1])
+            else:
+                parts = split(head_of(row))
+                found.append(decode_plain(parts[info.kind in WINDOW_KINDS]))
+    if found:
+        check_keys(found, migration)
+
+
 def _copy_windows(source: Database, target: Database, name: str, groups: tuple[int, int]) -> None:
     windows, marks = RestoredWindows(target, name), target.family(name + MARKS)
     waiting, fired = map(set, source.windows(name))
@@ -78,6 +118,27 @@ def _rows_of(family: Any, groups: tuple[int, int]) -> Iterator[tuple[bytes, byte
     found.seek(group_start(first))
     while found.valid() and GROUP.unpack_from(row := found.key())[0] <= last:
         yield row, found.value()
+        found.next()
+
+
+def migrate_values(backend: RocksStore, name: str, restored: StateInfo, convert: Convert) -> None:
+    """Write all values of a state again, with their present type. The iterator does not see what is written meanwhile."""
+    family = backend.database.family(name)
+    form = format_of(restored, backend.dumps, backend.loads)
+    for head, of_one in groupby(_all_rows(family), lambda row: head_of(row[0])):
+        rows = list(of_one)
+        converted = convert(form.raw(rows))
+        for row, _ in rows:
+            family.delete(row)
+        for row, data in form.rows(head, converted, backend.next_number):
+            family.put(row, data)
+
+
+def _all_rows(family: Any) -> Iterator[tuple[bytes, bytes]]:
+    found = family.iter()
+    found.seek_to_first()
+    while found.valid():
+        yield found.key(), found.value()
         found.next()
 
 

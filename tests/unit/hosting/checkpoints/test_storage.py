@@ -32,6 +32,9 @@ from penstock.model.checkpoints import (
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import JobId
+from penstock.model.key_types import KeyType
+from penstock.model.type_texts import text_with_defaults
+from penstock.model.types import Types
 from tests.tools.hosting.stored_checkpoints import JOB, LARGE, checkpoint, stored
 
 
@@ -268,6 +271,10 @@ HANDLES = st.one_of(
               st.integers(0, 2**32 - 1)),
 )  # fmt: skip
 OFFSETS = st.lists(st.integers(0, 2**40), max_size=3).map(tuple)
+TYPES = st.sampled_from([
+    text_with_defaults(one)
+    for one in (Types.LONG(), Types.ROW_NAMED(["ü"], [Types.LIST(Types.INT())]))
+])
 SUBTASKS = st.one_of(
     st.none(),
     st.builds(
@@ -275,11 +282,12 @@ SUBTASKS = st.one_of(
         st.lists(st.builds(KeyedStateHandle, st.integers(0, 9), st.integers(0, 9), OFFSETS, HANDLES),
                  max_size=2).map(tuple),
         st.lists(st.builds(ListStateHandle, st.text(), st.sampled_from(RedistributionMode), OFFSETS,
-                           HANDLES), max_size=2).map(tuple),
+                           HANDLES, st.none() | TYPES), max_size=2).map(tuple),
         st.lists(st.builds(ChannelStateHandle, st.integers(0, 3), st.integers(0, 3), HANDLES),
                  max_size=2).map(tuple),
         st.lists(st.builds(ChannelStateHandle, st.integers(0, 3), st.integers(0, 3), HANDLES),
                  max_size=2).map(tuple),
+        keys=st.none() | st.builds(KeyType, TYPES, st.booleans(), st.text()),
     ),
 )  # fmt: skip
 

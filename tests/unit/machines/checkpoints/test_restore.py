@@ -3,15 +3,20 @@
 #finished-tasks.
 """
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.machines.books.job_settings import JobSettings
+from penstock.machines.checkpoints.key_checks import empty_start, without_their_state
 from penstock.machines.checkpoints.restore import RestorePlan, adopt_max_parallelism
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.checkpoints import (
+    ChannelStateHandle,
     CheckpointType,
+    InlineHandle,
     OperatorSubtaskState,
     RedistributionMode,
 )
@@ -20,7 +25,9 @@ from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import JobGraph, OperatorInfo
 from penstock.model.ids import ExecutionVertexId, JobId, VertexId
 from penstock.model.key_groups import key_group_range
+from penstock.model.key_types import KeyType
 from penstock.model.messages import DeployTask, RestoreCoordinators
+from penstock.model.types import Types
 from tests.tools.machines.checkpoint_bench import keyed_handle, list_handle, with_operators
 from tests.tools.machines.job_bench import Bench
 from tests.tools.machines.job_graphs import job_graph
@@ -153,3 +160,100 @@ def test_a_job_starts_from_a_savepoint() -> None:
     effects = bench.offer("tm1") + bench.offer("tm2")
     restores = [e.deployment.restore for e in effects if isinstance(e, DeployTask)]
     assert [r.checkpoint_id for r in restores] == [7, 7]
+
+
+# ------------------------------------------------------------------ types of keys
+
+
+def of_keys(keys: KeyType | None, **more) -> OperatorSubtaskState:
+    return OperatorSubtaskState(keyed=(keyed_handle(0, 127),), keys=keys, **more)
+
+
+def graph_with_keys(keys: KeyType, parallelism: int = 2) -> JobGraph:
+    graph = graph_of(parallelism)
+    for vertex in graph.vertices.values():
+        vertex.operators = tuple(replace(one, keys=keys) for one in vertex.operators)
+    return graph
+
+
+LONG, INT = KeyType.of(Types.LONG()), KeyType.of(Types.INT(), is_int32=True)
+
+
+@pytest.mark.parametrize(
+    ("now", "texts"),
+    [
+        (KeyType.of(Types.STRING()), ("type LONG", "type STRING")),
+        (INT, ("type LONG", "type INT")),
+        (KeyType.of(Types.PICKLED_BYTE_ARRAY()), ("type LONG", "type undeclared")),
+        (KeyType.of(Types.DOUBLE()), ("type LONG", "type DOUBLE", "allow-int-to-double")),
+        (
+            KeyType.of(Types.LONG(), namespace="CountWindow"),
+            ("windows were of type none", "CountWindow"),
+        ),
+    ],
+)
+def test_keys_of_another_type_are_refused_with_the_operator_and_both_types(now, texts):
+    with pytest.raises(ConfigurationError) as caught:
+        plan_of(graph_with_keys(now), operator(of_keys(LONG)))
+    for text in (
+        "operator 'Map' (uid 'map')",
+        "checkpoint 7",
+        *texts,
+        "--allow-non-restored-state",
+    ):
+        assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [(INT, LONG), (KeyType.of(Types.ROW_NAMED(["a"], [Types.INT()])), KeyType.of(
+        Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.INT()])
+    ))],
+)  # fmt: skip
+def test_every_subtask_gets_all_of_the_keys_that_move(former, now):
+    plan = plan_of(graph_with_keys(now), operator(of_keys(former)))
+    for subtask in range(2):
+        ((_, share),) = restored(plan, subtask).operators
+        assert [(one.first_group, one.last_group) for one in share.keyed] == [(0, 127)]
+        assert share.keys.is_rerouted
+        assert (share.keys.former, share.keys.present) == (former, now)
+        assert "uid 'map'" in share.keys.owner
+
+
+def test_keys_that_are_widened_but_hashed_as_before_stay():
+    former, now = (KeyType.of(Types.TUPLE([one])) for one in (Types.INT(), Types.LONG()))
+    plan = plan_of(graph_with_keys(now), operator(of_keys(former)))
+    ((_, share),) = restored(plan, 0).operators
+    assert not share.keys.is_rerouted
+
+
+def test_keys_that_move_are_refused_while_data_is_in_flight():
+    flying = ChannelStateHandle(None, 0, InlineHandle(b"", 0))
+    with pytest.raises(ConfigurationError, match="Begin with a savepoint"):
+        plan_of(graph_with_keys(LONG), operator(of_keys(INT, inputs_in_flight=(flying,))))
+    plan_of(graph_with_keys(LONG), operator(of_keys(LONG, inputs_in_flight=(flying,))))
+
+
+@pytest.mark.parametrize("former", [None, KeyType.of(Types.PICKLED_BYTE_ARRAY())])
+def test_keys_without_a_type_are_only_checked(former):
+    plan = plan_of(graph_with_keys(LONG), operator(of_keys(former)))
+    ((_, share),) = restored(plan, 0).operators
+    assert (share.keys.former, share.keys.is_rerouted) == (None, False)
+    untyped = KeyType.of(Types.PICKLED_BYTE_ARRAY())
+    ((_, share),) = restored(
+        plan_of(graph_with_keys(untyped), operator(of_keys(former))), 0
+    ).operators
+    assert share.keys is None
+
+
+def test_who_starts_empty_while_others_find_their_state_is_told():
+    graph = graph_with_keys(LONG)
+    new = OperatorInfo(9, "New", "new", keys=LONG)
+    for vertex in graph.vertices.values():
+        vertex.operators += (new, OperatorInfo(10, "Stateless", "stateless"))
+    found = checkpoint_of(operator(of_keys(LONG)))
+    assert without_their_state(graph, found) == [new]
+    text = empty_start(new, graph, found)
+    assert "operator 'New' (uid 'new')" in text
+    assert "operator 'Map' (uid 'map')" in text
+    assert without_their_state(graph, checkpoint_of(operator(OperatorSubtaskState()))) == []

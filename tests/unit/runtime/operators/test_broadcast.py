@@ -4,12 +4,18 @@ import pickle
 
 import pytest
 
+from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import UserError
+from penstock.model.type_texts import type_with_defaults
+from penstock.model.types import Types
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.descriptors import MapStateDescriptor
+from penstock.runtime.state.snapshot_reader import read_operator
 from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.restoring import read, written_state
 
 RULES = MapStateDescriptor("rules", None, None)
 
@@ -85,3 +91,53 @@ def test_the_read_only_side_cannot_change_it():
     )
     with pytest.raises(UserError, match="process_broadcast_element only"):
         op.feed(["a"])
+
+
+# ------------------------------------------------------------------ changed types
+
+
+def typed(values, keys=None):
+    rules = Rules()
+    types = (Types.MAP(keys or Types.STRING(), values),)
+    return BroadcastProcessOperator(UserFunction(rules.process_element, rules), ("rules",), types)
+
+
+def restored_as(values, keys=None, allows_double=False):
+    """What was broadcast as a map of STRING to INT, by an operator that declares other types."""
+    first = typed(Types.INT())
+    OperatorHarness(first).feed([("a", 1)], None, 1)
+    state = written_state(first.snapshot().freeze(plain_dumps))
+    (handle,) = state.lists
+    assert type_with_defaults(handle.type_text) == Types.MAP(Types.STRING(), Types.INT())
+    shares = OperatorRestore(lists=(ListStateShare(handle, 0, 0),), allows_double=allows_double)
+    again = typed(values, keys)
+    again.restore(read_operator(shares, read, (0, 127), pickle.loads))
+    op = OperatorHarness(again)
+    op.feed(["a"])
+    return op.values[0][1]
+
+
+def test_broadcast_state_is_migrated():
+    assert repr(restored_as(Types.LONG())) == "1"
+    assert repr(restored_as(Types.DOUBLE(), allows_double=True)) == "1.0"
+
+
+@pytest.mark.parametrize(
+    ("values", "keys"),
+    [(Types.STRING(), None), (Types.DOUBLE(), None), (Types.INT(), Types.LONG())],
+)
+def test_broadcast_state_of_another_type_is_refused(values, keys):
+    with pytest.raises(
+        UserError, match=r"operator .*'op'.* cannot restore its state 'rules'.*INT|STRING"
+    ):
+        restored_as(values, keys)
+
+
+def test_broadcast_state_without_types_is_restored_as_it_is():
+    first = operator()
+    OperatorHarness(first).feed([("a", 1)], None, 1)
+    again = typed(Types.STRING())
+    again.restore(pickle.loads(pickle.dumps(first.snapshot())))
+    op = OperatorHarness(again)
+    op.feed(["a"])
+    assert op.values[0][1] == 1

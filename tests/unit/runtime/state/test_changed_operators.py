@@ -1,10 +1,13 @@
 """State that the restored operator has no place for is refused, whatever wrote it: nothing is left behind in silence."""
 
+from contextlib import closing
+
 import pytest
 
 from penstock.model.errors import UserError
+from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.operators import ColumnWindowOperator, ListContents
+from penstock.runtime.operators import ColumnWindowOperator, ListContents, ReduceOperator
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.records.columns import sum_
 from penstock.runtime.records.frozen import plain_dumps
@@ -16,10 +19,10 @@ from penstock.runtime.windowing import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from tests.tools.runtime.keyed_backends import Backends
+from tests.tools.runtime.keyed_backends import KINDS, Backends
 from tests.tools.runtime.operator_harness import OperatorHarness
 from tests.tools.runtime.restored_subtasks import KEY, SUM, Subtasks, keyed_process, window
-from tests.tools.runtime.restoring import restored, written_as_files, written_state
+from tests.tools.runtime.restoring import PIECES, restored, written_as_files, written_state
 
 WINDOWS = {
     "reducing windows of size 10, slide 10, offset 0 ms": lambda: window(
@@ -113,3 +116,20 @@ def test_what_an_operator_does_not_know_is_told_from_what_it_took(make, pieces):
     ):
         check_all_taken("op", "this operator", begin)
     harness.operator.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reduction_has_no_place_for_the_state_of_a_function(kind, tmp_path):
+    """It would keep that state unseen, and begin from nothing."""
+    with closing(Backends(kind, tmp_path)) as made:
+        op = OperatorHarness(keyed_process(), keyed_state=made.make)
+        op.feed([("a", 1)], [1])
+        snapshot = op.operator.snapshot().freeze(plain_dumps)
+        [begin] = restored([written_state(snapshot)], 1, PIECES[kind])
+        snapshot.close(is_kept=True)
+        op.operator.close()
+        operator = ReduceOperator(UserFunction(max), KEY)
+        operator.restore(begin)
+        with pytest.raises(UserError, match="'op' cannot restore .*'state/seen'.*another kind"):
+            OperatorHarness(operator, keyed_state=made.make)
+        operator.close()

@@ -43,6 +43,7 @@ from penstock.runtime.state.snapshot import (
     StateInfo,
 )
 from penstock.runtime.state.snapshot_reader import read_operator
+from penstock.runtime.state.value_migration import StateOwner
 from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from penstock.runtime.windowing import TimeWindow
@@ -223,7 +224,7 @@ def test_another_kind_type_or_time_to_live_is_refused_with_operator_state_and_bo
     backend.set_key("k")
     backend.get_state(ValueStateDescriptor("s", Types.LONG())).update(7)
     again = HeapKeyedStateBackend()
-    again.owner = "my-uid"
+    again.owner = StateOwner("my-uid")
     again.restore(backend.snapshot())
     before, now = texts
     with pytest.raises(UserError, match=f"'my-uid'.*'s'.*({before}).*declares.*({now})"):

@@ -19,6 +19,7 @@ from penstock.runtime.state.rocks.restore import fetch
 from penstock.runtime.state.snapshot import OperatorSnapshot, RestoredDatabase, Sharing
 from penstock.runtime.state.snapshot_reader import Beside, read_operator
 from penstock.runtime.state.snapshot_writer import write_operator
+from penstock.runtime.state.value_migration import StateOwner
 from tests.tools.permissions import open_to_others, umask
 from tests.tools.runtime.keyed_backends import GROUPS, MEMORY, Backends
 
@@ -192,7 +193,7 @@ def test_a_state_of_another_type_is_refused_when_files_were_restored(backends, s
     backend.set_key(7)
     backend.get_state(ValueStateDescriptor("v", Types.LONG())).update(1)
     restored = backends.new()
-    restored.owner = "sums"
+    restored.owner = StateOwner("sums")
     store.restore(restored, [store.write(backend)])
     with pytest.raises(UserError, match=r"'sums' cannot restore its state 'v'.*Long.*String"):
         restored.get_state(ValueStateDescriptor("v", Types.STRING()))
