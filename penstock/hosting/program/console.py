@@ -15,6 +15,7 @@ from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.line_writer import LineWriter
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.config import Settings
+from penstock.model.error_text import traceback_of
 from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import ResourceId
@@ -121,9 +122,7 @@ class Console(JobObserver):
         self._writer.put(stream, text + "\n")
 
     def engine_failed(self, error: BaseException) -> None:
-        import traceback
-
-        self._say("".join(traceback.format_exception(error)).rstrip())
+        self._say(traceback_of(error))
 
     def tick(self, job_master: JobMaster) -> None:
         now = time.monotonic()

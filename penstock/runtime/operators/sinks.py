@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from penstock.model.bounded_text import MOST_OF_LINE, cut
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import ConfigurationError, EngineBug
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
@@ -188,7 +189,10 @@ def _nothing() -> None:
 
 
 class PrintOperator(Operator):
-    """Formats records to finished lines `id:N> text`: N counts from 1 and is left out at parallelism 1; id if given."""
+    """Formats records to finished lines `id:N> text`: N counts from 1 and is left out at parallelism 1; id if given.
+
+    A text of more than `MOST_OF_LINE` characters is cut, and the line says so.
+    """
 
     keeps_records = True
 
@@ -204,6 +208,8 @@ class PrintOperator(Operator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         texts = format_batch(rows_of(batch).values, self._type)
+        if max(map(len, texts), default=0) > MOST_OF_LINE:
+            texts = [cut(text, MOST_OF_LINE) for text in texts]
         if self._prefix:
             prefix = self._prefix
             texts = [prefix + text for text in texts]

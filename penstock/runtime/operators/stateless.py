@@ -15,30 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from penstock.model.bounded_text import bounded_repr
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, Int64s, RowBatch
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
 from penstock.runtime.records.emissions import Emissions, as_they_are
 from penstock.runtime.records.side_output import separated
 
-_REPR_LIMIT = 500
-
 
 def rows_of(batch: Batch) -> RowBatch:
     """The batch as rows; the chain has converted it."""
     assert isinstance(batch, RowBatch), f"a row operator was fed {type(batch).__name__}"
     return batch
-
-
-def short_repr(value: Any) -> str:
-    """The repr of a record for an error text, cut to 500 characters. If repr raises, a substitute is returned, so that the first error is
-    reported.
-    """
-    try:
-        text = repr(value)
-    except Exception as error:
-        text = f"<{type(value).__qualname__} whose repr raised {type(error).__name__}>"
-    return text if len(text) <= _REPR_LIMIT else text[:_REPR_LIMIT] + "..."
 
 
 def whole(operator: FunctionOperator, results: Iterator[Any], count: int) -> list[Any]:
@@ -117,7 +105,7 @@ class FunctionOperator(Operator):
     def failing_record(self) -> str | None:
         index = len(self._values) - length_hint(self._position) - 1
         if 0 <= index < len(self._values):
-            return short_repr(self._values[index])
+            return bounded_repr(self._values[index])
         return None
 
     def check_all_were_seen(self) -> None:

@@ -44,8 +44,7 @@ from penstock.runtime.user_metrics import UserMetrics
 
 Routed: TypeAlias = "tuple[int, Element] | None"
 
-_USER_ERRORS: Final = (Exception, SystemExit)
-"""sys.exit() in a user function is a failure of the function, and does not end the process."""
+_END: Final = object()
 
 
 class OperatorChain:
@@ -273,19 +272,34 @@ class OperatorChain:
         raise EngineBug(f"{element!r} is not an element that operators process")
 
     def _run(self, node: ChainNode, call: Callable[[], Emitted]) -> Iterator[Routed]:
-        calls, name = self._calls, node.spec.name
-        calls.entered(name)
+        emitting: Iterator[Element | Tagged | None] | None = None
+        while True:
+            emitting, emitted = self._next(node, call, emitting)
+            if emitted is _END:
+                return
+            if emitted is None:
+                yield None
+            else:
+                yield from self._route(node, emitted)
+
+    def _next(
+        self,
+        node: ChainNode,
+        call: Callable[[], Emitted],
+        emitting: Iterator[Element | Tagged | None] | None,
+    ) -> tuple[Iterator[Element | Tagged | None], Any]:
+        """Begin the operator's call, or go on with it, up to what it emits next; `_END`: nothing. Whatever is raised in here was
+        raised by the operator: it is no GeneratorExit of a chain that is dropped.
+        """
+        calls = self._calls
+        calls.entered(node.spec.name)
         try:
-            for emitted in call():
-                calls.left()
-                if emitted is None:
-                    yield None
-                else:
-                    yield from self._route(node, emitted)
-                calls.entered(name)
+            if emitting is None:
+                emitting = iter(call())
+            return emitting, next(emitting, _END)
         except PASSED_ON:
             raise
-        except _USER_ERRORS as error:
+        except BaseException as error:
             raise user_code_error(node.spec, node.operator, error) from error
         finally:
             calls.left()
@@ -344,7 +358,7 @@ class OperatorChain:
             call()
         except PASSED_ON:
             raise
-        except _USER_ERRORS as error:
+        except BaseException as error:
             raise user_code_error(node.spec, node.operator, error) from error
         finally:
             self._calls.left()
@@ -364,7 +378,7 @@ def _enforced(producer: ChainNode, element: Element, target: ChainTarget) -> Ele
         return enforce(element, target.element_type)
     except PASSED_ON:
         raise
-    except Exception as error:
+    except BaseException as error:
         # No record is named: the operator's current one is the batch's last, whichever was wrong.
         raise user_code_error(producer.spec, None, error) from error
 
@@ -388,7 +402,7 @@ def _process(node: ChainNode, batch: Batch, input_index: int) -> Emitted:
         converted = _converted(batch, operator, node.input_types, input_index)
     except PASSED_ON:
         raise
-    except Exception as error:
+    except BaseException as error:
         # No record is named: the operator's current one belongs to an earlier batch.
         raise user_code_error(node.spec, None, error) from error
     return operator.process(converted, input_index)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from penstock.model.bounded_text import bounded_repr
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
 from penstock.runtime.context import UserFunction
@@ -33,7 +34,7 @@ from penstock.runtime.elements import (
 from penstock.runtime.operator import MAX_EMIT, AsyncCalls, Emitted, OperatorContext, Outcome
 from penstock.runtime.operators.asynchronous.queue import AsyncQueue, OrderedQueue, UnorderedQueue
 from penstock.runtime.operators.asynchronous.retry import AsyncRetryStrategy, NoRetryStrategy
-from penstock.runtime.operators.stateless import FunctionOperator, rows_of, short_repr
+from penstock.runtime.operators.stateless import FunctionOperator, rows_of
 from penstock.runtime.records.emissions import own_copy
 from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
 
@@ -139,7 +140,7 @@ class AsyncWaitOperator(FunctionOperator):
         super().close()
 
     def failing_record(self) -> str | None:
-        return None if self._current is _NO_RECORD else short_repr(self._current)
+        return None if self._current is _NO_RECORD else bounded_repr(self._current)
 
     def snapshot(self) -> OperatorSnapshot:
         """The records whose results have not left, and the events between them. All of them are processed again after a restore."""
@@ -332,6 +333,6 @@ def _results(given: Any, method: str) -> list[Any]:
     if isinstance(given, list):
         return list(map(own_copy, given))
     raise TypeError(
-        f"{method} returned {short_repr(given)} ({type(given).__name__}): expected a list of results, also for "
+        f"{method} returned {bounded_repr(given)} ({type(given).__name__}): expected a list of results, also for "
         "one ([result]) and for none ([])"
     )
