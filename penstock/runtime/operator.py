@@ -9,7 +9,9 @@ Duties of an operator:
   barriers wait for the record's end.
 * An emitted batch holds at most about `MAX_EMIT` rows: cut expansions into several.
 * An output batch must not alias a list that the operator keeps and changes.
-* User errors are raised as they are; `failing_record` then returns the record's repr.
+* User errors are raised as they are; `failing_record` then returns the record's repr. An operator with `handles_poison` first offers
+  each to `put_aside`, with the record, and goes on behind the record. Nothing is rolled back: neither the state that the function
+  changed nor the results that it gave before it raised.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from penstock.runtime.records.dead_letters import PoisonRecords
 from penstock.runtime.state.contract import MakeKeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.user_metrics import MetricGroup
@@ -103,6 +106,10 @@ class Outcome:
     error: BaseException | None = None
 
 
+def _nobody(_line: str) -> None:
+    """Where nobody reads logs."""
+
+
 @dataclass(slots=True)
 class OperatorContext:
     """What an operator gets when it is opened."""
@@ -135,6 +142,8 @@ class OperatorContext:
     """Whether the runtime mode is BATCH, in which the only watermark comes at the end of the input."""
     metrics: MetricGroup = field(default_factory=MetricGroup)
     """The metrics of the user's functions. The chain passes a group that the task reports."""
+    complain: Callable[[str], None] = _nobody
+    """Logs a line for the people who run the job."""
     keyed_state: MakeKeyedStateBackend | None = None
     """Makes the keyed state backend; None: the one on the heap."""
 
@@ -165,6 +174,10 @@ class Operator:
     """False: it gets no input until a timer or a mail makes it true again. Only the head of a chain is asked."""
     is_drained: bool = True
     """False: the input may have ended, but results are still outstanding. Only the head of a chain is asked."""
+    poison: PoisonRecords | None = None
+    """Takes the records at which a function of the user raises; None: such an error fails the job. The chain sets it before `open`."""
+    handles_poison: ClassVar[bool] = False
+    """Whether it calls functions of the user and offers their errors to `put_aside`."""
     has_put_off: bool = False
     """Whether its timer will try something again. That timer fires after the end of the data too, and the task waits for it."""
 
@@ -225,6 +238,12 @@ class Operator:
     def failing_record(self) -> str | None:
         """Repr of the record at which `process` raised, if the operator knows it."""
         return None
+
+    def put_aside(self, error: Exception, record: Any, timestamp: int | None = None) -> None:
+        """Put aside a record at which a function of the user raised. Raises: the error, if the job is to fail."""
+        if self.poison is None:
+            raise error
+        self.poison.add(error, record, timestamp)
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Emitted:
         """Emit what must come before the barrier of this checkpoint. The head comes first."""

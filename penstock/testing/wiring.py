@@ -5,8 +5,10 @@ It has no threads, network or clock of its own. The operators are those of a run
 
 from __future__ import annotations
 
+import logging
 import queue
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from penstock.hosting.shipping.pickling import deserialize, dumps_records
@@ -35,6 +37,7 @@ from penstock.runtime.task.operator_contexts import (
 )
 from penstock.runtime.watermarks.valve import StatusWatermarkValve
 
+_LOG: Final = logging.getLogger(__name__)
 _WAIT_S: Final = 30.0
 WATERMARK_INTERVAL_MS: Final = 200
 
@@ -120,6 +123,10 @@ class Wiring:
     @property
     def late_records_dropped(self) -> int:
         return sum(one.chain.late_records_dropped for one in self._vertices)
+
+    @property
+    def poison_records(self) -> int:
+        return sum(one.chain.poison_records for one in self._vertices)
 
     # ------------------------------------------------------------------ between vertices
 
@@ -244,5 +251,6 @@ class _Vertex:
             report_committable=None,
             active_ms=None,
             keyed_state=None,
+            complain=partial(_LOG.warning, "job=%s %s", self._job_name),
         )
         return operator_context(place, spec, timer, services)

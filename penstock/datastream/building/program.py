@@ -188,6 +188,7 @@ class Program:
         graph = StreamGraph()
         for node_id in sorted(live):
             node = replace(self.nodes[node_id], **live[node_id])
+            _check_dead_letters(node)
             graph.nodes[node_id] = replace(node, name=self._shown_name(node))
         graph.edges = [
             edge for edge in self._edges if edge.target in live and edge.target not in kept
@@ -235,6 +236,17 @@ class Program:
         )
         self.nodes[node.node_id] = node
         return node
+
+
+def _check_dead_letters(node: StreamNode) -> None:
+    """Raises: GraphError: the operator sends dead letters that nobody reads."""
+    if node.on_error is None or node.on_error.tag is None:
+        return
+    if node.on_error.tag not in node.side_output_types:
+        raise GraphError(
+            f"the dead letters of operator '{node.name}' (built at {node.defined_at}) go to the side output {node.on_error.tag!r}, which "
+            'nobody reads. Read it with get_side_output(tag), or use on_error("skip"), which only counts and logs.'
+        )
 
 
 def _source_fields(source: Source) -> dict[str, Any]:

@@ -20,6 +20,8 @@ def request_side_output(node: StreamNode, tag_id: str, type_info: object) -> Non
             f"type {former} already, got {type_info}. Give each of the two OutputTags an id of its "
             f"own. {built('get_side_output')}."
         )
+    if node.on_error is not None and node.on_error.tag == tag_id:
+        return
     operator: Any = node.operator
     requested = getattr(operator, "side_tags", None)
     if requested is not None:
@@ -29,5 +31,6 @@ def request_side_output(node: StreamNode, tag_id: str, type_info: object) -> Non
         raise GraphError(
             f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. "
             "Call get_side_output on the result of process(...), map, flat_map or a window: their "
-            "functions may return (tag, value). Late records need side_output_late_data(tag), too."
+            "functions may return (tag, value). Late records need side_output_late_data(tag), too, and "
+            "dead letters need on_error(tag) before."
         )

@@ -31,6 +31,7 @@ from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.types import PickledBytesTypeInfo
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.operator import Accepts
+from penstock.runtime.records.dead_letters import Malformed, MarkedRows
 
 __all__ = [
     "AvroBulkWriters",
@@ -197,20 +198,38 @@ class AvroFormat(FileFormat):
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         with Path(piece.path).open("rb") as file:
             stream = spliced(file, header_bytes(file, piece.path), piece)
-            records = self._records(stream, piece.path)
+            records = self._records(stream, piece)
             while values := list(islice(records, ROWS_PER_BATCH)):
-                yield RowBatch(values)
+                has_marks = any(type(value) is Malformed for value in values)
+                yield MarkedRows(values) if has_marks else RowBatch(values)
 
-    def _records(self, stream: Any, path: str) -> Iterator[Any]:
-        reader = extra("fastavro", "avro", "Avro").reader
+    def _records(self, stream: Any, piece: FilePiece) -> Iterator[Any]:
+        """The records, and a `Malformed` in place of what follows in a block behind an error."""
+        reader = extra("fastavro", "avro", "Avro").block_reader
+        blocks = -1
         try:
-            yield from reader(stream, reader_schema=self._schema.parsed())
-        except Exception as error:  # fastavro raises many kinds of errors for bad bytes
-            raise UserCodeError(
-                f"{path}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
-                f"{error}. Check that the file is complete, and that it has all fields for which "
-                "the schema gives no default."
-            ) from error
+            for block in reader(stream, reader_schema=self._schema.parsed()):
+                blocks += 1
+                read = 0
+                try:
+                    for record in block:
+                        read += 1
+                        yield record
+                except Exception as error:  # fastavro raises many kinds of errors for bad bytes
+                    left = block.num_records - read
+                    what = f"block {blocks} from byte {piece.start} on, {left} of its {block.num_records} records"
+                    yield self._malformed(piece.path, what, error)
+        except Exception as error:
+            what = f"everything behind block {blocks} from byte {piece.start} on"
+            yield self._malformed(piece.path, what, error)
+
+    def _malformed(self, path: str, what: str, error: Exception) -> Malformed:
+        failure = UserCodeError(
+            f"{path}: {what}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
+            f"{error}. Check that the file is complete, and that it has all fields for which "
+            "the schema gives no default."
+        )
+        return Malformed(f"{path}: {what}", error, failure)
 
 
 class AvroInputFormat(FileInputFormat, ResultTypeQueryable):

@@ -8,6 +8,7 @@ StreamTask in BATCH execution.
 
 from __future__ import annotations
 
+import functools
 import logging
 import pickle
 import queue
@@ -292,6 +293,7 @@ class BatchTask:
             report_committable=report_committable,
             active_ms=None,
             keyed_state=None,
+            complain=functools.partial(_LOGGER.warning, "job=%s %s", orders.job_id),
         )
         return operator_context(place, spec, timer, services)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import DataSetId
 
@@ -28,7 +29,8 @@ class ChainTarget:
 class ChainedOperator:
     """One operator of the chain. `operator`: `runtime.operator.Operator`, unopened.
 
-    `output_type`: the declared TypeInformation of its main output, or None (pickled).
+    `output_type`: the declared TypeInformation of its main output, or None (pickled). `on_error`: what becomes of records at which a
+    function raises; None: the job fails.
     """
 
     node_id: int
@@ -38,6 +40,7 @@ class ChainedOperator:
     output_type: object | None
     defined_at: str
     targets: tuple[ChainTarget, ...] = ()
+    on_error: ErrorRule | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.model.graph.auto_parallelism import AutoParallelism
+from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.slot_size import SlotSize
 
@@ -34,7 +35,7 @@ class StreamNode:
     counterpart on the JobManager: a `runtime.sources.contract.Source` (its enumerator) or a `runtime.sink.Sink` (its
     committer), else None. `driver_stream`: the stream that carries this operator's output to the driver (print,
     collect), or None. `parallelism` -1: not set, the environment's default applies. `defined_at`: `file:line` of the
-    user's call. `side_output_types`: TypeInformation (or None: pickled) of each side output that is read, by tag.
+    user's call. `on_error`: what becomes of records at which a function raises; None: the job fails. `side_output_types`: TypeInformation (or None: pickled) of each side output that is read, by tag.
     """
 
     node_id: int
@@ -56,6 +57,7 @@ class StreamNode:
     description: str = ""
     buffer_timeout_ms: int | None = None
     side_output_types: dict[str, object | None] = field(default_factory=dict)
+    on_error: ErrorRule | None = None
 
 
 @dataclass(frozen=True, slots=True)

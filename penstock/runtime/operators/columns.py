@@ -5,7 +5,8 @@ Source: none in Flink's DataStream API; PyFlink's vectorized functions come near
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 from penstock.runtime.records.columns import Column
+from penstock.runtime.records.parts import in_parts
 from penstock.runtime.watermarks.strategy import ColumnTimestamps
 
 
@@ -23,6 +25,14 @@ def columns_of(batch: Batch) -> ColumnBatch:
     """The batch as columns; the chain has converted it."""
     assert isinstance(batch, ColumnBatch), f"a column operator was fed {type(batch).__name__}"
     return batch
+
+
+def of_parts(
+    operator: Operator, batch: Batch, processed: Callable[[Batch], Sequence[ColumnBatch]]
+) -> Iterator[ColumnBatch]:
+    """The results for the batch, or for the parts of it for which the call does not fail; other rows are put aside."""
+    for made in in_parts(processed, batch, operator.put_aside):
+        yield from made
 
 
 class ToSchemaOperator(Operator):
@@ -63,6 +73,7 @@ class MapBatchesOperator(Operator):
     """
 
     accepts = Accepts.COLUMNS
+    handles_poison: ClassVar[bool] = True
 
     def __init__(self, function: UserFunction, timestamp_column: str | None = None) -> None:
         self.function = function
@@ -75,6 +86,9 @@ class MapBatchesOperator(Operator):
         self.function.close()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
+        return self._processed(batch) if self.poison is None else of_parts(self, batch, self._processed)
+
+    def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)
         result = self.function.call(columns.data)
         if isinstance(result, pa.Table):
@@ -101,6 +115,7 @@ class SelectOperator(Operator):
     """New columns from expressions, in order, each under its `output_name`."""
 
     accepts = Accepts.COLUMNS
+    handles_poison: ClassVar[bool] = True
 
     def __init__(self, selections: Sequence[Column]) -> None:
         names = [expression.output_name for expression in selections]
@@ -111,6 +126,9 @@ class SelectOperator(Operator):
         self.selections = tuple(selections)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
+        return self._processed(batch) if self.poison is None else of_parts(self, batch, self._processed)
+
+    def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)
         arrays = [expression.array(columns.data) for expression in self.selections]
         names = [expression.output_name for expression in self.selections]
@@ -121,11 +139,15 @@ class ColumnFilterOperator(Operator):
     """Keeps rows for which the expression is true; null counts as false."""
 
     accepts = Accepts.COLUMNS
+    handles_poison: ClassVar[bool] = True
 
     def __init__(self, condition: Column) -> None:
         self.condition = condition
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
+        return self._processed(batch) if self.poison is None else of_parts(self, batch, self._processed)
+
+    def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)
         mask = self.condition.array(columns.data)
         if not pa.types.is_boolean(mask.type):

@@ -34,10 +34,12 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.records.dead_letters import PoisonRecords
 from penstock.runtime.records.frozen import Dumps, plain_dumps
+from penstock.runtime.records.parts import in_parts
 from penstock.runtime.records.shared_records import Sharing
 from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot, check_all_taken
-from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, node_of
+from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, let_put_aside, node_of
 from penstock.runtime.task.latency import Granularity, LatencyStats
 from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
 from penstock.runtime.user_metrics import UserMetrics
@@ -121,6 +123,10 @@ class OperatorChain:
     def late_records_dropped(self) -> int:
         return sum(node.late_records_dropped.count for node in self._nodes)
 
+    @property
+    def poison_records(self) -> int:
+        return sum(node.poison.count for node in self._nodes if node.poison is not None)
+
     def open(
         self, context_for: Callable[[ChainedOperator, OperatorTimer], OperatorContext]
     ) -> None:
@@ -134,6 +140,7 @@ class OperatorChain:
         context.input_types = node.input_types
         context.late_records_dropped = node.late_records_dropped
         context.metrics = self.user_metrics.group_of(node.spec.uid, node.spec.name)
+        let_put_aside(node, context, self._dumps)
         self._guard(node, functools.partial(node.operator.open, context))
         if node.restored is not None:
             check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
@@ -147,6 +154,8 @@ class OperatorChain:
         first: BaseException | None = None
         for node in reversed(self._nodes):
             try:
+                if node.poison is not None:
+                    node.poison.close()
                 self._guard(node, node.operator.close)
             except BaseException as error:
                 first = first or error
@@ -162,7 +171,8 @@ class OperatorChain:
 
     def emit_from_head(self, element: Element) -> Iterator[Routed]:
         """Process an element that a source head made."""
-        return self._route(self._nodes[0], element)
+        head = self._nodes[0]
+        return self._route(head, element) if head.poison is None else self._guarded(head, element)
 
     def end_data(self) -> None:
         """Nothing is emitted any more: from now on only operators that have put something off have timers."""
@@ -275,12 +285,16 @@ class OperatorChain:
         emitting: Iterator[Element | Tagged | None] | None = None
         while True:
             emitting, emitted = self._next(node, call, emitting)
+            if node.poison is not None:
+                yield from self._dead_letters(node, node.poison)
             if emitted is _END:
                 return
             if emitted is None:
                 yield None
-            else:
+            elif node.poison is None:
                 yield from self._route(node, emitted)
+            else:
+                yield from self._guarded(node, emitted)
 
     def _next(
         self,
@@ -331,6 +345,23 @@ class OperatorChain:
             own, is_kept = next(copies), node.operator.keeps_records
             element = own if is_kept else _enforced(node, own, target)
             yield from self._feed(target.operator_index, element, 0)
+
+    def _guarded(self, node: ChainNode, emitted: Element | Tagged) -> Iterator[Routed]:
+        """`_route` for an operator that puts records aside: also those that do not have the declared type."""
+        poison = node.poison
+        assert poison is not None
+        kind: Any = node.spec.output_type
+        if kind is None or not isinstance(emitted, RowBatch):
+            yield from self._route(node, emitted)
+            return
+        for part in in_parts(lambda part: _of_type(part, kind), emitted, poison.add):
+            yield from self._route(node, part)
+        yield from self._dead_letters(node, poison)
+
+    def _dead_letters(self, node: ChainNode, poison: PoisonRecords) -> Iterator[Routed]:
+        letters = poison.take()
+        if letters is not None:
+            yield from self._route(node, letters)
 
     def _route_marker(self, node: ChainNode, marker: LatencyMarker) -> Iterator[Routed]:
         """Send the marker to one of all outputs: copies to each would measure the copies."""
@@ -383,6 +414,11 @@ def _enforced(producer: ChainNode, element: Element, target: ChainTarget) -> Ele
         raise user_code_error(producer.spec, None, error) from error
 
 
+def _of_type(batch: Batch, kind: Any) -> Batch:
+    """The batch, if its records have the type, rounded and named as the type's coder does it. Raises: as `enforce`."""
+    return enforce(batch, kind) if isinstance(batch, RowBatch) else batch
+
+
 def _announces(node: ChainNode, event: Element) -> bool:
     """Whether the event may pass: no watermark while IDLE is announced, and a status only when it changes."""
     if isinstance(event, Watermark):
@@ -398,6 +434,8 @@ def _announces(node: ChainNode, event: Element) -> bool:
 def _process(node: ChainNode, batch: Batch, input_index: int) -> Emitted:
     """Convert, then process. An error in the conversion is reported for this operator, with the line that built it."""
     operator = node.operator
+    if node.poison is not None:
+        return _process_parts(node, node.poison, batch, input_index)
     try:
         converted = _converted(batch, operator, node.input_types, input_index)
     except PASSED_ON:
@@ -406,6 +444,16 @@ def _process(node: ChainNode, batch: Batch, input_index: int) -> Emitted:
         # No record is named: the operator's current one belongs to an earlier batch.
         raise user_code_error(node.spec, None, error) from error
     return operator.process(converted, input_index)
+
+
+def _process_parts(
+    node: ChainNode, poison: PoisonRecords, batch: Batch, input_index: int
+) -> Emitted:
+    """Convert what can be converted, and process it."""
+    operator, types = node.operator, node.input_types
+    parts = in_parts(lambda part: _converted(part, operator, types, input_index), batch, poison.add)
+    for part in parts:
+        yield from operator.process(part, input_index)
 
 
 def _converted(batch: Batch, operator: Operator, types: Sequence[Any], input_index: int) -> Batch:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import chain, islice, pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from penstock.runtime.operator import MAX_EMIT, Emitted
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.windowed.base import GRID, WindowOperator
 from penstock.runtime.state.snapshot import StateInfo
+from penstock.runtime.state.window_tables import Fold
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windows import TimeWindow
 
@@ -44,12 +45,29 @@ class GridWindowOperator(WindowOperator):
         assert self.evictor is None, "an evictor needs RecordWindowOperator"
         self._grid = grid
         self._result = self.contents.result()
-        self._tables = self.windows.window_tables(GRID, self._info(), self.contents.fold())
+        self._tables = self.windows.window_tables(GRID, self._info(), self._fold_contents())
         self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
         # The watermark is not restored. Until the first one comes, windows that had fired take
         # records as if they had not.
         self._fired_before = set(self._tables.fired)
         self._open_key: Any = None
+
+    def _fold_contents(self) -> Fold:
+        """Adds values to a table of accumulators; goes on behind records that are put aside."""
+        fold = self.contents.fold()
+
+        def fold_on(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:
+            # A record is taken from both iterators before the function is called.
+            left_keys, left_values = iter(skeys), iter(values)
+            while True:
+                try:
+                    fold(table, left_keys, left_values)
+                except Exception as error:
+                    self.put_current_aside(error)
+                else:
+                    return
+
+        return fold if self.poison is None else fold_on
 
     def shape(self) -> str:
         info = self._info()
@@ -117,8 +135,9 @@ class GridWindowOperator(WindowOperator):
                 if not windows:
                     self._all_late(values[run], stamps[run])
                 for window in windows:
-                    if not self._is_folded(window, skeys[run], values[run]):
-                        yield from self._refire(window, skeys[run], values[run], collector)
+                    members = skeys[run], values[run], stamps[run]
+                    if not self._is_folded(window, *members):
+                        yield from self._refire(window, *members, collector)
             begin = end
 
     def _by_window(
@@ -144,9 +163,9 @@ class GridWindowOperator(WindowOperator):
         for start, group in members.items():
             window = TimeWindow(start, start + self._grid.size)
             group.sort()
-            its_keys, its_values = [skeys[i] for i in group], [values[i] for i in group]
-            if not self._is_folded(window, its_keys, its_values):
-                yield from self._refire(window, its_keys, its_values, collector)
+            its = [skeys[i] for i in group], [values[i] for i in group], stamps[group]
+            if not self._is_folded(window, *its):
+                yield from self._refire(window, *its, collector)
         if late:
             late.sort()
             self._all_late([values[i] for i in late], stamps[late])
@@ -156,12 +175,14 @@ class GridWindowOperator(WindowOperator):
         windows = self._grid.windows_at(stamp)
         return [window for window in windows if not self.is_window_late(window)]
 
-    def _is_folded(self, window: TimeWindow, skeys: list[Any], values: list[Any]) -> bool:
+    def _is_folded(
+        self, window: TimeWindow, skeys: list[Any], values: list[Any], stamps: Int64s
+    ) -> bool:
         """Fold records into a window that has not fired. False: it has fired, so each record has to fire it again."""
         if window.max_timestamp() <= self.timers.current_watermark:
             return False
         self._announce(window.start)
-        self._tables.add(window.start, skeys, self.watched(values))
+        self._tables.add(window.start, skeys, self.watched(values, stamps))
         if self._fired_before and window.start in self._fired_before:
             self._tables.let_wait(window.start, skeys)
         return True
@@ -181,13 +202,30 @@ class GridWindowOperator(WindowOperator):
                 heappush(self._to_forget, start)
 
     def _refire(
-        self, window: TimeWindow, skeys: list[Any], values: list[Any], collector: StampedCollector
+        self,
+        window: TimeWindow,
+        skeys: list[Any],
+        values: list[Any],
+        stamps: Int64s,
+        collector: StampedCollector,
     ) -> Iterator[RowBatch]:
         """Handle records within the allowed lateness: each fires its window again at once."""
         self._announce(window.start)
-        for skey, value in zip(skeys, self.watched(values), strict=False):
+        for skey, value in zip(skeys, self.watched(values, stamps), strict=False):
             self._tables.add(window.start, (skey,), (value,))
-            elements = self._elements(self._tables.get(window.start, skey))
+            if not self.is_put_aside:
+                kept = self._tables.get(window.start, skey)
+                yield from self._call_with(skey, window, kept, collector)
+
+    def _call_with(
+        self, skey: Any, window: TimeWindow, kept: Any, collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        """The results of the window function for an accumulator."""
+        try:
+            elements = self._elements(kept)
+        except Exception as error:
+            self.put_window_aside(error, skey, window)
+        else:
             yield from self.call_window(skey, window, elements, collector)
 
     def _all_late(self, values: list[Any], stamps: Int64s) -> None:
@@ -234,7 +272,8 @@ class GridWindowOperator(WindowOperator):
         # Without a function no key has state.
         if self.output is None:
             for start, kept in windows:
-                yield from collector.add(self._elements(kept), start + size - 1)
+                window = TimeWindow(start, start + size)
+                yield from self._call_with(skey, window, kept, collector)
             return
         self.timers.current_watermark = MAX_WATERMARK
         fired: deque[TimeWindow] = deque()
@@ -242,7 +281,7 @@ class GridWindowOperator(WindowOperator):
             window = TimeWindow(start, start + size)
             while fired and self.cleanup_ms(fired[0]) < window.max_timestamp():
                 self.clear_window_state(skey, fired.popleft())
-            yield from self.call_window(skey, window, self._elements(kept), collector)
+            yield from self._call_with(skey, window, kept, collector)
             fired.append(window)
         for window in fired:
             self.clear_window_state(skey, window)
@@ -283,20 +322,41 @@ class GridWindowOperator(WindowOperator):
 
     def _fire(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Emitted:
         if self.output is None:
-            yield from self._passed(window, (kept for _, kept in rows))
+            yield from self._passed(window, rows)
             return
         collector = StampedCollector(self)
         for skey, kept in rows:
-            yield from self.call_window(skey, window, self._elements(kept), collector)
+            yield from self._call_with(skey, window, kept, collector)
         yield from collector.take()
         yield from self.take_aside()
 
-    def _passed(self, window: TimeWindow, kept: Iterator[Any]) -> Iterator[RowBatch]:
+    def _passed(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Iterator[RowBatch]:
         """Emit the accumulators themselves as results."""
+        last: Any = None
+        is_through = False
+
+        def contents() -> Iterator[Any]:
+            nonlocal last, is_through
+            for last, kept in rows:
+                yield kept
+            is_through = True
+
         is_list = self.contents.function is None
-        results = chain.from_iterable(kept) if is_list else map(self._result, kept)
-        while values := list(islice(results, MAX_EMIT)):
-            yield RowBatch(values, np.full(len(values), window.max_timestamp(), np.int64))
+        results = chain.from_iterable(contents()) if is_list else map(self._result, contents())
+        values: list[Any] = []
+        is_over = False
+        while not is_over:
+            try:
+                values.extend(islice(results, MAX_EMIT - len(values)))
+                is_over = len(values) < MAX_EMIT
+                if is_over and not is_through:
+                    raise_stopped("get_result")
+            except Exception as error:
+                self.put_window_aside(error, last, window)
+                continue
+            if values:
+                yield RowBatch(values, np.full(len(values), window.max_timestamp(), np.int64))
+            values = []
 
     def _elements(self, kept: Any) -> list[Any]:
         return list(kept) if self.contents.function is None else [self._result(kept)]
@@ -307,6 +367,13 @@ class GridWindowOperator(WindowOperator):
                 self.clear_window_state(skey, window)
         self._tables.drop(window.start)
         self._tables.known.discard(window.start)
+
+
+def raise_stopped(method: str) -> NoReturn:
+    """Raises: RuntimeError: iterations in C end silently when a function raises StopIteration."""
+    raise RuntimeError(
+        f"{method} raised StopIteration (a next() on an exhausted iterator?): give next() a default, or catch it"
+    )
 
 
 def _cuts(panes: Int64s) -> Int64s:
