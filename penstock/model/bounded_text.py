@@ -7,7 +7,7 @@ to be told. Does not know who tells it. A call that never leaves C code cannot b
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import islice
 from types import FrameType
@@ -24,8 +24,9 @@ MOST_OF_MESSAGE: Final = 64 * 1024
 """Characters of a failure that is sent, logged or kept."""
 MOST_OF_LINE: Final = 256 * 1024
 """Characters of a line that is printed."""
-_MOST_STEPS: Final = 1_000_000
+_MOST_STEPS: Final = 2_000_000
 _DEPTH: Final = 6
+_CONTAINERS: Final = frozenset({Row, tuple, list, dict, set, frozenset})
 
 
 class _DoesNotEnd(BaseException):
@@ -93,7 +94,7 @@ def _made(make: Callable[[], str], value: Any, what: str, limit: int) -> str:
     except CancelSignal:
         raise
     except _DoesNotEnd:
-        text = f"<{_kind(value)} whose {what} did not end>"
+        text = f"<{_kind(value)} whose {what} took too long>"
     except BaseException as error:
         text = f"<{_kind(value)} whose {what} raised {type(error).__name__}>"
     return cut(text, limit)
@@ -115,27 +116,17 @@ def _shrunk(value: Any, limit: int, depth: int) -> Any:
     kind = type(value)
     if kind in {str, bytes, bytearray} and len(value) > limit:
         return _Shown(f"{value[:limit]!r}{_told(len(value) - limit)}")
-    if depth == 0:
+    if depth == 0 or kind not in _CONTAINERS:
         return value
-    if kind is Row:
-        parts = _shrunk_parts(value, limit, depth)
-        return make_row(value._fields, parts, value.get_row_kind())
-    if kind is tuple:
-        return tuple(_shrunk_parts(value, limit, depth))
-    if kind is list:
-        return _shrunk_parts(value, limit, depth)
     if kind is dict:
-        pairs = islice(value.items(), limit)
         return {
-            _shrunk(key, limit, 0): _shrunk(item, limit, depth - 1) for key, item in pairs
+            _shrunk(key, limit, 0): _shrunk(item, limit, depth - 1)
+            for key, item in islice(value.items(), limit)
         }
-    if kind in {set, frozenset} and len(value) > limit:
-        return kind(islice(value, limit))
-    return value
-
-
-def _shrunk_parts(values: Iterable[Any], limit: int, depth: int) -> list[Any]:
-    return [_shrunk(one, limit, depth - 1) for one in islice(values, limit)]
+    if kind in {set, frozenset}:
+        return kind(islice(value, limit)) if len(value) > limit else value
+    parts = [_shrunk(one, limit, depth - 1) for one in islice(value, limit)]
+    return make_row(value._fields, parts, value.get_row_kind()) if kind is Row else kind(parts)
 
 
 @contextmanager

@@ -67,7 +67,11 @@ def _alone(error: BaseException, of_user: bool) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     kept = [frame for frame in frames if not (of_user and is_engine(frame.filename))]
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
     lines = "".join(traceback.StackSummary.from_list(kept or frames).format())
     head = f"Traceback (most recent call last):\n{lines}" if lines else ""
     text = bounded_str(error)

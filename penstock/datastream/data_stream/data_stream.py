@@ -393,7 +393,7 @@ class DataStream(OperatorSettings):
         node = self.plumbing.add_sink(
             "Writer", ops.SinkOperator(sink), sink, coordinator=coordinator
         )
-        return DataStreamSink(node)
+        return DataStreamSink(node, self.plumbing)
 
     def add_sink(self, sink_func: SinkFunction | Sink) -> DataStreamSink:
         """Write the stream to a Sink, as `sink_to` does. Java sink functions raise TypeError."""

@@ -9,6 +9,7 @@ from penstock.datastream.building.checks import built
 from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import KeyedPlumbing, StreamPlumbing, keyed
 from penstock.datastream.error_policy import DEAD_LETTER_TYPE, DeadLetter, ErrorPolicy
+from penstock.datastream.output_tag import OutputTag
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.graph.stream_graph import StreamNode
@@ -16,20 +17,21 @@ from penstock.runtime import operators as ops
 from penstock.runtime.operators.key_check import KeyCheckOperator
 
 
-def set_policy(node: StreamNode, plumbing: StreamPlumbing, policy: object) -> None:
+def set_policy(node: StreamNode, plumbing: StreamPlumbing | None, policy: object) -> None:
     """Let the operator handle errors so. `plumbing`: any stream of the same program.
 
     Raises: TypeError: it is no policy. GraphError: the operator calls no function of the user.
     """
     wanted = ErrorPolicy.of(policy)
     operator: Any = node.operator
-    if wanted.rule is not None and not operator.handles_poison:
+    if wanted.rule is not None and (plumbing is None or not operator.handles_poison):
         raise GraphError(
-            f"on_error: operator '{node.name}' (built at {node.defined_at}) calls no function of yours, and so it puts no record aside. "
-            f"Call on_error on the result of map, process, a window, a source and the like. {built('on_error')}."
+            f"on_error: operator '{node.name}' (built at {node.defined_at}) puts no record aside: it calls no function of yours, or is a "
+            "sink that does not convert records one by one. Call on_error on the result of map, process, a window, a source and the "
+            f"like. {built('on_error')}."
         )
     node.on_error = wanted.rule
-    if wanted.sink is not None:
+    if wanted.sink is not None and plumbing is not None:
         _write_letters(node, plumbing, wanted)
 
 
@@ -56,15 +58,36 @@ def key_check_of(plumbing: KeyedPlumbing) -> StreamNode | None:
     return node if is_one else None
 
 
+def letters_of(node: StreamNode, plumbing: StreamPlumbing | None, tag: object) -> Any:
+    """The dead letters of a sink, as a DataStream. Raises: GraphError: it sends none there."""
+    from penstock.datastream.data_stream.data_stream import DataStream
+
+    if not isinstance(tag, OutputTag):
+        raise TypeError(f"get_side_output takes an OutputTag, got {tag!r:.200}.")
+    if plumbing is None or node.on_error is None or node.on_error.tag != tag.tag_id:
+        raise GraphError(
+            f"sink '{node.name}' (built at {node.defined_at}) has no side output {tag.tag_id!r}: a sink has only dead letters. Call "
+            f"on_error(tag) before. {built('get_side_output')}."
+        )
+    node.side_output_types[tag.tag_id] = None
+    return DataStream(_letters(node, plumbing))
+
+
+def _letters(node: StreamNode, plumbing: StreamPlumbing) -> StreamPlumbing:
+    assert node.on_error is not None
+    upstream = Upstream(node.node_id, tag=node.on_error.tag)
+    return StreamPlumbing(plumbing.environment, (upstream,), None)
+
+
 def _write_letters(node: StreamNode, plumbing: StreamPlumbing, policy: ErrorPolicy) -> None:
     """Let the policy's sink write the dead letters, as rows."""
     from penstock.datastream.data_stream.data_stream import DataStream
 
-    assert policy.rule is not None and policy.rule.tag is not None and policy.sink is not None
+    assert policy.rule is not None
+    assert policy.rule.tag is not None
+    assert policy.sink is not None
     node.side_output_types[policy.rule.tag] = None
-    letters = StreamPlumbing(
-        plumbing.environment, (Upstream(node.node_id, tag=policy.rule.tag),), None
-    )
+    letters = _letters(node, plumbing)
     to_row = ops.MapOperator(adapt.map_function(DeadLetter.as_row))
     rows = letters.add_operator(f"Dead letters of {node.name}", to_row, DEAD_LETTER_TYPE)
     DataStream(rows).sink_to(policy.sink).name(f"Dead letters of {node.name}")

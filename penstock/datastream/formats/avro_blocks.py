@@ -74,6 +74,10 @@ class _Spliced:
             left = min(left, self._stop - self._file.tell())
         return first + self._file.read(left) if left else first
 
+    def tell(self) -> int:
+        """The position in the file, which fastavro keeps with each block."""
+        return self._file.tell()
+
 
 def _long(file: BinaryIO, path: str) -> int:
     """Reads a number in zigzag coding, with seven bits per byte."""

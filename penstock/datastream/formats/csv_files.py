@@ -241,7 +241,7 @@ class CsvSchemaBuilder:
         return self._set(form=replace(self._schema.form, **changes))
 
 
-_NO_TEXT: Final = re.compile("[\udc80-\udcff]")
+_NO_TEXT: Final = re.compile(r"[\udc80-\udcff]")
 """Stands for bytes that are not UTF-8."""
 
 
@@ -339,18 +339,29 @@ class _Records:
                 return
             if self._is_no_text:
                 self._is_no_text = False
-                what = "it has bytes that are not UTF-8"
-                yield self._malformed(ValueError(what), what)
+                yield self._no_text()
             elif fields:  # a blank line has no fields
                 yield fields
 
+    @property
+    def _bytes(self) -> bytes:
+        """The lines of the record that was read last."""
+        return "".join(self._raw).rstrip("\r\n").encode("utf-8", "surrogateescape")
+
+    def _no_text(self) -> Malformed:
+        try:
+            self._bytes.decode()
+        except UnicodeDecodeError as error:
+            return self._malformed(error, str(error))
+        raise AssertionError("a surrogate stands for a byte that is no UTF-8")
+
     def _malformed(self, error: Exception, what: str) -> Malformed:
-        """For the record that was read last. Its raw form is its lines: a string, or bytes if it is not UTF-8."""
+        """For the record that was read last. Its raw form is its text, or bytes if it is not UTF-8."""
         self._has_marks = True
-        raw = "".join(self._raw).rstrip("\r\n").encode("utf-8", "surrogateescape")
+        raw = self._bytes
         with contextlib.suppress(UnicodeDecodeError):
             return Malformed(raw.decode(), error, self._error(what))
-        return Malformed(raw, error, self._error(f"{what}: {raw[:200]!r}"))
+        return Malformed(raw, error, self._error(what))
 
     def _lines(self) -> Iterator[str]:
         """All lines but comments. A comment begins where a record would: a quoted field may contain such a line."""

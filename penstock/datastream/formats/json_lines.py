@@ -20,7 +20,7 @@ from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.datastream.formats.json_columns import json_schema_of, read_lines
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH, TextLineFormat, split_lines
-from penstock.model.bounded_text import bounded_str
+from penstock.model.bounded_text import bounded_repr, bounded_str
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.runtime.records.dead_letters import Malformed, MarkedRows, decoded
@@ -85,8 +85,8 @@ class JsonLinesFormat(FileFormat):
         stamp: int = row[self._timestamps]
         if type(stamp) is not int:
             raise ValueError(
-                f"the field {self._timestamps!r} is not a timestamp: {stamp!r:.200}. Correct the file, or leave timestamps out and "
-                "assign them with a WatermarkStrategy"
+                f"the field {self._timestamps!r} of a line is not a timestamp: {bounded_repr(row)}. Leave timestamps out and assign "
+                "them with a WatermarkStrategy, if that is right"
             )
         return stamp
 

@@ -16,6 +16,8 @@ def failure_info(error: BaseException, where: str) -> FailureInfo:
         name = type(error).__name__
         lost = getattr(error, "partition_id", None)
         return FailureInfo(
-            name, f"{name}: {bounded_str(error)}\n{where}", lost_partition=lost.partition_id if lost else None
+            name,
+            f"{name}: {bounded_str(error)}\n{where}",
+            lost_partition=lost.partition_id if lost else None,
         )
     return FailureInfo(type(error).__name__, f"{traceback_of(error)}\n{where}")

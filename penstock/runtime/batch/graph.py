@@ -35,7 +35,11 @@ def _combine_before(graph: StreamGraph, node_id: int) -> None:
     node, edges = graph.nodes[node_id], graph.inputs_of(node_id)
     combining = node.operator.before_exchange() if isinstance(node.operator, Operator) else None
     # A record that is put aside would be a combined one, which nobody has sent.
-    if node.on_error is not None or combining is None or not all(_may_combine(graph, edge) for edge in edges):
+    if (
+        node.on_error is not None
+        or combining is None
+        or not all(_may_combine(graph, edge) for edge in edges)
+    ):
         return
     graph.nodes[node_id] = replace(node, operator=combining.final)
     for edge in edges:

@@ -86,7 +86,11 @@ class MapBatchesOperator(Operator):
         self.function.close()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        return self._processed(batch) if self.poison is None else of_parts(self, batch, self._processed)
+        return (
+            self._processed(batch)
+            if self.poison is None
+            else of_parts(self, batch, self._processed)
+        )
 
     def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)
@@ -126,7 +130,11 @@ class SelectOperator(Operator):
         self.selections = tuple(selections)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        return self._processed(batch) if self.poison is None else of_parts(self, batch, self._processed)
+        return (
+            self._processed(batch)
+            if self.poison is None
+            else of_parts(self, batch, self._processed)
+        )
 
     def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)
@@ -145,7 +153,11 @@ class ColumnFilterOperator(Operator):
         self.condition = condition
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        return self._processed(batch) if self.poison is None else of_parts(self, batch, self._processed)
+        return (
+            self._processed(batch)
+            if self.poison is None
+            else of_parts(self, batch, self._processed)
+        )
 
     def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)

@@ -16,9 +16,11 @@ from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.elements import MIN_WATERMARK, Batch, LatencyMarker, RowBatch, Watermark
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
 from penstock.runtime.operators.stateless import rows_of
+from penstock.runtime.records.parts import in_parts
 from penstock.runtime.records.text import format_batch
 from penstock.runtime.sink import (
     CheckpointedWriter,
+    ConvertingWriter,
     Sink,
     SinkWriter,
     StatefulWriter,
@@ -65,9 +67,18 @@ class SinkOperator(Operator):
             self._restore_writer(self._writer)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        assert self._writer is not None, "a sink was fed before it was opened"
-        self._writer.write(batch, self._watermark_ms)
+        writer = self._writer
+        assert writer is not None, "a sink was fed before it was opened"
+        if self.poison is None or not isinstance(writer, ConvertingWriter):
+            writer.write(batch, self._watermark_ms)
+            return ()
+        for converted in in_parts(writer.convert, batch, self.put_aside):
+            writer.write_converted(converted, self._watermark_ms)
         return ()
+
+    @property
+    def handles_poison(self) -> bool:  # type: ignore[override] # it depends on the sink
+        return self.sink.is_converting
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
         self._watermark_ms = watermark.timestamp_ms

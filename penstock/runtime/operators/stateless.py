@@ -111,7 +111,7 @@ class FunctionOperator(Operator):
         self._position: Iterator[Any] = iter(())
         self._is_open = False
 
-    _stamps: Int64s | None = None
+    _watched_stamps: Int64s | None = None
     _last_aside = -1
 
     def open(self, context: OperatorContext) -> None:
@@ -155,7 +155,7 @@ class FunctionOperator(Operator):
         index = self.current_index
         if index < 0 or index == self._last_aside:
             raise error
-        stamps = self._stamps
+        stamps = self._watched_stamps
         self.put_aside(error, self._values[index], None if stamps is None else int(stamps[index]))
         self._last_aside = index
         return index
@@ -169,7 +169,7 @@ class FunctionOperator(Operator):
         """An iterator over the batch whose position tells the failing record. `stamps`: the records' timestamps."""
         self._values = values
         self._position = iter(values)
-        self._stamps = stamps
+        self._watched_stamps = stamps
         self._last_aside = -1
         return self._position
 

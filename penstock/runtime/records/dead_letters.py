@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.model.bounded_text import bounded_repr, bounded_str, cut_lines
 from penstock.model.error_text import traceback_of
-from penstock.model.errors import NOT_OF_FUNCTIONS, CancelSignal
+from penstock.model.errors import CancelSignal, EngineBug, ExternalError, UserCodeError
 from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.row import Row, make_row
 from penstock.model.types import RowTypeInfo, Types
@@ -26,6 +26,8 @@ MOST_OF_ERROR_TEXT: Final = 4000
 MOST_OF_TRACEBACK: Final = 8000
 MOST_OF_RECORD_TEXT: Final = 1 << 20
 LOG_EVERY_MS: Final = 10_000
+_OTHERS: Final = (ExternalError, EngineBug)
+"""No record is the cause of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +154,16 @@ def decoded(
     while len(values) < len(raw):
         try:
             values.extend(decoding)
-            if len(values) < len(raw):
-                raise RuntimeError(f"{decode!r:.200} raised StopIteration")
+        except _OTHERS:
+            raise
         except Exception as error:
-            if isinstance(error, NOT_OF_FUNCTIONS):
-                raise
+            met: Exception = error
+        else:
+            # `map` ends without an error when the function raises StopIteration.
+            met = RuntimeError("the function that decodes raised StopIteration")
+        if len(values) < len(raw):
             place = len(values)
-            values.append(Malformed(raw[place], error, failure(place, error)))
+            values.append(Malformed(raw[place], met, failure(place, met)))
             has_marks = True
     return values, has_marks
 
@@ -183,7 +188,7 @@ class PoisonRecords:
 
     def takes(self, error: BaseException) -> bool:
         """Whether a record with this error is put aside. Only exceptions of user functions are."""
-        return isinstance(error, self._rule.only) and not isinstance(error, NOT_OF_FUNCTIONS)
+        return isinstance(_own(error), self._rule.only) and not isinstance(error, _OTHERS)
 
     def add(self, error: Exception, record: Any, timestamp: int | None = None) -> None:
         """Put a record aside. Raises: the error itself, if the rule does not take it."""
@@ -210,9 +215,7 @@ class PoisonRecords:
         values = [batch.values[place] for place in kept]
         return RowBatch(values, None if stamps is None else stamps[kept])
 
-    def _add(
-        self, error: Exception, record: Any, timestamp: int | None, told: Exception
-    ) -> None:
+    def _add(self, error: Exception, record: Any, timestamp: int | None, told: Exception) -> None:
         self.counter.inc()
         if self._rule.tag is not None:
             self._letters.append(self._letter(error, record, timestamp, told))
@@ -244,11 +247,13 @@ class PoisonRecords:
     def _letter(
         self, error: Exception, record: Any, timestamp: int | None, told: Exception
     ) -> DeadLetter:
-        kind = type(error)
+        kind = type(_own(error))
         is_builtin = kind.__module__ == "builtins"
         return DeadLetter(
             record=self._sendable(record),
-            error_class=kind.__qualname__ if is_builtin else f"{kind.__module__}.{kind.__qualname__}",
+            error_class=kind.__qualname__
+            if is_builtin
+            else f"{kind.__module__}.{kind.__qualname__}",
             error_text=bounded_str(told, MOST_OF_ERROR_TEXT),
             traceback=cut_lines(traceback_of(error, of_user=True), MOST_OF_TRACEBACK),
             operator=self._place.operator,
@@ -277,6 +282,12 @@ class PoisonRecords:
             f"operator='{place.operator}' subtask={place.subtask} poison_records={count} since_last_line={since} "
             f"built_at={place.defined_at} error={type(error).__name__}: {text} record={bounded_repr(record)}"
         )
+
+
+def _own(error: BaseException) -> BaseException:
+    """The error itself, or what it tells of in our words."""
+    cause = error.__cause__
+    return cause if isinstance(error, UserCodeError) and cause is not None else error
 
 
 def _text_of(record: Any) -> str:

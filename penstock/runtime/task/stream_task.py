@@ -79,7 +79,7 @@ class TaskSnapshot:
 
     barrier: CheckpointBarrier
     operators: dict[str, OperatorSnapshot]
-    in_hand: tuple[tuple[int, Batch], ...]
+    in_hand: tuple[tuple[int, Batch | Tagged], ...]
     sync_ns: int = 0
     is_at_end: bool = False
 

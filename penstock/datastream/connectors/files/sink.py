@@ -158,6 +158,7 @@ class FileSink(Sink, SupportsPreprocessing):
     def __init__(self, settings: _SinkSettings) -> None:
         self._settings = settings
         self.accepts = Accepts.ROWS if settings.bulk is None else settings.bulk.accepts
+        self.is_converting = settings.bulk is None
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
@@ -286,6 +287,10 @@ class _PartFile:
         self._encode.write(batch)
         self._written_s = time.monotonic()
 
+    def write_bytes(self, data: bytes) -> None:
+        self._file.write(data)
+        self._written_s = time.monotonic()
+
     def is_due(self, policy: RollingPolicy) -> bool:
         now = time.monotonic()
         age_ms = (now - self._opened_s) * 1000
@@ -324,6 +329,20 @@ class _FileWriter:
 
     @uninterruptible()
     def write(self, batch: Batch, watermark_ms: int) -> None:
+        self._write(lambda part: part.write(batch))
+
+    def convert(self, batch: Batch) -> bytes:
+        """Of row formats only."""
+        encoder = self._settings.encoder
+        assert encoder is not None, "a bulk format converts nothing"
+        assert isinstance(batch, RowBatch)
+        return encoder.encode(batch.values, self._input_type)
+
+    @uninterruptible()
+    def write_converted(self, converted: bytes, watermark_ms: int) -> None:
+        self._write(lambda part: part.write_bytes(converted))
+
+    def _write(self, write: Callable[[_PartFile], None]) -> None:
         policy = self._settings.rolling
         bucket = self._settings.buckets.bucket_at(time.time())
         part = self._open.get(bucket)
@@ -332,7 +351,7 @@ class _FileWriter:
             part = None
         if part is None:
             part = self._open[bucket] = self._new_part(bucket)
-        part.write(batch)
+        write(part)
         if part.is_due(policy):
             self._finish(bucket)
 

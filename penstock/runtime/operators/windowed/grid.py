@@ -337,7 +337,8 @@ class GridWindowOperator(WindowOperator):
 
         def contents() -> Iterator[Any]:
             nonlocal last, is_through
-            for last, kept in rows:
+            for skey, kept in rows:
+                last = skey
                 yield kept
             is_through = True
 
