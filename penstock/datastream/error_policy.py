@@ -6,7 +6,7 @@ Does not know operators. Source: none in Flink, where such an error always fails
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.error_rule import ErrorRule
@@ -22,6 +22,8 @@ from penstock.runtime.sink import Sink
 
 __all__ = ["DEAD_LETTER_TYPE", "DeadLetter", "ErrorPolicy", "FiredTimer", "FiredWindow"]
 
+SINK_TAG: Final = "penstock dead letters"
+"""The side output whose dead letters a sink writes."""
 Exceptions: TypeAlias = "type[Exception] | tuple[type[Exception], ...]"
 
 
@@ -68,7 +70,7 @@ class ErrorPolicy:
             raise TypeError(
                 f"ErrorPolicy.send_to takes a Sink of penstock.datastream.connectors, got {type(sink).__name__}."
             )
-        return ErrorPolicy(ErrorRule(_SINK_TAG, _classes(only)), sink)
+        return ErrorPolicy(ErrorRule(SINK_TAG, _classes(only)), sink)
 
     @staticmethod
     def of(given: object) -> ErrorPolicy:
@@ -91,9 +93,6 @@ class ErrorPolicy:
             f"on_error takes 'fail', 'skip', an OutputTag, a Sink, or an ErrorPolicy such as ErrorPolicy.skip(only=ValueError), got "
             f"{given!r:.200}."
         )
-
-
-_SINK_TAG = "penstock dead letters"
 
 
 def _classes(only: Exceptions) -> tuple[type[Exception], ...]:

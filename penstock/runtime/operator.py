@@ -106,10 +106,6 @@ class Outcome:
     error: BaseException | None = None
 
 
-def _nobody(_line: str) -> None:
-    """Where nobody reads logs."""
-
-
 @dataclass(slots=True)
 class OperatorContext:
     """What an operator gets when it is opened."""
@@ -142,8 +138,6 @@ class OperatorContext:
     """Whether the runtime mode is BATCH, in which the only watermark comes at the end of the input."""
     metrics: MetricGroup = field(default_factory=MetricGroup)
     """The metrics of the user's functions. The chain passes a group that the task reports."""
-    complain: Callable[[str], None] = _nobody
-    """Logs a line for the people who run the job."""
     keyed_state: MakeKeyedStateBackend | None = None
     """Makes the keyed state backend; None: the one on the heap."""
 
@@ -176,8 +170,6 @@ class Operator:
     """False: the input may have ended, but results are still outstanding. Only the head of a chain is asked."""
     poison: PoisonRecords | None = None
     """Takes the records at which a function of the user raises; None: such an error fails the job. The chain sets it before `open`."""
-    handles_poison: ClassVar[bool] = False
-    """Whether it calls functions of the user and offers their errors to `put_aside`."""
     has_put_off: bool = False
     """Whether its timer will try something again. That timer fires after the end of the data too, and the task waits for it."""
 
@@ -238,6 +230,15 @@ class Operator:
     def failing_record(self) -> str | None:
         """Repr of the record at which `process` raised, if the operator knows it."""
         return None
+
+    @property
+    def handles_poison(self) -> bool:
+        """Whether it calls functions of the user and offers their errors to `put_aside`."""
+        return False
+
+    def end_record(self) -> None:
+        """The current record gives no more results, because its function raised."""
+        self.is_in_record = False
 
     def put_aside(self, error: Exception, record: Any, timestamp: int | None = None) -> None:
         """Put aside a record at which a function of the user raised. Raises: the error, if the job is to fail."""

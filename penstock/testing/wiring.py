@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import queue
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, Final
 
 from penstock.hosting.shipping.pickling import deserialize, dumps_records
@@ -26,6 +25,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from penstock.runtime.interruption import UnwatchedCalls
 from penstock.runtime.operator import Operator, OperatorContext
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.task.chain import OperatorChain, Routed
@@ -151,6 +151,13 @@ class Wiring:
                 reader.end_gate(gate)
 
 
+class _Calls(UnwatchedCalls):
+    """`OperatorCalls`: what is logged while a job runs is logged here too."""
+
+    def complain(self, line: str) -> None:
+        _LOG.warning("%s", line)
+
+
 class _Vertex:
     """One subtask of a vertex."""
 
@@ -160,7 +167,7 @@ class _Vertex:
         self._wiring = wiring
         self._job_name = graph.name
         spec: ChainSpec = deserialize(graph.blobs[vertex.chain_blob])
-        self.chain = OperatorChain(spec, wiring.now_ms, dumps=dumps_records)
+        self.chain = OperatorChain(spec, wiring.now_ms, _Calls(), dumps=dumps_records)
         self.uids = {one.uid for one in spec.operators}
         self._mails: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._open_gates = set(range(len(vertex.inputs)))
@@ -251,6 +258,5 @@ class _Vertex:
             report_committable=None,
             active_ms=None,
             keyed_state=None,
-            complain=partial(_LOG.warning, "job=%s %s", self._job_name),
         )
         return operator_context(place, spec, timer, services)

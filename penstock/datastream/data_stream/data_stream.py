@@ -358,7 +358,8 @@ class DataStream(OperatorSettings):
         node = self._node("get_side_output")
         plumbing = self.plumbing
         declared = plumbing.program.declared(node, output_tag.type_info)
-        request_side_output(node, output_tag.tag_id, declared)
+        rule = plumbing.program.error_rules.get(node.node_id)
+        request_side_output(node, rule, output_tag.tag_id, declared)
         upstream = Upstream(node.node_id, tag=output_tag.tag_id)
         return DataStream(StreamPlumbing(plumbing.environment, (upstream,), output_tag.type_info))
 

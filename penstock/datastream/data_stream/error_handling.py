@@ -8,13 +8,14 @@ from penstock.datastream.building import adapters as adapt
 from penstock.datastream.building.checks import built
 from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import KeyedPlumbing, StreamPlumbing, keyed
-from penstock.datastream.error_policy import DEAD_LETTER_TYPE, DeadLetter, ErrorPolicy
+from penstock.datastream.error_policy import DEAD_LETTER_TYPE, SINK_TAG, DeadLetter, ErrorPolicy
 from penstock.datastream.output_tag import OutputTag
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.graph.stream_graph import StreamNode
 from penstock.runtime import operators as ops
 from penstock.runtime.operators.key_check import KeyCheckOperator
+from penstock.runtime.sink import Sink
 
 
 def set_policy(node: StreamNode, plumbing: StreamPlumbing | None, policy: object) -> None:
@@ -30,9 +31,15 @@ def set_policy(node: StreamNode, plumbing: StreamPlumbing | None, policy: object
             "sink that does not convert records one by one. Call on_error on the result of map, process, a window, a source and the "
             f"like. {built('on_error')}."
         )
-    node.on_error = wanted.rule
-    if wanted.sink is not None and plumbing is not None:
-        _write_letters(node, plumbing, wanted)
+    if plumbing is None:
+        return
+    rules = plumbing.program.error_rules
+    if wanted.rule is None:
+        rules.pop(node.node_id, None)
+    else:
+        rules[node.node_id] = wanted.rule
+    if wanted.sink is not None:
+        _write_letters(node, plumbing, wanted.sink)
 
 
 def check_keys(plumbing: KeyedPlumbing, policy: object) -> KeyedPlumbing:
@@ -64,30 +71,27 @@ def letters_of(node: StreamNode, plumbing: StreamPlumbing | None, tag: object) -
 
     if not isinstance(tag, OutputTag):
         raise TypeError(f"get_side_output takes an OutputTag, got {tag!r:.200}.")
-    if plumbing is None or node.on_error is None or node.on_error.tag != tag.tag_id:
+    rule = None if plumbing is None else plumbing.program.error_rules.get(node.node_id)
+    if plumbing is None or rule is None or rule.tag != tag.tag_id:
         raise GraphError(
             f"sink '{node.name}' (built at {node.defined_at}) has no side output {tag.tag_id!r}: a sink has only dead letters. Call "
             f"on_error(tag) before. {built('get_side_output')}."
         )
-    node.side_output_types[tag.tag_id] = None
-    return DataStream(_letters(node, plumbing))
+    return DataStream(_letters(node, plumbing, tag.tag_id))
 
 
-def _letters(node: StreamNode, plumbing: StreamPlumbing) -> StreamPlumbing:
-    assert node.on_error is not None
-    upstream = Upstream(node.node_id, tag=node.on_error.tag)
+def _letters(node: StreamNode, plumbing: StreamPlumbing, tag: str) -> StreamPlumbing:
+    """The dead letters of an operator. From now on they are read."""
+    node.side_output_types[tag] = None
+    upstream = Upstream(node.node_id, tag=tag)
     return StreamPlumbing(plumbing.environment, (upstream,), None)
 
 
-def _write_letters(node: StreamNode, plumbing: StreamPlumbing, policy: ErrorPolicy) -> None:
-    """Let the policy's sink write the dead letters, as rows."""
+def _write_letters(node: StreamNode, plumbing: StreamPlumbing, sink: Sink) -> None:
+    """Let a sink write the dead letters, as rows."""
     from penstock.datastream.data_stream.data_stream import DataStream
 
-    assert policy.rule is not None
-    assert policy.rule.tag is not None
-    assert policy.sink is not None
-    node.side_output_types[policy.rule.tag] = None
-    letters = _letters(node, plumbing)
+    letters = _letters(node, plumbing, SINK_TAG)
     to_row = ops.MapOperator(adapt.map_function(DeadLetter.as_row))
     rows = letters.add_operator(f"Dead letters of {node.name}", to_row, DEAD_LETTER_TYPE)
-    DataStream(rows).sink_to(policy.sink).name(f"Dead letters of {node.name}")
+    DataStream(rows).sink_to(sink).name(f"Dead letters of {node.name}")

@@ -6,11 +6,14 @@ from typing import Any
 
 from penstock.datastream.building.checks import built
 from penstock.model.errors import GraphError
+from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.graph.stream_graph import StreamNode
 
 
-def request_side_output(node: StreamNode, tag_id: str, type_info: object) -> None:
-    """Notes on the operator that this tag is read, with its type. Raises: GraphError: it is read with another type
+def request_side_output(
+    node: StreamNode, rule: ErrorRule | None, tag_id: str, type_info: object
+) -> None:
+    """Notes on the operator that this tag is read, with its type. `rule`: what the operator does with poison records. Raises: GraphError: it is read with another type
     already.
     """
     former = node.side_output_types.setdefault(tag_id, type_info)
@@ -20,7 +23,7 @@ def request_side_output(node: StreamNode, tag_id: str, type_info: object) -> Non
             f"type {former} already, got {type_info}. Give each of the two OutputTags an id of its "
             f"own. {built('get_side_output')}."
         )
-    if node.on_error is not None and node.on_error.tag == tag_id:
+    if rule is not None and rule.tag == tag_id:
         return
     operator: Any = node.operator
     requested = getattr(operator, "side_tags", None)

@@ -11,6 +11,7 @@ import functools
 import logging
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -32,7 +33,6 @@ from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.batch.master import BatchMaster
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
-from penstock.model.error_text import traceback_of
 from penstock.model.errors import ConfigurationError, JobExecutionError
 from penstock.model.graph.auto_parallelism import SubpartitionRange
 from penstock.model.ids import JobId, VertexId
@@ -173,7 +173,8 @@ class BatchJob:
     def _broke(self, error: BaseException) -> None:
         """End the job and report the error: the master itself failed."""
         self._observer.engine_failed(error)
-        self._end(JobStatus.FAILED, FailureInfo(type(error).__name__, traceback_of(error)))
+        text = "".join(traceback.format_exception(error))
+        self._end(JobStatus.FAILED, FailureInfo(type(error).__name__, text))
 
     def _end(self, status: JobStatus, failure: FailureInfo | None) -> None:
         if status is not JobStatus.FINISHED:

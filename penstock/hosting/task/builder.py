@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.network.consumer_side import TaskChannelHost
@@ -72,8 +71,6 @@ from penstock.runtime.task.operator_contexts import (
 )
 from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.stream_task import StreamTask, TaskInput
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 class BuiltTask:
@@ -292,7 +289,6 @@ class BuiltTask:
             report_committable=functools.partial(attempt.report_committable, spec.node_id),
             active_ms=lambda: wall_ms() - attempt.backpressured_ms,
             keyed_state=_keyed_state(attempt),
-            complain=functools.partial(_LOG.warning, "attempt=%s %s", attempt.attempt_id),
         )
         return operator_context(self._place(), spec, timer, services)
 

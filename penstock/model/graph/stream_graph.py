@@ -35,7 +35,7 @@ class StreamNode:
     counterpart on the JobManager: a `runtime.sources.contract.Source` (its enumerator) or a `runtime.sink.Sink` (its
     committer), else None. `driver_stream`: the stream that carries this operator's output to the driver (print,
     collect), or None. `parallelism` -1: not set, the environment's default applies. `defined_at`: `file:line` of the
-    user's call. `on_error`: what becomes of records at which a function raises; None: the job fails. `side_output_types`: TypeInformation (or None: pickled) of each side output that is read, by tag.
+    user's call. `side_output_types`: TypeInformation (or None: pickled) of each side output that is read, by tag.
     """
 
     node_id: int
@@ -57,7 +57,6 @@ class StreamNode:
     description: str = ""
     buffer_timeout_ms: int | None = None
     side_output_types: dict[str, object | None] = field(default_factory=dict)
-    on_error: ErrorRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,8 @@ class StreamGraph:
     """The program: nodes in the order in which they were made, and edges.
 
     `is_batch`: all inputs are bounded, and an operator reads its input when it is complete. `auto_parallelism`: chooses
-    the parallelism of operators that set none, in a batch; None: they have `default_parallelism`.
+    the parallelism of operators that set none, in a batch; None: they have `default_parallelism`. `error_rules`: by node, what becomes of
+    records at which a function raises; for other nodes the job fails.
     """
 
     job_name: str = "Flink Streaming Job"
@@ -94,6 +94,7 @@ class StreamGraph:
     slot_sizes: dict[str, SlotSize] = field(default_factory=dict)
     is_batch: bool = False
     auto_parallelism: AutoParallelism | None = None
+    error_rules: dict[int, ErrorRule] = field(default_factory=dict)
 
     def inputs_of(self, node_id: int) -> list[StreamEdge]:
         return [edge for edge in self.edges if edge.target == node_id]

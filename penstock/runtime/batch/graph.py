@@ -36,7 +36,7 @@ def _combine_before(graph: StreamGraph, node_id: int) -> None:
     combining = node.operator.before_exchange() if isinstance(node.operator, Operator) else None
     # A record that is put aside would be a combined one, which nobody has sent.
     if (
-        node.on_error is not None
+        node_id in graph.error_rules
         or combining is None
         or not all(_may_combine(graph, edge) for edge in edges)
     ):

@@ -6,7 +6,6 @@ Source: none in Flink's DataStream API; PyFlink's vectorized functions come near
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -73,7 +72,6 @@ class MapBatchesOperator(Operator):
     """
 
     accepts = Accepts.COLUMNS
-    handles_poison: ClassVar[bool] = True
 
     def __init__(self, function: UserFunction, timestamp_column: str | None = None) -> None:
         self.function = function
@@ -84,6 +82,10 @@ class MapBatchesOperator(Operator):
 
     def close(self) -> None:
         self.function.close()
+
+    @property
+    def handles_poison(self) -> bool:
+        return True
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         return (
@@ -119,7 +121,6 @@ class SelectOperator(Operator):
     """New columns from expressions, in order, each under its `output_name`."""
 
     accepts = Accepts.COLUMNS
-    handles_poison: ClassVar[bool] = True
 
     def __init__(self, selections: Sequence[Column]) -> None:
         names = [expression.output_name for expression in selections]
@@ -128,6 +129,10 @@ class SelectOperator(Operator):
                 f"select needs columns with different names, got {names}; use .alias('name')"
             )
         self.selections = tuple(selections)
+
+    @property
+    def handles_poison(self) -> bool:
+        return True
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         return (
@@ -147,10 +152,13 @@ class ColumnFilterOperator(Operator):
     """Keeps rows for which the expression is true; null counts as false."""
 
     accepts = Accepts.COLUMNS
-    handles_poison: ClassVar[bool] = True
 
     def __init__(self, condition: Column) -> None:
         self.condition = condition
+
+    @property
+    def handles_poison(self) -> bool:
+        return True
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         return (

@@ -165,7 +165,7 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
                     if results is not None:
                         yield from collector.add(results, max(stamp, other))
                 except Exception as error:
-                    self.is_in_record = False
+                    self.end_record()
                     self.put_aside(error, pair, max(stamp, other))
 
     def _clean_up(self, watermark_ms: int) -> None:

@@ -6,8 +6,6 @@ fails the job.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hash_arrays import hash_keys
@@ -20,10 +18,13 @@ class KeyCheckOperator(Operator):
     """Passes the records on whose key can be taken, has the declared type, and can be hashed."""
 
     keeps_records = True
-    handles_poison: ClassVar[bool] = True
 
     def __init__(self, keys: KeySelection) -> None:
         self.keys = keys
+
+    @property
+    def handles_poison(self) -> bool:
+        return True
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         if self.poison is None:

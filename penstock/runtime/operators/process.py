@@ -359,7 +359,7 @@ class KeyedProcessOperator(KeyedOperator):
                 self._firing = timer, domain
                 self.put_current_aside(error)
                 self._firing = None
-                self.is_in_record = False
+                self.end_record()
             collector.counts.append(len(collector.values))
             if len(collector.values) >= MAX_EMIT:
                 yield from collector.take()

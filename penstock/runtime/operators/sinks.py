@@ -77,7 +77,7 @@ class SinkOperator(Operator):
         return ()
 
     @property
-    def handles_poison(self) -> bool:  # type: ignore[override] # it depends on the sink
+    def handles_poison(self) -> bool:
         return self.sink.is_converting
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from inspect import isgeneratorfunction
 from itertools import chain, compress, islice
 from operator import length_hint
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -102,8 +102,6 @@ def _is_exhausted(position: Iterator[Any]) -> bool:
 class FunctionOperator(Operator):
     """Opens and closes its user function, and knows which record is being processed."""
 
-    handles_poison: ClassVar[bool] = True
-
     def __init__(self, function: UserFunction) -> None:
         self.function = function
         self.emissions = Emissions()
@@ -132,6 +130,10 @@ class FunctionOperator(Operator):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         """The context for `open`, without keyed state. Keyed operators override this."""
         return RuntimeContext(context)
+
+    @property
+    def handles_poison(self) -> bool:
+        return True
 
     def failing_record(self) -> str | None:
         index = self.current_index

@@ -7,7 +7,6 @@ are dropped, except the last one (2^63-1); upstream status is ignored.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from penstock.runtime.elements import (
     IDLE,
@@ -28,12 +27,15 @@ class TimestampsAndWatermarksOperator(Operator):
     """Takes any kind of batch if the strategy needs no Python objects, else rows."""
 
     keeps_records = True
-    handles_poison: ClassVar[bool] = True
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy
         # Set per instance by the strategy, so that columns stay columns where possible.
         self.accepts = Accepts.ANY if strategy.takes_any_batch else Accepts.ROWS
+
+    @property
+    def handles_poison(self) -> bool:
+        return True
 
     def in_batch(self) -> TimestampsAndWatermarksOperator:
         return TimestampsAndWatermarksOperator(self.strategy.in_batch())

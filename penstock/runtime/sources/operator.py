@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
@@ -71,7 +71,6 @@ class SourceOperator(Operator):
     """Built in the driver; `start` activates it on a TaskManager."""
 
     accepts = Accepts.ANY
-    handles_poison: ClassVar[bool] = True
 
     def __init__(self, source: Source, watermark_strategy: WatermarkStrategy) -> None:
         self.source = source
@@ -82,6 +81,10 @@ class SourceOperator(Operator):
         self._stop: EndOfData | None = None
         self._due_ms: dict[str, int] = {}
         self._restored_splits: list[Any] = []
+
+    @property
+    def handles_poison(self) -> bool:
+        return True
 
     def in_batch(self) -> SourceOperator:
         return SourceOperator(self.source.in_batch(), self.watermark_strategy.in_batch())

@@ -13,6 +13,7 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
 from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.messages import LatencySummary
+from penstock.runtime.interruption import OperatorCalls
 from penstock.runtime.operator import Operator, OperatorContext
 from penstock.runtime.records.dead_letters import POISON_METRIC, PoisonPlace, PoisonRecords
 from penstock.runtime.records.frozen import Dumps
@@ -82,7 +83,9 @@ class ChainNode:
         return iter(() if self.latency is None else self.latency.summaries(self.spec.uid))
 
 
-def let_put_aside(node: ChainNode, context: OperatorContext, dumps: Dumps) -> None:
+def let_put_aside(
+    node: ChainNode, context: OperatorContext, calls: OperatorCalls, dumps: Dumps
+) -> None:
     """Give the operator what takes poison records, if it has a rule for them. Called again for each fresh head of a BATCH job."""
     # A graph that an earlier release wrote has no rules.
     rule: ErrorRule | None = getattr(node.spec, "on_error", None)
@@ -91,7 +94,7 @@ def let_put_aside(node: ChainNode, context: OperatorContext, dumps: Dumps) -> No
     if node.poison is None:
         spec = node.spec
         place = PoisonPlace(
-            spec.name, spec.defined_at, context.subtask, node.timer.now_ms, context.complain, dumps
+            spec.name, spec.defined_at, context.subtask, node.timer.now_ms, calls.complain, dumps
         )
         node.poison = PoisonRecords(rule, place, Counter())
     context.metrics.metrics[POISON_METRIC] = node.poison.counter

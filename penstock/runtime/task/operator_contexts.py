@@ -43,14 +43,13 @@ class TaskPlace:
 @dataclass(frozen=True, slots=True)
 class OperatorServices:
     """What a task provides for one operator. `active_ms`: processing time without the time spent waiting for full outputs.
-    `keyed_state`: makes its keyed state backend. `complain`: logs a line. For None see the fields of `OperatorContext`.
+    `keyed_state`: makes its keyed state backend. For None see the fields of `OperatorContext`.
     """
 
     async_calls: AsyncCalls
     report_committable: Callable[[object], None] | None
     active_ms: Callable[[], int] | None
     keyed_state: MakeKeyedStateBackend | None
-    complain: Callable[[str], None]
 
 
 def operator_context(
@@ -79,5 +78,4 @@ def operator_context(
         async_calls=services.async_calls,
         active_ms=services.active_ms,
         keyed_state=services.keyed_state,
-        complain=services.complain,
     )

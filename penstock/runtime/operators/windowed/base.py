@@ -191,7 +191,7 @@ class WindowOperator(KeyedOperator):
 
     def put_window_aside(self, error: Exception, skey: Any, window: Any) -> None:
         """Put a window aside whose function raised. Raises: the error, if the job is to fail."""
-        self.is_in_record = False
+        self.end_record()
         self.put_aside(error, FiredWindow(original_key(skey), window), window.max_timestamp())
 
     def clear_window_state(self, skey: Any, window: Any) -> None:

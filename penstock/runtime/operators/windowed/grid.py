@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from itertools import chain, islice, pairwise
-from typing import Any, NoReturn
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +27,11 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.keys import state_keys
-from penstock.runtime.operator import MAX_EMIT, Emitted
+from penstock.runtime.operator import Emitted
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.windowed.base import GRID, WindowOperator
+from penstock.runtime.operators.windowed.going_on import folding, results_of
 from penstock.runtime.state.snapshot import StateInfo
-from penstock.runtime.state.window_tables import Fold
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windows import TimeWindow
 
@@ -45,29 +45,14 @@ class GridWindowOperator(WindowOperator):
         assert self.evictor is None, "an evictor needs RecordWindowOperator"
         self._grid = grid
         self._result = self.contents.result()
-        self._tables = self.windows.window_tables(GRID, self._info(), self._fold_contents())
+        self._tables = self.windows.window_tables(
+            GRID, self._info(), folding(self, self.contents.fold())
+        )
         self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
         # The watermark is not restored. Until the first one comes, windows that had fired take
         # records as if they had not.
         self._fired_before = set(self._tables.fired)
         self._open_key: Any = None
-
-    def _fold_contents(self) -> Fold:
-        """Adds values to a table of accumulators; goes on behind records that are put aside."""
-        fold = self.contents.fold()
-
-        def fold_on(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:
-            # A record is taken from both iterators before the function is called.
-            left_keys, left_values = iter(skeys), iter(values)
-            while True:
-                try:
-                    fold(table, left_keys, left_values)
-                except Exception as error:
-                    self.put_current_aside(error)
-                else:
-                    return
-
-        return fold if self.poison is None else fold_on
 
     def shape(self) -> str:
         info = self._info()
@@ -332,32 +317,9 @@ class GridWindowOperator(WindowOperator):
 
     def _passed(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Iterator[RowBatch]:
         """Emit the accumulators themselves as results."""
-        last: Any = None
-        is_through = False
-
-        def contents() -> Iterator[Any]:
-            nonlocal last, is_through
-            for skey, kept in rows:
-                last = skey
-                yield kept
-            is_through = True
-
         is_list = self.contents.function is None
-        results = chain.from_iterable(contents()) if is_list else map(self._result, contents())
-        values: list[Any] = []
-        is_over = False
-        while not is_over:
-            try:
-                values.extend(islice(results, MAX_EMIT - len(values)))
-                is_over = len(values) < MAX_EMIT
-                if is_over and not is_through:
-                    raise_stopped("get_result")
-            except Exception as error:
-                self.put_window_aside(error, last, window)
-                continue
-            if values:
-                yield RowBatch(values, np.full(len(values), window.max_timestamp(), np.int64))
-            values = []
+        for values in results_of(self, window, rows, None if is_list else self._result):
+            yield RowBatch(values, np.full(len(values), window.max_timestamp(), np.int64))
 
     def _elements(self, kept: Any) -> list[Any]:
         return list(kept) if self.contents.function is None else [self._result(kept)]
@@ -368,13 +330,6 @@ class GridWindowOperator(WindowOperator):
                 self.clear_window_state(skey, window)
         self._tables.drop(window.start)
         self._tables.known.discard(window.start)
-
-
-def raise_stopped(method: str) -> NoReturn:
-    """Raises: RuntimeError: iterations in C end silently when a function raises StopIteration."""
-    raise RuntimeError(
-        f"{method} raised StopIteration (a next() on an exhausted iterator?): give next() a default, or catch it"
-    )
 
 
 def _cuts(panes: Int64s) -> Int64s:
