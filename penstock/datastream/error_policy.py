@@ -40,7 +40,8 @@ class ErrorPolicy:
 
     @staticmethod
     def fail() -> ErrorPolicy:
-        """Return the policy of an operator for which none is set: the job fails, and restarts as configured."""
+        """Return the policy of an operator for which none is set: the job fails, and restarts as "
+        "configured."""
         return ErrorPolicy(None)
 
     @staticmethod
@@ -58,17 +59,20 @@ class ErrorPolicy:
             raise TypeError(f"ErrorPolicy.side_output takes an OutputTag, got {output_tag!r}.")
         if not is_pickled(output_tag.type_info):
             raise ConfigurationError(
-                f"ErrorPolicy.side_output: the records of {output_tag!r} are DeadLetter objects. Make the tag without a type, as in "
+                f"ErrorPolicy.side_output: the records of {output_tag!r} are DeadLetter objects. "
+                "Make the tag without a type, as in "
                 f"OutputTag({output_tag.tag_id!r})."
             )
         return ErrorPolicy(ErrorRule(output_tag.tag_id, _classes(only)))
 
     @staticmethod
     def send_to(sink: Sink, only: Exceptions = Exception) -> ErrorPolicy:
-        """Return the policy to write dead letters to a sink, as Rows of `DEAD_LETTER_TYPE`, as well as to count and log."""
+        """Return the policy to write dead letters to a sink, as Rows of `DEAD_LETTER_TYPE`, as "
+        "well as to count and log."""
         if not isinstance(sink, Sink):
             raise TypeError(
-                f"ErrorPolicy.send_to takes a Sink of penstock.datastream.connectors, got {type(sink).__name__}."
+                "ErrorPolicy.send_to takes a Sink of penstock.datastream.connectors, got "
+                f"{type(sink).__name__}."
             )
         return ErrorPolicy(ErrorRule(SINK_TAG, _classes(only)), sink)
 
@@ -90,7 +94,8 @@ class ErrorPolicy:
         if given == "fail":
             return ErrorPolicy.fail()
         raise TypeError(
-            f"on_error takes 'fail', 'skip', an OutputTag, a Sink, or an ErrorPolicy such as ErrorPolicy.skip(only=ValueError), got "
+            "on_error takes 'fail', 'skip', an OutputTag, a Sink, or an ErrorPolicy such as "
+            "ErrorPolicy.skip(only=ValueError), got "
             f"{given!r:.200}."
         )
 
@@ -100,7 +105,8 @@ def _classes(only: Exceptions) -> tuple[type[Exception], ...]:
     for one in classes:
         if not (isinstance(one, type) and issubclass(one, Exception)):
             raise TypeError(
-                f"an ErrorPolicy takes classes of exceptions in `only`, such as ValueError, got {one!r:.200}. It cannot hold for what is "
+                "an ErrorPolicy takes classes of exceptions in `only`, such as ValueError, got "
+                f"{one!r:.200}. It cannot hold for what is "
                 "no Exception."
             )
     if not classes:

@@ -247,8 +247,10 @@ def _check_dead_letters(node: StreamNode, rule: ErrorRule) -> None:
     """Raises: GraphError: the operator sends dead letters that nobody reads."""
     if rule.tag is not None and rule.tag not in node.side_output_types:
         raise GraphError(
-            f"the dead letters of operator '{node.name}' (built at {node.defined_at}) go to the side output {rule.tag!r}, which "
-            'nobody reads. Read it with get_side_output(tag), or use on_error("skip"), which only counts and logs.'
+            f"the dead letters of operator '{node.name}' (built at {node.defined_at}) go to the "
+            f"side output {rule.tag!r}, which "
+            'nobody reads. Read it with get_side_output(tag), or use on_error("skip"), which only '
+            "counts and logs."
         )
 
 

@@ -1,4 +1,5 @@
-"""Sets error policies on operators, and checks that their dead letters are read. Builds the graph, runs nothing."""
+"""Sets error policies on operators, and checks that their dead letters are read. Builds the "
+"graph, runs nothing."""
 
 from __future__ import annotations
 
@@ -27,8 +28,10 @@ def set_policy(node: StreamNode, plumbing: StreamPlumbing | None, policy: object
     operator: Any = node.operator
     if wanted.rule is not None and (plumbing is None or not operator.handles_poison):
         raise GraphError(
-            f"on_error: operator '{node.name}' (built at {node.defined_at}) puts no record aside: it calls no function of yours, or is a "
-            "sink that does not convert records one by one. Call on_error on the result of map, process, a window, a source and the "
+            f"on_error: operator '{node.name}' (built at {node.defined_at}) puts no record aside: "
+            "it calls no function of yours, or is a "
+            "sink that does not convert records one by one. Call on_error on the result of map, "
+            "process, a window, a source and the "
             f"like. {built('on_error')}."
         )
     if plumbing is None:
@@ -47,7 +50,8 @@ def check_keys(plumbing: KeyedPlumbing, policy: object) -> KeyedPlumbing:
     keys, unkeyed = plumbing.keys, plumbing.unkeyed
     if keys.columns is not None:
         raise GraphError(
-            f"on_error: key_by with columns calls no function of yours, and so it puts no record aside. {built('on_error')}."
+            "on_error: key_by with columns calls no function of yours, and so it puts no record "
+            f"aside. {built('on_error')}."
         )
     checked = unkeyed
     if key_check_of(plumbing) is None:
@@ -74,7 +78,8 @@ def letters_of(node: StreamNode, plumbing: StreamPlumbing | None, tag: object) -
     rule = None if plumbing is None else plumbing.program.error_rules.get(node.node_id)
     if plumbing is None or rule is None or rule.tag != tag.tag_id:
         raise GraphError(
-            f"sink '{node.name}' (built at {node.defined_at}) has no side output {tag.tag_id!r}: a sink has only dead letters. Call "
+            f"sink '{node.name}' (built at {node.defined_at}) has no side output {tag.tag_id!r}: "
+            "a sink has only dead letters. Call "
             f"on_error(tag) before. {built('get_side_output')}."
         )
     return DataStream(_letters(node, plumbing, tag.tag_id))

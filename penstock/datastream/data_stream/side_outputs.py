@@ -34,6 +34,7 @@ def request_side_output(
         raise GraphError(
             f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. "
             "Call get_side_output on the result of process(...), map, flat_map or a window: their "
-            "functions may return (tag, value). Late records need side_output_late_data(tag), too, and "
+            "functions may return (tag, value). Late records need side_output_late_data(tag), "
+            "too, and "
             "dead letters need on_error(tag) before."
         )

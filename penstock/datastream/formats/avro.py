@@ -217,7 +217,8 @@ class AvroFormat(FileFormat):
                         yield record
                 except Exception as error:  # fastavro raises many kinds of errors for bad bytes
                     left = block.num_records - read
-                    what = f"block {blocks} from byte {piece.start} on, {left} of its {block.num_records} records"
+                    lost = f"{left} of its {block.num_records} records"
+                    what = f"block {blocks} from byte {piece.start} on, {lost}"
                     yield self._malformed(piece.path, what, error)
         except Exception as error:
             what = f"everything behind block {blocks} from byte {piece.start} on"

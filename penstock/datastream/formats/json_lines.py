@@ -85,7 +85,8 @@ class JsonLinesFormat(FileFormat):
         stamp: int = row[self._timestamps]
         if type(stamp) is not int:
             raise ValueError(
-                f"the field {self._timestamps!r} of a line is not a timestamp: {bounded_repr(row)}. Leave timestamps out and assign "
+                f"the field {self._timestamps!r} of a line is not a timestamp: "
+                f"{bounded_repr(row)}. Leave timestamps out and assign "
                 "them with a WatermarkStrategy, if that is right"
             )
         return stamp
@@ -107,11 +108,13 @@ def _parsed(
     stamp_of: Callable[[Any], int] | None,
     path: str,
 ) -> RowBatch:
-    """The values of the lines; a `Malformed` for each line that cannot be read. `stamp_of`: gives the timestamp of a value."""
+    """The values of the lines; a `Malformed` for each line that cannot be read. `stamp_of`: "
+    "gives the timestamp of a value."""
 
     def failure(number: int, error: Exception) -> UserCodeError:
         return UserCodeError(
-            f"{path}: a line cannot be read as JSON: {bounded_str(error, 2000)}. The line: {lines[number][:200]!r}. Correct "
+            f"{path}: a line cannot be read as JSON: {bounded_str(error, 2000)}. The line: "
+            f"{lines[number][:200]!r}. Correct "
             'the file, or skip such lines: give the source .on_error("skip").'
         )
 

@@ -46,7 +46,8 @@ def _target(path: str, target: str) -> str:
     normal = posixpath.normpath(target) if target else "."
     if normal == "." or "\0" in target:
         raise ConfigurationError(
-            f"add_python_archive: the target {target!r} of {path!r} names no folder of its own. Give the name of a folder below the "
+            f"add_python_archive: the target {target!r} of {path!r} names no folder of its own. "
+            "Give the name of a folder below the "
             "working directory, or leave the target out: then it is the file's name."
         )
     if os.path.isabs(normal) or normal.split("/")[0] == "..":
@@ -61,7 +62,8 @@ def _check_apart(target: str, others: Sequence[str]) -> None:
     for other in others:
         if target == other or target.startswith(f"{other}/") or other.startswith(f"{target}/"):
             raise ConfigurationError(
-                f"add_python_archive: the targets {other!r} and {target!r} are the same folder, or one is inside the other. Give each "
+                f"add_python_archive: the targets {other!r} and {target!r} are the same folder, "
+                "or one is inside the other. Give each "
                 "archive a folder of its own."
             )
 
@@ -70,12 +72,15 @@ def _check_content(path: str) -> None:
     try:
         for name, why in _zip_faults(path) if path.endswith(".zip") else _tar_faults(path):
             raise ConfigurationError(
-                f"add_python_archive: {path!r} holds {name[:200]!r}, which {why}. Unpacking it would reach outside of its folder. Make "
-                "the archive anew, from inside the folder that it is to hold, without links that lead out."
+                f"add_python_archive: {path!r} holds {name[:200]!r}, which {why}. Unpacking it "
+                "would reach outside of its folder. Make "
+                "the archive anew, from inside the folder that it is to hold, without links that "
+                "lead out."
             )
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError) as error:
         raise ConfigurationError(
-            f"add_python_archive: {path!r} cannot be read as an archive: {type(error).__name__}: {str(error)[:500]}. Make it anew."
+            f"add_python_archive: {path!r} cannot be read as an archive: {type(error).__name__}: "
+            f"{str(error)[:500]}. Make it anew."
         ) from error
 
 
@@ -109,7 +114,8 @@ def _tar_faults(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _leaves(name: str) -> bool:
-    """Whether a path inside an archive is absolute or leads out of it. A backslash separates folders for some who unpack."""
+    """Whether a path inside an archive is absolute or leads out of it. A backslash separates "
+    "folders for some who unpack."""
     slashed = name.replace("\\", "/")
     if slashed.startswith("/") or slashed[1:2] == ":":
         return True

@@ -90,8 +90,10 @@ class DriverWriter:
             return
         if len(payload) > _MOST_BYTES:
             raise UserError(
-                f"a record of {len(payload):,} bytes of '{self._producer.name}' (built at {self._producer.defined_at}) is on its way to "
-                f"the driver, which takes records of at most {_MOST_BYTES:,} bytes. Write such records to a sink, for example to files. "
+                f"a record of {len(payload):,} bytes of '{self._producer.name}' (built at "
+                f"{self._producer.defined_at}) is on its way to "
+                f"the driver, which takes records of at most {_MOST_BYTES:,} bytes. Write such "
+                "records to a sink, for example to files. "
                 f"The record: {bounded_repr(rows[0])}"
             )
         self._in_flight += 1

@@ -44,7 +44,8 @@ class FiredTimer:
 
 @dataclass(frozen=True, slots=True)
 class FiredWindow:
-    """The record of a dead letter whose error came from a window function, a trigger or an evictor."""
+    """The record of a dead letter whose error came from a window function, a trigger or an "
+    "evictor."""
 
     key: Any
     window: Any
@@ -95,7 +96,8 @@ DEAD_LETTER_TYPE: Final[RowTypeInfo] = Types.ROW_NAMED(
         Types.LONG(),
     ],
 )
-"""The ROW type of `DeadLetter.as_row`: the fields of a DeadLetter in order, `record` as a string."""
+"""The ROW type of `DeadLetter.as_row`: the fields of a DeadLetter in order, `record` as a "
+"string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,8 @@ class Malformed:
 
 
 class MarkedRows(RowBatch):
-    """Rows of a reader among which are some `Malformed`. They count as rows in the positions of readers."""
+    """Rows of a reader among which are some `Malformed`. They count as rows in the positions of "
+    "readers."""
 
     __slots__ = ()
 
@@ -169,7 +172,8 @@ def decoded(
 
 
 class PoisonRecords:
-    """The records that one operator puts aside. Counts them, logs a sample, and keeps dead letters until the chain takes them."""
+    """The records that one operator puts aside. Counts them, logs a sample, and keeps dead "
+    "letters until the chain takes them."""
 
     def __init__(self, rule: ErrorRule, place: PoisonPlace, counter: Any) -> None:
         """`counter`: a `user_metrics.Counter`, which this room does not know."""
@@ -241,7 +245,8 @@ class PoisonRecords:
         if untold > 0:
             place = self._place
             place.complain(
-                f"operator='{place.operator}' subtask={place.subtask} poison_records={self.count} since_last_line={untold}"
+                f"operator='{place.operator}' subtask={place.subtask} poison_records={self.count} "
+                f"since_last_line={untold}"
             )
 
     def _letter(
@@ -279,8 +284,10 @@ class PoisonRecords:
         since, self._logged = count - self._logged, count
         text = " ".join(bounded_str(told, 500).split())
         place.complain(
-            f"operator='{place.operator}' subtask={place.subtask} poison_records={count} since_last_line={since} "
-            f"built_at={place.defined_at} error={type(error).__name__}: {text} record={bounded_repr(record)}"
+            f"operator='{place.operator}' subtask={place.subtask} poison_records={count} "
+            f"since_last_line={since} "
+            f"built_at={place.defined_at} error={type(error).__name__}: {text} "
+            f"record={bounded_repr(record)}"
         )
 
 

@@ -72,6 +72,7 @@ def results_of(
 def _check(*, is_through: bool) -> None:
     if not is_through:
         raise RuntimeError(
-            "get_result raised StopIteration (a next() on an exhausted iterator?): give next() a default, "
+            "get_result raised StopIteration (a next() on an exhausted iterator?): give next() a "
+            "default, "
             "or catch it"
         )
