@@ -21,7 +21,7 @@ from penstock.common.serialization import (
     SerializationSchema,
 )
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.formats.avro_blocks import header_bytes, pieces_of, spliced
+from penstock.datastream.formats.avro_blocks import block_behind, header_bytes, pieces_of, spliced
 from penstock.datastream.formats.avro_values import Convert, from_avro, to_avro, type_info_of
 from penstock.datastream.formats.file_format import FileFormat, FileInputFormat
 from penstock.datastream.formats.file_listing import FilePiece
@@ -197,40 +197,49 @@ class AvroFormat(FileFormat):
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         with Path(piece.path).open("rb") as file:
-            stream = spliced(file, header_bytes(file, piece.path), piece)
-            records = self._records(stream, piece)
+            records = self._records(file, header_bytes(file, piece.path), piece)
             while values := list(islice(records, ROWS_PER_BATCH)):
                 has_marks = any(type(value) is Malformed for value in values)
                 yield MarkedRows(values) if has_marks else RowBatch(values)
 
-    def _records(self, stream: Any, piece: FilePiece) -> Iterator[Any]:
-        """The records, and a `Malformed` in place of what follows in a block behind an error."""
-        reader = extra("fastavro", "avro", "Avro").block_reader
-        blocks = -1
-        try:
-            for block in reader(stream, reader_schema=self._schema.parsed()):
-                blocks += 1
-                read = 0
-                try:
-                    for record in block:
-                        read += 1
+    def _records(self, file: BinaryIO, header: bytes, piece: FilePiece) -> Iterator[Any]:
+        """The records, and one `Malformed` for what cannot be read of a block. Reading goes on with the next block."""
+        left: FilePiece | None = piece
+        while left is not None:
+            blocks = read = 0
+            try:
+                for block in self._blocks(spliced(file, header, left)):
+                    read = 0
+                    for number, record in enumerate(block, 1):
                         yield record
-                except Exception as error:  # fastavro raises many kinds of errors for bad bytes
-                    left = block.num_records - read
-                    lost = f"{left} of its {block.num_records} records"
-                    what = f"block {blocks} from byte {piece.start} on, {lost}"
-                    yield self._malformed(piece.path, what, error)
-        except Exception as error:
-            what = f"everything behind block {blocks} from byte {piece.start} on"
-            yield self._malformed(piece.path, what, error)
+                        read = number
+                    blocks, read = blocks + 1, 0
+            except Exception as error:  # fastavro raises many kinds of errors for bad bytes
+                records, behind = block_behind(file, left, len(header), blocks)
+                yield self._malformed(left, records - read, behind, error)
+                left = behind
+            else:
+                return
 
-    def _malformed(self, path: str, what: str, error: Exception) -> Malformed:
+    def _blocks(self, stream: Any) -> Iterator[Any]:
+        reader = extra("fastavro", "avro", "Avro").block_reader
+        yield from reader(stream, reader_schema=self._schema.parsed())
+
+    def _malformed(
+        self, piece: FilePiece, records: int, behind: FilePiece | None, error: Exception
+    ) -> Malformed:
+        if behind is None:
+            place = f"{piece.path}: a block behind byte {piece.start} and all that follows"
+        else:
+            place = (
+                f"{piece.path}: the last {records} records of the block before byte {behind.start}"
+            )
         failure = UserCodeError(
-            f"{path}: {what}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
+            f"{place}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
             f"{error}. Check that the file is complete, and that it has all fields for which "
             "the schema gives no default."
         )
-        return Malformed(f"{path}: {what}", error, failure)
+        return Malformed(place, error, failure)
 
 
 class AvroInputFormat(FileInputFormat, ResultTypeQueryable):

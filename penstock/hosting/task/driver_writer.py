@@ -12,7 +12,7 @@ from typing import Any, Final
 from penstock.hosting.shipping.pickling import dumps_records
 from penstock.hosting.wire.messages import MAX_MESSAGE
 from penstock.model.bounded_text import bounded_repr
-from penstock.model.errors import UserError
+from penstock.model.errors import UserCodeError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.ids import AttemptId
 from penstock.model.messages import DriverData
@@ -89,7 +89,7 @@ class DriverWriter:
             self._send_rows(rows[middle:])
             return
         if len(payload) > _MOST_BYTES:
-            raise UserError(
+            raise UserCodeError(
                 f"a record of {len(payload):,} bytes of '{self._producer.name}' (built at "
                 f"{self._producer.defined_at}) is on its way to "
                 f"the driver, which takes records of at most {_MOST_BYTES:,} bytes. Write such "
