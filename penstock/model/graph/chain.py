@@ -5,7 +5,8 @@ Source: Flink's OperatorChain and StreamConfig. User code is opaque here (`objec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import zip_longest
 from typing import Any
 
 from penstock.model.graph.error_rule import ErrorRule
@@ -41,6 +42,11 @@ class ChainedOperator:
     defined_at: str
     targets: tuple[ChainTarget, ...] = ()
     on_error: ErrorRule | None = None
+
+    def __setstate__(self, state: list[object]) -> None:
+        """Take the fields of a pickle; one that an earlier release wrote has no `on_error`."""
+        for one, value in zip_longest(fields(self), state):
+            object.__setattr__(self, one.name, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
-from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.messages import LatencySummary
 from penstock.runtime.interruption import OperatorCalls
 from penstock.runtime.operator import Operator, OperatorContext
@@ -87,8 +86,7 @@ def let_put_aside(
     node: ChainNode, context: OperatorContext, calls: OperatorCalls, dumps: Dumps
 ) -> None:
     """Give the operator what takes poison records, if it has a rule for them. Called again for each fresh head of a BATCH job."""
-    # A graph that an earlier release wrote has no rules.
-    rule: ErrorRule | None = getattr(node.spec, "on_error", None)
+    rule = node.spec.on_error
     if rule is None:
         return
     if node.poison is None:

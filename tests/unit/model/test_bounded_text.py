@@ -70,7 +70,8 @@ def test_a_small_value_has_its_own_repr(value):
 
 @pytest.mark.parametrize(
     "value",
-    ["x" * HUGE, b"x" * HUGE, ["x" * HUGE] * 1000, {"k": "x" * HUGE}, Row(a="x" * HUGE), (("x" * HUGE,),),
+    ["x" * HUGE, b"x" * HUGE, ["x" * HUGE] * 1000, {"k": "x" * HUGE}, Row(a="x" * HUGE),
+     (("x" * HUGE,),),
      list(range(1_000_000)), set(range(100_000)), bytearray(HUGE)],
     ids=["str", "bytes", "list", "dict", "Row", "tuple", "long list", "set", "bytearray"],
 )  # fmt: skip
