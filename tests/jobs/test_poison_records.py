@@ -20,12 +20,15 @@ from penstock.datastream.formats.avro import AvroFormat, AvroSchema
 from penstock.datastream.formats.csv_files import CsvReaderFormat, CsvSchema
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import JobExecutionError
+from penstock.runtime.records.dead_letters import Malformed, MarkedRows
+from penstock.runtime.sources.contract import SplitBatch
 from penstock.testing import CollectingSink
 from tests.tools.output_files import committed_lines
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
     Watcher,
+    _Held,
     file_sink,
     restarting_environment,
 )
@@ -193,6 +196,46 @@ def test_after_a_failure_each_dead_letter_is_written_once_as_each_result_is(tmp_
     assert sorted(committed_lines(tmp_path / "bad")) == sorted(
         str(one) for one in every if not one[1] % 3
     )
+
+
+class _Marking(_Held):
+    """Cannot decode every third number."""
+
+    def poll_next(self):
+        polled = super().poll_next()
+        if isinstance(polled, SplitBatch) and polled.batch.values[0][1] % 3 == 0:
+            error = ValueError("third")
+            marks = [Malformed(value, error, error) for value in polled.batch.values]
+            polled.batch = MarkedRows(marks)
+        return polled
+
+
+class MalformedSource(HeldSource):
+    def create_reader(self, context):
+        return _Marking(self, context)
+
+
+def test_after_a_failure_each_malformed_record_of_a_source_is_written_once(tmp_path, stage):
+    watcher = Watcher(stage)
+    env = restarting_environment(
+        watcher,
+        execution__checkpointing__interval="20 ms",
+        execution__checkpointing__dir=str(tmp_path / "checkpoints"),
+    )
+    source = MalformedSource(stage.name, splits=3, count=60, hold=30)
+    records = env.from_source(source, WatermarkStrategy.no_watermarks(), "held").on_error(BAD)
+    records.map(FailsOnce(stage.name, 41)).map(str).sink_to(file_sink(tmp_path / "good"))
+    letters = records.get_side_output(BAD)
+    letters.map(lambda one: str(one.record)).sink_to(file_sink(tmp_path / "bad"))
+    client = env.execute_async("poison")
+    client.get_job_execution_result().result()
+    assert stage.failed.is_set()
+    assert watcher.restored[0] is not None, "it began anew"
+    every = [(split, number) for split in range(3) for number in range(60)]
+    good = sorted(str(one) for one in every if one[1] % 3)
+    assert sorted(committed_lines(tmp_path / "good")) == good
+    bad = sorted(str(one) for one in every if not one[1] % 3)
+    assert sorted(committed_lines(tmp_path / "bad")) == bad
 
 
 # ---------------------------------------------------------------------- formats

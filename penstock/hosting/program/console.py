@@ -14,6 +14,7 @@ from typing import Final
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.line_writer import LineWriter
 from penstock.machines.job.job_master import JobMaster
+from penstock.model.bounded_text import cut
 from penstock.model.config import Settings
 from penstock.model.error_text import traceback_of
 from penstock.model.graph.auto_parallelism import UNDECIDED
@@ -41,6 +42,7 @@ _EXPECTED: Final = frozenset({
     Reason.TASK_CLOSING,
 })
 _NAME_WIDTH: Final = 44
+_MOST_OF_HEADLINE: Final = 2000
 _UP: Final = "\x1b[{}A\x1b[J"
 
 
@@ -191,7 +193,7 @@ def _headline(failure: FailureInfo | None) -> str:
         return "unknown cause"
     lines = [line for line in failure.text.splitlines() if line and not line.startswith(" ")]
     errors = [line for line in lines if not line.startswith("Traceback")]
-    return errors[-1] if errors else failure.kind
+    return cut(errors[-1], _MOST_OF_HEADLINE) if errors else failure.kind
 
 
 def say(text: str) -> None:
