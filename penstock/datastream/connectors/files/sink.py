@@ -283,12 +283,11 @@ class _PartFile:
         self._encode = _encoding(settings, file, input_type)
         self._opened_s = self._written_s = time.monotonic()
 
-    def write(self, batch: Batch) -> None:
-        self._encode.write(batch)
-        self._written_s = time.monotonic()
-
-    def write_bytes(self, data: bytes) -> None:
-        self._file.write(data)
+    def write(self, data: Batch | bytes) -> None:
+        if isinstance(data, bytes):
+            self._file.write(data)
+        else:
+            self._encode.write(data)
         self._written_s = time.monotonic()
 
     def is_due(self, policy: RollingPolicy) -> bool:
@@ -327,22 +326,19 @@ class _FileWriter:
             for leftover in leftovers(Path(settings.base_path), settings.token, context):
                 leftover.unlink(missing_ok=True)
 
-    @uninterruptible()
     def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._write(lambda part: part.write(batch))
+        self._write(batch)
 
     def convert(self, batch: Batch) -> bytes:
-        """Of row formats only."""
-        encoder = self._settings.encoder
-        assert encoder is not None, "a bulk format converts nothing"
+        assert self._settings.encoder is not None, "a bulk format converts nothing"
         assert isinstance(batch, RowBatch)
-        return encoder.encode(batch.values, self._input_type)
+        return self._settings.encoder.encode(batch.values, self._input_type)
+
+    def write_converted(self, converted: bytes, watermark_ms: int) -> None:
+        self._write(converted)
 
     @uninterruptible()
-    def write_converted(self, converted: bytes, watermark_ms: int) -> None:
-        self._write(lambda part: part.write_bytes(converted))
-
-    def _write(self, write: Callable[[_PartFile], None]) -> None:
+    def _write(self, data: Batch | bytes) -> None:
         policy = self._settings.rolling
         bucket = self._settings.buckets.bucket_at(time.time())
         part = self._open.get(bucket)
@@ -351,7 +347,7 @@ class _FileWriter:
             part = None
         if part is None:
             part = self._open[bucket] = self._new_part(bucket)
-        write(part)
+        part.write(data)
         if part.is_due(policy):
             self._finish(bucket)
 
