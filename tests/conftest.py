@@ -6,7 +6,7 @@ import sys
 import pytest
 from hypothesis import settings
 
-from penstock.hosting.interrupts import CancelSignal
+from penstock.model.errors import CancelSignal
 
 pytest_plugins = ["tests.spark.sessions"]
 

@@ -162,6 +162,7 @@ def _chain_spec(graph: ResolvedGraph, chain: _Chain, overtaking: AbstractSet[int
                 for edge in chain.inner_edges
                 if edge.source == node_id
             ),
+            on_error=graph.error_rules.get(node_id),
         )
         for node_id in chain.nodes
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.model.errors import GraphError
 from penstock.model.graph.auto_parallelism import UNDECIDED
+from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import (
     DEFAULT_SLOT_SHARING_GROUP,
@@ -64,6 +65,7 @@ class ResolvedGraph:
     buffer_timeout_ms: int
     edges_into: dict[int, list[ResolvedEdge]] = field(default_factory=dict)
     uids: dict[int, str] = field(default_factory=dict)
+    error_rules: dict[int, ErrorRule] = field(default_factory=dict)
 
     def uid_of(self, node_id: int) -> str:
         """The user's uid, or a generated one that depends on the node's position in the program."""
@@ -112,6 +114,7 @@ def resolve(graph: StreamGraph) -> ResolvedGraph:
         buffer_timeout_ms=graph.buffer_timeout_ms,
         edges_into=edges_into,
         uids={node.node_id: _uid(node, place) for place, node in enumerate(graph.nodes.values())},
+        error_rules=graph.error_rules,
     )
 
 

@@ -23,6 +23,13 @@ from penstock.datastream.data_stream.joins import (
     JoinFunction,
     ProcessJoinFunction,
 )
+from penstock.datastream.error_policy import (
+    DEAD_LETTER_TYPE,
+    DeadLetter,
+    ErrorPolicy,
+    FiredTimer,
+    FiredWindow,
+)
 from penstock.datastream.exchange_mode import StreamExchangeMode
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -73,6 +80,7 @@ from penstock.datastream.window import (
 )
 
 __all__ = [
+    "DEAD_LETTER_TYPE",
     "AggregateFunction",
     "AllWindowFunction",
     "AllWindowedStream",
@@ -95,8 +103,12 @@ __all__ = [
     "CountWindow",
     "DataStream",
     "DataStreamSink",
+    "DeadLetter",
+    "ErrorPolicy",
     "ExternalizedCheckpointRetention",
     "FilterFunction",
+    "FiredTimer",
+    "FiredWindow",
     "FlatJoinFunction",
     "FlatMapFunction",
     "GlobalWindow",

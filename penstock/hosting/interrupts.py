@@ -11,18 +11,13 @@ import itertools
 import threading
 from typing import Final
 
+from penstock.model.errors import CancelSignal
 from penstock.runtime.interruption import Interruption, close_own, reopen
 
 _RAISE_IN: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)((
     "PyThreadState_SetAsyncExc",
     ctypes.pythonapi,
 ))
-
-
-class CancelSignal(BaseException):
-    """Unwinds a task's thread after a cancel; never counts as a failure. Not an Exception, so that
-    user code does not catch it.
-    """
 
 
 def interrupt(interruption: Interruption) -> bool:

@@ -24,13 +24,15 @@
        |- IllegalTransition
        `- BrokenInvariant
 
+    CancelSignal                no error: it ends a task's thread after a cancel
+
 A message says what was wrong, what it got, what was expected, where, and the next step. Does not know the parts that
 raise these errors.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from penstock.model.ids import ResultPartitionId
@@ -124,6 +126,10 @@ class DamagedFrame(ExternalError):
     """A frame is not what the other end of its connection has sent: it was changed, dropped, repeated or moved."""
 
 
+class CancelSignal(BaseException):
+    """Unwinds a task's thread after a cancel; never counts as a failure. Not an Exception, so that user code does not catch it."""
+
+
 class EngineBug(PenstockError):
     """Penstock itself is wrong. Please report it with the story in the text."""
 
@@ -134,3 +140,7 @@ class IllegalTransition(EngineBug):
 
 class BrokenInvariant(EngineBug):
     """A named invariant does not hold."""
+
+
+NOT_OF_FUNCTIONS: Final = (UserCodeError, ExternalError, EngineBug)
+"""Errors that no user function raised, or that say already where one did."""

@@ -25,6 +25,8 @@ class OperatorCalls(Protocol):
 
     def entered(self, operator: str) -> None: ...
     def left(self) -> None: ...
+    def complain(self, line: str) -> None:
+        """Log a line for the people who run the job."""
 
 
 class UnwatchedCalls:
@@ -34,6 +36,9 @@ class UnwatchedCalls:
         """Does nothing."""
 
     def left(self) -> None:
+        """Does nothing."""
+
+    def complain(self, line: str) -> None:
         """Does nothing."""
 
 

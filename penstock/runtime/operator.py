@@ -9,7 +9,9 @@ Duties of an operator:
   barriers wait for the record's end.
 * An emitted batch holds at most about `MAX_EMIT` rows: cut expansions into several.
 * An output batch must not alias a list that the operator keeps and changes.
-* User errors are raised as they are; `failing_record` then returns the record's repr.
+* User errors are raised as they are; `failing_record` then returns the record's repr. An operator with `handles_poison` first offers
+  each to `put_aside`, with the record, and goes on behind the record. Nothing is rolled back: neither the state that the function
+  changed nor the results that it gave before it raised.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from penstock.runtime.records.dead_letters import PoisonRecords
 from penstock.runtime.state.contract import MakeKeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.user_metrics import MetricGroup
@@ -166,6 +169,8 @@ class Operator:
     """False: it gets no input until a timer or a mail makes it true again. Only the head of a chain is asked."""
     is_drained: bool = True
     """False: the input may have ended, but results are still outstanding. Only the head of a chain is asked."""
+    poison: PoisonRecords | None = None
+    """Takes the records at which a function of the user raises; None: such an error fails the job. The chain sets it before `open`."""
     has_put_off: bool = False
     """Whether its timer will try something again. That timer fires after the end of the data too, and the task waits for it."""
 
@@ -231,6 +236,21 @@ class Operator:
     def failing_record(self) -> str | None:
         """Repr of the record at which `process` raised, if the operator knows it."""
         return None
+
+    @property
+    def handles_poison(self) -> bool:
+        """Whether it calls functions of the user and offers their errors to `put_aside`."""
+        return False
+
+    def end_record(self) -> None:
+        """The current record gives no more results, because its function raised."""
+        self.is_in_record = False
+
+    def put_aside(self, error: Exception, record: Any, timestamp: int | None = None) -> None:
+        """Put aside a record at which a function of the user raised. Raises: the error, if the job is to fail."""
+        if self.poison is None:
+            raise error
+        self.poison.add(error, record, timestamp)
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Emitted:
         """Emit what must come before the barrier of this checkpoint. The head comes first."""

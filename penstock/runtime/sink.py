@@ -53,6 +53,17 @@ class SinkWriter(Protocol):
 
 
 @runtime_checkable
+class ConvertingWriter(Protocol):
+    """A writer that converts records in a step of its own, so that a record that cannot be converted can be put aside (`on_error`)."""
+
+    def convert(self, batch: Batch) -> Any:
+        """Convert a batch, and change nothing. Raises if one of its records cannot be converted."""
+
+    def write_converted(self, converted: Any, watermark_ms: int) -> None:
+        """Write what `convert` returned; `write` is both in one."""
+
+
+@runtime_checkable
 class CheckpointedWriter(Protocol):
     """A writer that needs to know the checkpoint for which it prepares."""
 
@@ -98,6 +109,8 @@ class Sink(ABC):
     """Describes where records are written. It is made in the driver, and pickled."""
 
     accepts: Accepts = Accepts.ROWS
+    is_converting: bool = False
+    """Whether its writers are ConvertingWriters, so that it takes an error policy."""
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter:

@@ -221,6 +221,11 @@ class StreamHarness:
         """How many late records windows dropped, as in the metric of the same name."""
         return self._wiring.late_records_dropped
 
+    @property
+    def poison_records(self) -> int:
+        """How many records all operators put aside by their `on_error`, as in the metric numPoisonRecords."""
+        return self._wiring.poison_records
+
     # ------------------------------------------------------------------ state and timers
 
     def keyed_state(

@@ -5,6 +5,7 @@ It has no threads, network or clock of its own. The operators are those of a run
 
 from __future__ import annotations
 
+import logging
 import queue
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -24,6 +25,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from penstock.runtime.interruption import UnwatchedCalls
 from penstock.runtime.operator import Operator, OperatorContext
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.task.chain import OperatorChain, Routed
@@ -35,6 +37,7 @@ from penstock.runtime.task.operator_contexts import (
 )
 from penstock.runtime.watermarks.valve import StatusWatermarkValve
 
+_LOG: Final = logging.getLogger(__name__)
 _WAIT_S: Final = 30.0
 WATERMARK_INTERVAL_MS: Final = 200
 
@@ -121,6 +124,10 @@ class Wiring:
     def late_records_dropped(self) -> int:
         return sum(one.chain.late_records_dropped for one in self._vertices)
 
+    @property
+    def poison_records(self) -> int:
+        return sum(one.chain.poison_records for one in self._vertices)
+
     # ------------------------------------------------------------------ between vertices
 
     def hand_on(self, spec: ChainSpec, routed: Routed) -> None:
@@ -144,6 +151,13 @@ class Wiring:
                 reader.end_gate(gate)
 
 
+class _Calls(UnwatchedCalls):
+    """`OperatorCalls`: what is logged while a job runs is logged here too."""
+
+    def complain(self, line: str) -> None:
+        _LOG.warning("%s", line)
+
+
 class _Vertex:
     """One subtask of a vertex."""
 
@@ -153,7 +167,7 @@ class _Vertex:
         self._wiring = wiring
         self._job_name = graph.name
         spec: ChainSpec = deserialize(graph.blobs[vertex.chain_blob])
-        self.chain = OperatorChain(spec, wiring.now_ms, dumps=dumps_records)
+        self.chain = OperatorChain(spec, wiring.now_ms, _Calls(), dumps=dumps_records)
         self.uids = {one.uid for one in spec.operators}
         self._mails: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._open_gates = set(range(len(vertex.inputs)))

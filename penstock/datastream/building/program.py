@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from penstock.model.errors import GraphError
+from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 from penstock.model.own_places import PACKAGE_FOLDER
@@ -79,6 +80,7 @@ class Program:
         self.readers: list[Callable[[JobControl], None]] = []
         """Called with the job when it is submitted; they read the results that the job sends to the driver."""
         self.caches: dict[int, Cache] = {}
+        self.error_rules: dict[int, ErrorRule] = {}
         self._takes_tuples: set[int] = set()
         self._collect_streams = 0
 
@@ -188,6 +190,10 @@ class Program:
         graph = StreamGraph()
         for node_id in sorted(live):
             node = replace(self.nodes[node_id], **live[node_id])
+            rule = self.error_rules.get(node_id)
+            if rule is not None and node_id not in kept:
+                _check_dead_letters(node, rule)
+                graph.error_rules[node_id] = rule
             graph.nodes[node_id] = replace(node, name=self._shown_name(node))
         graph.edges = [
             edge for edge in self._edges if edge.target in live and edge.target not in kept
@@ -235,6 +241,17 @@ class Program:
         )
         self.nodes[node.node_id] = node
         return node
+
+
+def _check_dead_letters(node: StreamNode, rule: ErrorRule) -> None:
+    """Raises: GraphError: the operator sends dead letters that nobody reads."""
+    if rule.tag is not None and rule.tag not in node.side_output_types:
+        raise GraphError(
+            f"the dead letters of operator '{node.name}' (built at {node.defined_at}) go to the "
+            f"side output {rule.tag!r}, which "
+            'nobody reads. Read it with get_side_output(tag), or use on_error("skip"), which only '
+            "counts and logs."
+        )
 
 
 def _source_fields(source: Source) -> dict[str, Any]:

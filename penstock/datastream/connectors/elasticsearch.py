@@ -114,6 +114,8 @@ class _Settings:
 class ElasticsearchSink(Sink):
     """Writes records to Elasticsearch. Build it with an `Elasticsearch7SinkBuilder`."""
 
+    is_converting = True
+
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
 
@@ -264,10 +266,15 @@ class _DocumentWriter:
         self._sent_s = monotonic()
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> list[Action]:
         assert isinstance(batch, RowBatch), "an ElasticsearchSink accepts rows"
+        return list(map(self._action, batch.values))
+
+    def write_converted(self, converted: list[Action], watermark_ms: int) -> None:
         settings = self._settings
-        for record in batch.values:
-            action = self._action(record)
+        for action in converted:
             if self._actions and self._bytes + len(action.lines) > self._max_bytes:
                 self._flush()
             self._actions.append(action)

@@ -154,6 +154,8 @@ class JdbcExecutionOptions:
 class JdbcSink(Sink):
     """Writes rows to a database with an SQL statement. Make it with `JdbcSink.sink`."""
 
+    is_converting = True
+
     def __init__(
         self,
         statement: str,
@@ -233,8 +235,14 @@ class _StatementWriter:
         self._written_s = monotonic()
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> list[dict[str, Any]]:
         assert isinstance(batch, RowBatch), "a JdbcSink accepts rows"
-        self._rows += map(self._parameters, batch.values)
+        return list(map(self._parameters, batch.values))
+
+    def write_converted(self, converted: list[dict[str, Any]], watermark_ms: int) -> None:
+        self._rows += converted
         size, interval_ms = self._options.batch_size, self._options.batch_interval_ms
         while len(self._rows) >= size:
             piece, self._rows = self._rows[:size], self._rows[size:]

@@ -65,6 +65,8 @@ class SqlSink(StagingSink):
     Build it: `SqlSink.builder().set_url(url).set_table("counts").build()`.
     """
 
+    is_converting = True
+
     def __init__(self, settings: _SqlSettings) -> None:
         self._settings = settings
 
@@ -214,11 +216,17 @@ class _SqlWriter(ABC):
         self._rows: list[SqlRow] = []
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> list[SqlRow]:
         assert isinstance(batch, RowBatch), "an SqlSink accepts rows"
         rows = list(map(self._make, batch.values))
         if not self._settings.target.key_columns:
             _refuse_changes(rows)
-        self._rows += rows
+        return rows
+
+    def write_converted(self, converted: list[SqlRow], watermark_ms: int) -> None:
+        self._rows += converted
         size = self._settings.batch_rows
         while len(self._rows) >= size:
             piece, self._rows = self._rows[:size], self._rows[size:]
@@ -292,8 +300,8 @@ class _SqlDirectWriter(_SqlWriter):
         super().__init__(settings, context)
         self._flushed_s = monotonic()
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        super().write(batch, watermark_ms)
+    def write_converted(self, converted: list[SqlRow], watermark_ms: int) -> None:
+        super().write_converted(converted, watermark_ms)
         if (monotonic() - self._flushed_s) * 1000 >= self._settings.interval_ms:
             self._flush()
 

@@ -358,7 +358,8 @@ class DataStream(OperatorSettings):
         node = self._node("get_side_output")
         plumbing = self.plumbing
         declared = plumbing.program.declared(node, output_tag.type_info)
-        request_side_output(node, output_tag.tag_id, declared)
+        rule = plumbing.program.error_rules.get(node.node_id)
+        request_side_output(node, rule, output_tag.tag_id, declared)
         upstream = Upstream(node.node_id, tag=output_tag.tag_id)
         return DataStream(StreamPlumbing(plumbing.environment, (upstream,), output_tag.type_info))
 
@@ -393,7 +394,7 @@ class DataStream(OperatorSettings):
         node = self.plumbing.add_sink(
             "Writer", ops.SinkOperator(sink), sink, coordinator=coordinator
         )
-        return DataStreamSink(node)
+        return DataStreamSink(node, self.plumbing)
 
     def add_sink(self, sink_func: SinkFunction | Sink) -> DataStreamSink:
         """Write the stream to a Sink, as `sink_to` does. Java sink functions raise TypeError."""

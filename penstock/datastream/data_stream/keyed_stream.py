@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.datastream.building import adapters as adapt
 from penstock.datastream.building.checks import check_field
 from penstock.datastream.building.stream_plumbing import KeyedPlumbing
 from penstock.datastream.data_stream.data_stream import DataStream
+from penstock.datastream.data_stream.error_handling import check_keys, key_check_of
 from penstock.datastream.data_stream.sink import DataStreamSink
+from penstock.datastream.error_policy import ErrorPolicy
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -24,6 +26,7 @@ from penstock.datastream.functions import (
     MapFunction,
     ReduceFunction,
 )
+from penstock.datastream.output_tag import OutputTag
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import StreamExchangeMode
 from penstock.runtime import operators as ops
@@ -60,6 +63,28 @@ class KeyedStream(DataStream):
     def with_exchange_mode(self, mode: StreamExchangeMode) -> KeyedStream:
         """Choose how the operators that read this stream get its records, as in DataStream."""
         return KeyedStream(self.plumbing.with_exchange_mode(StreamExchangeMode(mode)))
+
+    def on_error(self, policy: ErrorPolicy | OutputTag | Sink | str) -> Self:
+        """Set what becomes of a record at which the key selector raises. Not in PyFlink.
+
+        An operator before the exchange then takes the keys once more than without a policy.
+        The dead letters are read with `get_side_output` of this stream.
+
+        Args:
+            policy: as in DataStream.
+        """
+        self.plumbing = check_keys(self.plumbing, policy)
+        return self
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """Return the dead letters of the key selector; `on_error` has to be called before.
+
+        Raises:
+            GraphError: this stream has no such side output.
+        """
+        if key_check_of(self.plumbing) is None:
+            return super().get_side_output(output_tag)
+        return DataStream(self.plumbing.without_key()).get_side_output(output_tag)
 
     # ---------------------------------------------------------- operators with keyed state
 

@@ -10,10 +10,14 @@ from typing import Self
 from penstock.common.execution_config import check_max_parallelism, check_parallelism
 from penstock.common.setting_checks import check_whole
 from penstock.datastream.building.stream_plumbing import StreamPlumbing
+from penstock.datastream.data_stream.error_handling import set_policy
 from penstock.datastream.data_stream.sink import group_name
+from penstock.datastream.error_policy import ErrorPolicy
+from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import GraphError
 from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
+from penstock.runtime.sink import Sink
 
 
 class OperatorSettings:
@@ -109,6 +113,23 @@ class OperatorSettings:
     def set_description(self, description: str) -> Self:
         """Set a longer description, which the console and the plan show."""
         self._node("set_description").description = description
+        return self
+
+    def on_error(self, policy: ErrorPolicy | OutputTag | Sink | str) -> Self:
+        """Set what becomes of a record at which a function of this operator raises. Not in PyFlink.
+
+        Without a policy the job fails. Nothing is rolled back when a record is put aside: the state
+        that the function changed and the results that it yielded before it raised stay. Set it on a
+        source for what its format cannot read, and on the result of `key_by` for the key selector.
+
+        Args:
+            policy: "fail", "skip" (count, log a sample, go on), an OutputTag (send a DeadLetter
+                there as well), a Sink (write the dead letters there), or an ErrorPolicy.
+
+        Raises:
+            GraphError: the operator calls no function of yours.
+        """
+        set_policy(self._node("on_error"), self.plumbing, policy)
         return self
 
     def _node(self, method: str) -> StreamNode:

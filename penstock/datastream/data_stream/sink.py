@@ -5,10 +5,16 @@ Source: pyflink.datastream.data_stream.DataStreamSink.
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.common.execution_config import check_parallelism
 from penstock.common.setting_checks import check_kind
+from penstock.datastream.building.stream_plumbing import StreamPlumbing
+from penstock.datastream.error_policy import ErrorPolicy
+from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
+from penstock.runtime.sink import Sink
 
 
 class DataStreamSink:
@@ -17,8 +23,10 @@ class DataStreamSink:
     The setters return the sink itself.
     """
 
-    def __init__(self, node: StreamNode) -> None:
+    def __init__(self, node: StreamNode, plumbing: StreamPlumbing | None = None) -> None:
+        """`plumbing`: the stream that ends here; None: it takes no error policy."""
         self._node = node
+        self._plumbing = plumbing
 
     def name(self, name: str) -> DataStreamSink:
         """Set the operator's name, as metrics, logs and the console show it."""
@@ -54,6 +62,28 @@ class DataStreamSink:
         """Put the operator's subtasks into this slot sharing group, by name or as an object."""
         self._node.slot_sharing_group = group_name(slot_sharing_group)
         return self
+
+    def on_error(self, policy: ErrorPolicy | OutputTag | Sink | str) -> DataStreamSink:
+        """Set what becomes of a record that the sink cannot convert, such as one that its serializer refuses. Not in PyFlink.
+
+        What the outside world refuses, such as a row that breaks a rule of a database, fails the job.
+
+        Args:
+            policy: as in DataStream.
+
+        Raises:
+            GraphError: the sink does not convert records in a step of its own.
+        """
+        from penstock.datastream.data_stream.error_handling import set_policy
+
+        set_policy(self._node, self._plumbing, policy)
+        return self
+
+    def get_side_output(self, output_tag: OutputTag) -> Any:
+        """Return the dead letters of this sink as a DataStream; `on_error` has to be called before. Not in PyFlink."""
+        from penstock.datastream.data_stream.error_handling import letters_of
+
+        return letters_of(self._node, self._plumbing, output_tag)
 
 
 def group_name(group: str | SlotSharingGroup) -> str:

@@ -21,7 +21,7 @@ from penstock.common.serialization import (
     SerializationSchema,
 )
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.formats.avro_blocks import header_bytes, pieces_of, spliced
+from penstock.datastream.formats.avro_blocks import block_behind, header_bytes, pieces_of, spliced
 from penstock.datastream.formats.avro_values import Convert, from_avro, to_avro, type_info_of
 from penstock.datastream.formats.file_format import FileFormat, FileInputFormat
 from penstock.datastream.formats.file_listing import FilePiece
@@ -31,6 +31,7 @@ from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.types import PickledBytesTypeInfo
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.operator import Accepts
+from penstock.runtime.records.dead_letters import Malformed, MarkedRows
 
 __all__ = [
     "AvroBulkWriters",
@@ -196,21 +197,49 @@ class AvroFormat(FileFormat):
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         with Path(piece.path).open("rb") as file:
-            stream = spliced(file, header_bytes(file, piece.path), piece)
-            records = self._records(stream, piece.path)
+            records = self._records(file, header_bytes(file, piece.path), piece)
             while values := list(islice(records, ROWS_PER_BATCH)):
-                yield RowBatch(values)
+                has_marks = any(type(value) is Malformed for value in values)
+                yield MarkedRows(values) if has_marks else RowBatch(values)
 
-    def _records(self, stream: Any, path: str) -> Iterator[Any]:
-        reader = extra("fastavro", "avro", "Avro").reader
-        try:
-            yield from reader(stream, reader_schema=self._schema.parsed())
-        except Exception as error:  # fastavro raises many kinds of errors for bad bytes
-            raise UserCodeError(
-                f"{path}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
-                f"{error}. Check that the file is complete, and that it has all fields for which "
-                "the schema gives no default."
-            ) from error
+    def _records(self, file: BinaryIO, header: bytes, piece: FilePiece) -> Iterator[Any]:
+        """The records, and one `Malformed` for what cannot be read of a block. Reading goes on with the next block."""
+        left: FilePiece | None = piece
+        while left is not None:
+            blocks = read = 0
+            try:
+                for block in self._blocks(spliced(file, header, left)):
+                    read = 0
+                    for number, record in enumerate(block, 1):
+                        yield record
+                        read = number
+                    blocks, read = blocks + 1, 0
+            except Exception as error:  # fastavro raises many kinds of errors for bad bytes
+                records, behind = block_behind(file, left, len(header), blocks)
+                yield self._malformed(left, records - read, behind, error)
+                left = behind
+            else:
+                return
+
+    def _blocks(self, stream: Any) -> Iterator[Any]:
+        reader = extra("fastavro", "avro", "Avro").block_reader
+        yield from reader(stream, reader_schema=self._schema.parsed())
+
+    def _malformed(
+        self, piece: FilePiece, records: int, behind: FilePiece | None, error: Exception
+    ) -> Malformed:
+        if behind is None:
+            place = f"{piece.path}: a block behind byte {piece.start} and all that follows"
+        else:
+            place = (
+                f"{piece.path}: the last {records} records of the block before byte {behind.start}"
+            )
+        failure = UserCodeError(
+            f"{place}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
+            f"{error}. Check that the file is complete, and that it has all fields for which "
+            "the schema gives no default."
+        )
+        return Malformed(place, error, failure)
 
 
 class AvroInputFormat(FileInputFormat, ResultTypeQueryable):

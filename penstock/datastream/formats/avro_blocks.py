@@ -59,6 +59,28 @@ def spliced(file: BinaryIO, header: bytes, piece: FilePiece) -> _Spliced:
     return _Spliced(file, header, piece.stop)
 
 
+def block_behind(
+    file: BinaryIO, piece: FilePiece, header_size: int, number: int
+) -> tuple[int, FilePiece | None]:
+    """How many records block `number` of the piece has, counted from 0, and the part of the piece behind it; None: there is none, or
+    the blocks before cannot be told apart.
+    """
+    size = os.path.getsize(piece.path)
+    stop = size if piece.stop is None else piece.stop
+    try:
+        file.seek(max(piece.start, header_size))
+        records = 0
+        for _ in range(number + 1):
+            records = _long(file, piece.path)
+            _skip(file, _long(file, piece.path) + SYNC_BYTES, piece.path)
+    except UserCodeError:
+        return 0, None
+    start = file.tell()
+    if start >= stop:
+        return records, FilePiece(piece.path, stop, stop, 0)
+    return records, FilePiece(piece.path, start, stop, stop - start)
+
+
 class _Spliced:
     def __init__(self, file: BinaryIO, header: bytes, stop: int | None) -> None:
         self._file = file
@@ -73,6 +95,10 @@ class _Spliced:
         if self._stop is not None:
             left = min(left, self._stop - self._file.tell())
         return first + self._file.read(left) if left else first
+
+    def tell(self) -> int:
+        """The position in the file, which fastavro keeps with each block."""
+        return self._file.tell()
 
 
 def _long(file: BinaryIO, path: str) -> int:

@@ -6,8 +6,10 @@ uses those of its Table API.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,9 +31,11 @@ from penstock.datastream.formats.csv_values import (
 from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import DECOMPRESSORS, ROWS_PER_BATCH
+from penstock.model.bounded_text import bounded_repr
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.operator import Accepts
+from penstock.runtime.records.dead_letters import Malformed, MarkedRows
 
 _B: Final = BasicType
 _NUMBERS: Final = frozenset({
@@ -237,6 +241,10 @@ class CsvSchemaBuilder:
         return self._set(form=replace(self._schema.form, **changes))
 
 
+_NO_TEXT: Final = re.compile(r"[\udc80-\udcff]")
+"""Stands for bytes that are not UTF-8."""
+
+
 class CsvReaderFormat(FileFormat):
     """Reads CSV files as Rows, for `FileSource.for_record_stream_format`.
 
@@ -266,28 +274,32 @@ class CsvReaderFormat(FileFormat):
         parsers = [field_parser(one.type_info, schema.form_of(one)) for one in schema.columns]
         opened = DECOMPRESSORS.get(Path(piece.path).suffix, io.FileIO)
         with opened(piece.path) as raw, io.BufferedReader(raw) as file:
-            records = _Records(io.TextIOWrapper(file, "utf-8", newline=""), schema, piece.path)
+            text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
+            records = _Records(text, schema, piece.path)
             rows: list[Any] = []
             for fields in records.data(names):
                 rows.append(records.row(fields, names, parsers))
                 if len(rows) == ROWS_PER_BATCH:
-                    yield RowBatch(rows)
+                    yield records.batch(rows)
                     rows = []
             if rows:
-                yield RowBatch(rows)
+                yield records.batch(rows)
 
 
 class _Records:
-    """The records of one file, as lists of texts."""
+    """The records of one file, as lists of texts; a `Malformed` for what is no record."""
 
     def __init__(self, file: io.TextIOWrapper, schema: CsvSchema, path: str) -> None:
         self._file = file
         self._schema = schema
         self._path = path
         self._is_between = True
+        self._has_marks = False
+        self._is_no_text = False
+        self._raw: list[str] = []
         self._reader = schema.form.reader(self._lines())
 
-    def data(self, names: list[str]) -> Iterator[list[str]]:
+    def data(self, names: list[str]) -> Iterator[list[str] | Malformed]:
         """The records without the header and without those to skip."""
         records = self._all()
         if self._schema.has_header:
@@ -298,25 +310,58 @@ class _Records:
             next(records, None)
         yield from records
 
-    def row(self, fields: list[str], names: list[str], parsers: list[Parse]) -> Any:
+    def batch(self, rows: list[Any]) -> RowBatch:
+        """The rows since the last call as a batch."""
+        has_marks, self._has_marks = self._has_marks, False
+        return MarkedRows(rows) if has_marks else RowBatch(rows)
+
+    def row(self, fields: list[str] | Malformed, names: list[str], parsers: list[Parse]) -> Any:
+        if isinstance(fields, Malformed):
+            return fields
         if self._schema.any_property is not None:
             fields = fields[: len(names)]
         try:
             return parsed(fields, names, parsers, self._schema.form)
         except ValueError as error:
-            raise self._error(f"{error}. The record: {fields!r:.200}") from error
+            what = f"{error}. The record: {bounded_repr(fields, 200)}"
+            return self._malformed(error, what)
 
-    def _all(self) -> Iterator[list[str]]:
+    def _all(self) -> Iterator[list[str] | Malformed]:
         while True:
             self._is_between = True
+            self._raw.clear()
             try:
                 fields = next(self._reader, None)
-            except (csv.Error, UnicodeDecodeError) as error:
-                raise self._error(str(error)) from error
+            except csv.Error as error:
+                yield self._malformed(error, str(error))
+                continue
             if fields is None:
                 return
-            if fields:  # a blank line has no fields
+            if self._is_no_text:
+                self._is_no_text = False
+                yield self._no_text()
+            elif fields:  # a blank line has no fields
                 yield fields
+
+    @property
+    def _bytes(self) -> bytes:
+        """The lines of the record that was read last."""
+        return "".join(self._raw).rstrip("\r\n").encode("utf-8", "surrogateescape")
+
+    def _no_text(self) -> Malformed:
+        try:
+            self._bytes.decode()
+        except UnicodeDecodeError as error:
+            return self._malformed(error, str(error))
+        raise AssertionError("a surrogate stands for a byte that is no UTF-8")
+
+    def _malformed(self, error: Exception, what: str) -> Malformed:
+        """For the record that was read last. Its raw form is its text, or bytes if it is not UTF-8."""
+        self._has_marks = True
+        raw = self._bytes
+        with contextlib.suppress(UnicodeDecodeError):
+            return Malformed(raw.decode(), error, self._error(what))
+        return Malformed(raw, error, self._error(what))
 
     def _lines(self) -> Iterator[str]:
         """All lines but comments. A comment begins where a record would: a quoted field may contain such a line."""
@@ -324,6 +369,9 @@ class _Records:
         for line in self._file:
             if not (allows_comments and self._is_between and line.startswith("#")):
                 self._is_between = False
+                if not line.isascii() and _NO_TEXT.search(line):
+                    self._is_no_text = True
+                self._raw.append(line)
                 yield line
 
     def _error(self, what: str) -> UserCodeError:

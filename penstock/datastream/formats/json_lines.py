@@ -20,8 +20,10 @@ from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.datastream.formats.json_columns import json_schema_of, read_lines
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH, TextLineFormat, split_lines
+from penstock.model.bounded_text import bounded_repr, bounded_str
 from penstock.model.errors import ConfigurationError, UserCodeError
-from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
+from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
+from penstock.runtime.records.dead_letters import Malformed, MarkedRows, decoded
 
 _BLOCK_BYTES: Final = 1 << 20
 
@@ -76,23 +78,18 @@ class JsonLinesFormat(FileFormat):
     def _rows(self, text: str | bytes, path: str) -> Iterator[Batch]:
         lines = [line for line in split_lines(self._text.decoded(text)) if not _is_blank(line)]
         for start in range(0, len(lines), ROWS_PER_BATCH):
-            values = _parsed(lines[start : start + ROWS_PER_BATCH], self._parse, path)
-            yield RowBatch(values, self._stamps(values, path))
+            stamp_of = None if self._timestamps is None else self._stamp_of
+            yield _parsed(lines[start : start + ROWS_PER_BATCH], self._parse, stamp_of, path)
 
-    def _stamps(self, rows: Sequence[Any], path: str) -> Any:
-        if self._timestamps is None:
-            return None
-        stamps = [row[self._timestamps] for row in rows]
-        wrong = next(
-            (row for row, stamp in zip(rows, stamps, strict=True) if type(stamp) is not int), None
-        )
-        if wrong is not None:
-            raise UserCodeError(
-                f"{path}: the field {self._timestamps!r} of a line is not a timestamp: {wrong!r}. "
-                "Correct the file, or leave timestamps out and assign them with a "
-                "WatermarkStrategy."
+    def _stamp_of(self, row: Any) -> int:
+        stamp: int = row[self._timestamps]
+        if type(stamp) is not int:
+            raise ValueError(
+                f"the field {self._timestamps!r} of a line is not a timestamp: "
+                f"{bounded_repr(row)}. Leave timestamps out and assign "
+                "them with a WatermarkStrategy, if that is right"
             )
-        return np.array(stamps, np.int64)
+        return stamp
 
 
 def _is_long(schema: pa.Schema | None, name: str) -> bool:
@@ -105,24 +102,35 @@ def _is_blank(line: str) -> bool:
     return not line or line.isspace()
 
 
-def _parsed(lines: Sequence[str], parse: Callable[[str], Any], path: str) -> list[Any]:
-    try:
-        return list(map(parse, lines))
-    except ValueError:
-        for line in lines:
-            _check(line, parse, path)
-        raise
+def _parsed(
+    lines: Sequence[str],
+    parse: Callable[[str], Any],
+    stamp_of: Callable[[Any], int] | None,
+    path: str,
+) -> RowBatch:
+    """The values of the lines; a `Malformed` for each line that cannot be read. `stamp_of`: "
+    "gives the timestamp of a value."""
 
+    def failure(number: int, error: Exception) -> UserCodeError:
+        return UserCodeError(
+            f"{path}: a line cannot be read as JSON: {bounded_str(error, 2000)}. The line: "
+            f"{lines[number][:200]!r}. Correct "
+            'the file, or skip such lines: give the source .on_error("skip").'
+        )
 
-def _check(line: str, parse: Callable[[str], Any], path: str) -> None:
-    try:
-        parse(line)
-    except ValueError as error:
-        raise UserCodeError(
-            f"{path}: a line cannot be read as JSON: {error}. The line: {line[:200]!r}. Correct "
-            "the file, or read it with text_line_format and parse it in a flat_map that skips "
-            "such lines."
-        ) from error
+    if stamp_of is None:
+        values, has_marks = decoded(lines, parse, failure)
+        return MarkedRows(values) if has_marks else RowBatch(values)
+
+    def parse_stamped(line: str) -> tuple[Any, int]:
+        value = parse(line)
+        return value, stamp_of(value)
+
+    pairs, has_marks = decoded(lines, parse_stamped, failure)
+    values = [one if isinstance(one, Malformed) else one[0] for one in pairs]
+    found = (NO_TIMESTAMP if isinstance(one, Malformed) else one[1] for one in pairs)
+    stamps = np.fromiter(found, np.int64, len(pairs))
+    return (MarkedRows if has_marks else RowBatch)(values, stamps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, JobId
 from penstock.model.messages import UserMetric
 from penstock.model.program import FRAME_STREAM
+from penstock.runtime.interruption import UnwatchedCalls
 from penstock.runtime.network.partitioner import keys_of, make_partitioner
 from penstock.runtime.operator import BatchOrder, Operator, OperatorContext
 from penstock.runtime.sources.operator import SourceOperator, SourceSettings
@@ -151,6 +152,16 @@ class _WholeSource(SourceInput):
         self.reader.notify_no_more_splits()
 
 
+class _Calls(UnwatchedCalls):
+    """`OperatorCalls`: nobody asks what a BATCH task does, but its complaints are logged."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+
+    def complain(self, line: str) -> None:
+        _LOGGER.warning("job=%s %s", self._job_id, line)
+
+
 class BatchTask:
     """Runs to its end in `run`, on the thread that iterates over it."""
 
@@ -165,7 +176,9 @@ class BatchTask:
         self._outbox = Outbox()
         self._committables: list[tuple[int, bytes]] = []
         spec: ChainSpec = deserialize(orders.chain)
-        self._chain = OperatorChain(spec, wall_ms, dumps=dumps_records, fresh_head=self._fresh_head)
+        self._chain = OperatorChain(
+            spec, wall_ms, _Calls(orders.job_id), dumps=dumps_records, fresh_head=self._fresh_head
+        )
         self._input = self._input_of(spec, records)
         outputs = [self._output(spec, output) for output in spec.outputs]
         timing = TaskTiming(time.perf_counter_ns, wall_ms, _STEP_NS, 1 << 62)

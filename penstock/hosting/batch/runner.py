@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -11,6 +10,7 @@ from penstock.hosting.batch.batch_task import BatchTask, Orders
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.dataframes.source import Frame
 from penstock.hosting.shipping.pickling import serialize
+from penstock.model.error_text import traceback_of
 from penstock.model.errors import UserCodeError
 from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo
@@ -126,5 +126,4 @@ def failure_of(error: Exception) -> FailureInfo:
     """Return a user's error as it was reported; any other error with its traceback."""
     if isinstance(error, UserCodeError):
         return FailureInfo("UserCodeError", str(error), is_user_code=True)
-    text = "".join(traceback.format_exception(error)).rstrip()
-    return FailureInfo(type(error).__name__, text)
+    return FailureInfo(type(error).__name__, traceback_of(error))

@@ -67,8 +67,7 @@ class _Output(ABC):
             call(*arguments)
         except PASSED_ON:
             raise
-        except (Exception, SystemExit) as error:
-            # sys.exit() in user code counts as a failure of that code.
+        except BaseException as error:
             raise user_code_error(self._producer, None, error) from error
 
     @abstractmethod

@@ -13,7 +13,6 @@ import functools
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -21,6 +20,7 @@ from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex, 
 from penstock.hosting.shipping.pickling import deserialize
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
+from penstock.model.error_text import traceback_of
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import (
     Committable,
@@ -143,8 +143,9 @@ class Coordinators:
         for source in self._sources.values():
             try:
                 states.append((source.place.uid, source.snapshot(checkpoint_id)))
-            except Exception as error:
-                text = "".join(traceback.format_exception(error)).rstrip()
+            except BaseException as error:
+                # The enumerator and the committer are users' code, which may raise anything.
+                text = traceback_of(error)
                 failure = (
                     f"the enumerator of '{source.place.name}' could not take its snapshot: {text}"
                 )
@@ -169,8 +170,9 @@ class Coordinators:
                 return
             try:
                 work()
-            except Exception as error:
-                text = "".join(traceback.format_exception(error)).rstrip()
+            except BaseException as error:
+                # The enumerator and the committer are users' code, which may raise anything.
+                text = traceback_of(error)
                 where = f"  in coordinator of: {name} (on the driver)"
                 failure = FailureInfo(type(error).__name__, f"{text}\n{where}", is_user_code=True)
                 self._callbacks.fail_job(failure)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from penstock.hosting.ha.guard import RecordedResult
 from penstock.hosting.ha.store import Ended
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
+from penstock.model.error_text import traceback_of
 from penstock.model.errors import JobExecutionError
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
@@ -92,7 +92,7 @@ def finish_recorded(claim: Claim, result: RecordedResult) -> JobControl:
         else:
             drop_leftovers(job)
     except Exception as error:
-        status, failure = JobStatus.FAILED, "".join(traceback.format_exception(error))
+        status, failure = JobStatus.FAILED, traceback_of(error)
     outcome = JobOutcome(status, result.net_runtime_ms, failure)
     claim.keeper.close(RecordedResult(status, result.net_runtime_ms, failure))
     return EndedJob(job.graph.job_id, outcome)

@@ -14,7 +14,9 @@ from typing import Final
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.line_writer import LineWriter
 from penstock.machines.job.job_master import JobMaster
+from penstock.model.bounded_text import cut
 from penstock.model.config import Settings
+from penstock.model.error_text import traceback_of
 from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import ResourceId
@@ -40,6 +42,7 @@ _EXPECTED: Final = frozenset({
     Reason.TASK_CLOSING,
 })
 _NAME_WIDTH: Final = 44
+_MOST_OF_HEADLINE: Final = 2000
 _UP: Final = "\x1b[{}A\x1b[J"
 
 
@@ -121,9 +124,7 @@ class Console(JobObserver):
         self._writer.put(stream, text + "\n")
 
     def engine_failed(self, error: BaseException) -> None:
-        import traceback
-
-        self._say("".join(traceback.format_exception(error)).rstrip())
+        self._say(traceback_of(error))
 
     def tick(self, job_master: JobMaster) -> None:
         now = time.monotonic()
@@ -192,7 +193,7 @@ def _headline(failure: FailureInfo | None) -> str:
         return "unknown cause"
     lines = [line for line in failure.text.splitlines() if line and not line.startswith(" ")]
     errors = [line for line in lines if not line.startswith("Traceback")]
-    return errors[-1] if errors else failure.kind
+    return cut(errors[-1], _MOST_OF_HEADLINE) if errors else failure.kind
 
 
 def say(text: str) -> None:

@@ -49,8 +49,8 @@ def python_archives(
     """Return (archive, name in the working directory): of the program and of `python.archives`, as a.zip#name,b.zip."""
     found = list(program.python_archives)
     for one in filter(None, (settings.get(PythonOptions.ARCHIVES) or "").split(",")):
-        path, _, target = one.strip().partition("#")
-        found.append((path, target or None))
+        path, names_target, target = one.strip().partition("#")
+        found.append((path, target if names_target else None))
     return tuple(found)
 
 

@@ -22,43 +22,27 @@ from typing import Final
 from pyspark import SparkContext
 
 from penstock.hosting import private_files
+from penstock.hosting.shipping.archives import KINDS, checked_archives
 from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.model.errors import ConfigurationError
 from penstock.model.program import ProgramSettings
 
-_KINDS: Final = (".zip", ".tar", ".tar.gz", ".tgz")
 _CHUNK: Final = 1 << 20
 
 
 def bring_files(context: SparkContext, program: ProgramSettings) -> WorkerFiles:
     """Add the files to Spark.
 
-    Raises: ConfigurationError: a file is not an archive, or a requirement cannot be installed.
+    Raises: ConfigurationError: as `checked_archives`, or a requirement cannot be installed.
     """
-    links = []
-    for path, target in program.python_archives:
-        name = target or Path(path).name
-        _check(path, name)
-        links.append((_bring(context, path), name))
+    archives = checked_archives(program.python_archives)
+    links = [(_bring(context, path), target) for path, target in archives]
     paths = []
     if program.python_requirements is not None:
         requirements, cache_directory = program.python_requirements
         text = Path(requirements).read_text(encoding="utf-8")
         paths.append(_bring(context, _installed(requirements, text, cache_directory)))
     return WorkerFiles(tuple(links), tuple(paths))
-
-
-def _check(path: str, name: str) -> None:
-    if not Path(path).is_file() or not path.endswith(_KINDS):
-        raise ConfigurationError(
-            f"add_python_archive: {path!r} is not an archive that Spark can unpack. Expected "
-            f"an existing file that ends with one of {', '.join(_KINDS)}."
-        )
-    if os.path.isabs(name) or ".." in Path(name).parts:
-        raise ConfigurationError(
-            f"add_python_archive: the target {name!r} is outside of the working directory. "
-            "Give a relative path below it."
-        )
 
 
 def _bring(context: SparkContext, path: str) -> str:
@@ -72,7 +56,7 @@ def _bring(context: SparkContext, path: str) -> str:
     name = f"penstock-{digest.hexdigest()[:20]}"
     if not any(one.endswith(f"#{name}") for one in context.listArchives):
         # Spark identifies files by name, and two programs may have different files of one name.
-        kind = next(kind for kind in reversed(_KINDS) if path.endswith(kind))
+        kind = next(kind for kind in reversed(KINDS) if path.endswith(kind))
         copy = Path(tempfile.mkdtemp(prefix="penstock-archive-")) / f"{name}{kind}"
         _copy(path, copy)
         context.addArchive(f"{copy}#{name}")

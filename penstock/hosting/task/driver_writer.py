@@ -10,15 +10,21 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.hosting.shipping.pickling import dumps_records
+from penstock.hosting.wire.messages import MAX_MESSAGE
+from penstock.model.bounded_text import bounded_repr
+from penstock.model.errors import UserCodeError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.ids import AttemptId
 from penstock.model.messages import DriverData
 from penstock.runtime.codecs.convert import enforce, to_rows
 from penstock.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, Element, RowBatch
-from penstock.runtime.task.user_errors import user_code_error
+from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
 
 MAX_IN_FLIGHT: Final = 8
 _ROWS_PER_FRAME: Final = 4096
+_FRAME_BYTES: Final = 8 << 20
+_MOST_BYTES: Final = MAX_MESSAGE - (1 << 20)
+"""Of one record: it travels as one control message."""
 
 
 class DriverWriter:
@@ -50,8 +56,9 @@ class DriverWriter:
             return  # The driver needs no watermarks.
         try:
             element = self._as_rows(element)
-        except (Exception, SystemExit) as error:
-            # sys.exit() in user code counts as a failure of that code.
+        except PASSED_ON:
+            raise
+        except BaseException as error:
             raise user_code_error(self._producer, None, error) from error
         self._pending.extend(element.values)
         self.records_out += len(element.values)
@@ -64,16 +71,34 @@ class DriverWriter:
         return batch if self._type is None else enforce(batch, self._type)
 
     def flush(self) -> None:
-        if not self._pending:
-            return
+        rows, self._pending = self._pending, []
+        if rows:
+            self._send_rows(rows)
+
+    def _send_rows(self, rows: list[Any]) -> None:
+        """Send the rows as one frame, or as several if they are large."""
         try:
-            payload = dumps_records(self._pending)
-        except (Exception, SystemExit) as error:
+            payload = dumps_records(rows)
+        except PASSED_ON:
+            raise
+        except BaseException as error:
             raise user_code_error(self._producer, None, error) from error
+        if len(payload) > _FRAME_BYTES and len(rows) > 1:
+            middle = len(rows) // 2
+            self._send_rows(rows[:middle])
+            self._send_rows(rows[middle:])
+            return
+        if len(payload) > _MOST_BYTES:
+            raise UserCodeError(
+                f"a record of {len(payload):,} bytes of '{self._producer.name}' (built at "
+                f"{self._producer.defined_at}) is on its way to "
+                f"the driver, which takes records of at most {_MOST_BYTES:,} bytes. Write such "
+                "records to a sink, for example to files. "
+                f"The record: {bounded_repr(rows[0])}"
+            )
         self._in_flight += 1
-        records, behind = len(self._pending), self._checkpoint_id
-        self._send(DriverData(self.stream, self._attempt_id, records, payload, behind))
-        self._pending = []
+        frame = DriverData(self.stream, self._attempt_id, len(rows), payload, self._checkpoint_id)
+        self._send(frame)
 
     def finish(self) -> None:
         self.flush()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import traceback
-
+from penstock.model.bounded_text import bounded_str
+from penstock.model.error_text import traceback_of
 from penstock.model.errors import ExternalError, UserCodeError
 from penstock.model.messages import FailureInfo
 
@@ -16,7 +16,8 @@ def failure_info(error: BaseException, where: str) -> FailureInfo:
         name = type(error).__name__
         lost = getattr(error, "partition_id", None)
         return FailureInfo(
-            name, f"{name}: {error}\n{where}", lost_partition=lost.partition_id if lost else None
+            name,
+            f"{name}: {bounded_str(error)}\n{where}",
+            lost_partition=lost.partition_id if lost else None,
         )
-    text = "".join(traceback.format_exception(error)).rstrip()
-    return FailureInfo(type(error).__name__, f"{text}\n{where}")
+    return FailureInfo(type(error).__name__, f"{traceback_of(error)}\n{where}")

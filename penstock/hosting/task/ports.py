@@ -6,8 +6,9 @@ on the others.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.hosting.network.data_plane import DataPlane
 from penstock.hosting.task_services.io_directories import IoDirectories
@@ -24,6 +25,8 @@ from penstock.runtime.interruption import OperatorCalls
 from penstock.runtime.task.mailbox import MIN_PRIORITY
 from penstock.runtime.task.mailbox_processor import MailboxProcessor
 from penstock.runtime.task.stream_task import StreamTask
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class TaskHost(Protocol):
@@ -75,6 +78,9 @@ class TaskAttempt(OperatorCalls, Protocol):
     def cancel(self) -> bool: ...
     def fail(self, error: BaseException) -> bool:
         """Fail the task for an error outside of its thread."""
+
+    def complain(self, line: str) -> None:
+        _LOG.warning("attempt=%s %s", self.attempt_id, line)
 
     def wake(self) -> None:
         """Make the thread check its wait condition."""

@@ -96,8 +96,7 @@ class SourceInput:
             elements = self._operator.poll()
         except PASSED_ON:
             raise
-        except (Exception, SystemExit) as error:
-            # sys.exit() in user code counts as a failure of that code.
+        except BaseException as error:
             raise user_code_error(self._spec, self._operator, error) from error
         finally:
             self._calls.left()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from penstock.hosting.interrupts import CancelSignal, interrupt
+from penstock.hosting.interrupts import interrupt
 from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.builder import BuiltTask, build_task
 from penstock.hosting.task.checkpoints import TaskCheckpoints
@@ -26,7 +26,7 @@ from penstock.hosting.task.waker import Waker
 from penstock.hosting.task_services.user_output import end_thread
 from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle
 from penstock.model.deployment import TaskDeployment
-from penstock.model.errors import UserError
+from penstock.model.errors import CancelSignal, UserError
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState

@@ -8,14 +8,17 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from penstock.model.bounded_text import MOST_OF_LINE, cut
 from penstock.model.ids import AttemptId
 from penstock.model.messages import UserOutput
 from penstock.runtime.interruption import uninterruptible
 
 _MAX_LINE: Final = 16 * 1024
+_MAX_MESSAGE: Final = 1 << 20
+"""Characters of one message, so that what a function prints fits a control message, however much it is."""
 
 Where = Callable[[], tuple[AttemptId | None, str]]
 
@@ -42,8 +45,9 @@ class RoutedStream(io.TextIOBase):
         self._local.held = rest
         if lines:
             attempt_id, operator = self._where()
-            with uninterruptible():
-                self._send(UserOutput(attempt_id, operator, "\n".join(lines), self._is_error))
+            for part in _parts([cut(line, MOST_OF_LINE) for line in lines]):
+                with uninterruptible():
+                    self._send(UserOutput(attempt_id, operator, part, self._is_error))
         return len(text)
 
     def flush(self) -> None:
@@ -53,6 +57,19 @@ class RoutedStream(io.TextIOBase):
         """Send the partial line of the calling thread, whose task ends."""
         if getattr(self._local, "held", ""):
             self.write("\n")
+
+
+def _parts(lines: list[str]) -> Iterator[str]:
+    """The lines, as many together as fit a message."""
+    part: list[str] = []
+    size = 0
+    for line in lines:
+        if part and size + len(line) > _MAX_MESSAGE:
+            yield "\n".join(part)
+            part, size = [], 0
+        part.append(line)
+        size += len(line) + 1
+    yield "\n".join(part)
 
 
 def end_thread() -> None:

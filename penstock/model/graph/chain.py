@@ -5,9 +5,11 @@ Source: Flink's OperatorChain and StreamConfig. User code is opaque here (`objec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import zip_longest
 from typing import Any
 
+from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import DataSetId
 
@@ -28,7 +30,8 @@ class ChainTarget:
 class ChainedOperator:
     """One operator of the chain. `operator`: `runtime.operator.Operator`, unopened.
 
-    `output_type`: the declared TypeInformation of its main output, or None (pickled).
+    `output_type`: the declared TypeInformation of its main output, or None (pickled). `on_error`: what becomes of records at which a
+    function raises; None: the job fails.
     """
 
     node_id: int
@@ -38,6 +41,12 @@ class ChainedOperator:
     output_type: object | None
     defined_at: str
     targets: tuple[ChainTarget, ...] = ()
+    on_error: ErrorRule | None = None
+
+    def __setstate__(self, state: list[object]) -> None:
+        """Take the fields of a pickle; one that an earlier release wrote has no `on_error`."""
+        for one, value in zip_longest(fields(self), state):
+            object.__setattr__(self, one.name, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.model.graph.auto_parallelism import AutoParallelism
+from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.slot_size import SlotSize
 
@@ -79,7 +80,8 @@ class StreamGraph:
     """The program: nodes in the order in which they were made, and edges.
 
     `is_batch`: all inputs are bounded, and an operator reads its input when it is complete. `auto_parallelism`: chooses
-    the parallelism of operators that set none, in a batch; None: they have `default_parallelism`.
+    the parallelism of operators that set none, in a batch; None: they have `default_parallelism`. `error_rules`: by node, what becomes of
+    records at which a function raises; for other nodes the job fails.
     """
 
     job_name: str = "Flink Streaming Job"
@@ -92,6 +94,7 @@ class StreamGraph:
     slot_sizes: dict[str, SlotSize] = field(default_factory=dict)
     is_batch: bool = False
     auto_parallelism: AutoParallelism | None = None
+    error_rules: dict[int, ErrorRule] = field(default_factory=dict)
 
     def inputs_of(self, node_id: int) -> list[StreamEdge]:
         return [edge for edge in self.edges if edge.target == node_id]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from penstock.model.bounded_text import MOST_OF_MESSAGE, cut_lines
 from penstock.model.ids import (
     AllocationId,
     PartitionId,
@@ -11,12 +13,15 @@ from penstock.model.ids import (
 )
 from penstock.model.slot_size import UNSIZED, SlotSize
 
+_MOST_OF_TEXT: Final = MOST_OF_MESSAGE + 4096
+"""A text that is cut already has more after it: the operator, the record, the task."""
+
 
 @dataclass(frozen=True, slots=True)
 class FailureInfo:
-    """A failure as text, so that nobody has to unpickle a user's exception.
+    """A failure as text, so that nobody has to unpickle a user's exception. It is sent, logged, shown and kept, so it is bounded.
 
-    `kind`: class name of the error. `text`: the full message, user's traceback first. `is_user_code`: the user's
+    `kind`: class name of the error. `text`: the message, user's traceback first, cut to about `MOST_OF_MESSAGE` characters. `is_user_code`: the user's
     function raised it. `is_recoverable` False: no restart can help. `lost_partition`: the partition that could not be
     read, if that was the cause.
     """
@@ -27,6 +32,10 @@ class FailureInfo:
     is_recoverable: bool = True
     is_task_manager_lost: bool = False
     lost_partition: PartitionId | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.text) > _MOST_OF_TEXT:
+            object.__setattr__(self, "text", cut_lines(self.text, MOST_OF_MESSAGE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,12 @@ def _combine_before(graph: StreamGraph, node_id: int) -> None:
     """Insert a combining node at the near end of each edge into this node. It is chained to the edge's source."""
     node, edges = graph.nodes[node_id], graph.inputs_of(node_id)
     combining = node.operator.before_exchange() if isinstance(node.operator, Operator) else None
-    if combining is None or not all(_may_combine(graph, edge) for edge in edges):
+    # A record that is put aside would be a combined one, which nobody has sent.
+    if (
+        node_id in graph.error_rules
+        or combining is None
+        or not all(_may_combine(graph, edge) for edge in edges)
+    ):
         return
     graph.nodes[node_id] = replace(node, operator=combining.final)
     for edge in edges:

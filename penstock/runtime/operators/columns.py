@@ -5,7 +5,7 @@ Source: none in Flink's DataStream API; PyFlink's vectorized functions come near
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 from penstock.runtime.records.columns import Column
+from penstock.runtime.records.parts import in_parts
 from penstock.runtime.watermarks.strategy import ColumnTimestamps
 
 
@@ -23,6 +24,14 @@ def columns_of(batch: Batch) -> ColumnBatch:
     """The batch as columns; the chain has converted it."""
     assert isinstance(batch, ColumnBatch), f"a column operator was fed {type(batch).__name__}"
     return batch
+
+
+def of_parts(
+    operator: Operator, batch: Batch, processed: Callable[[Batch], Sequence[ColumnBatch]]
+) -> Iterator[ColumnBatch]:
+    """The results for the batch, or for the parts of it for which the call does not fail; other rows are put aside."""
+    for made in in_parts(processed, batch, operator.put_aside):
+        yield from made
 
 
 class ToSchemaOperator(Operator):
@@ -74,7 +83,18 @@ class MapBatchesOperator(Operator):
     def close(self) -> None:
         self.function.close()
 
+    @property
+    def handles_poison(self) -> bool:
+        return True
+
     def process(self, batch: Batch, input_index: int) -> Emitted:
+        return (
+            self._processed(batch)
+            if self.poison is None
+            else of_parts(self, batch, self._processed)
+        )
+
+    def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)
         result = self.function.call(columns.data)
         if isinstance(result, pa.Table):
@@ -110,7 +130,18 @@ class SelectOperator(Operator):
             )
         self.selections = tuple(selections)
 
+    @property
+    def handles_poison(self) -> bool:
+        return True
+
     def process(self, batch: Batch, input_index: int) -> Emitted:
+        return (
+            self._processed(batch)
+            if self.poison is None
+            else of_parts(self, batch, self._processed)
+        )
+
+    def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)
         arrays = [expression.array(columns.data) for expression in self.selections]
         names = [expression.output_name for expression in self.selections]
@@ -125,7 +156,18 @@ class ColumnFilterOperator(Operator):
     def __init__(self, condition: Column) -> None:
         self.condition = condition
 
+    @property
+    def handles_poison(self) -> bool:
+        return True
+
     def process(self, batch: Batch, input_index: int) -> Emitted:
+        return (
+            self._processed(batch)
+            if self.poison is None
+            else of_parts(self, batch, self._processed)
+        )
+
+    def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)
         mask = self.condition.array(columns.data)
         if not pa.types.is_boolean(mask.type):

@@ -160,9 +160,13 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
             context.pair = (left_stamp, right_stamp)
             for match in bucket:
                 pair = (value, match) if side == LEFT else (match, value)
-                results = call(*pair, context)
-                if results is not None:
-                    yield from collector.add(results, max(stamp, other))
+                try:
+                    results = call(*pair, context)
+                    if results is not None:
+                        yield from collector.add(results, max(stamp, other))
+                except Exception as error:
+                    self.end_record()
+                    self.put_aside(error, pair, max(stamp, other))
 
     def _clean_up(self, watermark_ms: int) -> None:
         for cleanup, skey, namespace in self.timers.due_event(watermark_ms):

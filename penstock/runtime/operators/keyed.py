@@ -24,7 +24,7 @@ from penstock.runtime.operator import BatchOrder, Emitted, OperatorContext
 from penstock.runtime.operators.stateless import (
     FunctionOperator,
     expand,
-    kept_of,
+    filtered,
     rows_of,
     whole,
 )
@@ -109,7 +109,7 @@ class KeyedOperator(KeyTaker):
         """
         keys = self.keys_of(rows.values)
         skeys = state_keys(keys)
-        position = self.watched(rows.values)
+        position = self.watched(rows.values, rows.timestamps)
         self.state.records_passed(len(rows.values))
         if self.key_timers is not None:
             stamps = repeat(NO_TIMESTAMP) if rows.timestamps is None else rows.timestamps.tolist()
@@ -210,8 +210,8 @@ class KeyedMapOperator(KeyedOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        results = whole(self, map(self.function.call, self.entering(rows)), len(rows.values))
-        return separated((RowBatch(results, rows.timestamps),), self.side_tags)
+        results = map(self.function.call, self.entering(rows))
+        return separated((whole(self, results, rows),), self.side_tags)
 
 
 class KeyedFlatMapOperator(KeyedOperator):
@@ -234,4 +234,4 @@ class KeyedFilterOperator(KeyedOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        return kept_of(rows, map(self.function.call, self.entering(rows)))
+        return filtered(self, rows, map(self.function.call, self.entering(rows)))

@@ -22,11 +22,12 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.keys.hashing import NO_KEY
-from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
+from penstock.runtime.keys.hashing import NO_KEY, original_key
+from penstock.runtime.operator import MAX_EMIT, Emitted, OperatorContext
 from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
 from penstock.runtime.operators.stateless import Collector, FunctionOperator, expand, pull, rows_of
 from penstock.runtime.operators.timer_service import InternalTimerService, TimeDomain
+from penstock.runtime.records.dead_letters import FiredTimer
 from penstock.runtime.records.emissions import as_they_are
 from penstock.runtime.records.side_output import separated
 
@@ -186,7 +187,7 @@ class ProcessOperator(FunctionOperator):
 
     def processed(self, rows: RowBatch, call: Callable[..., Any]) -> Emitted:
         """The results of `call(value, ctx)` for the records."""
-        position = self.watched(rows.values)
+        position = self.watched(rows.values, rows.timestamps)
         entering = position if rows.timestamps is None else self._entering(position, rows)
         results = map(call, entering, repeat(self._context))
         emitted = expand(
@@ -208,6 +209,9 @@ class ProcessOperator(FunctionOperator):
 
 class KeyedProcessOperator(KeyedOperator):
     """`process_element(value, ctx)` and `on_timer(timestamp, ctx)` with state and timers."""
+
+    _firing: tuple[tuple[int, Any, Any], TimeDomain] | None = None
+    """The timer whose function's error would be met now."""
 
     def __init__(
         self,
@@ -264,16 +268,39 @@ class KeyedProcessOperator(KeyedOperator):
             if value is KEY_ENDS:
                 yield from self._timers_of_key(stamps)
                 context.set_time_domain(None)
-            else:
-                stamps.append(self.stamp)
-                yield call(value, context)
+                continue
+            stamps.append(self.stamp)
+            result = None
+            try:
+                result = call(value, context)
+            except Exception as error:
+                self.put_current_aside(error)
+            yield result
 
     def _timers_of_key(self, stamps: list[int]) -> Iterator[Any]:
         assert self.key_timers is not None
         for domain, timer in self.key_timers.due_of_key():
             stamps.append(timer[0] if domain is TimeDomain.EVENT_TIME else NO_TIMESTAMP)
             self._context.set_time_domain(domain)
-            yield self._on_timer(timer)
+            self._firing = timer, domain
+            result = None
+            try:
+                result = self._on_timer(timer)
+            except Exception as error:
+                self.put_current_aside(error)
+            # What it returned is read while the timer is still the current record.
+            yield result
+            self._firing = None
+
+    def put_current_aside(self, error: Exception) -> int:
+        """As of any function operator; while a timer fires, the timer is the record."""
+        if self._firing is None:
+            return super().put_current_aside(error)
+        (timestamp, skey, _), domain = self._firing
+        is_event_time = domain is TimeDomain.EVENT_TIME
+        timer = FiredTimer(original_key(skey), timestamp, domain.name)
+        self.put_aside(error, timer, timestamp if is_event_time else None)
+        return self.current_index
 
     def processed_without_key(
         self, rows: RowBatch, call: Callable[..., Any], context: ProcessContext
@@ -284,7 +311,7 @@ class KeyedProcessOperator(KeyedOperator):
         def entering() -> Iterator[Any]:
             self.state.key, self.state.skey = None, NO_KEY
             every = [NO_TIMESTAMP] * len(rows.values) if stamps is None else stamps.tolist()
-            for value, stamp in zip(self.watched(rows.values), every, strict=False):
+            for value, stamp in zip(self.watched(rows.values, stamps), every, strict=False):
                 self.stamp = stamp
                 yield value
             self.state.skey = None
@@ -310,39 +337,40 @@ class KeyedProcessOperator(KeyedOperator):
     def _fired(self, due: Iterator[tuple[int, Any, Any]], domain: TimeDomain) -> Emitted:
         self._context.set_time_domain(domain)
         self.watched([])
-        is_event_time = domain is TimeDomain.EVENT_TIME
-        emitted = collect_timers(self, self._on_timer, due, is_event_time=is_event_time)
+        emitted = self._collect_timers(due, domain)
         return separated(emitted, self.side_tags)
+
+    def _collect_timers(
+        self, due: Iterator[tuple[int, Any, Any]], domain: TimeDomain
+    ) -> Iterator[RowBatch]:
+        """The results of timers in batches. They carry the timer's timestamp, or none in processing time."""
+        is_event_time = domain is TimeDomain.EVENT_TIME
+        stamps: list[int] = []
+        collector = Collector(stamps)
+        for timer in due:
+            stamps.append(timer[0] if is_event_time else NO_TIMESTAMP)
+            try:
+                result = self._on_timer(timer)
+                if type(result) is list:
+                    collector.values += as_they_are(result)
+                elif result is not None:
+                    yield from pull(self, iter(as_they_are(result)), collector)
+            except Exception as error:
+                self._firing = timer, domain
+                self.put_current_aside(error)
+                self._firing = None
+                self.end_record()
+            collector.counts.append(len(collector.values))
+            if len(collector.values) >= MAX_EMIT:
+                yield from collector.take()
+        for batch in collector.take():
+            yield batch if is_event_time else RowBatch(batch.values)
 
     def _on_timer(self, timer: tuple[int, Any, Any]) -> Any:
         timestamp, skey, _ = timer
         self.enter_timer(skey, timestamp)
         on_timer = self.function.method("on_timer")
         return on_timer(timestamp, self._context) if on_timer is not None else None
-
-
-def collect_timers(
-    operator: Operator,
-    call: Callable[[tuple[int, Any, Any]], Any],
-    due: Iterator[tuple[int, Any, Any]],
-    *,
-    is_event_time: bool,
-) -> Iterator[RowBatch]:
-    """The results of timers in batches. They carry the timer's timestamp, or none in processing time."""
-    stamps: list[int] = []
-    collector = Collector(stamps)
-    for timer in due:
-        stamps.append(timer[0] if is_event_time else NO_TIMESTAMP)
-        result = call(timer)
-        if type(result) is list:
-            collector.values += as_they_are(result)
-        elif result is not None:
-            yield from pull(operator, iter(as_they_are(result)), collector)
-        collector.counts.append(len(collector.values))
-        if len(collector.values) >= MAX_EMIT:
-            yield from collector.take()
-    for batch in collector.take():
-        yield batch if is_event_time else RowBatch(batch.values)
 
 
 __all__ = [

@@ -32,7 +32,7 @@ from penstock.runtime.operator import (
 )
 from penstock.runtime.operators.column_reduce import ColumnReduction
 from penstock.runtime.operators.keyed import KeyTaker, key_type_of, new_backend, restore_backend
-from penstock.runtime.operators.stateless import rows_of
+from penstock.runtime.operators.stateless import rows_of, without
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
 from penstock.runtime.state.contract import KeyedStateBackend, KeyTable
@@ -93,17 +93,23 @@ class ReduceOperator(KeyTaker):
         get, missing = table.get, _MISSING
         own = same if self.emissions.are_trusted else self._own
         results: list[Any] = []
+        aside: list[int] = []
         append = results.append
-        for skey, value in zip(skeys, self.watched(rows.values), strict=False):
+        for skey, value in zip(skeys, self.watched(rows.values, rows.timestamps), strict=False):
             old = get(skey, missing)
             if old is missing:
                 table[skey] = own(value)
                 append(value)
                 continue
-            table[skey] = reduced = call(old, value)
+            try:
+                reduced = call(old, value)
+            except Exception as error:
+                aside.append(self.put_current_aside(error))
+                continue
+            table[skey] = reduced
             append(own(reduced))
         self.emissions.note(results)
-        return (RowBatch(results, rows.timestamps),)
+        return (RowBatch(results, without(rows.timestamps, aside)),)
 
     def snapshot(self) -> OperatorSnapshot:
         return OperatorSnapshot(self._state.snapshot())
@@ -186,7 +192,10 @@ class FinalReduceOperator(ReduceOperator):
         get, missing, own = results.get, _MISSING, self._own
         for skey, value in zip(skeys, self.watched(values), strict=False):
             old = get(skey, missing)
-            results[skey] = own(value) if old is missing else call(old, value)
+            try:
+                results[skey] = own(value) if old is missing else call(old, value)
+            except Exception as error:
+                self.put_current_aside(error)
 
     def finish(self) -> Emitted:
         for data in () if self._reduction is None else self._reduction.take():

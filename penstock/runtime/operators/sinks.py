@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from penstock.model.bounded_text import MOST_OF_LINE, cut
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import ConfigurationError, EngineBug
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.elements import MIN_WATERMARK, Batch, LatencyMarker, RowBatch, Watermark
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
 from penstock.runtime.operators.stateless import rows_of
+from penstock.runtime.records.parts import in_parts
 from penstock.runtime.records.text import format_batch
 from penstock.runtime.sink import (
     CheckpointedWriter,
+    ConvertingWriter,
     Sink,
     SinkWriter,
     StatefulWriter,
@@ -64,9 +67,18 @@ class SinkOperator(Operator):
             self._restore_writer(self._writer)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        assert self._writer is not None, "a sink was fed before it was opened"
-        self._writer.write(batch, self._watermark_ms)
+        writer = self._writer
+        assert writer is not None, "a sink was fed before it was opened"
+        if self.poison is None or not isinstance(writer, ConvertingWriter):
+            writer.write(batch, self._watermark_ms)
+            return ()
+        for converted in in_parts(writer.convert, batch, self.put_aside):
+            writer.write_converted(converted, self._watermark_ms)
         return ()
+
+    @property
+    def handles_poison(self) -> bool:
+        return self.sink.is_converting
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
         self._watermark_ms = watermark.timestamp_ms
@@ -188,7 +200,10 @@ def _nothing() -> None:
 
 
 class PrintOperator(Operator):
-    """Formats records to finished lines `id:N> text`: N counts from 1 and is left out at parallelism 1; id if given."""
+    """Formats records to finished lines `id:N> text`: N counts from 1 and is left out at parallelism 1; id if given.
+
+    A text of more than `MOST_OF_LINE` characters is cut, and the line says so.
+    """
 
     keeps_records = True
 
@@ -204,6 +219,8 @@ class PrintOperator(Operator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         texts = format_batch(rows_of(batch).values, self._type)
+        if max(map(len, texts), default=0) > MOST_OF_LINE:
+            texts = [cut(text, MOST_OF_LINE) for text in texts]
         if self._prefix:
             prefix = self._prefix
             texts = [prefix + text for text in texts]

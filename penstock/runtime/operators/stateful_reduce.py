@@ -54,8 +54,7 @@ class StatefulReduceOperator(KeyedOperator):
         rows = rows_of(batch)
         if self.ends_keys:
             return self._ended(rows)
-        results = whole(self, map(self._reduced, self.entering(rows)), len(rows.values))
-        return (RowBatch(results, rows.timestamps),)
+        return (whole(self, map(self._reduced, self.entering(rows)), rows),)
 
     def _ended(self, rows: RowBatch) -> Iterator[RowBatch]:
         """The results of the keys that end within these records."""
@@ -63,8 +62,11 @@ class StatefulReduceOperator(KeyedOperator):
         for value in self.entering(rows):
             if value is KEY_ENDS:
                 ended += self._take_final()
-            else:
+                continue
+            try:
                 self._reduced(value)
+            except Exception as error:
+                self.put_current_aside(error)
         if ended:
             yield _stamped(ended)
 

@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from penstock.model.bounded_text import bounded_repr
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, Int64s, RowBatch
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
 from penstock.runtime.records.emissions import Emissions, as_they_are
 from penstock.runtime.records.side_output import separated
-
-_REPR_LIMIT = 500
 
 
 def rows_of(batch: Batch) -> RowBatch:
@@ -30,28 +29,36 @@ def rows_of(batch: Batch) -> RowBatch:
     return batch
 
 
-def short_repr(value: Any) -> str:
-    """The repr of a record for an error text, cut to 500 characters. If repr raises, a substitute is returned, so that the first error is
-    reported.
-    """
-    try:
-        text = repr(value)
-    except Exception as error:
-        text = f"<{type(value).__qualname__} whose repr raised {type(error).__name__}>"
-    return text if len(text) <= _REPR_LIMIT else text[:_REPR_LIMIT] + "..."
-
-
-def whole(operator: FunctionOperator, results: Iterator[Any], count: int) -> list[Any]:
-    """All results of a function over a batch.
-
-    Raises: RuntimeError when there are fewer: `map` ends without an error if the function raises StopIteration,
-    and records would be lost silently.
-    """
-    made = list(operator.emissions.taken()(results))
-    if len(made) != count:
-        raise ended_at(len(made))
+def whole(operator: FunctionOperator, results: Iterator[Any], rows: RowBatch) -> RowBatch:
+    """The results of a function that gives one for each row, each with the row's timestamp. Raises: as `gather`."""
+    made: list[Any] = []
+    aside = gather(operator, iter(operator.emissions.taken()(results)), made)
     operator.emissions.note(made)
-    return made
+    return RowBatch(made, without(rows.timestamps, aside))
+
+
+def gather(operator: FunctionOperator, results: Iterator[Any], into: list[Any]) -> list[int]:
+    """Append the results of a call in C over the watched batch to a list.
+
+    Returns: the positions of the records that were put aside, and so have no result. After an error a list has all results up to
+    it, and the iterator goes on behind the record.
+    Raises: RuntimeError: the function raised StopIteration, at which such an iterator ends without an error, and records would be
+    lost silently.
+    """
+    aside: list[int] = []
+    while True:
+        try:
+            into.extend(results)
+            operator.check_all_were_seen()
+        except Exception as error:
+            aside.append(operator.put_current_aside(error))
+        else:
+            return aside
+
+
+def without(stamps: Int64s | None, aside: list[int]) -> Int64s | None:
+    """The timestamps without those at these positions."""
+    return np.delete(stamps, aside) if aside and stamps is not None else stamps
 
 
 def ended_at(index: int) -> RuntimeError:
@@ -62,14 +69,21 @@ def ended_at(index: int) -> RuntimeError:
     )
 
 
-def kept_of(rows: RowBatch, answers: Iterator[Any]) -> Sequence[RowBatch]:
-    """The rows whose answer is true; empty when there are none.
+def filtered(
+    operator: FunctionOperator, rows: RowBatch, answers: Iterator[Any]
+) -> Sequence[RowBatch]:
+    """The rows whose answer is true; empty when there are none. Raises: as `gather`.
 
     `bool` is called while the record is the current one, because it may raise (for an array). numpy's rules of truth are not used.
     """
-    mask = [bool(answer) for answer in answers]
-    if len(mask) != len(rows.values):
-        raise ended_at(len(mask))
+    mask: list[bool] = []
+    for place in gather(operator, map(bool, answers), mask):
+        mask.insert(place, False)
+    return kept_of(rows, mask)
+
+
+def kept_of(rows: RowBatch, mask: list[bool]) -> Sequence[RowBatch]:
+    """The rows where the mask is true; empty when there are none."""
     kept = list(compress(rows.values, mask))
     if not kept:
         return ()
@@ -95,6 +109,9 @@ class FunctionOperator(Operator):
         self._position: Iterator[Any] = iter(())
         self._is_open = False
 
+    _watched_stamps: Int64s | None = None
+    _last_aside = -1
+
     def open(self, context: OperatorContext) -> None:
         self._is_open = True
         self.function.open(self.runtime_context(context))
@@ -114,21 +131,48 @@ class FunctionOperator(Operator):
         """The context for `open`, without keyed state. Keyed operators override this."""
         return RuntimeContext(context)
 
+    @property
+    def handles_poison(self) -> bool:
+        return True
+
     def failing_record(self) -> str | None:
-        index = len(self._values) - length_hint(self._position) - 1
-        if 0 <= index < len(self._values):
-            return short_repr(self._values[index])
-        return None
+        index = self.current_index
+        return bounded_repr(self._values[index]) if index >= 0 else None
+
+    @property
+    def current_index(self) -> int:
+        """The position of the current record in the watched batch; below 0: there is none."""
+        return len(self._values) - length_hint(self._position) - 1
+
+    @property
+    def is_put_aside(self) -> bool:
+        """Whether the current record was put aside."""
+        return self._last_aside == self.current_index
+
+    def put_current_aside(self, error: Exception) -> int:
+        """Put the current record of the watched batch aside. Returns its position.
+
+        Raises: the error, if the job is to fail, or if the record was put aside already: then the iteration does not go on.
+        """
+        index = self.current_index
+        if index < 0 or index == self._last_aside:
+            raise error
+        stamps = self._watched_stamps
+        self.put_aside(error, self._values[index], None if stamps is None else int(stamps[index]))
+        self._last_aside = index
+        return index
 
     def check_all_were_seen(self) -> None:
         """Check, after a `map` over the watched batch, that it saw all records. Raises: RuntimeError: see `whole`."""
         if not _is_exhausted(self._position):
             raise ended_at(len(self._values) - length_hint(self._position) - 1)
 
-    def watched(self, values: list[Any]) -> Iterator[Any]:
-        """An iterator over the batch whose position tells the failing record."""
+    def watched(self, values: list[Any], stamps: Int64s | None = None) -> Iterator[Any]:
+        """An iterator over the batch whose position tells the failing record. `stamps`: the records' timestamps."""
         self._values = values
         self._position = iter(values)
+        self._watched_stamps = stamps
+        self._last_aside = -1
         return self._position
 
 
@@ -139,8 +183,8 @@ class MapOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        results = whole(self, map(self.function.call, self.watched(rows.values)), len(rows.values))
-        return separated((RowBatch(results, rows.timestamps),), self.side_tags)
+        results = map(self.function.call, self.watched(rows.values, rows.timestamps))
+        return separated((whole(self, results, rows),), self.side_tags)
 
 
 class FilterOperator(FunctionOperator):
@@ -150,11 +194,11 @@ class FilterOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        position = self.watched(rows.values)
+        position = self.watched(rows.values, rows.timestamps)
         if rows.timestamps is not None:
-            return kept_of(rows, map(self.function.call, position))
-        kept = list(filter(self.function.call, position))
-        self.check_all_were_seen()
+            return filtered(self, rows, map(self.function.call, position))
+        kept: list[Any] = []
+        gather(self, filter(self.function.call, position), kept)
         return (RowBatch(kept),) if kept else ()
 
 
@@ -169,7 +213,7 @@ class FlatMapOperator(FunctionOperator):
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         call = self.function.call
-        results = map(call, self.watched(rows.values))
+        results = map(call, self.watched(rows.values, rows.timestamps))
         made = expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
         return separated(made, self.side_tags)
 
@@ -191,23 +235,21 @@ def expand(
     """
     if stamps is None and is_generator:
         made = _expand_generators(operator, results)
+    elif operator.poison is None:
+        made = _expand(operator, results, Collector(stamps), takes_none=takes_none)
     else:
-        made = _expand(operator, results, stamps, takes_none=takes_none)
+        made = _expand_on(operator, results, Collector(stamps), takes_none=takes_none)
     for batch in made:
         operator.emissions.note(batch.values)
         yield batch
 
 
 def _expand(
-    operator: FunctionOperator,
-    results: Iterator[Any],
-    stamps: Int64s | list[int] | None,
-    *,
-    takes_none: bool,
+    operator: FunctionOperator, results: Iterator[Any], collector: Collector, *, takes_none: bool
 ) -> Iterator[RowBatch]:
-    collector, taken = Collector(stamps), operator.emissions.taken()
+    taken, stamps = operator.emissions.taken(), collector.stamps
     out = collector.values
-    room = MAX_EMIT
+    room = max(0, MAX_EMIT - len(out))
     for result in results:
         if type(result) is list:
             out += taken(result)
@@ -229,15 +271,43 @@ def _expand(
     yield from collector.take()
 
 
+def _expand_on(
+    operator: FunctionOperator, results: Iterator[Any], collector: Collector, *, takes_none: bool
+) -> Iterator[RowBatch]:
+    """As `_expand`, and goes on behind records that are put aside. What such a record has given before stays."""
+    while True:
+        try:
+            yield from _expand(operator, results, collector, takes_none=takes_none)
+        except Exception as error:
+            operator.put_current_aside(error)
+            operator.is_in_record = False
+            if collector.stamps is not None:
+                collector.counts.append(len(collector.values))
+        else:
+            return
+
+
 def _expand_generators(operator: FunctionOperator, results: Iterator[Any]) -> Iterator[RowBatch]:
-    """As `_expand`, for generator functions, without a step in Python per record."""
-    flat = iter(operator.emissions.taken()(chain.from_iterable(results)))
-    while len(values := list(islice(flat, MAX_EMIT))) == MAX_EMIT:
+    """As `_expand` or `_expand_on`, for generator functions, without a step in Python per record."""
+    taken = operator.emissions.taken()
+    flat = iter(taken(chain.from_iterable(results)))
+    values: list[Any] = []
+    while True:
+        try:
+            values.extend(islice(flat, MAX_EMIT - len(values)))
+            if len(values) < MAX_EMIT:
+                operator.check_all_were_seen()
+                break
+        except Exception as error:
+            operator.put_current_aside(error)
+            # The former chain may have ended with the error.
+            flat = iter(taken(chain.from_iterable(results)))
+            continue
         # The batch may also end right behind a record, which cannot be told apart.
         operator.is_in_record = True
         yield RowBatch(values)
+        values = []
     operator.is_in_record = False
-    operator.check_all_were_seen()
     if values:
         yield RowBatch(values)
 
@@ -305,11 +375,14 @@ class StampedCollector:
         """Add the results of one call of a user function, all with this timestamp. Yields full batches."""
         collector = self._collector
         self._stamps.append(stamp)
-        if type(results) is list:
-            collector.values += as_they_are(results)
-        else:
-            yield from pull(self._operator, iter(as_they_are(results)), collector)
-        collector.counts.append(len(collector.values))
+        try:
+            if type(results) is list:
+                collector.values += as_they_are(results)
+            else:
+                yield from pull(self._operator, iter(as_they_are(results)), collector)
+        finally:
+            # What came before an error stays.
+            collector.counts.append(len(collector.values))
         if len(collector.values) >= MAX_EMIT:
             yield from collector.take()
 

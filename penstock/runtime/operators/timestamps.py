@@ -6,6 +6,8 @@ are dropped, except the last one (2^63-1); upstream status is ignored.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from penstock.runtime.elements import (
     IDLE,
     MAX_WATERMARK,
@@ -16,6 +18,7 @@ from penstock.runtime.elements import (
     WatermarkStatus,
 )
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.records.parts import in_parts
 from penstock.runtime.watermarks.by_split import StatusOutput
 from penstock.runtime.watermarks.strategy import WatermarkStrategy, timestamp_max
 
@@ -30,6 +33,10 @@ class TimestampsAndWatermarksOperator(Operator):
         # Set per instance by the strategy, so that columns stay columns where possible.
         self.accepts = Accepts.ANY if strategy.takes_any_batch else Accepts.ROWS
 
+    @property
+    def handles_poison(self) -> bool:
+        return True
+
     def in_batch(self) -> TimestampsAndWatermarksOperator:
         return TimestampsAndWatermarksOperator(self.strategy.in_batch())
 
@@ -40,10 +47,18 @@ class TimestampsAndWatermarksOperator(Operator):
         self._schedule()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        stamped = self.strategy.assign(batch)
+        if self.poison is not None:
+            return self._stamped_parts(batch)
+        return self._stamped(self.strategy.assign(batch))
+
+    def _stamped(self, stamped: Batch) -> list[Element]:
         outputs = self._output.emit((stamped,))
         self._generator.on_events(timestamp_max(stamped))
         return outputs
+
+    def _stamped_parts(self, batch: Batch) -> Iterator[Element]:
+        for part in in_parts(self.strategy.assign, batch, self.put_aside):
+            yield from self._stamped(part)
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
         if watermark.timestamp_ms != MAX_WATERMARK:

@@ -51,7 +51,7 @@ class CoFunctionOperator(TwoInputs, FunctionOperator):
 
     def entered(self, rows: RowBatch, input_index: int) -> Iterator[Any]:
         """The records, one after the other. `input_index`: their input."""
-        return self.watched(rows.values)
+        return self.watched(rows.values, rows.timestamps)
 
     def call_of(self, input_index: int) -> Callable[..., Any]:
         """The method for this input."""
@@ -70,9 +70,8 @@ class CoMapOperator(CoFunctionOperator):
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         calls = map(self.call_of(input_index), self.entered(rows, input_index))
-        results = whole(self, calls, len(rows.values))
-        made = RowBatch(results, rows.timestamps)
-        kept = kept_of(made, (result is not None for result in results))
+        made = whole(self, calls, rows)
+        kept = kept_of(made, [result is not None for result in made.values])
         return separated(kept, self.side_tags)
 
 

@@ -7,7 +7,7 @@ task does the waiting. Differs: batches, and modes are a few booleans.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -24,6 +24,8 @@ from penstock.runtime.elements import (
     LatencyMarker,
 )
 from penstock.runtime.operator import Accepts, Emitted, Operator
+from penstock.runtime.records.dead_letters import checked
+from penstock.runtime.records.parts import in_parts
 from penstock.runtime.sources.contract import (
     ReaderStatus,
     Source,
@@ -79,6 +81,10 @@ class SourceOperator(Operator):
         self._stop: EndOfData | None = None
         self._due_ms: dict[str, int] = {}
         self._restored_splits: list[Any] = []
+
+    @property
+    def handles_poison(self) -> bool:
+        return True
 
     def in_batch(self) -> SourceOperator:
         return SourceOperator(self.source.in_batch(), self.watermark_strategy.in_batch())
@@ -155,11 +161,11 @@ class SourceOperator(Operator):
             polled = self._reader.poll_next()
         if isinstance(polled, SplitBatch):
             self.records_out += len(polled.batch)
-            batch = self._as_wanted(polled.batch)
-            elements.extend(self._watermarks.on_batch(polled.split_id, batch))
+            elements.extend(self._taken(polled))
         elif polled is ReaderStatus.END_OF_INPUT:
             return self._ended(EndOfData(drain=True))
         elements.extend(self._what_is_due())
+        elements.extend(self._dead_letters())
         return elements
 
     def close(self) -> None:
@@ -185,6 +191,23 @@ class SourceOperator(Operator):
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Set the splits that the reader starts with. It gets them before it registers."""
         self._restored_splits = list(snapshot.elements(SPLITS))
+
+    def _taken(self, polled: SplitBatch) -> Iterator[Element]:
+        """The elements for a batch. What could not be decoded is put aside, or fails the job."""
+
+        def stamped(part: Batch) -> Sequence[Element]:
+            return self._watermarks.on_batch(polled.split_id, self._as_wanted(part))
+
+        if self.poison is None:
+            yield from stamped(checked(polled.batch))
+            return
+        batch = self.poison.without_marks(polled.batch)
+        for elements in in_parts(stamped, batch, self.put_aside) if len(batch) else ():
+            yield from elements
+
+    def _dead_letters(self) -> Sequence[Element]:
+        letters = None if self.poison is None else self.poison.take()
+        return () if letters is None else (letters,)
 
     def _as_wanted(self, batch: Batch) -> Batch:
         """The batch as rows if the timestamp assigner needs Python objects."""

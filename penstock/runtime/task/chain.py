@@ -12,16 +12,14 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
-from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
+from penstock.model.graph.chain import ChainedOperator, ChainSpec
 from penstock.model.messages import LatencySummary
-from penstock.runtime.codecs.convert import enforce, to_columns
 from penstock.runtime.elements import (
     MAX_WATERMARK,
-    Batch,
     ColumnBatch,
     Element,
     EndOfData,
@@ -37,15 +35,20 @@ from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContex
 from penstock.runtime.records.frozen import Dumps, plain_dumps
 from penstock.runtime.records.shared_records import Sharing
 from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot, check_all_taken
-from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, node_of
+from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, let_put_aside, node_of
 from penstock.runtime.task.latency import Granularity, LatencyStats
-from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
+from penstock.runtime.task.operator_calls import (
+    END,
+    Emitting,
+    enforced,
+    guarded,
+    next_of,
+    processed,
+    with_letters,
+)
 from penstock.runtime.user_metrics import UserMetrics
 
 Routed: TypeAlias = "tuple[int, Element] | None"
-
-_USER_ERRORS: Final = (Exception, SystemExit)
-"""sys.exit() in a user function is a failure of the function, and does not end the process."""
 
 
 class OperatorChain:
@@ -122,6 +125,10 @@ class OperatorChain:
     def late_records_dropped(self) -> int:
         return sum(node.late_records_dropped.count for node in self._nodes)
 
+    @property
+    def poison_records(self) -> int:
+        return sum(node.poison.count for node in self._nodes if node.poison is not None)
+
     def open(
         self, context_for: Callable[[ChainedOperator, OperatorTimer], OperatorContext]
     ) -> None:
@@ -135,6 +142,7 @@ class OperatorChain:
         context.input_types = node.input_types
         context.late_records_dropped = node.late_records_dropped
         context.metrics = self.user_metrics.group_of(node.spec.uid, node.spec.name)
+        let_put_aside(node, context, self._calls, self._dumps)
         self._guard(node, functools.partial(node.operator.open, context))
         if node.restored is not None:
             check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
@@ -148,6 +156,8 @@ class OperatorChain:
         first: BaseException | None = None
         for node in reversed(self._nodes):
             try:
+                if node.poison is not None:
+                    node.poison.close()
                 self._guard(node, node.operator.close)
             except BaseException as error:
                 first = first or error
@@ -163,7 +173,11 @@ class OperatorChain:
 
     def emit_from_head(self, element: Element) -> Iterator[Routed]:
         """Process an element that a source head made."""
-        return self._route(self._nodes[0], element)
+        head = self._nodes[0]
+        if head.poison is None:
+            return self._route(head, element)
+        parts = with_letters(head, head.poison, element)
+        return itertools.chain.from_iterable(self._route(head, part) for part in parts)
 
     def end_data(self) -> None:
         """Nothing is emitted any more: from now on only operators that have put something off have timers."""
@@ -260,7 +274,7 @@ class OperatorChain:
         node = self._nodes[index]
         operator = node.operator
         if isinstance(element, (RowBatch, ColumnBatch)):
-            return self._run(node, lambda: _process(node, element, input_index))
+            return self._run(node, lambda: processed(node, element, input_index))
         if isinstance(element, Watermark):
             return self._run(node, lambda: operator.process_watermark(element, input_index))
         if isinstance(element, WatermarkStatus):
@@ -273,22 +287,18 @@ class OperatorChain:
         raise EngineBug(f"{element!r} is not an element that operators process")
 
     def _run(self, node: ChainNode, call: Callable[[], Emitted]) -> Iterator[Routed]:
-        calls, name = self._calls, node.spec.name
-        calls.entered(name)
-        try:
-            for emitted in call():
-                calls.left()
-                if emitted is None:
-                    yield None
-                else:
-                    yield from self._route(node, emitted)
-                calls.entered(name)
-        except PASSED_ON:
-            raise
-        except _USER_ERRORS as error:
-            raise user_code_error(node.spec, node.operator, error) from error
-        finally:
-            calls.left()
+        emitting: Emitting | None = None
+        while True:
+            emitting, emitted = next_of(node, self._calls, call, emitting)
+            if node.poison is not None:
+                for one in with_letters(node, node.poison, emitted):
+                    yield from self._route(node, one)
+            elif emitted is not None and emitted is not END:
+                yield from self._route(node, emitted)
+            if emitted is END:
+                return
+            if emitted is None:
+                yield None
 
     def _route(self, node: ChainNode, emitted: Element | Tagged) -> Iterator[Routed]:
         if isinstance(emitted, Tagged):
@@ -298,7 +308,7 @@ class OperatorChain:
             for output in outputs:
                 yield output, next(copies)
             for target in targets:
-                element = _enforced(node, next(copies), target)
+                element = enforced(node, next(copies), target)
                 yield from self._feed(target.operator_index, element, 0)
             return
         if not isinstance(emitted, (RowBatch, ColumnBatch)):
@@ -315,7 +325,7 @@ class OperatorChain:
             yield output, next(copies)
         for target in node.targets:
             own, is_kept = next(copies), node.operator.keeps_records
-            element = own if is_kept else _enforced(node, own, target)
+            element = own if is_kept else enforced(node, own, target)
             yield from self._feed(target.operator_index, element, 0)
 
     def _route_marker(self, node: ChainNode, marker: LatencyMarker) -> Iterator[Routed]:
@@ -339,34 +349,13 @@ class OperatorChain:
             yield from self._feed(target.operator_index, event, 0)
 
     def _guard(self, node: ChainNode, call: Callable[[], None]) -> None:
-        self._calls.entered(node.spec.name)
-        try:
-            call()
-        except PASSED_ON:
-            raise
-        except _USER_ERRORS as error:
-            raise user_code_error(node.spec, node.operator, error) from error
-        finally:
-            self._calls.left()
+        guarded(node, self._calls, call)
 
 
 def _end_time(operator: Operator) -> Emitted:
     """The effects of the last watermark, without the watermark itself, because time goes on for the operators behind."""
     emitted = operator.process_watermark(Watermark(MAX_WATERMARK), 0)
     return (one for one in emitted if not isinstance(one, Watermark))
-
-
-def _enforced(producer: ChainNode, element: Element, target: ChainTarget) -> Element:
-    """Apply the declared type inside a chain too: check, round and name as its coder would."""
-    if target.element_type is None or not isinstance(element, RowBatch):
-        return element
-    try:
-        return enforce(element, target.element_type)
-    except PASSED_ON:
-        raise
-    except Exception as error:
-        # No record is named: the operator's current one is the batch's last, whichever was wrong.
-        raise user_code_error(producer.spec, None, error) from error
 
 
 def _announces(node: ChainNode, event: Element) -> bool:
@@ -379,27 +368,3 @@ def _announces(node: ChainNode, event: Element) -> bool:
         node.is_announced_idle = event.idle
         return True
     return not isinstance(event, EndOfData)
-
-
-def _process(node: ChainNode, batch: Batch, input_index: int) -> Emitted:
-    """Convert, then process. An error in the conversion is reported for this operator, with the line that built it."""
-    operator = node.operator
-    try:
-        converted = _converted(batch, operator, node.input_types, input_index)
-    except PASSED_ON:
-        raise
-    except Exception as error:
-        # No record is named: the operator's current one belongs to an earlier batch.
-        raise user_code_error(node.spec, None, error) from error
-    return operator.process(converted, input_index)
-
-
-def _converted(batch: Batch, operator: Operator, types: Sequence[Any], input_index: int) -> Batch:
-    """The batch in the form that the operator takes. The only conversion inside a task."""
-    declared = types[input_index] if input_index < len(types) else None
-    accepts = operator.accepts
-    if isinstance(batch, ColumnBatch):
-        if accepts is Accepts.ROWS:
-            return operator.rows_from(batch, declared, input_index)
-        return batch
-    return to_columns(batch, declared) if accepts is Accepts.COLUMNS else batch

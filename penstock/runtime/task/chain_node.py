@@ -12,9 +12,13 @@ from typing import Any
 from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
 from penstock.model.messages import LatencySummary
-from penstock.runtime.operator import Operator
+from penstock.runtime.interruption import OperatorCalls
+from penstock.runtime.operator import Operator, OperatorContext
+from penstock.runtime.records.dead_letters import POISON_METRIC, PoisonPlace, PoisonRecords
+from penstock.runtime.records.frozen import Dumps
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.task.latency import LatencyStats
+from penstock.runtime.user_metrics import Counter
 
 
 class CountingMetric:
@@ -71,10 +75,28 @@ class ChainNode:
     late_records_dropped: CountingMetric = field(default_factory=CountingMetric)
     latency: LatencyStats | None = None
     restored: OperatorSnapshot | None = None
+    poison: PoisonRecords | None = None
 
     def latencies(self) -> Iterator[LatencySummary]:
         """The latencies by source. There are none before the first latency marker."""
         return iter(() if self.latency is None else self.latency.summaries(self.spec.uid))
+
+
+def let_put_aside(
+    node: ChainNode, context: OperatorContext, calls: OperatorCalls, dumps: Dumps
+) -> None:
+    """Give the operator what takes poison records, if it has a rule for them. Called again for each fresh head of a BATCH job."""
+    rule = node.spec.on_error
+    if rule is None:
+        return
+    if node.poison is None:
+        spec = node.spec
+        place = PoisonPlace(
+            spec.name, spec.defined_at, context.subtask, node.timer.now_ms, calls.complain, dumps
+        )
+        node.poison = PoisonRecords(rule, place, Counter())
+    context.metrics.metrics[POISON_METRIC] = node.poison.counter
+    node.operator.poison = node.poison
 
 
 def node_of(spec: ChainSpec, index: int, clock_ms: Callable[[], int]) -> ChainNode:

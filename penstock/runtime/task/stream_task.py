@@ -27,6 +27,7 @@ from penstock.runtime.elements import (
     Element,
     EndOfData,
     RowBatch,
+    Tagged,
     Watermark,
 )
 from penstock.runtime.state.snapshot import OperatorSnapshot
@@ -78,7 +79,7 @@ class TaskSnapshot:
 
     barrier: CheckpointBarrier
     operators: dict[str, OperatorSnapshot]
-    in_hand: tuple[tuple[int, Batch], ...]
+    in_hand: tuple[tuple[int, Batch | Tagged], ...]
     sync_ns: int = 0
     is_at_end: bool = False
 
@@ -321,13 +322,13 @@ class StreamTask:
         yield from self._checkpoint(barrier)
         self.checkpoints.on_taken()
 
-    def _in_hand(self) -> tuple[tuple[int, Batch], ...]:
-        """The records in hand, without events: watermarks are generated again, and the end comes again."""
-        found: list[tuple[int, Batch]] = []
+    def _in_hand(self) -> tuple[tuple[int, Batch | Tagged], ...]:
+        """The records in hand, also dead letters of a source, without events: watermarks are generated again, and the end comes again."""
+        found: list[tuple[int, Batch | Tagged]] = []
         if (rest := self._slices.rest) is not None:
             found.append(rest)
         for input_index, element in (*self._inbox, *self.input.held):
-            if isinstance(element, (RowBatch, ColumnBatch)):
+            if isinstance(element, (RowBatch, ColumnBatch, Tagged)):
                 found.append((input_index, element))
         return tuple(found)
 

@@ -58,8 +58,7 @@ class PartitionWriter:
             self._write(element)
         except PASSED_ON:
             raise
-        except (Exception, SystemExit) as error:
-            # sys.exit() in user code is a failure of that code.
+        except BaseException as error:
             raise user_code_error(self._producer, None, error) from error
 
     def _write(self, element: Element) -> None:
@@ -94,7 +93,7 @@ class PartitionWriter:
             self.partition.finish()
         except PASSED_ON:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise user_code_error(self._producer, None, error) from error
 
     @property

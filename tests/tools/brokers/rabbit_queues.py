@@ -9,6 +9,7 @@ import pika
 from penstock.common.serialization import SimpleStringSchema
 from penstock.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
 from penstock.runtime.elements import RowBatch
+from penstock.runtime.records.dead_letters import checked
 from penstock.runtime.sources.contract import ReaderStatus, SplitBatch
 from tests.tools.connectors.played_by_hand import FakeReaderContext, values, writer_context
 
@@ -106,7 +107,7 @@ class Reading(FakeReaderContext):
         self.has_news.clear()
         polled = self.reader.poll_next()
         if isinstance(polled, SplitBatch):
-            self.values += values(polled.batch)
+            self.values += values(checked(polled.batch))
         else:
             assert polled is ReaderStatus.NOTHING_AVAILABLE
             assert self.has_news.wait(WAIT_S), f"nothing comes behind {self.values[-5:]}"

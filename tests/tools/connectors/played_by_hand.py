@@ -6,6 +6,7 @@ from collections import deque
 
 from penstock.hosting.task.split_fetcher import FetcherThread
 from penstock.runtime.elements import ColumnBatch
+from penstock.runtime.records.dead_letters import checked
 from penstock.runtime.sink import WriterContext
 from penstock.runtime.sources.contract import ReaderStatus, SplitBatch, SplitFinished
 
@@ -121,7 +122,7 @@ def poll(reader, context, batches, coordinator):
         return True
     if isinstance(polled, SplitBatch):
         assert len(polled.batch), "an empty batch"
-        batches.append(polled.batch)
+        batches.append(checked(polled.batch))
     elif polled is ReaderStatus.NOTHING_AVAILABLE:
         context.clock_ms = context.wake_ups.popleft() if context.wake_ups else context.clock_ms
     else:

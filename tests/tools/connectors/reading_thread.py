@@ -3,6 +3,7 @@
 import threading
 
 from penstock.hosting.task.split_fetcher import FetcherThread
+from penstock.runtime.records.dead_letters import checked
 from penstock.runtime.sources.contract import ReaderStatus, SplitBatch
 from tests.tools.connectors.played_by_hand import (
     FakeEnumeratorContext,
@@ -60,7 +61,7 @@ class Task(FakeReaderContext):
         if polled is ReaderStatus.NOTHING_AVAILABLE:
             assert self.has_news.wait(WAIT_S), "nothing comes"
         elif isinstance(polled, SplitBatch):
-            self.batches.append(polled.batch)
+            self.batches.append(checked(polled.batch))
         return polled is ReaderStatus.END_OF_INPUT
 
     def close(self):

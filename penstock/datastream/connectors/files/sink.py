@@ -158,6 +158,7 @@ class FileSink(Sink, SupportsPreprocessing):
     def __init__(self, settings: _SinkSettings) -> None:
         self._settings = settings
         self.accepts = Accepts.ROWS if settings.bulk is None else settings.bulk.accepts
+        self.is_converting = settings.bulk is None
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
@@ -282,8 +283,11 @@ class _PartFile:
         self._encode = _encoding(settings, file, input_type)
         self._opened_s = self._written_s = time.monotonic()
 
-    def write(self, batch: Batch) -> None:
-        self._encode.write(batch)
+    def write(self, data: Batch | bytes) -> None:
+        if isinstance(data, bytes):
+            self._file.write(data)
+        else:
+            self._encode.write(data)
         self._written_s = time.monotonic()
 
     def is_due(self, policy: RollingPolicy) -> bool:
@@ -322,8 +326,19 @@ class _FileWriter:
             for leftover in leftovers(Path(settings.base_path), settings.token, context):
                 leftover.unlink(missing_ok=True)
 
-    @uninterruptible()
     def write(self, batch: Batch, watermark_ms: int) -> None:
+        self._write(batch)
+
+    def convert(self, batch: Batch) -> bytes:
+        assert self._settings.encoder is not None, "a bulk format converts nothing"
+        assert isinstance(batch, RowBatch)
+        return self._settings.encoder.encode(batch.values, self._input_type)
+
+    def write_converted(self, converted: bytes, watermark_ms: int) -> None:
+        self._write(converted)
+
+    @uninterruptible()
+    def _write(self, data: Batch | bytes) -> None:
         policy = self._settings.rolling
         bucket = self._settings.buckets.bucket_at(time.time())
         part = self._open.get(bucket)
@@ -332,7 +347,7 @@ class _FileWriter:
             part = None
         if part is None:
             part = self._open[bucket] = self._new_part(bucket)
-        part.write(batch)
+        part.write(data)
         if part.is_due(policy):
             self._finish(bucket)
 

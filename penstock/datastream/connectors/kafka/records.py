@@ -19,7 +19,7 @@ from penstock.runtime.elements import Batch
 def batch_of(messages: Sequence[Any], schema: DeserializationSchema) -> Batch | None:
     """The batch of these messages, in order, with the topic's kind of timestamps; None: no message gives a record.
 
-    Raises: ValueError: the schema refuses a message; the text names topic, partition and offset.
+    A message that the schema refuses gives a `Malformed`, whose text names topic, partition and offset.
     """
 
     def place(number: int) -> str:

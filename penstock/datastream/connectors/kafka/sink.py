@@ -76,6 +76,7 @@ class KafkaSink(StagingSink):
     """Writes records to Kafka. Build it with `KafkaSink.builder()`."""
 
     accepts = Accepts.ROWS
+    is_converting = True
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
         """Check the settings.
@@ -197,7 +198,13 @@ class _KafkaDirectWriter(DirectMessageWriter):
         )
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._producer.send(self._maker.records(batch))
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> ProducedRecords:
+        return self._maker.records(batch)
+
+    def write_converted(self, converted: ProducedRecords, watermark_ms: int) -> None:
+        self._producer.send(converted)
 
     def flush(self) -> None:
         self._producer.flush()

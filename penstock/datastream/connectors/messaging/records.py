@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from penstock.common.serialization import DeserializationSchema
+from penstock.model.bounded_text import bounded_str
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, Int64s, RowBatch
+from penstock.runtime.records.dead_letters import MarkedRows, decoded
 
 NO_RECORDS: Final = RowBatch([])
 """The batch of messages that give no record: a reader's position moves past them."""
@@ -20,21 +22,20 @@ def batch_of(
 ) -> Batch | None:
     """The batch of these messages, in order; None: no message gives a record.
 
-    A message that the schema deserializes to None gives no record. `place(n)`: names the n-th message in errors.
-
-    Raises: ValueError: the schema refuses a message; the text names the message.
+    A message that the schema deserializes to None gives no record, and one that it refuses gives a `Malformed`. `place(n)`: names
+    the n-th message in errors.
     """
     columns = schema.deserialize_columns(values)
     if columns is not None:
         return ColumnBatch(columns, stamps)
-    records = _deserialized(values, schema, place)
+    records, has_marks = _deserialized(values, schema, place)
     kept = [number for number, record in enumerate(records) if record is not None]
     if not kept:
         return None
     if len(kept) < len(records):
         records = [records[number] for number in kept]
         stamps = None if stamps is None else stamps[kept]
-    return RowBatch(records, stamps)
+    return MarkedRows(records, stamps) if has_marks else RowBatch(records, stamps)
 
 
 def stamps_of(stamps: Int64s, lowest: int) -> Int64s | None:
@@ -50,20 +51,15 @@ def stamps_of(stamps: Int64s, lowest: int) -> Int64s | None:
 
 def _deserialized(
     values: Sequence[bytes | None], schema: DeserializationSchema, place: Callable[[int], str]
-) -> list[Any]:
-    deserialize = schema.deserialize
-    records: list[Any] = []
-    append = records.append
-    try:
-        for value in values:
-            append(deserialize(value))  # type: ignore[arg-type] # a tombstone is the schema's to judge
-    except Exception as error:  # the user's schema may raise any error
-        number = len(records)
+) -> tuple[list[Any], bool]:
+    def failure(number: int, error: Exception) -> ValueError:
         shown = values[number]
-        raise ValueError(
+        return ValueError(
             f"{place(number)} cannot be deserialized by {type(schema).__name__}: "
-            f"{type(error).__name__}: {error}. Its value: "
-            f"{shown if shown is None else bytes(shown[:200])!r}. To skip such messages, let the "
-            "schema return None for them."
-        ) from error
-    return records
+            f"{type(error).__name__}: {bounded_str(error, 2000)}. Its value: "
+            f"{shown if shown is None else bytes(shown[:200])!r}. To skip such messages, give the source "
+            '.on_error("skip"), or let the schema return None for them.'
+        )
+
+    # A tombstone is the schema's to judge.
+    return decoded(values, schema.deserialize, failure)

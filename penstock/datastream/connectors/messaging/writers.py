@@ -44,7 +44,13 @@ class StagingMessageWriter(ABC):
         """What the committer gets. `number`: counts this writer's stagings, from 1."""
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._staged.add(self.records(batch))
+        self.write_converted(self.records(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> ProducedRecords:
+        return self.records(batch)
+
+    def write_converted(self, converted: ProducedRecords, watermark_ms: int) -> None:
+        self._staged.add(converted)
 
     def prepare_commit(self) -> Sequence[object]:
         """At most one committable, so that its records are written together."""

@@ -91,6 +91,7 @@ class PulsarSink(StagingSink):
     """Writes messages to Pulsar. Build it with `PulsarSink.builder()`."""
 
     accepts = Accepts.ROWS
+    is_converting = True
 
     def __init__(self, settings: PulsarSinkSettings) -> None:
         """Check the settings.
@@ -210,10 +211,9 @@ class _MessageMaker:
 
     def records(self, batch: Batch, partitions: Sequence[str]) -> ProducedRecords:
         assert isinstance(batch, RowBatch), "a PulsarSink accepts rows"
+        bodies = list(map(self._serialize, batch.values))
         topics = self._router.route(len(batch), partitions)
-        return ProducedRecords(
-            topics, None, list(map(self._serialize, batch.values)), batch.timestamps
-        )
+        return ProducedRecords(topics, None, bodies, batch.timestamps)
 
 
 class _PulsarDirectWriter(DirectMessageWriter):
@@ -228,12 +228,17 @@ class _PulsarDirectWriter(DirectMessageWriter):
         self._opened: set[str] = set()
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
-        records = self._maker.records(batch, self._partitions.now())
-        for topic in dict.fromkeys(records.topics):
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> ProducedRecords:
+        return self._maker.records(batch, self._partitions.now())
+
+    def write_converted(self, converted: ProducedRecords, watermark_ms: int) -> None:
+        for topic in dict.fromkeys(converted.topics):
             if topic not in self._opened:
                 self._producers.open(topic, producer_name=self._name)
                 self._opened.add(topic)
-        self._producers.send(records)
+        self._producers.send(converted)
 
     def flush(self) -> None:
         self._producers.flush()

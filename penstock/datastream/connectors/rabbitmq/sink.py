@@ -28,6 +28,7 @@ class RMQSink(Sink):
     """
 
     accepts = Accepts.ROWS
+    is_converting = True
 
     def __init__(
         self,
@@ -67,6 +68,9 @@ class _QueueWriter:
         self._schema = schema
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> list[bytes]:
         assert isinstance(batch, RowBatch), "an RMQSink accepts rows"
         bodies = list(map(self._schema.serialize, batch.values))
         for body, value in zip(bodies, batch.values, strict=True):
@@ -74,7 +78,10 @@ class _QueueWriter:
                 raise TypeError(
                     f"RMQSink: {type(self._schema).__name__} gave {type(body).__name__} for {value!r:.200}; expected bytes"
                 )
-        self._publisher.send(bodies)
+        return bodies
+
+    def write_converted(self, converted: list[bytes], watermark_ms: int) -> None:
+        self._publisher.send(converted)
 
     def prepare_commit(self) -> Sequence[object]:
         """Called before a barrier, and at the end of the job."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from penstock.model.bounded_text import bounded_repr
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
 from penstock.runtime.context import UserFunction
@@ -33,7 +34,7 @@ from penstock.runtime.elements import (
 from penstock.runtime.operator import MAX_EMIT, AsyncCalls, Emitted, OperatorContext, Outcome
 from penstock.runtime.operators.asynchronous.queue import AsyncQueue, OrderedQueue, UnorderedQueue
 from penstock.runtime.operators.asynchronous.retry import AsyncRetryStrategy, NoRetryStrategy
-from penstock.runtime.operators.stateless import FunctionOperator, rows_of, short_repr
+from penstock.runtime.operators.stateless import FunctionOperator, rows_of
 from penstock.runtime.records.emissions import own_copy
 from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
 
@@ -97,6 +98,7 @@ class AsyncWaitOperator(FunctionOperator):
         # (time, number of the record, whether it is for another attempt)
         self._due: list[tuple[int, int, bool]] = []
         self._outcomes: deque[Outcome] = deque()
+        self._failed: dict[int, Exception] = {}
         self._numbers = 0
         self._current: Any = _NO_RECORD
         self._backlog: deque[tuple[Any, int] | Element] = deque(self._restored)
@@ -139,7 +141,7 @@ class AsyncWaitOperator(FunctionOperator):
         super().close()
 
     def failing_record(self) -> str | None:
-        return None if self._current is _NO_RECORD else short_repr(self._current)
+        return None if self._current is _NO_RECORD else bounded_repr(self._current)
 
     def snapshot(self) -> OperatorSnapshot:
         """The records whose results have not left, and the events between them. All of them are processed again after a restore."""
@@ -205,7 +207,11 @@ class AsyncWaitOperator(FunctionOperator):
 
     def on_processing_time(self, now_ms: int) -> Emitted:
         while self._outcomes:
-            self._on_outcome(self._outcomes.popleft(), now_ms)
+            outcome = self._outcomes.popleft()
+            try:
+                self._on_outcome(outcome, now_ms)
+            except Exception as error:
+                self._give_up(outcome.number, error)
         self._on_due(now_ms)
         yield from self._ready()
         while self._admit():
@@ -227,6 +233,17 @@ class AsyncWaitOperator(FunctionOperator):
             self._queue.complete(outcome.number, _results(outcome.result, "async_invoke"))
         self._current = _NO_RECORD
 
+    def _give_up(self, number: int, error: Exception) -> None:
+        """Put a record aside when it leaves the queue: until then a checkpoint has it, and it would be processed again.
+
+        Raises: the error, if the job is to fail.
+        """
+        if self.poison is None or not self.poison.takes(error):
+            raise error
+        self._failed[number] = error
+        self._queue.complete(number, [])
+        self._current = _NO_RECORD
+
     def _asks_for_retry(self, outcome: Outcome) -> bool:
         predicate = self.retry.get_retry_predicate()
         if outcome.error is not None:
@@ -244,7 +261,10 @@ class AsyncWaitOperator(FunctionOperator):
             if record is None:
                 continue
             if not is_retry and self._is_under_way(number, record):
-                self._on_timeout(number, record)
+                try:
+                    self._on_timeout(number, record)
+                except Exception as error:
+                    self._give_up(number, error)
             elif is_retry and record.retry_ms == due_ms:
                 again.append(number)
         self._try_again(again)
@@ -301,6 +321,9 @@ class AsyncWaitOperator(FunctionOperator):
     def _collect(self, ready: tuple[int, list[Any]], values: list[Any], stamps: list[int]) -> None:
         number, results = ready
         record = self._records.pop(number)
+        error = self._failed.pop(number, None)
+        if error is not None:
+            self.put_aside(error, record.value, record.stamp)
         values += results
         stamps += [record.stamp] * len(results)
 
@@ -332,6 +355,6 @@ def _results(given: Any, method: str) -> list[Any]:
     if isinstance(given, list):
         return list(map(own_copy, given))
     raise TypeError(
-        f"{method} returned {short_repr(given)} ({type(given).__name__}): expected a list of results, also for "
+        f"{method} returned {bounded_repr(given)} ({type(given).__name__}): expected a list of results, also for "
         "one ([result]) and for none ([])"
     )

@@ -29,6 +29,7 @@ from penstock.runtime.operators.windowed.functions import (
     caller,
     clearer,
 )
+from penstock.runtime.records.dead_letters import FiredWindow
 from penstock.runtime.records.side_output import AsideCollector
 from penstock.runtime.state.contract import KeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
@@ -194,19 +195,30 @@ class WindowOperator(KeyedOperator):
         """Add the results of the window function to the collector. Yields full batches."""
         self.enter_key(skey, window)
         self.context.watermark_now = self.timers.current_watermark
-        result = self._call(self.state.key, window, elements)
         stamp = window.max_timestamp()
-        if result is None:
-            return
-        if self.side_tags:
-            result = self._aside.untagged(result, stamp)
-        yield from collector.add(result, stamp)
+        try:
+            result = self._call(self.state.key, window, elements)
+            if result is None:
+                return
+            if self.side_tags:
+                result = self._aside.untagged(result, stamp)
+            yield from collector.add(result, stamp)
+        except Exception as error:
+            self.put_window_aside(error, skey, window)
+
+    def put_window_aside(self, error: Exception, skey: Any, window: Any) -> None:
+        """Put a window aside whose function raised. Raises: the error, if the job is to fail."""
+        self.end_record()
+        self.put_aside(error, FiredWindow(original_key(skey), window), window.max_timestamp())
 
     def clear_window_state(self, skey: Any, window: Any) -> None:
         """Call the user's own clean-up."""
         if self._clear is not None:
             self.enter_key(skey, window)
-            self._clear(self.context)
+            try:
+                self._clear(self.context)
+            except Exception as error:
+                self.put_window_aside(error, skey, window)
 
     def snapshot(self) -> OperatorSnapshot:
         snapshot = super().snapshot()

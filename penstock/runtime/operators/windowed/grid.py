@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from itertools import chain, islice, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,10 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.keys import state_keys
-from penstock.runtime.operator import MAX_EMIT, Emitted
+from penstock.runtime.operator import Emitted
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.windowed.base import GRID, WindowOperator
+from penstock.runtime.operators.windowed.going_on import folding, results_of
 from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windows import TimeWindow
@@ -44,7 +45,9 @@ class GridWindowOperator(WindowOperator):
         assert self.evictor is None, "an evictor needs RecordWindowOperator"
         self._grid = grid
         self._result = self.contents.result()
-        self._tables = self.windows.window_tables(GRID, self._info(), self.contents.fold())
+        self._tables = self.windows.window_tables(
+            GRID, self._info(), folding(self, self.contents.fold())
+        )
         self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
         # The watermark is not restored. Until the first one comes, windows that had fired take
         # records as if they had not.
@@ -118,8 +121,9 @@ class GridWindowOperator(WindowOperator):
                 if not windows:
                     self._all_late(values[run], stamps[run])
                 for window in windows:
-                    if not self._is_folded(window, skeys[run], values[run]):
-                        yield from self._refire(window, skeys[run], values[run], collector)
+                    members = skeys[run], values[run], stamps[run]
+                    if not self._is_folded(window, *members):
+                        yield from self._refire(window, *members, collector)
             begin = end
 
     def _by_window(
@@ -145,9 +149,9 @@ class GridWindowOperator(WindowOperator):
         for start, group in members.items():
             window = TimeWindow(start, start + self._grid.size)
             group.sort()
-            its_keys, its_values = [skeys[i] for i in group], [values[i] for i in group]
-            if not self._is_folded(window, its_keys, its_values):
-                yield from self._refire(window, its_keys, its_values, collector)
+            its = [skeys[i] for i in group], [values[i] for i in group], stamps[group]
+            if not self._is_folded(window, *its):
+                yield from self._refire(window, *its, collector)
         if late:
             late.sort()
             self._all_late([values[i] for i in late], stamps[late])
@@ -157,12 +161,14 @@ class GridWindowOperator(WindowOperator):
         windows = self._grid.windows_at(stamp)
         return [window for window in windows if not self.is_window_late(window)]
 
-    def _is_folded(self, window: TimeWindow, skeys: list[Any], values: list[Any]) -> bool:
+    def _is_folded(
+        self, window: TimeWindow, skeys: list[Any], values: list[Any], stamps: Int64s
+    ) -> bool:
         """Fold records into a window that has not fired. False: it has fired, so each record has to fire it again."""
         if window.max_timestamp() <= self.timers.current_watermark:
             return False
         self._announce(window.start)
-        self._tables.add(window.start, skeys, self.watched(values))
+        self._tables.add(window.start, skeys, self.watched(values, stamps))
         if self._fired_before and window.start in self._fired_before:
             self._tables.let_wait(window.start, skeys)
         return True
@@ -182,13 +188,30 @@ class GridWindowOperator(WindowOperator):
                 heappush(self._to_forget, start)
 
     def _refire(
-        self, window: TimeWindow, skeys: list[Any], values: list[Any], collector: StampedCollector
+        self,
+        window: TimeWindow,
+        skeys: list[Any],
+        values: list[Any],
+        stamps: Int64s,
+        collector: StampedCollector,
     ) -> Iterator[RowBatch]:
         """Handle records within the allowed lateness: each fires its window again at once."""
         self._announce(window.start)
-        for skey, value in zip(skeys, self.watched(values), strict=False):
+        for skey, value in zip(skeys, self.watched(values, stamps), strict=False):
             self._tables.add(window.start, (skey,), (value,))
-            elements = self._elements(self._tables.get(window.start, skey))
+            if not self.is_put_aside:
+                kept = self._tables.get(window.start, skey)
+                yield from self._call_with(skey, window, kept, collector)
+
+    def _call_with(
+        self, skey: Any, window: TimeWindow, kept: Any, collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        """The results of the window function for an accumulator."""
+        try:
+            elements = self._elements(kept)
+        except Exception as error:
+            self.put_window_aside(error, skey, window)
+        else:
             yield from self.call_window(skey, window, elements, collector)
 
     def _all_late(self, values: list[Any], stamps: Int64s) -> None:
@@ -235,7 +258,8 @@ class GridWindowOperator(WindowOperator):
         # Without a function no key has state.
         if self.output is None:
             for start, kept in windows:
-                yield from collector.add(self._elements(kept), start + size - 1)
+                window = TimeWindow(start, start + size)
+                yield from self._call_with(skey, window, kept, collector)
             return
         self.timers.current_watermark = MAX_WATERMARK
         fired: deque[TimeWindow] = deque()
@@ -243,7 +267,7 @@ class GridWindowOperator(WindowOperator):
             window = TimeWindow(start, start + size)
             while fired and self.cleanup_ms(fired[0]) < window.max_timestamp():
                 self.clear_window_state(skey, fired.popleft())
-            yield from self.call_window(skey, window, self._elements(kept), collector)
+            yield from self._call_with(skey, window, kept, collector)
             fired.append(window)
         for window in fired:
             self.clear_window_state(skey, window)
@@ -284,19 +308,18 @@ class GridWindowOperator(WindowOperator):
 
     def _fire(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Emitted:
         if self.output is None:
-            yield from self._passed(window, (kept for _, kept in rows))
+            yield from self._passed(window, rows)
             return
         collector = StampedCollector(self)
         for skey, kept in rows:
-            yield from self.call_window(skey, window, self._elements(kept), collector)
+            yield from self._call_with(skey, window, kept, collector)
         yield from collector.take()
         yield from self.take_aside()
 
-    def _passed(self, window: TimeWindow, kept: Iterator[Any]) -> Iterator[RowBatch]:
+    def _passed(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Iterator[RowBatch]:
         """Emit the accumulators themselves as results."""
         is_list = self.contents.function is None
-        results = chain.from_iterable(kept) if is_list else map(self._result, kept)
-        while values := list(islice(results, MAX_EMIT)):
+        for values in results_of(self, window, rows, None if is_list else self._result):
             yield RowBatch(values, np.full(len(values), window.max_timestamp(), np.int64))
 
     def _elements(self, kept: Any) -> list[Any]:

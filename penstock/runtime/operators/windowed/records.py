@@ -113,17 +113,22 @@ class RecordWindowOperator(WindowOperator):
             if value is KEY_ENDS:
                 yield from self._end_key(collector)
                 continue
-            stamp = self.stamp
-            self.windows.key, self.windows.skey = self.state.key, self.state.skey
-            windows = self._assigner.assign_windows(value, stamp, self._assigner_context)
-            if self._merging is not None:
-                is_skipped = yield from self._add_merging(self._merging, windows, value, collector)
-            else:
-                is_skipped = yield from self._add(windows, value, collector)
-            if is_skipped:
-                self.late(value, stamp)
+            try:
+                yield from self._take_in(value, self.stamp, collector)
+            except Exception as error:
+                self.put_current_aside(error)
         yield from collector.take()
         yield from self.take_aside()
+
+    def _take_in(self, value: Any, stamp: int, collector: StampedCollector) -> Iterator[RowBatch]:
+        self.windows.key, self.windows.skey = self.state.key, self.state.skey
+        windows = self._assigner.assign_windows(value, stamp, self._assigner_context)
+        if self._merging is not None:
+            is_skipped = yield from self._add_merging(self._merging, windows, value, collector)
+        else:
+            is_skipped = yield from self._add(windows, value, collector)
+        if is_skipped:
+            self.late(value, stamp)
 
     def _add(
         self, windows: Iterable[Any], value: Any, collector: StampedCollector
@@ -247,7 +252,10 @@ class RecordWindowOperator(WindowOperator):
             if state_window is None:
                 # It has been merged into another window since.
                 return
-        yield from self._on_timer(stamp, window, state_window, collector, is_event_time)
+        try:
+            yield from self._on_timer(stamp, window, state_window, collector, is_event_time)
+        except Exception as error:
+            self.put_window_aside(error, skey, window)
 
     def _on_timer(
         self,
@@ -290,6 +298,14 @@ class RecordWindowOperator(WindowOperator):
     # ------------------------------------------------------------------ firing
 
     def _fire(
+        self, window: Any, state_window: Any, collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        try:
+            yield from self._fire_contents(window, state_window, collector)
+        except Exception as error:
+            self.put_window_aside(error, self.state.skey, window)
+
+    def _fire_contents(
         self, window: Any, state_window: Any, collector: StampedCollector
     ) -> Iterator[RowBatch]:
         self.windows.namespace = state_window

@@ -5,7 +5,7 @@ import pytest
 
 from penstock.common import WatermarkStrategy
 from penstock.datastream.connectors import NumberSequenceSource
-from penstock.model.errors import EngineBug, UserCodeError
+from penstock.model.errors import CancelSignal, EngineBug, UserCodeError
 from penstock.model.types import Types
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
@@ -177,11 +177,11 @@ def test_all_operators_are_closed_and_the_first_error_is_raised():
 def test_all_operators_are_closed_also_when_one_is_interrupted():
     class Interrupted(Logging):
         def close(self) -> None:
-            raise GeneratorExit
+            raise CancelSignal
 
     log = []
     chain = opened([Logging("head", log), Interrupted("tail", log)])
-    with pytest.raises(GeneratorExit):
+    with pytest.raises(CancelSignal):
         chain.close()
     assert ("head", "close") in log
 

@@ -190,8 +190,10 @@ def test_a_record_that_cannot_be_deserialized_is_named(broker):
     broker.create("a")
     produce(broker, "a", '{"n": 1}', '{"n": 2}', '{"n": "x"}')
     schema = JsonRowDeserializationSchema.builder().type_info(PAIR).build()
+    task = Task(bounded(broker.servers, "a", schema=schema).build())
     with pytest.raises(ValueError, match=r"a\[0\] at offset 2 cannot be deserialized by JsonRow"):
-        Task(bounded(broker.servers, "a", schema=schema).build()).read_to_end()
+        task.read_to_end()
+    task.close()
 
 
 class Picky(DeserializationSchema):
@@ -205,8 +207,10 @@ def test_a_schema_may_pass_records_over_and_sees_tombstones(broker):
     task = Task(bounded(broker.servers, "a", schema=Picky()).build())
     assert task.read_to_end() == ["x", "y"]
     assert [int(stamp) for batch in task.batches for stamp in batch.timestamps] == [1, 4]
+    strict = Task(bounded(broker.servers, "a").build())
     with pytest.raises(ValueError, match=r"at offset 1 .*SimpleStringSchema(.|\n)*Its value: None"):
-        Task(bounded(broker.servers, "a").build()).read_to_end()
+        strict.read_to_end()
+    strict.close()
 
 
 def test_an_offset_that_is_gone_is_reset_or_an_error(broker):

@@ -1,0 +1,112 @@
+"""An error with its causes as text of bounded size, whatever its classes do. Does not know whom it is for.
+
+Python's own format is used where it can be: it has no limit, and calls `__str__` of every cause. An error with a text that is
+large or does not end is written here, in the same form. Source: Python's traceback module.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.model.bounded_text import MOST_OF_MESSAGE, bounded_str, cut_lines, ends
+from penstock.model.own_places import is_engine
+
+_MOST_CAUSES: Final = 50
+_MOST_RELATED: Final = 200
+_CAUSE: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
+_CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+def traceback_of(error: BaseException, *, of_user: bool = False) -> str:
+    """The error's traceback with its causes first, in Python's own form, cut to `MOST_OF_MESSAGE` characters.
+
+    Args: of_user: leave out Penstock's frames, unless there are no others.
+    """
+    related = list(_related(error))
+    is_plain = len(related) < _MOST_RELATED and all(map(ends, related))
+    text = _by_python(error, of_user) if is_plain else _by_hand(error, of_user)
+    return cut_lines(text.rstrip(), MOST_OF_MESSAGE)
+
+
+def _by_python(error: BaseException, of_user: bool) -> str:
+    whole = traceback.TracebackException.from_exception(error)
+    if of_user and not _strip_engine(whole):
+        whole = traceback.TracebackException.from_exception(error)
+    return "".join(whole.format())
+
+
+def _strip_engine(whole: traceback.TracebackException) -> bool:
+    """Remove Penstock's frames from an error, its causes and its parts. Returns whether frames of the user are left."""
+    is_any_left = False
+    pending: list[traceback.TracebackException | None] = [whole]
+    while pending:
+        one = pending.pop()
+        if one is None:
+            continue
+        frames = [frame for frame in one.stack if not is_engine(frame.filename)]
+        one.stack = traceback.StackSummary.from_list(frames)
+        is_any_left = is_any_left or bool(frames)
+        pending += [one.__cause__, one.__context__, *(one.exceptions or ())]
+    return is_any_left
+
+
+def _by_hand(error: BaseException, of_user: bool) -> str:
+    """The error and its nearest causes, without the parts of groups."""
+    texts: list[str] = []
+    for number, (one, link) in enumerate(_causes(error)):
+        if number == _MOST_CAUSES:
+            texts.append(f"… cut: more than {_MOST_CAUSES} causes before these\n" + link)
+            break
+        texts.append(_alone(one, of_user) + link)
+    return "".join(reversed(texts))
+
+
+def _alone(error: BaseException, of_user: bool) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    kept = [frame for frame in frames if not (of_user and is_engine(frame.filename))]
+    kind = type(error)
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    lines = "".join(traceback.StackSummary.from_list(kept or frames).format())
+    head = f"Traceback (most recent call last):\n{lines}" if lines else ""
+    text = bounded_str(error)
+    return f"{head}{name}: {text}\n" if text else f"{head}{name}\n"
+
+
+def _causes(error: BaseException) -> Iterator[tuple[BaseException, str]]:
+    """The error, then its cause, and so on, each with what stands between it and the error that it caused."""
+    one: BaseException | None = error
+    seen: set[int] = set()
+    link = ""
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one, link
+        if one.__cause__ is not None:
+            one, link = one.__cause__, _CAUSE
+        elif not one.__suppress_context__:
+            one, link = one.__context__, _CONTEXT
+        else:
+            one = None
+
+
+def _related(error: BaseException) -> Iterator[object]:
+    """Everything whose str Python's format calls: the error, its causes, the parts of groups, and notes; at most `_MOST_RELATED`."""
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    count = 0
+    while pending and count < _MOST_RELATED:
+        one = pending.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        notes = getattr(one, "__notes__", None)
+        for each in (one, *(notes if isinstance(notes, list) else ())):
+            count += 1
+            yield each
+        parts = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        pending += [one.__cause__, one.__context__, *parts]

@@ -1,0 +1,154 @@
+"""Errors, printed lines and records of hundreds of megabytes: they are cut, and neither hide the error nor break the job."""
+
+import asyncio
+
+import pytest
+
+from penstock.datastream import RuntimeExecutionMode
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
+from penstock.model.errors import JobExecutionError
+from tests.tools.programs.environments import minicluster_environment
+
+HUGE = 250_000_000
+MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
+
+
+class HugeError(Exception):
+    def __str__(self):
+        return "x" * HUGE
+
+
+class EndlessError(Exception):
+    def __str__(self):
+        text = "x"
+        while text:
+            text = "x"
+        return text
+
+
+class UnpicklableError(Exception):
+    def __reduce__(self):
+        raise TypeError("never")
+
+
+class HugeRecord:
+    def __repr__(self):
+        return "r" * HUGE
+
+
+class RaisingRecord:
+    def __repr__(self):
+        raise SystemExit
+
+
+class OwnEnd(BaseException):
+    pass
+
+
+def fails_with(error):
+    def fail(value):
+        raise error
+
+    return fail
+
+
+def failure_of(mode, build):
+    env = minicluster_environment(MiniCluster(parallelism=1, observer=JobObserver()))
+    build(env.set_runtime_mode(mode).from_collection([7])).print()
+    with pytest.raises(JobExecutionError) as caught:
+        env.execute("fails")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyboardInterrupt("over"),
+        GeneratorExit("over"),
+        SystemExit("over"),
+        asyncio.CancelledError("over"),
+        OwnEnd("over"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("operator", ["map", "flat_map", "keyed map"])
+def test_what_is_no_exception_fails_the_job_like_one(mode, error, operator):
+    def build(ds):
+        if operator == "map":
+            return ds.map(fails_with(error)).name("Ender")
+        if operator == "flat_map":
+            return ds.flat_map(generator(error)).name("Ender")
+        return ds.key_by(lambda v: v).map(fails_with(error)).name("Ender")
+
+    text = failure_of(mode, build)
+    assert f"{type(error).__name__}: over" in text
+    assert "in operator: Ender" in text
+    assert "at record:   7" in text
+    assert "test_sizes_of_errors.py" in text
+
+
+def generator(error):
+    def fail(value):
+        yield value
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (HugeError(), "HugeError: xxx"),
+        (EndlessError(), "EndlessError: <EndlessError whose str took too long>"),
+    ],
+    ids=["huge", "endless"],
+)
+def test_an_error_with_a_bad_text_is_told(mode, error, told):
+    text = failure_of(mode, lambda ds: ds.map(fails_with(error)).name("Fails"))
+    assert told in text
+    assert "in operator: Fails" in text and "at record:   7" in text
+    assert len(text) < 100_000
+
+
+def unpicklable(value):
+    raise UnpicklableError("plain")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_error_that_cannot_be_pickled_is_told(mode):
+    text = failure_of(mode, lambda ds: ds.map(unpicklable))
+    assert "UnpicklableError: plain" in text and "at record:   7" in text
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [(HugeRecord(), "rrr"), (RaisingRecord(), "<RaisingRecord whose repr raised SystemExit>")],
+    ids=["huge", "raising"],
+)
+def test_a_record_with_a_bad_repr_hides_nothing(record, told):
+    text = failure_of(
+        MODES[0], lambda ds: ds.map(lambda _: record).map(fails_with(ValueError("the error")))
+    )
+    assert "ValueError: the error" in text and f"at record:   {told}" in text
+    assert len(text) < 100_000
+
+
+def test_a_huge_line_is_printed_in_part_and_says_so(capfd):
+    env = minicluster_environment(MiniCluster(parallelism=1, observer=JobObserver()))
+    env.from_collection([1]).map(lambda _: "p" * HUGE).print()
+    env.from_collection([2]).map(str).print()
+    env.execute("prints")
+    lines = sorted(capfd.readouterr().out.splitlines())
+    assert lines[0] == "2"
+    assert lines[1].startswith("ppp") and lines[1].endswith(" … cut: 250 million characters")
+    assert len(lines[1]) < 300_000
+
+
+def test_a_record_that_is_too_large_for_the_driver_is_told():
+    env = minicluster_environment(MiniCluster(parallelism=1, observer=JobObserver()))
+    rows = env.from_collection([1]).map(lambda _: b"x" * (HUGE + (20 << 20))).name("Large")
+    with pytest.raises(JobExecutionError, match=r"a record of 270,971,\d+ bytes of 'Sink: Data"):
+        rows.execute_and_collect(limit=1)

@@ -1,0 +1,109 @@
+"""Archives of a program are checked before anything runs: what leaves its folder is refused, and named."""
+
+import io
+import stat
+import tarfile
+import zipfile
+
+import pytest
+
+from penstock.hosting.shipping.archives import checked_archives
+from penstock.model.errors import ConfigurationError
+
+OUTSIDE = ["../x", "a/../../x", "/etc/x", "..\\x", "C:\\x", ".."]
+LINKS = ["../x", "/etc", "../../x"]
+
+
+def zipped(path, *names, link_to=None):
+    with zipfile.ZipFile(path, "w") as made:
+        for name in names:
+            one = zipfile.ZipInfo(name)
+            one.external_attr = (stat.S_IFREG | 0o644) << 16
+            made.writestr(one, "data")
+        if link_to is not None:
+            one = zipfile.ZipInfo("folder/link")
+            one.external_attr = (stat.S_IFLNK | 0o777) << 16
+            made.writestr(one, link_to)
+    return str(path)
+
+
+def tarred(path, name, **more):
+    with tarfile.open(path, "w:gz" if str(path).endswith("gz") else "w") as made:
+        one = tarfile.TarInfo(name)
+        for key, value in more.items():
+            setattr(one, key, value)
+        if one.isreg():
+            one.size = 4
+        made.addfile(one, io.BytesIO(b"data") if one.isreg() else None)
+    return str(path)
+
+
+def test_archives_have_the_targets_that_are_given_or_their_names(tmp_path):
+    one = zipped(tmp_path / "one.zip", "a/b.txt", "a/./c.txt", link_to="../a/b.txt")
+    two = tarred(tmp_path / "two.tar.gz", "x/y")
+    assert checked_archives([(one, None), (two, "data/two/")]) == (
+        (one, "one.zip"),
+        (two, "data/two"),
+    )
+
+
+@pytest.mark.parametrize("target", ["", ".", "./", "a/..", "a/.", "\0"])
+def test_a_target_that_is_no_folder_of_its_own_is_refused(tmp_path, target):
+    path = zipped(tmp_path / "a.zip", "x")
+    if target == "a/.":
+        assert checked_archives([(path, target)]) == ((path, "a"),)
+        return
+    with pytest.raises(ConfigurationError, match="names no folder of its own"):
+        checked_archives([(path, target)])
+
+
+@pytest.mark.parametrize("target", ["..", "../x", "/tmp/x", "a/../../x"])
+def test_a_target_outside_of_the_working_directory_is_refused(tmp_path, target):
+    with pytest.raises(ConfigurationError, match="outside of the working directory"):
+        checked_archives([(zipped(tmp_path / "a.zip", "x"), target)])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("a", "a"), ("a", "a/b"), ("a/b", "a"), ("a", "./a")]
+)
+def test_targets_in_one_another_are_refused(tmp_path, first, second):
+    path = zipped(tmp_path / "a.zip", "x")
+    with pytest.raises(ConfigurationError, match="a folder of its own"):
+        checked_archives([(path, first), (path, second)])
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "tgz"])
+def test_a_path_that_leaves_its_archive_is_refused(tmp_path, kind, name):
+    path = tmp_path / f"a.{kind}"
+    made = zipped(path, "good", name) if kind == "zip" else tarred(path, name)
+    with pytest.raises(ConfigurationError, match="is a path that leaves the archive"):
+        checked_archives([(made, None)])
+
+
+@pytest.mark.parametrize("to", LINKS)
+def test_a_link_that_leads_out_is_refused(tmp_path, to):
+    outside = to if to.startswith("/") else f"../{to}"
+    link = tarred(tmp_path / "a.tar", "folder/link", type=tarfile.SYMTYPE, linkname=outside)
+    for made in (zipped(tmp_path / "a.zip", "good", link_to=outside), link):
+        with pytest.raises(ConfigurationError, match="'folder/link', which is a link to"):
+            checked_archives([(made, None)])
+
+
+def test_a_hard_link_that_leads_out_and_a_device_are_refused(tmp_path):
+    hard = tarred(tmp_path / "a.tar", "link", type=tarfile.LNKTYPE, linkname="../x")
+    with pytest.raises(ConfigurationError, match="is a hard link to"):
+        checked_archives([(hard, None)])
+    for kind in (tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE):
+        with pytest.raises(ConfigurationError, match="is a device or a pipe"):
+            checked_archives([(tarred(tmp_path / "b.tar", "x", type=kind), None)])
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "tgz"])
+def test_what_is_no_archive_is_refused(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    path.write_bytes(b"no archive at all")
+    with pytest.raises(ConfigurationError, match="cannot be read as an archive"):
+        checked_archives([(str(path), None)])
+    with pytest.raises(ConfigurationError, match="not an archive that Spark can unpack"):
+        checked_archives([(str(tmp_path / f"none.{kind}"), None)])
