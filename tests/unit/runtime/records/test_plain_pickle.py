@@ -92,7 +92,7 @@ NOT_PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("value", NOT_PLAIN, ids=repr)
+@pytest.mark.parametrize("value", NOT_PLAIN, ids=range(len(NOT_PLAIN)))
 def test_what_names_a_class_or_a_function_of_others_is_not_plain(value):
     assert dumps_plain(value) is None
 
