@@ -1,4 +1,4 @@
-"""Record batches of fixed width are encoded without a copy, byte by byte as Arrow encodes them (`runtime/codecs/flat_batches.py`)."""
+"""Record batches of fixed width are encoded without a copy, byte by byte as Arrow encodes them."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,9 @@ from penstock.runtime.codecs.flat_batches import LEAST_BYTES, FlatBatches
 from penstock.runtime.elements import ColumnBatch
 
 KINDS = [
-    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float32(), pa.float64(), pa.date32(),
-    pa.date64(), pa.time32("ms"), pa.time64("us"), pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.duration("ns"),
+    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float32(),
+    pa.float64(), pa.date32(), pa.date64(), pa.time32("ms"), pa.time64("us"), pa.timestamp("ms"),
+    pa.timestamp("us", "UTC"), pa.duration("ns"),
 ]  # fmt: skip
 
 
