@@ -28,7 +28,7 @@ def install(folder: str) -> None:
     def time_ns() -> int:
         return true_time_ns() + int(read(wrong_by)[0] * 1e9)
 
-    time.time, time.time_ns = time_s, time_ns
+    vars(time).update(time=time_s, time_ns=time_ns)
 
 
 if FOLDER and os.path.isdir(FOLDER):
