@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from audit import clocks
 from audit.processes import MARK
 
 ROOT = str(Path(__file__).parents[1])
@@ -34,7 +35,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=ROOT,
-                env={**os.environ, MARK: mark, "PYTHONPATH": ROOT},
+                env={**os.environ, **environment(mark, log.parent)},
                 start_new_session=True,
                 text=True,
             )
@@ -117,6 +118,15 @@ class Child:
         self._listener.join(timeout_s)
         self.process.stdout.close()
         return status
+
+
+def environment(mark: str, folder: Path) -> dict[str, str]:
+    """What a process of the run in this folder has, and all that it starts."""
+    return {
+        MARK: mark,
+        clocks.VARIABLE: str(folder / clocks.FOLDER),
+        "PYTHONPATH": os.pathsep.join([clocks.SITE, ROOT]),
+    }
 
 
 class Starter(Protocol):

@@ -10,22 +10,27 @@ import json
 import os
 import random
 import time
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from audit import processes
+from audit import clocks, processes
 from audit.children import Child
+from audit.disks import Disks
 from audit.drivers import DriverFailed, Drivers, Submission
 from audit.event_log import Plan
 from audit.faults import DECK, FAULTS
 from audit.job import create_tables
+from audit.verdict import Minimum, Report
 
 _POLL_S: Final = 0.1
 _PAUSE_S: Final = (0.2, 2.0)
 CHECKPOINTS: Final = {"aligned": 0.0, "unaligned": 1.0, "mixed": 0.5}
 """The share of jobs, one after each savepoint, that take unaligned checkpoints."""
+DISKS: Final = ("checkpoints", "out", "tmp")
+"""Folders of a run that can be full: of checkpoints, of the sink's files, and io.tmp.dirs."""
+LINKS: Final = {"local": 0.0, "tcp": 1.0, "mixed": 0.5}
+"""The share of jobs whose TaskManagers exchange data over TCP; others use Unix sockets, which no network can damage."""
 
 
 class AuditFailed(Exception):
@@ -37,7 +42,7 @@ class Options:
     """`seconds`: how long the log grows. `rate`: a records a second. `parallelisms`: the first one to begin with.
 
     `faults`: dealt from these, one every `every_s` seconds on the average, if the job is back by then. `checkpoints`: of
-    `CHECKPOINTS`.
+    `CHECKPOINTS`. `links`: of `LINKS`. `minimum`: of faults, below which nothing is shown; None: the usual one.
     """
 
     folder: Path
@@ -49,38 +54,11 @@ class Options:
     master: str = "local-cluster[2,2,1024]"
     url: str | None = None
     checkpoints: str = "mixed"
+    links: str = "mixed"
     faults: tuple[str, ...] = DECK
     every_s: float = 6.0
     stall_s: float = 180.0
-
-
-@dataclass(slots=True)
-class Report:
-    """What happened. `output_again_s`: of each fault, seconds until there was output again. `audited`: the auditor's
-    last word. `seconds`: from the first process to the last.
-    """
-
-    faults: list[dict[str, Any]] = field(default_factory=list)
-    audited: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def text(self) -> str:
-        """A line for each kind of fault, and the verdict."""
-        kinds = Counter(fault["kind"] for fault in self.faults)
-        lines = []
-        for kind, count in sorted(kinds.items()):
-            waits = sorted(f["output_again_s"] for f in self.faults if f["kind"] == kind)
-            middle = waits[len(waits) // 2]
-            lines.append(
-                f"  {count} {kind}: output again after {middle:.1f} s, at most {waits[-1]:.1f} s"
-            )
-        rows = self.audited["rows"]
-        counted = ", ".join(f"{count:,} {name}" for name, count in rows.items() if name != "chain")
-        verdict = (
-            f"AUDIT PASSED: {self.audited['log']:,} records under {len(self.faults)} faults in "
-            f"{self.seconds:.0f} s: none lost, none doubled, the chain of every key whole; checked too: {counted}"
-        )
-        return "\n".join([f"{len(self.faults)} faults:", *lines, verdict])
+    minimum: Minimum | None = None
 
 
 class Controller:
@@ -94,20 +72,31 @@ class Controller:
         self.mark = f"{os.getpid()}-{self.folder.name}"
         self.chance = random.Random(options.seed)
         self.parallelisms = options.parallelisms
-        self.report = Report()
+        self.report = Report(
+            minimum=options.minimum or Minimum.usual(options.seconds, options.faults)
+        )
         self.drivers = Drivers(
             self._child,
-            Submission(options.parallelisms[0], options.interval_ms, self.draws_unaligned()),
+            Submission(
+                options.parallelisms[0],
+                options.interval_ms,
+                self.draws_unaligned(),
+                self.draws_tcp(),
+            ),
             options.master,
             options.stall_s,
         )
         self.auditor: Child
+        self.disks: Disks
+        self.clocks = self.folder / clocks.FOLDER
         self._started = time.monotonic()
         self._fault_since = 0.0
 
     def run(self) -> Report:
         """Raises: AuditFailed."""
         self.folder.mkdir(parents=True)
+        self.clocks.mkdir()
+        self.disks = Disks(self.folder, DISKS)
         told = {"sources": self.plan.sources(), "url": self.url, "plan": asdict(self.plan)}
         (self.folder / "audit.json").write_text(json.dumps(told), encoding="utf-8")
         create_tables(self.url)
@@ -120,7 +109,9 @@ class Controller:
             )  # fmt: skip
             ends_at = time.monotonic() + self.options.seconds
             self._wait_for_output(0.0, "the start")
+            began = time.monotonic()
             self._break_things(ends_at)
+            self.report.dealt_s = time.monotonic() - began
             generator.end(self.options.stall_s)
             self._finish()
         except DriverFailed as error:
@@ -128,12 +119,16 @@ class Controller:
         finally:
             self.report.seconds = time.monotonic() - self._started
             processes.end_all(self.mark)
+            self.disks.close()
         return self.report
 
     # ------------------------------------------------------------------ what faults use
 
     def draws_unaligned(self) -> bool:
         return self.chance.random() < CHECKPOINTS[self.options.checkpoints]
+
+    def draws_tcp(self) -> bool:
+        return self.chance.random() < LINKS[self.options.links]
 
     def mark_start(self) -> None:
         """The fault begins now: what came before was its preparation."""

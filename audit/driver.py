@@ -1,6 +1,6 @@
 """A driver of the audited job, on Spark: `python -m audit.driver DIRECTORY`.
 
-Takes a JSON object on each line of its stdin: {"run": {"parallelism": 2, "unaligned": false, "savepoint": null}} submits the
+Takes a JSON object on each line of its stdin: {"run": {"parallelism": 2, "unaligned": false, "tcp": false, "savepoint": null}} submits the
 job, {"stop": true} stops it with a savepoint; after that, or when a job could not begin, another may be submitted. Writes a line
 of JSON to its stdout for what the controller wants to know. While another driver runs the job of this directory,
 `run` waits; when that driver is gone, it takes the job over.
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.event_log import Plan
+from audit.faults import DECOMMISSION_S
 from audit.job import build
 from audit.jvm import SHORT_LIVED_JVM
 from penstock.common import Configuration
@@ -84,6 +85,8 @@ def configuration(folder: Path, asked: dict[str, Any]) -> Configuration:
         "execution.checkpointing.savepoint-dir": str(folder / "savepoints"),
         "execution.checkpointing.interval": f"{asked['interval_ms']} ms",
         "execution.checkpointing.unaligned.enabled": str(asked["unaligned"]).lower(),
+        "penstock.exchange.local-sockets": str(not asked["tcp"]).lower(),
+        "io.tmp.dirs": str(folder / "tmp"),
     }
     if asked["savepoint"]:
         settings["execution.state-recovery.path"] = asked["savepoint"]
@@ -105,6 +108,8 @@ def start_spark(master: str) -> None:
         "spark.log.level": "OFF",
         # Faults are the point: Spark must not give up before we do.
         "spark.deploy.maxExecutorRetries": "-1",
+        "spark.decommission.enabled": "true",
+        "spark.executor.decommission.forceKillTimeout": f"{DECOMMISSION_S}s",
         # JVMs are started again and again, and live too briefly for what their second compiler costs.
         "spark.driver.extraJavaOptions": SHORT_LIVED_JVM,
         "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,

@@ -23,11 +23,12 @@ class DriverFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a driver is told to run. `savepoint`: to begin with."""
+    """What a driver is told to run. `tcp`: between TaskManagers of one machine. `savepoint`: to begin with."""
 
     parallelism: int
     interval_ms: int
     unaligned: bool = False
+    tcp: bool = False
     savepoint: str | None = None
 
     def command(self) -> dict[str, Any]:
@@ -89,12 +90,39 @@ class Drivers:
         """It has seen that another leads. Raises: DriverFailed."""
         self._expect(former, "suspended", never=_FINISHED)
 
+    def expect_end(self, former: Child) -> str:
+        """It leads no more: its job has ended, or the process has. Returns: what it said. Raises: DriverFailed."""
+
+        def is_over(what: dict[str, Any]) -> bool:
+            return bool(_NEVER & set(what))
+
+        told = former.wait_for(is_over, self._since[former], self._limit_s)
+        if told is not None:
+            return f"'{next(iter(_NEVER & set(told)))}'"
+        if former.is_alive:
+            raise DriverFailed(f"a driver without Spark went on for {self._limit_s:.0f} s", former)
+        return "nothing, and ended"
+
     def completed_since(self, moment: float) -> list[float]:
         """When the leader completed checkpoints of the job, after that and after the job was last RUNNING anew."""
         lines = [(at, what) for at, what in list(self.leader.lines) if at > moment]
         running = [at for at, what in lines if what.get("status") == "RUNNING"]
         last = running[-1] if running else moment
         return [at for at, what in lines if at > last and "size" in what]
+
+    def lost_since(self, moment: float) -> list[str]:
+        """Which TaskManagers the leader has lost after that, and why."""
+        lines = list(self.leader.lines)
+        return [
+            f"{what['lost']}: {what['cause']}"
+            for at, what in lines
+            if at > moment and "lost" in what
+        ]
+
+    def heard_since(self, moment: float, text: str) -> int:
+        """How many lines of the leader have this text in what they say."""
+        lines = list(self.leader.lines)
+        return sum(at > moment and text in str(what) for at, what in lines)
 
     @property
     def has_finished(self) -> bool:

@@ -6,30 +6,43 @@ None: there was nothing to do it to just now. What a fault costs is the controll
 from __future__ import annotations
 
 import random
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
 import psutil
 
-from audit import processes
+from audit import clocks, processes, wire
+from audit.disks import Disks
 from audit.drivers import DriverFailed, Drivers
 
 LEASE_S: Final = 4.0
 """Of the driver that leads; who is away for longer may find another one in its place."""
+HEARTBEAT_TIMEOUT_S: Final = 3.0
+"""Of Penstock on Spark: a TaskManager that nobody has heard for so long is lost."""
+DECOMMISSION_S: Final = 3
+"""What is decommissioned and still at work is killed by Spark after so long."""
+_SETTLES_S: Final = 1.0
+_LINKS_TRIED: Final = 6
+_JUMPS_S: Final = (-86_400.0, -3600.0, -30.0, 30.0, 3600.0, 86_400.0)
 
 
 class Run(Protocol):
     """What a fault may use. `mark`: of the run's processes. `parallelisms`: what the job may be rescaled to.
-    `mark_start`: the fault begins now, not before.
+    `mark_start`: the fault begins now, not before. `clocks`: the folder of `audit.clocks`.
     """
 
     mark: str
+    clocks: Path
+    disks: Disks
     chance: random.Random
     parallelisms: tuple[int, ...]
     drivers: Drivers
 
     def draws_unaligned(self) -> bool: ...
+    def draws_tcp(self) -> bool: ...
     def mark_start(self) -> None: ...
 
 
@@ -98,6 +111,129 @@ def fail_writes(victim: psutil.Process, chance: random.Random) -> str:
     return f" for {seconds:.1f} s"
 
 
+@fault_of_one(processes.executors)
+def decommission_executor(victim: psutil.Process, _chance: random.Random) -> str:
+    """As a cluster does that wants its machine back: Spark gives the executor no more tasks, and kills it when it is not done."""
+    victim.send_signal(signal.SIGPWR)
+    psutil.wait_procs([victim], timeout=4.0 * DECOMMISSION_S)
+    return ", and it ended" if not victim.is_running() else ", and it stayed"
+
+
+@fault
+def freeze_supervisor(run: Run) -> str | None:
+    """The TaskManager is heard all the time, so nobody may end it."""
+    found = sorted(processes.supervisors(run.mark), key=lambda process: process.pid)
+    if not found:
+        return None
+    victim = run.chance.choice(found)
+    theirs = [one for one in processes.taskmanagers(run.mark) if one.ppid() == victim.pid]
+    seconds = HEARTBEAT_TIMEOUT_S + run.chance.uniform(1.0, 3.0)
+    since = time.monotonic()
+    processes.freeze(victim, seconds).join()
+    time.sleep(
+        _SETTLES_S
+    )  # It sees how late it is, and must not take that for the driver's silence.
+    lost = run.drivers.lost_since(since)
+    ended = [one.pid for one in theirs if not processes.is_alive(one)]
+    if lost or ended:
+        text = (
+            f"supervisor {victim.pid} stood still for {seconds:.1f} s while its TaskManager {[one.pid for one in theirs]} was "
+            f"heard, and the job lost {lost or ended}"
+        )
+        raise DriverFailed(text, run.drivers.leader)
+    return f"of process {[one.pid for one in theirs]} for {seconds:.1f} s: nothing was lost"
+
+
+# ------------------------------------------------------------------ bytes on the wire
+
+
+@fault
+def flip_bytes(run: Run) -> str | None:
+    return _on_the_wire(run, wire.Damage.FLIP)
+
+
+@fault
+def drop_bytes(run: Run) -> str | None:
+    return _on_the_wire(run, wire.Damage.DROP)
+
+
+@fault
+def repeat_bytes(run: Run) -> str | None:
+    return _on_the_wire(run, wire.Damage.REPEAT)
+
+
+@fault
+def truncate_bytes(run: Run) -> str | None:
+    return _on_the_wire(run, wire.Damage.TRUNCATE)
+
+
+def _on_the_wire(run: Run, damage: wire.Damage) -> str | None:
+    """Of the control or of the data connections, whichever is drawn, where there are both."""
+    found = wire.links(run.mark)
+    run.chance.shuffle(found)
+    first = run.chance.choice(("control", "data"))
+    found.sort(key=lambda link: link.carries != first)
+    for link in found[:_LINKS_TRIED]:
+        run.mark_start()
+        done = wire.harm(link, damage, run.chance)
+        if done is not None:
+            return done
+    return None
+
+
+# ------------------------------------------------------------------ what a machine lacks
+
+
+@fault
+def fill_disk(run: Run) -> str | None:
+    """Of checkpoints, of the sink's files or of what tasks write for a while: ENOSPC."""
+    if not run.disks.names:
+        return None
+    name = run.chance.choice(run.disks.names)
+    seconds = run.chance.uniform(2.0, 5.0)
+    since = time.monotonic()
+    try:
+        run.disks.fill(name)
+        time.sleep(seconds)
+    finally:
+        run.disks.empty(name)
+    seen = run.drivers.heard_since(since, "No space left on device")
+    return f"{name} for {seconds:.1f} s: the driver told {seen} times that no space was left{_how(run)}"
+
+
+@fault
+def exhaust_descriptors(run: Run) -> str | None:
+    """EMFILE for whatever a TaskManager or a driver opens."""
+    found = processes.taskmanagers(run.mark) + processes.drivers(run.mark)
+    if not found:
+        return None
+    victim = run.chance.choice(sorted(found, key=lambda process: process.pid))
+    seconds = run.chance.uniform(0.5, 4.0)
+    timer = processes.starve_of_descriptors(victim, seconds)
+    if timer is None:
+        return None
+    timer.join()
+    return f"of process {victim.pid} for {seconds:.1f} s"
+
+
+@fault
+def jump_clock(run: Run) -> str | None:
+    """The wall clock of a TaskManager or of a driver, as `audit.clocks` can: from now on, or for a while."""
+    found = processes.taskmanagers(run.mark) + processes.drivers(run.mark)
+    found = [one for one in found if clocks.has_clock(run.clocks, one.pid)]
+    if not found:
+        return None
+    victim = run.chance.choice(sorted(found, key=lambda process: process.pid))
+    seconds = run.chance.choice(_JUMPS_S)
+    wrong_by = clocks.jump(run.clocks, victim.pid, seconds)
+    text = f"time.time of process {victim.pid} by {seconds:+,.0f} s, {wrong_by:+,.0f} s from the true time"
+    if run.chance.random() < 0.5:
+        return text
+    time.sleep(run.chance.uniform(0.5, 3.0))
+    clocks.jump(run.clocks, victim.pid, -seconds)
+    return f"{text}, and back"
+
+
 # ------------------------------------------------------------------ drivers
 
 
@@ -147,7 +283,30 @@ def freeze_leader(run: Run) -> str:
 
 
 def _how(run: Run) -> str:
-    return ", unaligned checkpoints" if run.drivers.submission.unaligned else ""
+    submission = run.drivers.submission
+    text = ", unaligned checkpoints" if submission.unaligned else ""
+    return f"{text}, over TCP" if submission.tcp else text
+
+
+def _drawn(run: Run) -> dict[str, bool]:
+    """What differs from one job to the next."""
+    return {"unaligned": run.draws_unaligned(), "tcp": run.draws_tcp()}
+
+
+@fault
+def kill_jvm(run: Run) -> str | None:
+    """Of the leader, whose Python process is left without Spark. It has to see that; then another driver is started."""
+    how = _how(run)
+    former = run.drivers.leader
+    found = [one for one in processes.driver_jvms(run.mark) if one.ppid() == former.process.pid]
+    if not found:
+        return None
+    for one in found:
+        processes.kill(one)
+    told = run.drivers.expect_end(former)
+    former.end()
+    run.drivers.begin()
+    return f"process {found[0].pid}; the driver said {told}, and another one was started{how}"
 
 
 # ------------------------------------------------------------------ savepoints
@@ -160,7 +319,7 @@ def rescale(run: Run) -> str:
     path = run.drivers.stop_with_savepoint()
     others = [one for one in run.parallelisms if one != before]
     after = run.chance.choice(others or [before])
-    run.drivers.submit(savepoint=path, parallelism=after, unaligned=run.draws_unaligned())
+    run.drivers.submit(savepoint=path, parallelism=after, **_drawn(run))
     return f"from {before} to {after}{_how(run)}"
 
 
@@ -180,7 +339,7 @@ def damage(run: Run) -> str:
         )
         raise DriverFailed(text, run.drivers.leader)
     flip(victim, place)
-    run.drivers.submit(savepoint=path, unaligned=run.draws_unaligned())
+    run.drivers.submit(savepoint=path, **_drawn(run))
     return f"byte {place} of {victim.name}: refused, and put right"
 
 
@@ -196,4 +355,6 @@ def flip(path: Path, place: int) -> None:
 DECK: Final = (
     *["kill_taskmanager"] * 4, *["kill_executor"] * 2, *["freeze_taskmanager"] * 2, *["cut_connections"] * 3,
     *["fail_writes"] * 2, *["freeze_driver"] * 2, "kill_driver", "kill_leader", "freeze_leader", *["rescale"] * 2, "damage",
+    "flip_bytes", "drop_bytes", "repeat_bytes", "truncate_bytes", *["fill_disk"] * 2, *["exhaust_descriptors"] * 2,
+    "jump_clock", "freeze_supervisor", "kill_jvm", "decommission_executor",
 )  # fmt: skip

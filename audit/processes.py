@@ -44,6 +44,31 @@ def executors(mark: str) -> list[psutil.Process]:
     return _called(of_run(mark), "CoarseGrainedExecutorBackend")
 
 
+def supervisors(mark: str) -> list[psutil.Process]:
+    """Of TaskManagers: Spark's Python workers that started them."""
+    found = []
+    for one in taskmanagers(mark):
+        with contextlib.suppress(psutil.Error):
+            parent = one.parent()
+            if parent is not None and parent not in found:
+                found.append(parent)
+    return found
+
+
+def drivers(mark: str) -> list[psutil.Process]:
+    """The Python processes, without their JVMs."""
+    return _called(of_run(mark), "audit.driver")
+
+
+def driver_jvms(mark: str) -> list[psutil.Process]:
+    """Of Spark, each the child of a driver."""
+    found = []
+    for driver in drivers(mark):
+        with contextlib.suppress(psutil.Error):
+            found += [one for one in driver.children() if one.name() == "java"]
+    return found
+
+
 def _called(processes: Sequence[psutil.Process], name: str) -> list[psutil.Process]:
     found = []
     for process in processes:
@@ -51,6 +76,12 @@ def _called(processes: Sequence[psutil.Process], name: str) -> list[psutil.Proce
             if process.status() != psutil.STATUS_ZOMBIE and name in " ".join(process.cmdline()):
                 found.append(process)
     return found
+
+
+def is_alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def kill(process: psutil.Process) -> None:
@@ -96,6 +127,26 @@ def fail_writes(process: psutil.Process, seconds: float) -> threading.Timer:
     return timer
 
 
+def starve_of_descriptors(process: psutil.Process, seconds: float) -> threading.Timer | None:
+    """It can open nothing more for a while: no file, no connection; whatever it has open stays. Linux. None: it has ended."""
+    try:
+        open_ones = {int(name) for name in os.listdir(f"/proc/{process.pid}/fd")}
+        before = process.rlimit(resource.RLIMIT_NOFILE)
+        # The limit is on the number, and the next one that is opened gets the first that is free.
+        first_free = next(number for number in range(len(open_ones) + 1) if number not in open_ones)
+        process.rlimit(resource.RLIMIT_NOFILE, (first_free, before[1]))
+    except (psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
+        return None
+
+    def restore() -> None:
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            process.rlimit(resource.RLIMIT_NOFILE, before)
+
+    timer = threading.Timer(seconds, restore)
+    timer.start()
+    return timer
+
+
 def cut_connections(process: psutil.Process, share: float, choose: Sequence[float]) -> int:
     """Shut down some of its connections, to the driver and to its peers, as a broken network does. Linux. Returns: how many.
 
@@ -113,8 +164,19 @@ def cut_connections(process: psutil.Process, share: float, choose: Sequence[floa
 
 def _shut_down(pid: int, number: int) -> bool:
     """The connection behind a descriptor of another process. False: it is none, or it was closed meanwhile."""
+    with contextlib.suppress(OSError), socket_of(pid, number) as connection:
+        connection.getpeername()  # who listens has no peer
+        connection.shutdown(socket.SHUT_RDWR)
+        return True
+    return False
+
+
+def socket_of(pid: int, number: int) -> socket.socket:
+    """The socket behind a descriptor of another process, as a descriptor of ours. Both share how it is set, so it must not
+    be told to block or not to. Linux. Raises: OSError: it is no more, or not ours to take.
+    """
     if sys.platform != "linux":
-        raise NotImplementedError("connections of other processes can be cut on Linux only")
+        raise NotImplementedError("sockets of other processes can be reached on Linux only")
     libc = ctypes.CDLL(None, use_errno=True)
     handle = os.pidfd_open(pid)
     try:
@@ -122,9 +184,6 @@ def _shut_down(pid: int, number: int) -> bool:
     finally:
         os.close(handle)
     if mine < 0:
-        return False
-    with socket.socket(fileno=mine) as connection, contextlib.suppress(OSError):
-        connection.getpeername()  # who listens has no peer
-        connection.shutdown(socket.SHUT_RDWR)
-        return True
-    return False
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return socket.socket(fileno=mine)

@@ -12,7 +12,7 @@ import pytest
 
 from audit import processes
 from audit.children import Child
-from audit.controller import AuditFailed, Controller, Options, Report
+from audit.controller import AuditFailed, Controller, Options
 from audit.drivers import DriverFailed, Drivers, Submission
 from audit.event_log import Plan, end_of
 from audit.faults import DECK, FAULTS, fault_of_one, flip

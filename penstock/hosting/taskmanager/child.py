@@ -49,12 +49,13 @@ class TaskManagerChild:
     """The process starts with this object. `close` ends it and leaves nothing in the worker, which
     Spark reuses.
 
-    `progress_pipe`: the process writes numbers to it, a line each.
+    `progress_pipe`: the process writes numbers to it, a line each. `reports`: how many were read.
     """
 
     def __init__(self, archive: str, python: str | None) -> None:
         """`python`: the interpreter, if it exists here; else the worker's. Raises: OSError, ValueError."""
         self._errors = Path(archive).with_suffix(".stderr")
+        self.reports = 0
         self.progress_pipe, self._progress_end = os.pipe()
         self._log = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
         found = python if python and os.access(python, os.X_OK) else sys.executable
@@ -122,6 +123,7 @@ class TaskManagerChild:
             time.sleep(0.01)  # The child is closing; its exit code will follow.
             return before
         numbers = [line for line in data.split(b"\n") if line.isdigit()]
+        self.reports += len(numbers)
         return int(numbers[-1]) if numbers else before
 
     def kill(self, dump_signal: signal.Signals | None) -> str:

@@ -39,6 +39,7 @@ from penstock.model.messages import (
 )
 
 _CONNECT_TIMEOUT_S: Final = 10.0
+_TURN_S: Final = 0.1  # So the child's end is noticed within this time.
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,21 +146,36 @@ def _watch(
             name = ResourceId(config.resource_id)
             told = ProcessStopped(name) if child.is_stopped else Heartbeat(name, progress + starved)
             _send(sock, wire.frame(told))
-        wait_s = min(0.1, max(0.0, next_beat - now))  # So the child's end is noticed within 0.1 s.
+        wait_s = min(_TURN_S, max(0.0, next_beat - now))
+        reports = child.reports
         watched: list[Any] = [sock, child.progress_pipe]
         readable, _, _ = select.select(watched, [], [], wait_s)
         if child.progress_pipe in readable:
             progress = child.read_progress(progress)
+        paused_s = _own_pause(config, now, child.reports - reports)
+        heard_at += paused_s
         if sock in readable:
             data = sock.recv(1 << 16)
             if not data:
                 return "the JobManager closed the connection"
-            heard_at = now
+            heard_at = now + paused_s
             for message in wire.feed(data):
                 if isinstance(message, Shutdown):
                     return f"told to end: {message.reason}"
                 if isinstance(message, KillTaskManager):
                     return message
+
+
+def _own_pause(config: SupervisorConfig, since: float, reports: int) -> float:
+    """Return for how long this process was stopped or got no processor since the turn began: nobody
+    else's silence.
+
+    `reports`: of the child meanwhile. Without them the child was stopped, too. Then another driver
+    may run its tasks, and the silence counts.
+    """
+    paused_s = time.monotonic() - since - _TURN_S
+    was_child_running = reports * config.heartbeat_interval_s >= paused_s / 2
+    return paused_s if paused_s > 0 and was_child_running else 0.0
 
 
 def _send(sock: socket.socket, data: bytes) -> None:

@@ -25,6 +25,7 @@ from penstock.hosting.wire.agreement import KeyPair
 from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.handshake import Credentials
 from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
+from penstock.model.ids import ResourceId
 from penstock.model.messages import Heartbeat, ProcessStopped
 from tests.tools.permissions import mode, umask
 from tests.tools.sealed import SECRET, sessions
@@ -140,6 +141,47 @@ def test_where_the_kernel_does_not_say_nobody_was_starved(child, monkeypatch):
 def test_a_silent_job_manager_is_left(child, theirs):
     assert "nothing was heard of the JobManager for 0.05 s" in supervise(config(), child)
     assert child.process.wait() == -signal.SIGKILL
+
+
+class Slept:
+    """A clock and a `select` of which the first call lasts for `seconds`, as in a process that was stopped meanwhile."""
+
+    def __init__(self, seconds):
+        self.now = 100.0
+        self.waits = [seconds]
+
+    def monotonic(self):
+        return self.now
+
+    def select(self, watched, *_):
+        self.now += self.waits.pop() if self.waits else 0.0
+        return watched, [], []
+
+
+def after_sleep(monkeypatch, child, theirs, seconds, reports):
+    """Why it ended, when the driver had been heard before, and closed the connection after. Reports come every 10 ms."""
+    slept = Slept(seconds)
+    monkeypatch.setattr(supervisor, "time", slept)
+    monkeypatch.setattr(supervisor, "select", slept)
+
+    def read_progress(before):
+        child.reports += reports
+        return before
+
+    monkeypatch.setattr(child, "read_progress", read_progress)
+    theirs.sendall(ControlWire(sessions()[1]).frame(Heartbeat(ResourceId("driver"), 0)))
+    theirs.shutdown(socket.SHUT_WR)
+    return supervise(config(), child)
+
+
+def test_a_supervisor_that_was_stopped_does_not_take_that_for_the_drivers_silence(
+    child, theirs, monkeypatch
+):
+    assert "closed the connection" in after_sleep(monkeypatch, child, theirs, 60.0, 6000)
+
+
+def test_if_the_taskmanager_was_stopped_with_it_the_silence_counts(child, theirs, monkeypatch):
+    assert "nothing was heard" in after_sleep(monkeypatch, child, theirs, 60.0, 1)
 
 
 @pytest.mark.skipif(
