@@ -1,5 +1,8 @@
-"""`python -m audit`: the audited job on Spark under faults. Ends with 1 when the auditor or a process found anything wrong, and with 2
-when nothing was, but there were too few faults to show anything."""
+"""`python -m audit`: the audited job on Spark under faults.
+
+Ends with 1 when the auditor or a process found anything wrong. Ends with 2 when nothing was wrong, but there were
+too few faults to show anything.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ def main() -> int:
     defaults = Options(folder)
     faults = defaults.faults if args.faults is None else tuple(args.faults)
     options = Options(
-        folder=folder, seconds=args.seconds, seed=args.seed, rate=args.rate,
-        parallelisms=tuple(args.parallelisms), interval_ms=args.interval_ms, master=args.master, url=args.url,
+        folder=folder, seconds=args.seconds, seed=args.seed, rate=args.rate, master=args.master,
+        parallelisms=tuple(args.parallelisms), interval_ms=args.interval_ms, url=args.url,
         checkpoints=args.checkpoints, links=args.links, every_s=args.every, faults=faults,
         minimum=minimum_of(args, faults),
     )  # fmt: skip
@@ -92,7 +95,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--least-kinds",
         type=int,
-        help="fewer show nothing; usually half of the faults that are needed, at most those that are dealt",
+        help="fewer show nothing; usually half of the faults needed, at most those dealt",
     )
     return parser.parse_args()
 

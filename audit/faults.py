@@ -113,7 +113,9 @@ def fail_writes(victim: psutil.Process, chance: random.Random) -> str:
 
 @fault_of_one(processes.executors)
 def decommission_executor(victim: psutil.Process, _chance: random.Random) -> str:
-    """As a cluster does that wants its machine back: Spark gives the executor no more tasks, and kills it when it is not done."""
+    """As a cluster does that wants its machine back. Spark gives the executor no more tasks, and
+    kills it when it is not done.
+    """
     victim.send_signal(signal.SIGPWR)
     psutil.wait_procs([victim], timeout=4.0 * DECOMMISSION_S)
     return ", and it ended" if not victim.is_running() else ", and it stayed"
@@ -130,18 +132,17 @@ def freeze_supervisor(run: Run) -> str | None:
     seconds = HEARTBEAT_TIMEOUT_S + run.chance.uniform(1.0, 3.0)
     since = time.monotonic()
     processes.freeze(victim, seconds).join()
-    time.sleep(
-        _SETTLES_S
-    )  # It sees how late it is, and must not take that for the driver's silence.
+    time.sleep(_SETTLES_S)  # It sees how late it is: that is not the driver's silence.
     lost = run.drivers.lost_since(since)
     ended = [one.pid for one in theirs if not processes.is_alive(one)]
     if lost or ended:
         text = (
-            f"supervisor {victim.pid} stood still for {seconds:.1f} s while its TaskManager {[one.pid for one in theirs]} was "
+            f"supervisor {victim.pid} stood still for {seconds:.1f} s while its TaskManager was "
             f"heard, and the job lost {lost or ended}"
         )
         raise DriverFailed(text, run.drivers.leader)
-    return f"of process {[one.pid for one in theirs]} for {seconds:.1f} s: nothing was lost"
+    pids = ", ".join(str(one.pid) for one in theirs)
+    return f"of process {pids} for {seconds:.1f} s: nothing was lost"
 
 
 # ------------------------------------------------------------------ bytes on the wire
@@ -198,7 +199,8 @@ def fill_disk(run: Run) -> str | None:
     finally:
         run.disks.empty(name)
     seen = run.drivers.heard_since(since, "No space left on device")
-    return f"{name} for {seconds:.1f} s: the driver told {seen} times that no space was left{_how(run)}"
+    told = f"the driver told {seen} times that no space was left"
+    return f"{name} for {seconds:.1f} s: {told}{_how(run)}"
 
 
 @fault
@@ -226,7 +228,7 @@ def jump_clock(run: Run) -> str | None:
     victim = run.chance.choice(sorted(found, key=lambda process: process.pid))
     seconds = run.chance.choice(_JUMPS_S)
     wrong_by = clocks.jump(run.clocks, victim.pid, seconds)
-    text = f"time.time of process {victim.pid} by {seconds:+,.0f} s, {wrong_by:+,.0f} s from the true time"
+    text = f"process {victim.pid} by {seconds:+,.0f} s, {wrong_by:+,.0f} s from the true time"
     if run.chance.random() < 0.5:
         return text
     time.sleep(run.chance.uniform(0.5, 3.0))
@@ -352,9 +354,11 @@ def flip(path: Path, place: int) -> None:
         file.write(bytes([byte ^ 0xFF]))
 
 
-DECK: Final = (
-    *["kill_taskmanager"] * 4, *["kill_executor"] * 2, *["freeze_taskmanager"] * 2, *["cut_connections"] * 3,
-    *["fail_writes"] * 2, *["freeze_driver"] * 2, "kill_driver", "kill_leader", "freeze_leader", *["rescale"] * 2, "damage",
-    "flip_bytes", "drop_bytes", "repeat_bytes", "truncate_bytes", *["fill_disk"] * 2, *["exhaust_descriptors"] * 2,
-    "jump_clock", "freeze_supervisor", "kill_jvm", "decommission_executor",
-)  # fmt: skip
+_CARDS: Final = {
+    "kill_taskmanager": 4, "kill_executor": 2, "freeze_taskmanager": 2, "cut_connections": 3,
+    "fail_writes": 2, "freeze_driver": 2, "kill_driver": 1, "kill_leader": 1, "freeze_leader": 1,
+    "rescale": 2, "damage": 1, "flip_bytes": 1, "drop_bytes": 1, "repeat_bytes": 1,
+    "truncate_bytes": 1, "fill_disk": 2, "exhaust_descriptors": 2, "jump_clock": 1,
+    "freeze_supervisor": 1, "kill_jvm": 1, "decommission_executor": 1,
+}  # fmt: skip
+DECK: Final = tuple(kind for kind, count in _CARDS.items() for _ in range(count))

@@ -69,8 +69,8 @@ class Report:
         if len(self.faults) < least.faults:
             found.append(f"{len(self.faults)} faults, and at least {least.faults} are needed")
         if self.per_minute < least.per_minute:
-            text = f"{self.per_minute:.1f} faults a minute, and at least {least.per_minute:.1f} are needed"
-            found.append(text)
+            rate = f"{self.per_minute:.1f} faults a minute"
+            found.append(f"{rate}, and at least {least.per_minute:.1f} are needed")
         if len(self.kinds) < least.kinds:
             found.append(
                 f"{len(self.kinds)} kinds of faults, and at least {least.kinds} are needed"
@@ -92,18 +92,20 @@ class Report:
         rows = self.audited["rows"]
         counted = ", ".join(f"{count:,} {name}" for name, count in rows.items() if name != "chain")
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items()) or "none"
+        faults = f"{len(self.faults)} faults, {self.per_minute:.1f} a minute"
         found = (
-            f"{self.audited['log']:,} records in {self.seconds:.0f} s: none lost, none doubled, the chain of every key whole; "
-            f"checked too: {counted}\n"
-            f"  under {len(self.faults)} faults, {self.per_minute:.1f} a minute, of {len(self.kinds)} kinds: {kinds}\n"
+            f"{self.audited['log']:,} records in {self.seconds:.0f} s: none lost, none doubled, "
+            f"the chain of every key whole; checked too: {counted}\n"
+            f"  under {faults}, of {len(self.kinds)} kinds: {kinds}\n"
             f"  the least that counts: {self.minimum}"
         )
         if not self.missing:
             return f"AUDIT PASSED: {found}"
         return (
             f"AUDIT INCONCLUSIVE: {'; '.join(self.missing)}.\n"
-            "  Nothing wrong was found, but the run was disturbed too little to show anything. Let it run longer (--seconds), "
-            "deal faults more often (--every), deal more kinds (--faults), or use a machine with less load. A run that is "
-            "meant to have fewer says so: --least-faults, --least-per-minute, --least-kinds.\n"
+            "  Nothing wrong was found, but the run was disturbed too little to show anything. "
+            "Let it run longer (--seconds), deal faults more often (--every), deal more kinds "
+            "(--faults), or use a machine with less load. A run that is meant to have fewer "
+            "says so: --least-faults, --least-per-minute, --least-kinds.\n"
             f"  {found}"
         )

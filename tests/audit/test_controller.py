@@ -80,20 +80,6 @@ def test_the_log_is_complete_when_there_is_to_be_no_more(tmp_path):
     assert sum(counts.values()) > 0
 
 
-def test_the_verdict_has_records_faults_and_what_was_checked():
-    report = Report(
-        [{"kind": "kill_driver", "output_again_s": s} for s in (3.0, 1.0, 2.0)],
-        {"log": 12345, "rows": {"chain": 12345, "windows": 678}},
-        60.2,
-    )
-    assert report.text() == (
-        "3 faults:\n"
-        "  3 kill_driver: output again after 2.0 s, at most 3.0 s\n"
-        "AUDIT PASSED: 12,345 records under 3 faults in 60 s: none lost, none doubled, the chain of every key whole; "
-        "checked too: 678 windows"
-    )
-
-
 # ------------------------------------------------------------------ drivers
 
 TALKS = """
