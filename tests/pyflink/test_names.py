@@ -109,7 +109,7 @@ PYFLINKS = {
     tuple(line.split("(")[0].split()[1:3])
     for line in Path(__file__).with_name("pyflink_signatures.txt").read_text("utf-8").splitlines()
 }
-OF_STREAMS = {"co_group", "global_", "join", "map_batches", "plumbing", "select"}
+OF_STREAMS = {"co_group", "global_", "join", "map_batches", "on_error", "plumbing", "select"}
 OF_STREAMS |= {"set_co_location_group", "to_spark", "with_exchange_mode"}
 ADDED = {
     StreamExecutionEnvironment: {

@@ -61,7 +61,8 @@ class Collecting(Operator):
 
 
 def seen_in(snapshot):
-    return [pickle.loads(element) for element in snapshot.elements("seen")]
+    """Each element of a snapshot is a mark of one byte and a pickle."""
+    return [pickle.loads(element[1:]) for element in snapshot.elements("seen")]
 
 
 class AlignedRemote(Remote):

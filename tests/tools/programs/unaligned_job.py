@@ -327,7 +327,8 @@ class UnalignedSubtask(Subtask):
         if self.inputs:
             for operator in snapshot.operators.values():
                 if IN_HAND in operator.lists:
-                    in_hand = operator.lists.pop(IN_HAND).elements
+                    # As in checkpoints: pickles without the marks of list state.
+                    in_hand = [one[1:] for one in operator.lists.pop(IN_HAND).elements]
         states = {
             uid: write_operator(operator, inline, plain_dumps, pickle.loads)
             for uid, operator in snapshot.operators.items()
