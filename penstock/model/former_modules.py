@@ -179,7 +179,6 @@ _MODULES: Final[Mapping[str, str]] = {
     "penstock.hosting.taskmanager_watch": "penstock.hosting.jobmanager.taskmanager_watch",
     "penstock.hosting.user_modules": "penstock.hosting.taskmanager.user_modules",
     "penstock.hosting.user_output": "penstock.hosting.task_services.user_output",
-    "penstock.hosting.waker": "penstock.hosting.task.waker",
     "penstock.hosting.wire": "penstock.hosting.wire.messages",
     "penstock.hosting.worker_files": "penstock.hosting.shipping.worker_files",
     "penstock.hosting.worker_folders": "penstock.hosting.shipping.worker_folders",

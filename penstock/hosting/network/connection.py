@@ -14,6 +14,7 @@ from collections import deque
 from itertools import islice
 from typing import Final, Protocol
 
+from penstock.hosting.network.frame_tags import FrameTags
 from penstock.hosting.network.frames import FrameType, header
 from penstock.hosting.wire.sealing import Seal
 from penstock.model.errors import PartitionConnectionError
@@ -22,7 +23,7 @@ from penstock.runtime.codecs.codec import size_of
 from penstock.runtime.codecs.events import Parts
 
 _IOV_MAX: Final = 64
-_SEALED_BYTES: Final = 1 << 18
+_SEALED_BYTES: Final = 1 << 21
 """So much gets its tag before it is sent, and is still in the processor's cache then."""
 _ROOM_MS: Final = 1
 
@@ -72,7 +73,7 @@ class DataConnection:
         self.channels: dict[int, ConsumerEnd] = {}
         self.views: dict[int, ProducerEnd] = {}
         self._loop = loop
-        self._seal = seal
+        self._tags = FrameTags(seal)
         self._outbox: deque[tuple[bytes, Parts]] = deque()
         self._sealed: deque[memoryview] = deque()
         self._is_full = False
@@ -144,7 +145,7 @@ class DataConnection:
         while self._outbox and len(sealed) < _IOV_MAX and size < _SEALED_BYTES:
             head, parts = self._outbox.popleft()
             views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
-            views.append(memoryview(self._seal.tag(head, *views)))
+            views.append(memoryview(self._tags.of(head, views)))
             sealed.append(memoryview(head))
             sealed.extend(views)
             size += sum(view.nbytes for view in views)

@@ -22,11 +22,13 @@ from penstock.hosting.network import local_sockets
 from penstock.hosting.network.connection import DataConnection
 from penstock.hosting.network.consumer_side import ConsumerSide
 from penstock.hosting.network.delayed_calls import DelayedCalls
-from penstock.hosting.network.frames import DataFrame, FailureKind, FrameParser, FrameType
+from penstock.hosting.network.frame_parser import DataFrame, FrameParser
+from penstock.hosting.network.frames import FailureKind, FrameType
 from penstock.hosting.network.partition_registry import PartitionRegistry
 from penstock.hosting.network.peers import Peers
 from penstock.hosting.network.producer_side import RemoteView, failure_kind
 from penstock.hosting.network.task_events import TaskEventDispatcher
+from penstock.hosting.waker import held_wakes
 from penstock.hosting.wire.addresses import DATA_PORT, Endpoint, listen
 from penstock.hosting.wire.dialling import Proven
 from penstock.hosting.wire.greeter import Greeter
@@ -201,6 +203,10 @@ class DataPlane:
                 self._handle(connected.connection, frame)
 
     def _serve(self, connected: _Connected, events: int) -> None:
+        with held_wakes():
+            self._write_and_read(connected, events)
+
+    def _write_and_read(self, connected: _Connected, events: int) -> None:
         connection = connected.connection
         if events & selectors.EVENT_WRITE:
             self._watch(connection, selectors.EVENT_READ)

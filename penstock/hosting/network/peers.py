@@ -149,9 +149,11 @@ class Peers:
     def _adopt(self, proven: Proven) -> DataConnection:
         sock, peer = proven.sock, ResourceId(proven.name)
         if sock.family != socket.AF_UNIX:
+            # Linux finds the sizes of TCP's buffers itself, up to larger ones than we may ask for.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            sock.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
+        else:
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                sock.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
         sock.setblocking(False)
         connection = DataConnection(sock, peer, self._loop, proven.session.sending)
         with self._changed:

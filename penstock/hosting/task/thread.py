@@ -22,8 +22,8 @@ from penstock.hosting.task.driver_writer import DriverWriter
 from penstock.hosting.task.failures import failure_info
 from penstock.hosting.task.metrics import TaskMetrics
 from penstock.hosting.task.ports import Built, TaskAttempt, TaskHost
-from penstock.hosting.task.waker import Waker
 from penstock.hosting.task_services.user_output import end_thread
+from penstock.hosting.waker import Waker
 from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle
 from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import CancelSignal, UserError

@@ -13,10 +13,12 @@ from typing import Final, Protocol
 from penstock.hosting.wire.handshake import (
     LIMIT_SECONDS,
     NONCE_BYTES,
+    ROLE_DATA,
     ClientHandshake,
     Credentials,
     ServerHandshake,
 )
+from penstock.hosting.wire.local_peer import is_of_this_user
 from penstock.hosting.wire.sealing import Session
 from penstock.hosting.wire.tls import Identity, wrapped
 from penstock.model.errors import AuthenticationError
@@ -57,7 +59,13 @@ def introduced(sock: socket.socket, credentials: Credentials, role: int, name: s
     """
     with closed_on_error(sock):
         notice_lost_peer(sock)
-        handshake = ClientHandshake(credentials, role, secrets.token_bytes(NONCE_BYTES), name)
+        handshake = ClientHandshake(
+            credentials,
+            role,
+            secrets.token_bytes(NONCE_BYTES),
+            name,
+            vouched=lambda: role == ROLE_DATA and is_of_this_user(sock),
+        )
         run_handshake(sock, handshake)
     if not is_encrypted(sock, handshake.identity):
         return Proven(sock, handshake.session, handshake.leftover, name)

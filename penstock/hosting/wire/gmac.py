@@ -97,20 +97,24 @@ class Gmac:
             library.EVP_MAC_init(self._context, key, len(key), (_Param * 3)(named, nonce, end))
         )
 
-    def tag(self, number: int, parts: tuple[Any, ...]) -> bytes:
-        """Return a tag of 16 bytes. `number`: 64 bits, never used twice with a key. `parts`: buffers,
-        taken as one message.
-        """
-        library, context = self._library, self._context
+    def begin(self, number: int) -> None:
+        """Begin a message. `number`: 64 bits, never used twice with a key."""
         self._nonce.raw = number.to_bytes(_NONCE_BYTES, "big")
-        done = library.EVP_MAC_init(context, None, 0, self._parameters)
-        for part in parts:
-            if type(part) is bytes:
-                done &= library.EVP_MAC_update(context, part, len(part))
-            else:
-                buffer = _buffer(part)
-                done &= library.EVP_MAC_update(context, buffer.address, buffer.size)
-        self._check(done & library.EVP_MAC_final(context, self._tag, self._to_size, TAG_BYTES))
+        self._check(self._library.EVP_MAC_init(self._context, None, 0, self._parameters))
+
+    def update(self, part: Any) -> None:
+        """Add what comes next in the message: a buffer."""
+        if type(part) is bytes:
+            self._check(self._library.EVP_MAC_update(self._context, part, len(part)))
+        else:
+            buffer = _buffer(part)
+            done = self._library.EVP_MAC_update(self._context, buffer.address, buffer.size)
+            self._check(done)
+
+    def end(self) -> bytes:
+        """Return the message's tag of 16 bytes."""
+        done = self._library.EVP_MAC_final(self._context, self._tag, self._to_size, TAG_BYTES)
+        self._check(done)
         return self._tag.raw
 
     def _check(self, done: int) -> None:

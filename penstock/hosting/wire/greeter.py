@@ -26,12 +26,13 @@ from penstock.hosting.wire.handshake import (
     LIMIT_BYTES,
     LIMIT_SECONDS,
     NONCE_BYTES,
+    ROLE_DATA,
     ROLE_GUEST,
     Credentials,
     ServerHandshake,
 )
 from penstock.hosting.wire.invitations import Invitations
-from penstock.hosting.wire.local_peer import refusal_of
+from penstock.hosting.wire.local_peer import is_of_this_user, refusal_of
 from penstock.hosting.wire.tls import TlsSocket, wrapped
 from penstock.model.errors import AuthenticationError, ExternalError
 
@@ -172,8 +173,12 @@ class Greeter:
         if len(self._unproven) >= MAX_UNPROVEN:
             oldest = next(iter(self._unproven))
             self._refuse(oldest, f"{MAX_UNPROVEN} connections are in handshakes, this one longest")
-        nonce = secrets.token_bytes(NONCE_BYTES)
-        handshake = ServerHandshake(self._credentials, nonce, self._invitations)
+        handshake = ServerHandshake(
+            self._credentials,
+            secrets.token_bytes(NONCE_BYTES),
+            self._invitations,
+            vouched=lambda: self._role == ROLE_DATA and is_of_this_user(sock),
+        )
         one = _Unproven(sock, told, handshake, time.monotonic() + LIMIT_SECONDS)
         self._unproven[one] = None
         self._selector.register(sock, selectors.EVENT_READ, one)

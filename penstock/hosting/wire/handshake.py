@@ -3,11 +3,13 @@
     client                                        server
     HELLO  role, MACs, nonce, token, cluster id, name, invitation  ->
            <-  CHALLENGE  MAC, nonce, proof "server"
-    PROOF  proof "client"                        ->
+    PROOF  MAC, proof "client"                   ->
            <-  WELCOME  proof "welcome"
 
-A proof is HMAC-SHA256 under the application's secret over its label and the transcript: the whole
-HELLO, and the CHALLENGE up to its proof. The labels differ, so a reflected proof is worthless. Both
+A proof is HMAC-SHA256 under the application's secret over its label and the transcript: all that was
+sent before, without proofs. The server names the best MAC that it takes, the client the one that is
+used: `GMAC_LOCAL` only if the kernel vouches to both for the other end. The client cannot ask the
+kernel sooner, because the other end has no owner until it is accepted. The labels differ, so a reflected proof is worthless. Both
 nonces are fresh, so a recorded proof is worthless too. Nothing is unpickled before WELCOME; a peer
 gets `LIMIT_BYTES` and `LIMIT_SECONDS` to finish.
 
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import hmac
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -34,7 +37,7 @@ LIMIT_BYTES: Final = 4096
 LIMIT_SECONDS: Final = 5.0
 NONCE_BYTES: Final = 32
 _MAGIC: Final = b"PENSTOCK"
-_VERSION: Final = 3
+_VERSION: Final = 4
 _HEAD: Final = struct.Struct("!8sBBB32sHHHH")
 _PROOF_BYTES: Final = 32
 _CHALLENGE: Final = struct.Struct("!B32s")
@@ -76,11 +79,19 @@ class Guests(Protocol):
         """The guest has proven its secret. Raises AuthenticationError: another one was faster."""
 
 
+Vouched = Callable[[], bool]
+
+
+def _nobody_vouches() -> bool:
+    return False
+
+
 class _Handshake:
     """What both ends keep. `leftover`: bytes that came behind the handshake."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, vouched: Vouched) -> None:
         self._credentials = credentials
+        self._vouched = vouched
         self._received = b""
         self._transcript = b""
         self._mac: Mac | None = None
@@ -105,9 +116,19 @@ class _Handshake:
 class ClientHandshake(_Handshake):
     """The dialling side. Send `start()` first, feed what arrives until `is_done`; then there is `session`."""
 
-    def __init__(self, credentials: Credentials, role: int, nonce: bytes, name: str = "") -> None:
-        """`name`: what the server knows this end by; a resource id, or empty."""
-        super().__init__(credentials)
+    def __init__(
+        self,
+        credentials: Credentials,
+        role: int,
+        nonce: bytes,
+        name: str = "",
+        *,
+        vouched: Vouched = _nobody_vouches,
+    ) -> None:
+        """`name`: what the server knows this end by; a resource id, or empty. `vouched`: asks whether
+        the server is a process of this machine and user.
+        """
+        super().__init__(credentials, vouched)
         self._hello = _hello(credentials, role, nonce, name)
 
     def start(self) -> bytes:
@@ -121,7 +142,9 @@ class ClientHandshake(_Handshake):
         out = b""
         if self._mac is None and len(self._received) >= _CHALLENGE.size + _PROOF_BYTES:
             self._mac = self._read_challenge()
-            out = _proof(self._credentials, b"client", self._transcript)
+            out = bytes([self._mac])
+            self._transcript += out
+            out += _proof(self._credentials, b"client", self._transcript)
         if self._mac is not None and not self.is_done and len(self._received) >= _PROOF_BYTES:
             welcome = self._received[:_PROOF_BYTES]
             if not hmac.compare_digest(
@@ -145,6 +168,8 @@ class ClientHandshake(_Handshake):
         mac, _nonce = _CHALLENGE.unpack(challenge)
         if not 1 << mac & offered():
             raise AuthenticationError(f"the server chose the MAC {mac}, which was not offered")
+        if mac == Mac.GMAC_LOCAL and not self._vouched():
+            return Mac.GMAC
         return Mac(mac)
 
 
@@ -154,10 +179,15 @@ class ServerHandshake(_Handshake):
     """
 
     def __init__(
-        self, credentials: Credentials, nonce: bytes, guests: Guests | None = None
+        self,
+        credentials: Credentials,
+        nonce: bytes,
+        guests: Guests | None = None,
+        *,
+        vouched: Vouched = _nobody_vouches,
     ) -> None:
-        """`guests`: None admits nobody without the application's secret."""
-        super().__init__(credentials)
+        """`guests`: None admits nobody without the application's secret. `vouched`: as of a client."""
+        super().__init__(credentials, vouched)
         self._nonce = nonce
         self._guests = guests
         self.role = 0
@@ -176,16 +206,21 @@ class ServerHandshake(_Handshake):
         out = b""
         if self._mac is None:
             out = self._take_hello()
-        if self._mac is not None and not self.is_done and len(self._received) >= _PROOF_BYTES:
-            proof, self.leftover = _cut(self._received, _PROOF_BYTES)
+        if self._mac is not None and not self.is_done and len(self._received) > _PROOF_BYTES:
+            mac, rest = _cut(self._received, 1)
+            proof, self.leftover = _cut(rest, _PROOF_BYTES)
+            self._transcript += mac
             own = self._credentials
             if not hmac.compare_digest(proof, _proof(own, b"client", self._transcript)):
                 raise AuthenticationError(
                     "a peer's proof is wrong; it was dropped, and nothing it sent was read"
                 )
+            if mac[0] != self._mac and (mac[0], self._mac) != (Mac.GMAC, Mac.GMAC_LOCAL):
+                raise AuthenticationError(f"a peer uses MAC {mac[0]}, which was not chosen")
             if self._guests is not None and own.presented:
                 self._guests.admit(own.presented)
-            self._session = Session(self._mac, own.secret, self._transcript, is_client=False)
+            used = Mac(mac[0])
+            self._session = Session(used, own.secret, self._transcript, is_client=False)
             out += _proof(own, b"welcome", self._transcript)
         return out
 
@@ -202,7 +237,7 @@ class ServerHandshake(_Handshake):
             )
         if hello.presented:
             own = self._credentials = self._credentials_of(hello.presented)
-        self._mac = chosen(hello.macs)
+        self._mac = chosen(hello.macs, is_vouched_for=self._vouched())
         if self._mac is None:
             raise AuthenticationError("a peer offers no MAC that is known here; it was dropped")
         self._received = self._received[len(hello.raw) :]

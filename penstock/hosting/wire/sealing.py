@@ -31,21 +31,32 @@ class Mac(IntEnum):
     """Inside TLS, which protects the connection itself. Never offered."""
     HMAC_SHA256 = 1
     GMAC = 2
+    GMAC_LOCAL = 3
+    """GMAC, but of long columns it covers only sums, which show damage (`network.bulk_sums`). Used
+    only where the kernel vouches to both ends for the other one (`wire.local_peer`).
+    """
 
 
 class _Tagging(Protocol):
-    def tag(self, number: int, parts: tuple[Any, ...]) -> bytes: ...
+    def begin(self, number: int) -> None: ...
+    def update(self, part: Any) -> None: ...
+    def end(self) -> bytes: ...
 
 
 def offered() -> int:
     """Return the functions that this process has, one bit for each."""
-    without = {Mac.NONE} if gmac.is_available() else {Mac.NONE, Mac.GMAC}
+    without = {Mac.NONE} if gmac.is_available() else {Mac.NONE, Mac.GMAC, Mac.GMAC_LOCAL}
     return sum(1 << mac for mac in Mac if mac not in without)
 
 
-def chosen(theirs: int) -> Mac | None:
-    """Return the best function that both ends have; None if there is none."""
+def chosen(theirs: int, *, is_vouched_for: bool = False) -> Mac | None:
+    """Return the best function that both ends have; None if there is none.
+
+    `is_vouched_for`: the kernel says that the other end is a process of this user and machine.
+    """
     common = theirs & offered()
+    if not is_vouched_for:
+        common &= ~(1 << Mac.GMAC_LOCAL)
     return max((mac for mac in Mac if common & 1 << mac), default=None)
 
 
@@ -56,25 +67,49 @@ class Seal:
     """
 
     def __init__(self, mac: Mac, secret: bytes, direction: bytes, transcript: bytes) -> None:
-        """`direction`: differs between the two. `transcript`: differs between connections."""
+        """`direction`: differs between the two. `transcript`: differs between connections.
+
+        `takes_sums`: whether the sums of long columns stand for them.
+        """
+        self.takes_sums = mac is Mac.GMAC_LOCAL
         self._tagging = _MAKERS[mac](_derived(secret, b"penstock seal ", direction, transcript))
         self._count = 0
 
-    def tag(self, *parts: bytes | bytearray | memoryview) -> bytes:
-        """Return the tag of the next frame. `parts`: the frame's bytes, in order."""
-        number = self._count
+    def begin(self) -> None:
+        """Begin the next frame. A part of it is added best when it is in the processor's cache."""
+        self._tagging.begin(self._count)
         self._count += 1
-        return self._tagging.tag(number, parts)
 
-    def check(self, tag: bytes | memoryview, *parts: bytes | bytearray | memoryview) -> None:
-        """Check the tag of the next frame. Raises DamagedFrame; the connection must be closed then."""
-        number = self._count
-        if not hmac.compare_digest(self.tag(*parts), tag):
+    def update(self, part: bytes | bytearray | memoryview) -> None:
+        """Add what comes next in the frame."""
+        self._tagging.update(part)
+
+    def end(self) -> bytes:
+        """Return the tag of the frame."""
+        return self._tagging.end()
+
+    def check_end(self, tag: bytes | memoryview) -> None:
+        """Check the tag of the frame. Raises DamagedFrame; the connection must be closed then."""
+        if not hmac.compare_digest(self.end(), tag):
             raise DamagedFrame(
-                f"frame {number} of a connection is not what the other end has sent: its tag does "
-                "not match. Something between the two ends changes, drops or repeats data. The "
+                f"frame {self._count - 1} of a connection is not what the other end has sent: "
+                "its tag does not match. Something between the two ends changes, drops or repeats data. The "
                 "connection is closed."
             )
+
+    def tag(self, *parts: bytes | bytearray | memoryview) -> bytes:
+        """Return the tag of the next frame. `parts`: the frame's bytes, in order."""
+        self.begin()
+        for part in parts:
+            self.update(part)
+        return self.end()
+
+    def check(self, tag: bytes | memoryview, *parts: bytes | bytearray | memoryview) -> None:
+        """Check the tag of the next frame, as `check_end`."""
+        self.begin()
+        for part in parts:
+            self.update(part)
+        self.check_end(tag)
 
 
 class Veil:
@@ -120,17 +155,27 @@ def _derived(secret: bytes, purpose: bytes, direction: bytes, transcript: bytes)
 class _HmacSha256:
     def __init__(self, key: bytes) -> None:
         self._keyed = hmac.new(key, digestmod="sha256")
+        self._mac = self._keyed
 
-    def tag(self, number: int, parts: tuple[Any, ...]) -> bytes:
-        mac = self._keyed.copy()
-        mac.update(number.to_bytes(8, "big"))
-        for part in parts:
-            mac.update(part)
-        return mac.digest()[:TAG_BYTES]
+    def begin(self, number: int) -> None:
+        self._mac = self._keyed.copy()
+        self._mac.update(number.to_bytes(8, "big"))
+
+    def update(self, part: Any) -> None:
+        self._mac.update(part)
+
+    def end(self) -> bytes:
+        return self._mac.digest()[:TAG_BYTES]
 
 
 class _NoTag:
-    def tag(self, _number: int, _parts: tuple[Any, ...]) -> bytes:
+    def begin(self, number: int) -> None:
+        """No frame differs from another."""
+
+    def update(self, part: Any) -> None:
+        """Not read."""
+
+    def end(self) -> bytes:
         return bytes(TAG_BYTES)
 
 
@@ -138,4 +183,5 @@ _MAKERS: Final[dict[Mac, Callable[[bytes], _Tagging]]] = {
     Mac.NONE: lambda _key: _NoTag(),
     Mac.HMAC_SHA256: _HmacSha256,
     Mac.GMAC: lambda key: gmac.Gmac(key[: gmac.KEY_BYTES]),
+    Mac.GMAC_LOCAL: lambda key: gmac.Gmac(key[: gmac.KEY_BYTES]),
 }

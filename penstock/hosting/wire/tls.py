@@ -24,9 +24,9 @@ from typing import Any, Final, TypeVar, cast
 from penstock.model.errors import ConfigurationError
 
 T = TypeVar("T")
-_PIECE: Final = 1 << 18
+_PIECE: Final = 1 << 20
 """So many bytes are encrypted at once; other threads may read or write in between."""
-_READ_BYTES: Final = 1 << 18
+_READ_BYTES: Final = 1 << 20
 _VALID: Final = dt.timedelta(days=365 * 100)
 _CLOCKS_DIFFER: Final = dt.timedelta(days=2)
 

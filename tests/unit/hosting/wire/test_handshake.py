@@ -1,5 +1,6 @@
 """Mutual authentication (`hosting/wire/handshake.py`): who cannot prove itself gets nothing, and nothing it sends is unpickled."""
 
+import hmac
 import pickle
 import socket
 
@@ -7,7 +8,9 @@ import pytest
 
 from penstock.hosting.wire import dialling
 from penstock.hosting.wire import handshake as hs
+from penstock.hosting.wire.sealing import Mac
 from penstock.model.errors import AuthenticationError, DamagedFrame
+from tests.tools.sealed import needs_gmac
 
 GOOD = hs.Credentials(b"s" * 32, "token-1", "cluster")
 
@@ -65,11 +68,11 @@ def test_a_reflected_challenge_proves_nothing():
     mirror = hs.ServerHandshake(GOOD, b"m" * 32)
     reflected = mirror.feed(hello.replace(b"c" * 32, challenge[1:33]))
     with pytest.raises(AuthenticationError):
-        victim.feed(reflected[33:])
+        victim.feed(reflected[:1] + reflected[33:])
     second = hs.ServerHandshake(GOOD, b"n" * 32)
-    proof = second.feed(hello)[33:]
+    answer = second.feed(hello)
     with pytest.raises(AuthenticationError):
-        second.feed(proof)
+        second.feed(answer[:1] + answer[33:])
 
 
 def test_a_recorded_conversation_cannot_be_replayed():
@@ -118,6 +121,55 @@ def test_a_mac_that_was_not_offered_is_refused(monkeypatch):
         hs.ServerHandshake(GOOD, b"n" * 32).feed(
             hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32).start()
         )
+
+
+@needs_gmac
+@pytest.mark.parametrize("by_client", [True, False])
+@pytest.mark.parametrize("by_server", [True, False])
+def test_sums_stand_for_columns_only_if_the_kernel_vouches_to_both(by_client, by_server):
+    client = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32, vouched=lambda: by_client)
+    server = hs.ServerHandshake(GOOD, b"n" * 32, vouched=lambda: by_server)
+    meet(client, server)
+    for sender, receiver in ((client, server), (server, client)):
+        assert sender.session.sending.takes_sums is (by_client and by_server)
+        assert receiver.session.receiving.takes_sums is (by_client and by_server)
+        receiver.session.receiving.check(sender.session.sending.tag(b"frame"), b"frame")
+
+
+@needs_gmac
+def test_a_client_asks_the_kernel_when_the_server_has_accepted_it():
+    asked = []
+    server = hs.ServerHandshake(GOOD, b"n" * 32, vouched=lambda: True)
+    client = hs.ClientHandshake(
+        GOOD, hs.ROLE_DATA, b"c" * 32, vouched=lambda: asked.append("kernel") or True
+    )
+    hello = client.start()
+    assert not asked
+    client.feed(server.feed(hello))
+    assert asked == ["kernel"]
+
+
+@needs_gmac
+@pytest.mark.parametrize("used", [Mac.NONE, Mac.HMAC_SHA256, Mac.GMAC_LOCAL, 9])
+def test_a_relay_cannot_choose_another_mac(used):
+    client = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32)
+    server = hs.ServerHandshake(GOOD, b"n" * 32)
+    proof = client.feed(server.feed(client.start()))
+    with pytest.raises(AuthenticationError):
+        server.feed(bytes([used]) + proof[1:])
+
+
+@needs_gmac
+@pytest.mark.parametrize("used", [Mac.NONE, Mac.HMAC_SHA256, Mac.GMAC_LOCAL, 9])
+def test_a_client_that_uses_a_mac_that_was_not_chosen_is_refused(used):
+    """It knows the secret, so its proof is right."""
+    client = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32)
+    server = hs.ServerHandshake(GOOD, b"n" * 32)
+    challenge = server.feed(client.start())
+    transcript = client.start() + challenge[:33] + bytes([used])
+    proof = hmac.digest(GOOD.secret, b"penstock client\0" + transcript, "sha256")
+    with pytest.raises(AuthenticationError, match=f"uses MAC {int(used)}, which was not chosen"):
+        server.feed(bytes([used]) + proof)
 
 
 def test_a_role_cannot_be_changed_after_the_proof():

@@ -4,13 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.hosting.network.frames import (
-    HEADER_BYTES,
-    MAX_PAYLOAD,
-    FrameParser,
-    FrameType,
-    header,
-)
+from penstock.hosting.network.frame_parser import FrameParser
+from penstock.hosting.network.frames import HEADER_BYTES, MAX_PAYLOAD, FrameType, header
 from penstock.hosting.wire.sealing import TAG_BYTES, Seal
 from penstock.model.errors import DamagedFrame, ExternalError
 from tests.tools.sealed import damaged, sessions
