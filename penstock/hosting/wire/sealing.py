@@ -93,8 +93,8 @@ class Seal:
         if not hmac.compare_digest(self.end(), tag):
             raise DamagedFrame(
                 f"frame {self._count - 1} of a connection is not what the other end has sent: "
-                "its tag does not match. Something between the two ends changes, drops or repeats data. The "
-                "connection is closed."
+                "its tag does not match. Something between the two ends changes, drops or repeats "
+                "data. The connection is closed."
             )
 
     def tag(self, *parts: bytes | bytearray | memoryview) -> bytes:
