@@ -17,6 +17,7 @@ from benchmarks import (
     latency,
     metrics,
     operators,
+    protection,
     q5,
     recovery,
     scheduler,
@@ -31,6 +32,7 @@ BENCHMARKS = {
     "word_count": word_count.measure,
     "q5": q5.measure,
     "exchange": exchange.measure,
+    "protection": protection.measure,
     "operators": operators.measure,
     "startup": startup.measure,
     "latency": latency.measure,
@@ -46,6 +48,7 @@ BENCHMARKS = {
     "batch": batch.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
+    "protection": protection.ABOUT,
     "scheduler": scheduler.ABOUT,
     "flat_memory": flat_memory.ABOUT,
     "slow_consumer": slow_consumer.ABOUT,

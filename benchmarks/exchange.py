@@ -126,11 +126,14 @@ class _Gather(Committer):
         """Failed attempts leave nothing behind."""
 
 
-def job_seconds(batches: int, *, is_columnar: bool, is_tcp: bool) -> float:
-    """First read to last write. Two slot sharing groups of one slot each: two TaskManagers."""
+def job_seconds(
+    batches: int, *, is_columnar: bool, is_tcp: bool, more: dict[str, Any] | None = None
+) -> float:
+    """First read to last write. Two slot sharing groups of one slot each: two TaskManagers. `more`: settings."""
     sink = CountingSink()
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as marks:
-        env = environment({"penstock.exchange.local-sockets": not is_tcp}).set_parallelism(1)
+        settings = {"penstock.exchange.local-sockets": not is_tcp, **(more or {})}
+        env = environment(settings).set_parallelism(1)
         source = TimedSource(RepeatingSource(batches, is_columnar=is_columnar), marks)
         sent = env.from_source(source, WatermarkStrategy.no_watermarks(), "Sender")
         sent = sent.slot_sharing_group("sender")

@@ -152,7 +152,7 @@ def _watch(
         readable, _, _ = select.select(watched, [], [], wait_s)
         if child.progress_pipe in readable:
             progress = child.read_progress(progress)
-        paused_s = _own_pause(config, now, child.reports - reports)
+        paused_s = _own_pause(config, now + wait_s, child.reports - reports)
         heard_at += paused_s
         if sock in readable:
             data = sock.recv(1 << 16)
@@ -166,14 +166,13 @@ def _watch(
                     return message
 
 
-def _own_pause(config: SupervisorConfig, since: float, reports: int) -> float:
-    """Return for how long this process was stopped or got no processor since the turn began: nobody
-    else's silence.
+def _own_pause(config: SupervisorConfig, due: float, reports: int) -> float:
+    """Return for how long this process was stopped or got no processor: nobody else's silence.
 
-    `reports`: of the child meanwhile. Without them the child was stopped, too. Then another driver
+    `due`: when it should have gone on. `reports`: of the child meanwhile. Without them the child was stopped, too. Then another driver
     may run its tasks, and the silence counts.
     """
-    paused_s = time.monotonic() - since - _TURN_S
+    paused_s = time.monotonic() - due
     was_child_running = reports * config.heartbeat_interval_s >= paused_s / 2
     return paused_s if paused_s > 0 and was_child_running else 0.0
 
