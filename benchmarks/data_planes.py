@@ -14,7 +14,7 @@ from typing import Any
 from penstock.hosting.network.consumer_side import TaskChannelHost
 from penstock.hosting.network.data_plane import DataPlane
 from penstock.hosting.shipping.pickling import loads_records
-from penstock.hosting.task.waker import Waker
+from penstock.hosting.waker import Waker
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
