@@ -77,6 +77,9 @@ class SimHost:
         return None
 
     def bring_files(self, program: ProgramSettings) -> None: ...
+    def gone(self) -> str | None:
+        return None
+
     def describe(self) -> str:
         return "a simulated host"
 

@@ -62,6 +62,9 @@ class ThreadProvider:
     def bring_files(self, program: ProgramSettings) -> None:
         refuse_files(program)
 
+    def gone(self) -> str | None:
+        return None
+
     def describe(self) -> str:
         return "a MiniCluster in this process"
 

@@ -68,6 +68,9 @@ class TaskManagerProvider(Protocol):
         ConfigurationError.
         """
 
+    def gone(self) -> str | None:
+        """Return why the host will never start a TaskManager again; None: it is there."""
+
     def describe(self) -> str:
         """Return a text about the host for messages: master, cores, what is used."""
 

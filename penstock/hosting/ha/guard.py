@@ -48,6 +48,8 @@ class JobGuard:
 
     silence_s: float = math.inf
     """A TaskManager that has heard nothing of the driver for so long must end."""
+    is_recoverable: bool = False
+    """Whether another driver can go on with the job when this one cannot."""
     former_checkpoints: tuple[tuple[int, str], ...] | None = None
     """The checkpoints that the former driver recorded; None: there was no former driver."""
 
@@ -101,6 +103,7 @@ class LeaseKeeper(JobGuard):
         self._renew_ms = renew_ms
         self._leadership = leadership
         self.silence_s = leadership.silence_ms / 1000
+        self.is_recoverable = True
         self._lock = threading.Lock()
         self._worker = WorkerThreads("penstock-lease", tick=(renew_ms / 1000, self._beat))
 

@@ -25,7 +25,7 @@ from penstock.hosting.shipping.program_files import bring_files
 from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.hosting.spark import executor_task
 from penstock.hosting.spark.sizes import LargeOnesFirst
-from penstock.hosting.spark.slots import SparkSlots
+from penstock.hosting.spark.slots import STOPPED, SparkSlots
 from penstock.hosting.taskmanager_order import ProcessSettings, TaskManagerOrder
 from penstock.hosting.wire.addresses import Addresses, Endpoint
 from penstock.hosting.wire.invitations import TICKET_BYTES
@@ -113,6 +113,9 @@ class SparkProvider:
             raise NoResourceAvailable(refusal)
         per_task = size_of.task_cpus
         return sum(-(-size_of.cpus_for(s) // per_task) * n for s, n in taskmanagers.items())
+
+    def gone(self) -> str | None:
+        return STOPPED if self._slots.is_stopped() else None
 
     def describe(self) -> str:
         return self._slots.describe()

@@ -16,6 +16,7 @@ from penstock.hosting.spark.checks import LOCAL, LOCAL_CLUSTER, is_true
 from penstock.hosting.spark.sizes import SparkSize
 from penstock.model.counted import counted
 
+STOPPED: Final = "the SparkSession was stopped"
 _EXECUTORS_WAIT_S: Final = 5.0
 _SAY_AFTER_S: Final = 3.0
 _FIRST_EXECUTOR_WAIT_S: Final = 30.0  # As long as Spark itself lets a job wait for executors.
@@ -40,7 +41,7 @@ class SparkSlots:
         Waits some seconds for `wanted` slots: executors register one by one, and tasks that have
         just ended still count for a moment.
         """
-        if self._is_stopped():
+        if self.is_stopped():
             return 0
         if is_true(self._context.getConf().get("spark.dynamicAllocation.enabled")):
             return None
@@ -48,7 +49,7 @@ class SparkSlots:
         while True:
             total, active = self._task_slots()
             free = max(0, total - active)
-            is_hopeless = self._is_stopped() or (self.is_local and total < wanted)
+            is_hopeless = self.is_stopped() or (self.is_local and total < wanted)
             if free >= wanted or is_hopeless or self._is_late(began, total):
                 return free
             time.sleep(_POLL_S)  # Spark has no notification of a free slot.
@@ -58,7 +59,7 @@ class SparkSlots:
         began = time.monotonic()
         while True:
             total, _ = self._task_slots()
-            if total or self._is_stopped() or self._is_late(began, total):
+            if total or self.is_stopped() or self._is_late(began, total):
                 return total
             time.sleep(_POLL_S)  # Spark has no notification of a free slot.
 
@@ -66,8 +67,8 @@ class SparkSlots:
         """Describe the slots. Never waits and never raises: the JobManager's loop calls it, even
         after the session's end.
         """
-        if self._is_stopped():
-            return "the SparkSession was stopped"
+        if self.is_stopped():
+            return STOPPED
         total, active = self._task_slots()
         return (
             f"Spark master {self._context.master} gives {counted(total, 'task slot')}, "
@@ -107,7 +108,8 @@ class SparkSlots:
             print(f"penstock: waiting for the first executor: {self.describe()}", file=sys.stderr)
         return waited_s >= (_EXECUTORS_WAIT_S if total else _FIRST_EXECUTOR_WAIT_S)
 
-    def _is_stopped(self) -> bool:
+    def is_stopped(self) -> bool:
+        """Whether the SparkSession was stopped, or its JVM has ended."""
         try:
             java_context = self._context._jsc
             return java_context is None or bool(java_context.sc().isStopped())

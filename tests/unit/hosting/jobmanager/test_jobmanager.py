@@ -17,6 +17,7 @@ from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, JobExecutionError
 from penstock.model.ids import AttemptId, ExecutionVertexId, FencingToken, ResourceId, VertexId
 from penstock.model.messages import DriverData
+from penstock.model.states import JobStatus
 from tests.tools.programs.counting_sink import CountingSink
 from tests.tools.programs.environments import minicluster_environment
 
@@ -102,7 +103,13 @@ class Shell:
         self.links = links.Links(FencingToken("token"))
         self.guard = JobGuard()
         self.cancelling, self.where = {}, {}
+        self.status = JobStatus.RUNNING
         self.lost = []
+        self.suspended = []
+
+    def suspend(self, cause):
+        self.suspended.append(cause)
+        self.status = JobStatus.SUSPENDED
 
     def end_taskmanager(self, resource_id, reason): ...
     def feed_job(self, event): ...
@@ -116,6 +123,10 @@ class Provider:
 
     def __init__(self):
         self.seen = {}
+        self.is_gone = None
+
+    def gone(self):
+        return self.is_gone
 
     def progress(self, resource_id):
         return self.seen.get(resource_id)
@@ -248,6 +259,32 @@ def test_a_host_that_sees_its_taskmanagers_vouches_for_them(watched):
     pass_time(watch, clock, 12_000)
     ((_, cause),) = shell.lost  # It lives, but nothing has moved in it.
     assert "frozen" in cause
+
+
+@pytest.mark.parametrize("how", ["Spark's task ends", "the connection ends", "no start succeeds"])
+def test_a_driver_without_spark_leaves_a_job_that_others_can_go_on_with(watched, how):
+    """If it failed, its entry for high availability would go, and the next driver would begin anew."""
+    watch, shell, _ = watched
+    watch._provider.is_gone = "the SparkSession was stopped"
+    shell.guard.is_recoverable = True
+    if how == "the connection ends":
+        watch.lost(TM, "the connection was closed")
+    else:
+        watch.host_ended(TM if how == "Spark's task ends" else ResourceId("tm-2"), "Spark is gone")
+    (cause,) = shell.suspended
+    assert "the SparkSession was stopped" in cause
+    assert "another driver" in cause
+    assert shell.lost == []
+
+
+@pytest.mark.parametrize(("is_gone", "is_recoverable"), [(None, True), ("stopped", False)])
+def test_otherwise_the_loss_of_a_taskmanager_is_the_jobs(watched, is_gone, is_recoverable):
+    watch, shell, _ = watched
+    watch._provider.is_gone = is_gone
+    shell.guard.is_recoverable = is_recoverable
+    watch.host_ended(TM, "Spark job ended")
+    assert shell.suspended == []
+    assert shell.lost == [(TM, "Spark job ended")]
 
 
 def test_a_driver_beats_only_while_it_may_vouch_for_itself(watched, monkeypatch):
