@@ -14,9 +14,9 @@ from benchmarks.exchange import COLUMN_ROWS
 from benchmarks.figures import Figure
 
 ABOUT = """The job is that of `exchange`, columns over loopback TCP. The peer is this engine at
-commit 5e53c48, the last one whose connections were authenticated only: it is checked out for the run, and all three
-take turns. Both ends are processes of one user, so tags cover sums of the columns. TLS is
-`security.ssl.internal.enabled`."""
+commit 5e53c48, the last one whose connections were authenticated only: it is checked out for the
+run, and all three take turns. Both ends are processes of one user, so tags cover sums of the
+columns. TLS is `security.ssl.internal.enabled`."""
 ROOT = Path(__file__).parents[1]
 UNPROTECTED = "5e53c48"
 BATCHES = 6_000

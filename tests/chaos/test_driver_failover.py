@@ -233,6 +233,22 @@ def test_a_stopped_driver_that_goes_on_is_fenced_and_commits_nothing(drivers, tm
     check_result(tmp_path)
 
 
+def test_a_driver_whose_jvm_is_killed_leaves_its_job_to_the_next_one(drivers, tmp_path):
+    """Had the job failed, its entry would be gone, and the next driver would begin anew."""
+    first = drivers("first")
+    (tmp_path / "reached").read_text()
+    (jvm,) = [child for child in first.family() if child.name() == "java"]
+    jvm.kill()
+    assert first.wait() == 1
+    assert "JobSuspendedError" in first.said
+    assert "the SparkSession was stopped" in first.said
+    assert len(store_of(tmp_path).job_keys()) == 1
+    second = drivers("second")
+    assert second.wait() == 0, second.said
+    assert "is taken over" in second.said
+    check_result(tmp_path)
+
+
 @pytest.mark.long  # the audit has a standby, too
 def test_a_standby_waits_and_takes_over_when_the_driver_is_killed(drivers, tmp_path):
     first = drivers("first")
