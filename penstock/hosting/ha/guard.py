@@ -93,6 +93,8 @@ class JobGuard:
 class LeaseKeeper(JobGuard):
     """Keeps the lease of one entry. Call `start` as soon as the entry is ours."""
 
+    is_recoverable = True
+
     def __init__(
         self, store: JobStore, entry: Entry, lease: Lease, renew_ms: int, leadership: Leadership
     ) -> None:
@@ -103,7 +105,6 @@ class LeaseKeeper(JobGuard):
         self._renew_ms = renew_ms
         self._leadership = leadership
         self.silence_s = leadership.silence_ms / 1000
-        self.is_recoverable = True
         self._lock = threading.Lock()
         self._worker = WorkerThreads("penstock-lease", tick=(renew_ms / 1000, self._beat))
 

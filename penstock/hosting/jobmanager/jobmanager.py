@@ -262,11 +262,11 @@ class JobManager:
             self.keeper.close(is_over=self.status.is_globally_terminal)
 
     def _end_leadership(self) -> None:
-        """Record the job's end before anything is cleaned up. A job that another driver leads is
-        only suspended here.
+        """Record the job's end before anything is cleaned up. A job that another driver leads, or
+        can go on with, is only suspended here.
         """
         result = self._result()
-        cause = None if result is None else self.parts.guard.end(result)
+        cause = None if result is None else _recorded_or_left(self.parts, result)
         if cause is not None:
             _LOG.warning("job=%s %s->SUSPENDED cause=%s", self.job_id, self.status, cause)
             self.shell.status = JobStatus.SUSPENDED
@@ -376,6 +376,23 @@ class JobManager:
     def _on_host_ended(self, resource_id: ResourceId, cause: str) -> None:
         """The host of a TaskManager has ended. Any thread."""
         self._soon(lambda: self.watch.host_ended(resource_id, cause))
+
+
+def _recorded_or_left(parts: JobParts, result: RecordedResult) -> str | None:
+    """Record the job's end. Returns why it is left to another driver instead; None: it is recorded.
+
+    A job that failed because this driver has lost Spark is left: another driver has its own. If it
+    counted as failed, it would be over for all of them, and the next one would begin anew.
+    """
+    may_leave = result.status is JobStatus.FAILED and parts.guard.is_recoverable
+    gone = parts.provider.gone() if may_leave else None
+    if gone is None:
+        return parts.guard.end(result)
+    return (
+        f"this driver can run the job no more: {gone}. Its entry for high availability stays: "
+        "another driver, or this program when it is started again, goes on with it. Here it ended "
+        f"with: {result.failure}"
+    )
 
 
 _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {

@@ -210,10 +210,6 @@ class MachineShell:
         if cause is None or self.status.is_terminal:
             self.pump()
             return
-        self.suspend(cause)
-
-    def suspend(self, cause: str) -> None:
-        """End the job here and clean nothing up: another driver goes on with it."""
         self._events.clear()
         self.failure = FailureInfo("JobSuspendedError", cause)
         self._step_job(SuspendJob(now_ms()))

@@ -221,8 +221,6 @@ class TaskManagerWatch:
         """The Spark task (or thread) of a TaskManager has ended."""
         if self._shell.links.is_fenced(resource_id) or self._is_over():
             return  # Its end is known already.
-        if self._is_suspended_without_host():
-            return
         if resource_id in self._shell.links:
             self.lost(resource_id, cause)
         else:
@@ -235,30 +233,12 @@ class TaskManagerWatch:
         self._signs.pop(resource_id, None)
         if resource_id not in self._shell.links or self._is_over():
             return
-        if self._is_suspended_without_host():
-            return
         self._log(resource_id, "LOST", cause)
         self._observer.taskmanager_lost(resource_id, cause)
         self._shell.end_taskmanager(resource_id, f"fenced off: {cause}")
         self._shell.links.fence(resource_id)
         self._shell.feed_resources(TaskManagerLostEvent(resource_id, cause, now_ms()))
         self._shell.feed_job(TaskManagerGone(resource_id, cause, now_ms()))
-
-    def _is_suspended_without_host(self) -> bool:
-        """Suspend the job if this driver has lost Spark, and another driver can go on with it. A job that
-        failed would be over for all of them.
-        """
-        gone = self._provider.gone() if self._shell.guard.is_recoverable else None
-        if gone is None:
-            return False
-        job_id = self._shell.job_id
-        cause = (
-            f"this driver can run job {job_id} no more: {gone}. Its entry for high availability "
-            "stays: another driver, or this program when it is started again, goes on with it."
-        )
-        _LOG.warning("job=%s %s->SUSPENDED cause=%s", job_id, self._shell.status, cause)
-        self._shell.suspend(cause)
-        return True
 
     def _log(self, resource_id: ResourceId, what: str, cause: str) -> None:
         job_id = self._shell.job_id

@@ -10,6 +10,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.jobmanager import links, taskmanager_watch
 from penstock.hosting.jobmanager.driver_streams import CollectStream
+from penstock.hosting.jobmanager.jobmanager import JobManager
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
@@ -17,6 +18,7 @@ from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, JobExecutionError
 from penstock.model.ids import AttemptId, ExecutionVertexId, FencingToken, ResourceId, VertexId
 from penstock.model.messages import DriverData
+from penstock.model.messages.shared import FailureInfo
 from penstock.model.states import JobStatus
 from tests.tools.programs.counting_sink import CountingSink
 from tests.tools.programs.environments import minicluster_environment
@@ -103,13 +105,7 @@ class Shell:
         self.links = links.Links(FencingToken("token"))
         self.guard = JobGuard()
         self.cancelling, self.where = {}, {}
-        self.status = JobStatus.RUNNING
         self.lost = []
-        self.suspended = []
-
-    def suspend(self, cause):
-        self.suspended.append(cause)
-        self.status = JobStatus.SUSPENDED
 
     def end_taskmanager(self, resource_id, reason): ...
     def feed_job(self, event): ...
@@ -123,10 +119,6 @@ class Provider:
 
     def __init__(self):
         self.seen = {}
-        self.is_gone = None
-
-    def gone(self):
-        return self.is_gone
 
     def progress(self, resource_id):
         return self.seen.get(resource_id)
@@ -261,32 +253,6 @@ def test_a_host_that_sees_its_taskmanagers_vouches_for_them(watched):
     assert "frozen" in cause
 
 
-@pytest.mark.parametrize("how", ["Spark's task ends", "the connection ends", "no start succeeds"])
-def test_a_driver_without_spark_leaves_a_job_that_others_can_go_on_with(watched, how):
-    """If it failed, its entry for high availability would go, and the next driver would begin anew."""
-    watch, shell, _ = watched
-    watch._provider.is_gone = "the SparkSession was stopped"
-    shell.guard.is_recoverable = True
-    if how == "the connection ends":
-        watch.lost(TM, "the connection was closed")
-    else:
-        watch.host_ended(TM if how == "Spark's task ends" else ResourceId("tm-2"), "Spark is gone")
-    (cause,) = shell.suspended
-    assert "the SparkSession was stopped" in cause
-    assert "another driver" in cause
-    assert shell.lost == []
-
-
-@pytest.mark.parametrize(("is_gone", "is_recoverable"), [(None, True), ("stopped", False)])
-def test_otherwise_the_loss_of_a_taskmanager_is_the_jobs(watched, is_gone, is_recoverable):
-    watch, shell, _ = watched
-    watch._provider.is_gone = is_gone
-    shell.guard.is_recoverable = is_recoverable
-    watch.host_ended(TM, "Spark job ended")
-    assert shell.suspended == []
-    assert shell.lost == [(TM, "Spark job ended")]
-
-
 def test_a_driver_beats_only_while_it_may_vouch_for_itself(watched, monkeypatch):
     watch, shell, clock = watched
     beats = []
@@ -337,3 +303,31 @@ def test_a_second_taskmanager_of_a_fenced_name_is_refused():
     known.fence(location.resource_id)
     with pytest.raises(ExternalError, match="no second one"):
         known.register(location, Control())
+
+
+@pytest.mark.parametrize(
+    ("status", "is_recoverable", "gone", "expected"),
+    [
+        (JobStatus.FAILED, True, "the SparkSession was stopped", JobStatus.SUSPENDED),
+        (JobStatus.FAILED, True, None, JobStatus.FAILED),
+        (JobStatus.FAILED, False, "the SparkSession was stopped", JobStatus.FAILED),
+        (JobStatus.CANCELED, True, "the SparkSession was stopped", JobStatus.CANCELED),
+        (JobStatus.FINISHED, True, "the SparkSession was stopped", JobStatus.FINISHED),
+    ],
+)
+def test_a_job_that_fails_without_spark_is_left_to_other_drivers(
+    status, is_recoverable, gone, expected
+):
+    """A recorded end is carried out by the next driver, which then begins the program anew."""
+    recorded, guard = [], JobGuard()
+    guard.is_recoverable, guard.end = is_recoverable, recorded.append
+    own = JobManager.__new__(JobManager)
+    own.shell = SimpleNamespace(status=status, failure=FailureInfo("Lost", "no slots"))
+    own.parts = SimpleNamespace(guard=guard, provider=SimpleNamespace(gone=lambda: gone))
+    own.started_ms, own.job_id = 0, "job"
+    own._end_leadership()
+    assert own.status is expected
+    assert [one.status for one in recorded] == ([] if expected is JobStatus.SUSPENDED else [status])
+    if expected is JobStatus.SUSPENDED:
+        assert "the SparkSession was stopped" in own.failure_text
+        assert "Here it ended with: Lost: no slots" in own.failure_text
