@@ -29,10 +29,12 @@ test-all: test
 	$(PY) -m pytest -m long $(ARGS) || [ $$? = 5 ]
 	PENSTOCK_EXAMPLES=500 $(IN_MEMORY) $(PY) -m pytest tests/property -m "not long" -n 2 --dist worksteal $(ARGS)
 
-check: $(STAMP)
+check: $(STAMP) .venv/.pyright-ready
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/mypy tests/typing
+	.venv/bin/pyright
 	.venv/bin/lint-imports
 	$(PY) -m pytest tests/test_tidy.py tests/test_mirror.py
 
@@ -54,6 +56,11 @@ peers: $(STAMP) java
 
 plan: $(STAMP)
 	.venv/bin/penstock plan examples/word_count.py --taskmanagers 2 --slots 3
+
+# pyright brings a Node.js along, which only this needs.
+.venv/.pyright-ready: $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[pyright]'
+	@touch $@
 
 # The documentation as web pages, in site/. Broken links and anchors are errors.
 docs: .venv/.docs-ready

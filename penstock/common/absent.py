@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 OWN_SOURCE: Final = (
@@ -44,6 +44,12 @@ def absent(
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return lookup
+
+
+def listing(own: Iterable[str], elsewhere: Iterable[str]) -> Callable[[], list[str]]:
+    """A `__dir__` for a module, so that completion finds its own names and those of `absent`'s `elsewhere`."""
+    names = sorted({*own, *elsewhere})
+    return lambda: names
 
 
 def gone(instead: Mapping[str, str]) -> Callable[[object, str], NoReturn]:

@@ -6,13 +6,14 @@ Time, Duration, timedelta or int (ms), and 0 means no timeout.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building.checks import check_call, check_is_object, check_methods
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.functions import AsyncFunction, AsyncRetryStrategy
+from penstock.datastream.functions.type_variables import R, T
 from penstock.model.graph.stream_graph import ChainingStrategy
 from penstock.model.time import millis_of
 from penstock.runtime import operators as ops
@@ -34,12 +35,12 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait(
-        data_stream: DataStream,
-        async_function: AsyncFunction | Callable[[Any], Any],
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[list[R]] | list[R]],
         timeout: Any,
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Emit results as soon as they are ready; their order may change between two watermarks, never across one.
 
         Args:
@@ -54,13 +55,13 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait_with_retry(
-        data_stream: DataStream,
-        async_function: AsyncFunction | Callable[[Any], Any],
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[list[R]] | list[R]],
         timeout: Any,
         async_retry_strategy: AsyncRetryStrategy,
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Do the same as `unordered_wait`, and repeat failed calls as the retry strategy says.
 
         `timeout` is for all attempts of a record together.
@@ -70,25 +71,25 @@ class AsyncDataStream:
 
     @staticmethod
     def ordered_wait(
-        data_stream: DataStream,
-        async_function: AsyncFunction | Callable[[Any], Any],
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[list[R]] | list[R]],
         timeout: Any,
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Emit results in the order of their records; arguments as in `unordered_wait`."""
         settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=True)
         return _add(data_stream, async_function, settings, None, output_type)
 
     @staticmethod
     def ordered_wait_with_retry(
-        data_stream: DataStream,
-        async_function: AsyncFunction | Callable[[Any], Any],
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[list[R]] | list[R]],
         timeout: Any,
         async_retry_strategy: AsyncRetryStrategy,
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Do the same as `ordered_wait`, and repeat failed calls as the retry strategy says.
 
         `timeout` is for all attempts of a record together.
@@ -98,12 +99,12 @@ class AsyncDataStream:
 
 
 def _add(
-    data_stream: DataStream,
-    async_function: AsyncFunction | Callable[[Any], Any],
+    data_stream: DataStream[Any],
+    async_function: Any,
     settings: ops.AsyncSettings,
     retry: AsyncRetryStrategy | None,
     output_type: TypeInformation | None,
-) -> DataStream:
+) -> DataStream[Any]:
     if not isinstance(data_stream, DataStream):
         raise TypeError(f"data_stream must be a DataStream, got {type(data_stream).__name__}.")
     if retry is not None and not isinstance(retry, AsyncRetryStrategy):

@@ -8,7 +8,8 @@ an addition; `plumbing` is for Penstock's own classes; jars are accepted and ign
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from penstock.common.absent import gone
 from penstock.common.configuration import Configuration
@@ -22,7 +23,8 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.restart_strategy import RestartStrategyConfiguration, configure_restarts
 from penstock.common.setting_checks import check_kind, check_whole
 from penstock.common.time import Duration
-from penstock.common.typeinfo import TypeInformation, Types
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.common.types import Row
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.building.adapters import checked_type
 from penstock.datastream.building.environment_plumbing import (
@@ -49,6 +51,7 @@ from penstock.datastream.executor import (
     JobExecutor,
 )
 from penstock.datastream.formats.file_format import FileInputFormat
+from penstock.datastream.functions.type_variables import T
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import ConfigurationError, GraphError
 from penstock.model.options.checkpoints import CheckpointOptions
@@ -297,9 +300,19 @@ class StreamExecutionEnvironment:
 
     # ---------------------------------------------------------- sources
 
+    @overload
     def from_collection(
-        self, collection: list[Any], type_info: TypeInformation | None = None
-    ) -> DataStream:
+        self, collection: Sequence[Any], type_info: RowTypeInfo
+    ) -> DataStream[Row]: ...
+
+    @overload
+    def from_collection(
+        self, collection: Sequence[T], type_info: TypeInformation | None = None
+    ) -> DataStream[T]: ...
+
+    def from_collection(
+        self, collection: Sequence[Any], type_info: TypeInformation | None = None
+    ) -> DataStream[Any]:
         """Create a bounded stream of the given values, with parallelism 1.
 
         With `type_info` each value is converted to that type here.
@@ -314,7 +327,7 @@ class StreamExecutionEnvironment:
         watermark_strategy: WatermarkStrategy,
         source_name: str,
         type_info: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Create a stream that reads a source.
 
         Args:
@@ -341,7 +354,7 @@ class StreamExecutionEnvironment:
         timestamp_column: str | None = None,
         watermark: WatermarkStrategy | Duration | None = None,
         source_name: str = "DataFrame",
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Create a stream of the rows of a bounded DataFrame. Not in PyFlink.
 
         Records are Rows with the DataFrame's column names; operators on columns make no Row.
@@ -371,7 +384,7 @@ class StreamExecutionEnvironment:
             watermark = WatermarkStrategy.for_bounded_out_of_orderness(watermark)
         return self._source(source, watermark, source_name, None, takes_tuples=True)
 
-    def socket_text_stream(self, host: str, port: int, delimiter: str = "\n") -> DataStream:
+    def socket_text_stream(self, host: str, port: int, delimiter: str = "\n") -> DataStream[str]:
         """Create a stream of the lines that a TCP server sends, until it closes; parallelism 1.
 
         Flink has this in its Java API only.
@@ -384,7 +397,7 @@ class StreamExecutionEnvironment:
         source_func: Any,
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Create a stream from a Source, without watermarks.
 
         There are no Java source functions here.
@@ -395,7 +408,7 @@ class StreamExecutionEnvironment:
 
     def create_input(
         self, input_format: InputFormat, type_info: TypeInformation | None = None
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Create a stream from an InputFormat such as AvroInputFormat, without watermarks."""
         if not isinstance(input_format, InputFormat):
             raise TypeError(
@@ -444,7 +457,7 @@ class StreamExecutionEnvironment:
         parallelism: int = -1,
         *,
         takes_tuples: bool = False,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         element_type = checked_type(type_info, name, "type_info") or source.produced_type
         if element_type == Types.PICKLED_BYTE_ARRAY():
             element_type = None

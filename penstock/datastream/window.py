@@ -83,7 +83,7 @@ __all__ = [
 ]
 
 
-class Min(ReduceFunction):
+class Min(ReduceFunction[Any]):
     """Returns the smaller of two values."""
 
     def reduce(self, value1: Any, value2: Any) -> Any:

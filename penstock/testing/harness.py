@@ -75,7 +75,7 @@ class StreamHarness:
 
     def __init__(
         self,
-        build: Callable[..., DataStream | Sequence[DataStream]],
+        build: Callable[..., DataStream[Any] | Sequence[DataStream[Any]]],
         types: Sequence[TypeInformation | None] = (),
         *,
         clock: ManualClock | None = None,
@@ -322,7 +322,7 @@ def _inputs_of(
     env: StreamExecutionEnvironment,
     build: Callable[..., object],
     types: Sequence[TypeInformation | None],
-) -> list[DataStream]:
+) -> list[DataStream[Any]]:
     parameters = [
         one
         for one in inspect.signature(build).parameters.values()
@@ -337,7 +337,7 @@ def _inputs_of(
     return [env.add_source(_ByHand(), f"Input {number}", kind) for number, kind in enumerate(kinds)]
 
 
-def _sources(vertices: Any, inputs: Sequence[DataStream]) -> list[VertexId]:
+def _sources(vertices: Any, inputs: Sequence[DataStream[Any]]) -> list[VertexId]:
     """The vertex at the head of which each input is. Raises: ConfigurationError: an input leads nowhere."""
     by_node = {
         operator.node_id: vertex.vertex_id for vertex in vertices for operator in vertex.operators

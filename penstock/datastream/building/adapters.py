@@ -112,7 +112,7 @@ def filter_function(func: Callable[..., Any] | FilterFunction[Any]) -> UserFunct
 
 
 def reduce_function(
-    func: Callable[..., Any] | ReduceFunction, operator: str = "Reduce"
+    func: Callable[..., Any] | ReduceFunction[Any], operator: str = "Reduce"
 ) -> UserFunction:
     return _user_function(func, ReduceFunction, "reduce", operator)
 
@@ -226,7 +226,7 @@ def is_column_aggregate(value: object) -> bool:
 
 
 def partitioner_function(
-    partitioner: Callable[[Any, int], int] | Partitioner,
+    partitioner: Callable[[Any, int], int] | Partitioner[Any],
 ) -> Callable[[Any, int], int]:
     check_is_object(partitioner, Partitioner, "partition_custom")
     if isinstance(partitioner, Partitioner):

@@ -92,3 +92,34 @@ OF_CONNECTORS: Final = {
     for name in names
 }
 """Names that PyFlink's package has too, with their modules. A module is imported when its name is asked for."""
+
+_FORMATS: Final = {
+    "avro": (
+        "AvroBulkWriters",
+        "AvroInputFormat",
+        "AvroRowDeserializationSchema",
+        "AvroRowSerializationSchema",
+        "AvroSchema",
+    ),
+    "csv": (
+        "CsvBulkWriters",
+        "CsvReaderFormat",
+        "CsvRowDeserializationSchema",
+        "CsvRowSerializationSchema",
+        "CsvSchema",
+    ),
+    "json": ("JsonRowDeserializationSchema", "JsonRowSerializationSchema"),
+    "orc": ("OrcBulkWriters",),
+    "parquet": (
+        "AvroParquetReaders",
+        "AvroParquetWriters",
+        "ParquetBulkWriters",
+        "ParquetColumnarRowInputFormat",
+    ),
+}
+OF_FORMATS: Final = {
+    name: f"penstock.datastream.formats.{module}"
+    for module, names in _FORMATS.items()
+    for name in names
+}
+"""The names that programs use of each module of formats, so that they need not know the module."""

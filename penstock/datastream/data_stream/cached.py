@@ -24,6 +24,7 @@ from penstock.datastream.connectors.files.source import FileSource
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.formats.file_format import BulkFormat
 from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.functions.type_variables import T
 from penstock.hosting.private_files import open_checked
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.model.errors import ExternalError, GraphError
@@ -37,7 +38,7 @@ from penstock.runtime.operator import Accepts
 LENGTH_BYTES: Final = 8
 
 
-class CachedDataStream(DataStream):
+class CachedDataStream(DataStream[T]):
     """A bounded stream whose records are kept, as `cache()` returns it.
 
     Settings such as name and parallelism belong on the operator before it, as in PyFlink.
@@ -47,7 +48,7 @@ class CachedDataStream(DataStream):
         super().__init__(plumbing)
         self._kept = kept
 
-    def cache(self) -> CachedDataStream:
+    def cache(self) -> CachedDataStream[T]:
         """Return the stream itself."""
         return self
 
@@ -97,7 +98,7 @@ class KeptRecords:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def cached(stream: DataStream) -> CachedDataStream:
+def cached(stream: DataStream[T]) -> CachedDataStream[T]:
     """Adds a node for the cached records behind the stream."""
     plumbing = stream.plumbing
     program = plumbing.program

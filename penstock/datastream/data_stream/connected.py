@@ -5,8 +5,9 @@ Source: pyflink.datastream.data_stream.ConnectedStreams, BroadcastConnectedStrea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, cast
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building import adapters as adapt
@@ -18,26 +19,29 @@ from penstock.datastream.functions import (
     CoMapFunction,
     CoProcessFunction,
     KeyedCoProcessFunction,
+    KeySelector,
 )
 from penstock.datastream.functions.broadcast import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
+from penstock.datastream.functions.type_variables import T1, T2, K, R, T
 from penstock.model.errors import GraphError
 from penstock.model.types import is_pickled
 from penstock.runtime import operators as ops
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Operator
+from penstock.runtime.records.columns import Column
 from penstock.runtime.state.descriptors import MapStateDescriptor
 
 
-class ConnectedStreams:
+class ConnectedStreams(Generic[T1, T2]):
     """Two streams that one function processes, as `connect` returns them.
 
     Both are keyed, or neither.
     """
 
-    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+    def __init__(self, stream1: DataStream[T1], stream2: DataStream[T2]) -> None:
         if not isinstance(stream2, DataStream):
             raise TypeError(f"connect takes a DataStream, got {type(stream2).__name__}.")
         if stream1.plumbing.environment is not stream2.plumbing.environment:
@@ -49,8 +53,11 @@ class ConnectedStreams:
         self.stream2 = stream2
 
     def key_by(
-        self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
-    ) -> ConnectedStreams:
+        self,
+        key_selector1: Callable[[T1], K] | KeySelector[T1, K] | Column,
+        key_selector2: Callable[[T2], K] | KeySelector[T2, K] | Column,
+        key_type: TypeInformation | None = None,
+    ) -> ConnectedStreams[T1, T2]:
         """Partition both streams by key: equal keys share a subtask and its keyed state.
 
         Args:
@@ -58,10 +65,16 @@ class ConnectedStreams:
             key_selector2: the key of the second stream's records.
             key_type: the type of both keys.
         """
-        keyed1 = self.stream1.key_by(key_selector1, key_type)
-        return ConnectedStreams(keyed1, self.stream2.key_by(key_selector2, key_type))
+        key1, key2 = (
+            cast("Callable[[Any], K]", key_selector1),
+            cast("Callable[[Any], K]", key_selector2),
+        )
+        keyed1 = self.stream1.key_by(key1, key_type)
+        return ConnectedStreams(keyed1, self.stream2.key_by(key2, key_type))
 
-    def map(self, func: CoMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+    def map(
+        self, func: CoMapFunction[T1, T2, R], output_type: TypeInformation | None = None
+    ) -> DataStream[R]:
         """Call `map1` or `map2` of a CoMapFunction for each record, and emit its one result."""
         function, keys = adapt.method_of(func, CoMapFunction, "map1", "Co-Map"), self._keys()
         if keys is None:
@@ -69,8 +82,8 @@ class ConnectedStreams:
         return self._then("Co-Map", ops.KeyedCoMapOperator(function, keys), output_type)
 
     def flat_map(
-        self, func: CoFlatMapFunction, output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self, func: CoFlatMapFunction[T1, T2, R], output_type: TypeInformation | None = None
+    ) -> DataStream[R]:
         """Call `flat_map1` or `flat_map2` of a CoFlatMapFunction, and emit each result."""
         function = adapt.method_of(func, CoFlatMapFunction, "flat_map1", "Co-Flat Map")
         keys = self._keys()
@@ -80,9 +93,9 @@ class ConnectedStreams:
 
     def process(
         self,
-        func: CoProcessFunction | KeyedCoProcessFunction,
+        func: CoProcessFunction[T1, T2, R] | KeyedCoProcessFunction[Any, T1, T2, R],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Call `process_element1` or `process_element2` for each record.
 
         Args:
@@ -124,29 +137,29 @@ class ConnectedStreams:
 
     def _then(
         self, name: str, operator: Operator, output_type: TypeInformation | None
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         first, second = self.stream1.plumbing, self.stream2.plumbing
         return DataStream(first.add_operator(name, operator, output_type, second))
 
 
 @dataclass(frozen=True, slots=True)
-class BroadcastStream:
+class BroadcastStream(Generic[T]):
     """A stream for `other.connect(...)`, as `broadcast(descriptor, ...)` returns it.
 
     All subtasks of the connected operator get its records.
     """
 
-    input_stream: DataStream
+    input_stream: DataStream[T]
     broadcast_state_descriptors: list[MapStateDescriptor]
 
 
-class BroadcastConnectedStream:
+class BroadcastConnectedStream(Generic[T1, T2]):
     """A stream, keyed or not, connected with a broadcast stream."""
 
     def __init__(
         self,
-        non_broadcast_stream: DataStream,
-        broadcast_stream: BroadcastStream,
+        non_broadcast_stream: DataStream[T1],
+        broadcast_stream: BroadcastStream[T2],
         broadcast_state_descriptors: list[MapStateDescriptor],
     ) -> None:
         environment = non_broadcast_stream.plumbing.environment
@@ -161,9 +174,9 @@ class BroadcastConnectedStream:
 
     def process(
         self,
-        func: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
+        func: BroadcastProcessFunction[T1, T2, R] | KeyedBroadcastProcessFunction[Any, T1, T2, R],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Call the function for the records of both sides.
 
         Args:

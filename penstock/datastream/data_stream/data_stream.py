@@ -6,8 +6,8 @@ Source: pyflink.datastream.data_stream.DataStream; differs: column streams (`map
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from penstock.common.absent import gone
 from penstock.common.execution_config import ExecutionConfig
@@ -34,6 +34,7 @@ from penstock.datastream.functions import (
     ProcessFunction,
     SinkFunction,
 )
+from penstock.datastream.functions.type_variables import T2, K, R, T
 from penstock.datastream.output_tag import OutputTag
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
@@ -46,7 +47,11 @@ from penstock.runtime.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.cached import CachedDataStream
-    from penstock.datastream.data_stream.connected import BroadcastStream
+    from penstock.datastream.data_stream.connected import (
+        BroadcastConnectedStream,
+        BroadcastStream,
+        ConnectedStreams,
+    )
     from penstock.datastream.data_stream.joins import CoGroupedStreams, JoinedStreams
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
     from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
@@ -55,7 +60,7 @@ if TYPE_CHECKING:
 DRIVER_PRINT_STREAM = "print"
 
 
-class DataStream(OperatorSettings):
+class DataStream(OperatorSettings, Generic[T]):
     """A stream of records of one type.
 
     Its methods add operators to the job graph; nothing runs yet.
@@ -80,9 +85,9 @@ class DataStream(OperatorSettings):
 
     def map(
         self,
-        func: Callable[[Any], Any] | MapFunction[Any, Any],
+        func: Callable[[T], R] | MapFunction[T, R],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Apply `func` to each record and emit its one result.
 
         Args:
@@ -93,9 +98,9 @@ class DataStream(OperatorSettings):
 
     def flat_map(
         self,
-        func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
+        func: Callable[[T], Iterable[R] | None] | FlatMapFunction[T, R],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Apply `func` to each record and emit every element of the iterable that it returns.
 
         Args:
@@ -106,7 +111,7 @@ class DataStream(OperatorSettings):
             "FlatMap", ops.FlatMapOperator(adapt.flat_map_function(func)), output_type
         )
 
-    def filter(self, func: Callable[[Any], Any] | FilterFunction[Any] | Column) -> DataStream:
+    def filter(self, func: Callable[[T], object] | FilterFunction[T] | Column) -> DataStream[T]:
         """Keep the records for which `func` returns true. The type does not change.
 
         Args:
@@ -123,8 +128,8 @@ class DataStream(OperatorSettings):
         )
 
     def process(
-        self, func: ProcessFunction, output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self, func: ProcessFunction[T, R], output_type: TypeInformation | None = None
+    ) -> DataStream[R]:
         """Call a ProcessFunction for each record; it may emit results and side outputs.
 
         Args:
@@ -134,7 +139,7 @@ class DataStream(OperatorSettings):
         function = adapt.method_of(func, ProcessFunction, "process_element", "PROCESS")
         return self._then("PROCESS", ops.ProcessOperator(function), output_type)
 
-    def project(self, *field_indexes: int) -> DataStream:
+    def project(self, *field_indexes: int) -> DataStream[tuple[Any, ...]]:
         """Keep the given fields of a stream of tuples.
 
         Args:
@@ -143,7 +148,9 @@ class DataStream(OperatorSettings):
         projection, output_type = adapt.projection(self.get_type(), field_indexes)
         return self._then("Projection", ops.MapOperator(projection), output_type)
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+    def assign_timestamps_and_watermarks(
+        self, watermark_strategy: WatermarkStrategy
+    ) -> DataStream[T]:
         """Set each record's event time and generate watermarks; earlier ones are replaced."""
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise TypeError(
@@ -159,7 +166,7 @@ class DataStream(OperatorSettings):
         func: Callable[[Any], Any],
         output_type: TypeInformation | None = None,
         timestamp_column: str | None = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Apply `func` to whole Arrow batches: `pyarrow.RecordBatch -> pyarrow.RecordBatch`.
 
         Args:
@@ -171,7 +178,7 @@ class DataStream(OperatorSettings):
         operator = ops.MapBatchesOperator(UserFunction(func), timestamp_column)
         return self._then("MapBatches", operator, output_type)
 
-    def select(self, *columns: Column | str, **named: Column) -> DataStream:
+    def select(self, *columns: Column | str, **named: Column) -> DataStream[Any]:
         """Select columns by name or expression; `name=expression` names a computed column.
 
         Raises:
@@ -182,13 +189,27 @@ class DataStream(OperatorSettings):
 
     # ---------------------------------------------------------- partitioning
 
+    @overload
+    def key_by(
+        self, key_selector: Column, key_type: Column | None = None, *more_columns: Column
+    ) -> KeyedStream[T, Any]: ...
+
+    @overload
     def key_by(
         self,
-        key_selector: Callable[[Any], Any] | KeySelector[Any, Any] | Column,
+        key_selector: Callable[[T], K] | KeySelector[T, K],
+        key_type: TypeInformation | None = None,
+    ) -> KeyedStream[T, K]: ...
+
+    def key_by(
+        self,
+        key_selector: Callable[[T], Any] | KeySelector[T, Any] | Column,
         key_type: TypeInformation | Column | None = None,
         *more_columns: Column,
-    ) -> KeyedStream:
+    ) -> KeyedStream[T, Any]:
         """Partition the stream by key: records with equal keys go to the same subtask.
+
+        A key's records keep their order if one subtask of this operator sends them all.
 
         Args:
             key_selector: a function `value -> key`, a KeySelector, or the first key column.
@@ -203,9 +224,9 @@ class DataStream(OperatorSettings):
 
     def partition_custom(
         self,
-        partitioner: Callable[[Any, int], int] | Partitioner,
-        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
-    ) -> DataStream:
+        partitioner: Callable[[K, int], int] | Partitioner[K],
+        key_selector: Callable[[T], K] | KeySelector[T, K],
+    ) -> DataStream[T]:
         """Partition the stream with a function of your own.
 
         Args:
@@ -216,34 +237,44 @@ class DataStream(OperatorSettings):
         custom = adapt.partitioner_function(partitioner)
         return self._repartitioned(Partitioning(ShipStrategy.CUSTOM, keys, custom))
 
-    def shuffle(self) -> DataStream:
+    def shuffle(self) -> DataStream[T]:
         """Send each record to a random subtask of the next operator."""
         return self._repartitioned(Partitioning(ShipStrategy.SHUFFLE))
 
-    def rescale(self) -> DataStream:
+    def rescale(self) -> DataStream[T]:
         """Distribute records round-robin over a fixed subset of the next operator's subtasks."""
         return self._repartitioned(Partitioning(ShipStrategy.RESCALE))
 
-    def rebalance(self) -> DataStream:
+    def rebalance(self) -> DataStream[T]:
         """Distribute records round-robin over all subtasks of the next operator."""
         return self._repartitioned(Partitioning(ShipStrategy.REBALANCE))
 
-    def forward(self) -> DataStream:
+    def forward(self) -> DataStream[T]:
         """Send records to the subtask of the same index; both operators need one parallelism."""
         return self._repartitioned(Partitioning(ShipStrategy.FORWARD))
 
-    def global_(self) -> DataStream:
+    def global_(self) -> DataStream[T]:
         """Send all records to the next operator's first subtask.
 
         Flink has this in its Java API only.
         """
         return self._repartitioned(Partitioning(ShipStrategy.GLOBAL))
 
+    @overload
+    def broadcast(self, broadcast_state_descriptor: None = None) -> DataStream[T]: ...
+
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream[T]: ...
+
     def broadcast(
         self,
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> Any:
+    ) -> DataStream[T] | BroadcastStream[T]:
         """Send each record to all subtasks of the next operator.
 
         Returns:
@@ -263,7 +294,7 @@ class DataStream(OperatorSettings):
                 )
         return BroadcastStream(to_all, descriptors)
 
-    def with_exchange_mode(self, mode: StreamExchangeMode) -> DataStream:
+    def with_exchange_mode(self, mode: StreamExchangeMode) -> DataStream[T]:
         """Choose how the operators that read this stream get its records. Not in PyFlink.
 
         Call it directly before the reading operator or before key_by, rebalance and the like:
@@ -276,7 +307,7 @@ class DataStream(OperatorSettings):
 
     # ---------------------------------------------------------- several streams
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream[T]) -> DataStream[T]:
         """Merge this stream with others of the same type, in no particular order.
 
         Raises:
@@ -304,7 +335,15 @@ class DataStream(OperatorSettings):
             others.append(other)
         return DataStream(own.together_with(others))
 
-    def connect(self, ds: DataStream | BroadcastStream) -> Any:
+    @overload
+    def connect(self, ds: DataStream[T2]) -> ConnectedStreams[T, T2]: ...
+
+    @overload
+    def connect(self, ds: BroadcastStream[T2]) -> BroadcastConnectedStream[T, T2]: ...
+
+    def connect(
+        self, ds: DataStream[T2] | BroadcastStream[T2]
+    ) -> ConnectedStreams[T, T2] | BroadcastConnectedStream[T, T2]:
         """Connect two streams, so that one function processes both and shares state between them.
 
         Returns:
@@ -320,7 +359,7 @@ class DataStream(OperatorSettings):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         return ConnectedStreams(self, ds)
 
-    def join(self, other_stream: DataStream) -> JoinedStreams:
+    def join(self, other_stream: DataStream[T2]) -> JoinedStreams[T, T2]:
         """Join two streams: pairs of records with equal keys in the same window.
 
         Continue with `.where(k1).equal_to(k2).window(w).apply(f)`.
@@ -329,7 +368,7 @@ class DataStream(OperatorSettings):
 
         return JoinedStreams(self, other_stream)
 
-    def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
+    def co_group(self, other_stream: DataStream[T2]) -> CoGroupedStreams[T, T2]:
         """Group the records of two streams by key and window, also where only one stream has some.
 
         Continue with `.where(k1).equal_to(k2).window(w).apply(f)`; `f` gets two lists.
@@ -338,13 +377,13 @@ class DataStream(OperatorSettings):
 
         return CoGroupedStreams(self, other_stream)
 
-    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
+    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream[T]:
         """Divide the whole stream into windows. The window operator runs in one subtask."""
         from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self, window_assigner)
 
-    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+    def get_side_output(self, output_tag: OutputTag) -> DataStream[Any]:
         """Return the records that this operator emits with the given tag.
 
         Once a tag is read, its records no longer appear in the main output.
@@ -406,16 +445,21 @@ class DataStream(OperatorSettings):
         )
 
     @overload
-    def execute_and_collect(self, job_execution_name: str | None = None) -> CloseableIterator: ...
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator[T]: ...
 
     @overload
     def execute_and_collect(
         self, job_execution_name: str | None = None, *, limit: int
-    ) -> list[Any]: ...
+    ) -> list[T]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[T]: ...
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator | list[Any]:
+    ) -> CloseableIterator[T] | list[T]:
         """Run the program and return this stream's records on the driver.
 
         Args:
@@ -434,7 +478,7 @@ class DataStream(OperatorSettings):
         stream = self.plumbing.program.new_collect_stream()
         self.plumbing.collect_into(stream)
         control = self.plumbing.environment.plumbing.submit(job_execution_name)
-        iterator = CloseableIterator(control, stream, self.get_type())
+        iterator: CloseableIterator[T] = CloseableIterator(control, stream, self.get_type())
         return iterator if limit is None else take(iterator, limit)
 
     def to_spark(self, name: str | None = None, output_type: TypeInformation | None = None) -> Any:
@@ -459,7 +503,7 @@ class DataStream(OperatorSettings):
             frame.createOrReplaceTempView(name)
         return frame
 
-    def cache(self) -> CachedDataStream:
+    def cache(self) -> CachedDataStream[T]:
         """Keep the records of this bounded stream when a job first computes them.
 
         Later jobs of the same environment read what was kept.
@@ -472,8 +516,8 @@ class DataStream(OperatorSettings):
 
     def _then(
         self, name: str, operator: Operator, output_type: TypeInformation | None
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         return DataStream(self.plumbing.add_operator(name, operator, output_type))
 
-    def _repartitioned(self, partitioning: Partitioning) -> DataStream:
+    def _repartitioned(self, partitioning: Partitioning) -> DataStream[T]:
         return DataStream(self.plumbing.partitioned(partitioning))

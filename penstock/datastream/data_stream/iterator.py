@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Generic, Self
 
 from penstock.common.job_client import JobClient, result_of
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.data_stream.client_values import client_values
+from penstock.datastream.functions.type_variables import T
 from penstock.model.program import JobControl
 
 
-class CloseableIterator:
+class CloseableIterator(Generic[T]):
     """Iterates over the results of a running job; use it in `with`.
 
     Raises:
@@ -28,14 +29,14 @@ class CloseableIterator:
     ) -> None:
         self._control = control
         self._batches = map(client_values(type_info), control.collect(stream))
-        self._values: Iterator[Any] = iter(())
+        self._values: Iterator[T] = iter(())
         self._is_exhausted = False
         self._is_closed = False
 
-    def __iter__(self) -> CloseableIterator:
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T:
         while not self._is_exhausted:
             for value in self._values:
                 return value
@@ -46,7 +47,7 @@ class CloseableIterator:
                 self._values = iter(batch)
         raise StopIteration
 
-    def next(self) -> Any:
+    def next(self) -> T:
         """Return the next record. Raises StopIteration at the end."""
         return next(self)
 
@@ -83,9 +84,9 @@ class CloseableIterator:
             result_of(self._control.job_id, self._control.wait())
 
 
-def take(iterator: CloseableIterator, limit: int) -> list[Any]:
+def take(iterator: CloseableIterator[T], limit: int) -> list[T]:
     """Return the first `limit` values; the job is cancelled when there are more."""
-    values: list[Any] = []
+    values: list[T] = []
     with iterator:
         while len(values) < limit:
             try:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building import adapters as adapt
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
-from penstock.datastream.functions import Function
+from penstock.datastream.functions import Function, KeySelector
+from penstock.datastream.functions.base import Results
+from penstock.datastream.functions.type_variables import IN1, IN2, OUT, T1, T2, K, R
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
 from penstock.model.errors import GraphError
@@ -22,34 +24,39 @@ from penstock.model.time import millis_of
 from penstock.runtime import operators as ops
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
+from penstock.runtime.records.columns import Column
 from penstock.runtime.windowing import Evictor
 
+S = TypeVar("S", bound="CoGroupedStreams[Any, Any]")
+"""JoinedStreams or CoGroupedStreams: which functions `apply` takes."""
+_BothKeyed: TypeAlias = tuple[KeyedStream[Any, Any], KeyedStream[Any, Any]]
 
-class JoinFunction(Function):
+
+class JoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Returns one result for each pair of records with the same key and window."""
 
     @abstractmethod
-    def join(self, first: Any, second: Any) -> Any:
+    def join(self, first: IN1, second: IN2) -> OUT:
         """Return the result for one pair."""
 
 
-class FlatJoinFunction(Function):
+class FlatJoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Returns any number of results for each pair of records with the same key and window."""
 
     @abstractmethod
-    def join(self, first: Any, second: Any) -> Iterable[Any] | None:
+    def join(self, first: IN1, second: IN2) -> Iterable[OUT] | None:
         """Return the results for one pair; None: no result."""
 
 
-class CoGroupFunction(Function):
+class CoGroupFunction(Function, Generic[T1, T2, OUT]):
     """Gets all records of a key and window at once; one of the two lists may be empty."""
 
     @abstractmethod
-    def co_group(self, first: list[Any], second: list[Any]) -> Iterable[Any] | None:
+    def co_group(self, first: list[T1], second: list[T2]) -> Iterable[OUT] | None:
         """Return the results for one key and window; None: no result."""
 
 
-class ProcessJoinFunction(Function):
+class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Returns results, and side outputs (`yield tag, value`), for each pair of an interval join."""
 
     class Context(ops.ProcessJoinContext):
@@ -60,12 +67,12 @@ class ProcessJoinFunction(Function):
 
     @abstractmethod
     def process_element(
-        self, left: Any, right: Any, ctx: ProcessJoinFunction.Context
-    ) -> Iterable[Any] | None:
+        self, left: IN1, right: IN2, ctx: ProcessJoinFunction.Context
+    ) -> Results[OUT]:
         """Return the results for one pair; None: no result."""
 
 
-class CoGroupedStreams:
+class CoGroupedStreams(Generic[T1, T2]):
     """Two streams to be grouped by key and window, as `stream.co_group(other)` returns them.
 
     Example:
@@ -74,7 +81,7 @@ class CoGroupedStreams:
             .apply(lambda orders, payments: [(len(orders), len(payments))])
     """
 
-    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+    def __init__(self, stream1: DataStream[T1], stream2: DataStream[T2]) -> None:
         if stream1.plumbing.environment is not stream2.plumbing.environment:
             raise GraphError(
                 "join: the streams belong to different environments. Build both streams in one "
@@ -82,7 +89,11 @@ class CoGroupedStreams:
             )
         self._streams = (stream1, stream2)
 
-    def where(self, key_selector: Any, key_type: TypeInformation | None = None) -> Where:
+    def where(
+        self,
+        key_selector: Callable[[T1], Any] | KeySelector[T1, Any] | Column,
+        key_type: TypeInformation | None = None,
+    ) -> Where[Self, T2]:
         """Set the key of the first stream's records: a function, a KeySelector or a column."""
         return Where(self, key_selector, key_type)
 
@@ -91,12 +102,12 @@ class CoGroupedStreams:
 
     def _keyed(
         self, selectors: tuple[Any, Any], key_type: TypeInformation | None
-    ) -> tuple[KeyedStream, KeyedStream]:
+    ) -> tuple[KeyedStream[T1, Any], KeyedStream[T2, Any]]:
         first, second = self._streams
         return first.key_by(selectors[0], key_type), second.key_by(selectors[1], key_type)
 
 
-class JoinedStreams(CoGroupedStreams):
+class JoinedStreams(CoGroupedStreams[T1, T2]):
     """Two streams to be joined by key and window, as `stream.join(other)` returns them."""
 
     def _window_function(self, function: Any) -> ops.CoGroupWindowFunction:
@@ -105,17 +116,19 @@ class JoinedStreams(CoGroupedStreams):
         return ops.JoinWindowFunction(adapt.join_function(function, JoinFunction))
 
 
-class Where:
+class Where(Generic[S, T2]):
     """A join whose first stream has its key."""
 
-    def __init__(
-        self, streams: CoGroupedStreams, key_selector: Any, key_type: TypeInformation | None
-    ) -> None:
+    def __init__(self, streams: S, key_selector: Any, key_type: TypeInformation | None) -> None:
         self._streams = streams
         self._key_selector = key_selector
         self._key_type = key_type
 
-    def equal_to(self, key_selector: Any, key_type: TypeInformation | None = None) -> EqualTo:
+    def equal_to(
+        self,
+        key_selector: Callable[[T2], Any] | KeySelector[T2, Any] | Column,
+        key_type: TypeInformation | None = None,
+    ) -> EqualTo[S]:
         """Set the key of the second stream's records.
 
         Raises:
@@ -133,14 +146,14 @@ class Where:
         return EqualTo(self._streams, keyed)
 
 
-class EqualTo:
+class EqualTo(Generic[S]):
     """A join whose streams both have their keys."""
 
-    def __init__(self, streams: CoGroupedStreams, keyed: tuple[KeyedStream, KeyedStream]) -> None:
+    def __init__(self, streams: S, keyed: _BothKeyed) -> None:
         self._streams = streams
         self._keyed = keyed
 
-    def window(self, assigner: WindowAssigner) -> WithWindow:
+    def window(self, assigner: WindowAssigner) -> WithWindow[S]:
         """Set the window assigner."""
         if not isinstance(assigner, WindowAssigner):
             raise TypeError(
@@ -150,13 +163,13 @@ class EqualTo:
         return WithWindow(self._streams, self._keyed, assigner)
 
 
-class WithWindow:
+class WithWindow(Generic[S]):
     """A join that lacks only its function. Triggers and evictors see `TaggedUnion` records."""
 
     def __init__(
         self,
-        streams: CoGroupedStreams,
-        keyed: tuple[KeyedStream, KeyedStream],
+        streams: S,
+        keyed: _BothKeyed,
         assigner: WindowAssigner,
     ) -> None:
         self._streams = streams
@@ -195,11 +208,21 @@ class WithWindow:
         self._late_tag = output_tag
         return self
 
+    @overload
     def apply(
-        self,
-        function: Callable[[Any, Any], Any] | JoinFunction | FlatJoinFunction | CoGroupFunction,
+        self: WithWindow[JoinedStreams[T1, T2]],
+        function: Callable[[T1, T2], R] | JoinFunction[T1, T2, R] | FlatJoinFunction[T1, T2, R],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]: ...
+
+    @overload
+    def apply(
+        self: WithWindow[CoGroupedStreams[T1, T2]],
+        function: Callable[[list[T1], list[T2]], Iterable[R] | None] | CoGroupFunction[T1, T2, R],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]: ...
+
+    def apply(self, function: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
         """Set the function, and return its results as a stream.
 
         Args:
@@ -220,13 +243,13 @@ class WithWindow:
         return _two_inputs(self._keyed, type(self._assigner).__name__, operator, output_type)
 
 
-class IntervalJoin:
+class IntervalJoin(Generic[T1, T2]):
     """A join in event time without its bounds, as `keyed.interval_join(other_keyed)` returns it."""
 
-    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+    def __init__(self, left: KeyedStream[T1, K], right: KeyedStream[T2, K]) -> None:
         self._keyed = (left, right)
 
-    def between(self, lower_bound: Any, upper_bound: Any) -> IntervalJoined:
+    def between(self, lower_bound: Any, upper_bound: Any) -> IntervalJoined[T1, T2]:
         """Join where `lower_bound <= right timestamp - left timestamp <= upper_bound`.
 
         Args:
@@ -240,7 +263,7 @@ class IntervalJoin:
         return IntervalJoined(self._keyed, interval)
 
 
-class IntervalJoined:
+class IntervalJoined(Generic[T1, T2]):
     """An interval join that lacks only its function.
 
     Example:
@@ -249,7 +272,7 @@ class IntervalJoined:
             .upper_bound_exclusive().process(ClickedBeforeBuying())
     """
 
-    def __init__(self, keyed: tuple[KeyedStream, KeyedStream], interval: ops.Interval) -> None:
+    def __init__(self, keyed: _BothKeyed, interval: ops.Interval) -> None:
         self._keyed = keyed
         self._interval = interval
         self._is_exclusive = (False, False)
@@ -276,8 +299,10 @@ class IntervalJoined:
         return self
 
     def process(
-        self, process_join_function: ProcessJoinFunction, output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self,
+        process_join_function: ProcessJoinFunction[T1, T2, R],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
         """Call a ProcessJoinFunction for each pair."""
         function = adapt.method_of(
             process_join_function, ProcessJoinFunction, "process_element", "Interval Join"
@@ -292,16 +317,16 @@ class IntervalJoined:
         return _two_inputs(self._keyed, "Interval Join", operator, output_type)
 
 
-def _side_keys(keyed: tuple[KeyedStream, KeyedStream]) -> tuple[KeySelection, KeySelection]:
+def _side_keys(keyed: _BothKeyed) -> tuple[KeySelection, KeySelection]:
     return keyed[0].plumbing.keys, keyed[1].plumbing.keys
 
 
 def _two_inputs(
-    keyed: tuple[KeyedStream, KeyedStream],
+    keyed: _BothKeyed,
     name: str,
     operator: Any,
     output_type: TypeInformation | None,
-) -> DataStream:
+) -> DataStream[Any]:
     first, second = keyed
     plumbing = first.plumbing.add_operator(name, operator, output_type, second.plumbing)
     return DataStream(plumbing)

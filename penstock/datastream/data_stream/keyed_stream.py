@@ -6,9 +6,9 @@ add it or to remove it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, overload
 
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.datastream.building import adapters as adapt
@@ -26,6 +26,7 @@ from penstock.datastream.functions import (
     MapFunction,
     ReduceFunction,
 )
+from penstock.datastream.functions.type_variables import K2, T2, K, R, T
 from penstock.datastream.output_tag import OutputTag
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import StreamExchangeMode
@@ -36,11 +37,11 @@ from penstock.runtime.sink import Sink
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.joins import IntervalJoin
-    from penstock.datastream.data_stream.windowed_stream import WindowedStream
+    from penstock.datastream.data_stream.windowed_stream import AllWindowedStream, WindowedStream
     from penstock.datastream.window import WindowAssigner
 
 
-class KeyedStream(DataStream):
+class KeyedStream(DataStream[T], Generic[T, K]):
     """A stream partitioned by key, as `key_by` returns it.
 
     Its operators have keyed state and timers.
@@ -60,7 +61,7 @@ class KeyedStream(DataStream):
     def __init__(self, plumbing: KeyedPlumbing) -> None:
         super().__init__(plumbing)
 
-    def with_exchange_mode(self, mode: StreamExchangeMode) -> KeyedStream:
+    def with_exchange_mode(self, mode: StreamExchangeMode) -> KeyedStream[T, K]:
         """Choose how the operators that read this stream get its records, as in DataStream."""
         return KeyedStream(self.plumbing.with_exchange_mode(StreamExchangeMode(mode)))
 
@@ -76,7 +77,7 @@ class KeyedStream(DataStream):
         self.plumbing = check_keys(self.plumbing, policy)
         return self
 
-    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+    def get_side_output(self, output_tag: OutputTag) -> DataStream[Any]:
         """Return the dead letters of the key selector; `on_error` has to be called before.
 
         Raises:
@@ -84,15 +85,15 @@ class KeyedStream(DataStream):
         """
         if key_check_of(self.plumbing) is None:
             return super().get_side_output(output_tag)
-        return DataStream(self.plumbing.without_key()).get_side_output(output_tag)
+        return self._without_key().get_side_output(output_tag)
 
     # ---------------------------------------------------------- operators with keyed state
 
     def map(
         self,
-        func: Callable[[Any], Any] | MapFunction[Any, Any],
+        func: Callable[[T], R] | MapFunction[T, R],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Apply `func` to each record and emit its one result. A MapFunction may use keyed state.
 
         Args:
@@ -105,9 +106,9 @@ class KeyedStream(DataStream):
 
     def flat_map(
         self,
-        func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
+        func: Callable[[T], Iterable[R] | None] | FlatMapFunction[T, R],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Apply `func` to each record and emit every element of the iterable that it returns.
 
         Args:
@@ -118,14 +119,14 @@ class KeyedStream(DataStream):
         operator = ops.KeyedFlatMapOperator(adapt.flat_map_function(func), self.plumbing.keys)
         return self._then("FlatMap", operator, output_type)
 
-    def filter(self, func: Callable[[Any], Any] | FilterFunction[Any] | Column) -> DataStream:
+    def filter(self, func: Callable[[T], object] | FilterFunction[T] | Column) -> DataStream[T]:
         """Keep the records for which `func` returns true. A FilterFunction may use keyed state."""
         if isinstance(func, Column):
             return self._without_key().filter(func)
         operator = ops.KeyedFilterOperator(adapt.filter_function(func), self.plumbing.keys)
         return self._then("Filter", operator, self.plumbing.element_type)
 
-    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
+    def reduce(self, func: Callable[[T, T], T] | ReduceFunction[T]) -> DataStream[T]:
         """Combine each record with the last result of its key, and emit the new result.
 
         The first record of a key is emitted unchanged.
@@ -138,8 +139,8 @@ class KeyedStream(DataStream):
         return self._then("Reduce", operator, self.plumbing.element_type)
 
     def process(  # type: ignore[override]  # as in PyFlink: another kind of function
-        self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self, func: KeyedProcessFunction[K, T, R], output_type: TypeInformation | None = None
+    ) -> DataStream[R]:
         """Call a KeyedProcessFunction, with keyed state and timers, for each record.
 
         Args:
@@ -151,7 +152,7 @@ class KeyedStream(DataStream):
             "KEYED PROCESS", ops.KeyedProcessOperator(function, self.plumbing.keys), output_type
         )
 
-    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+    def sum(self, position_to_sum: int | str = 0) -> DataStream[T]:
         """Emit for each record the running sum of a field, per key.
 
         Args:
@@ -159,7 +160,7 @@ class KeyedStream(DataStream):
         """
         return self._accumulate(self.AccumulateType.SUM, position_to_sum)
 
-    def min(self, position_to_min: int | str = 0) -> DataStream:
+    def min(self, position_to_min: int | str = 0) -> DataStream[T]:
         """Emit for each record the key's smallest value of a field so far.
 
         The other fields are those of the key's first record.
@@ -169,7 +170,7 @@ class KeyedStream(DataStream):
         """
         return self._accumulate(self.AccumulateType.MIN, position_to_min)
 
-    def max(self, position_to_max: int | str = 0) -> DataStream:
+    def max(self, position_to_max: int | str = 0) -> DataStream[T]:
         """Emit for each record the key's largest value of a field so far.
 
         The other fields are those of the key's first record.
@@ -179,7 +180,7 @@ class KeyedStream(DataStream):
         """
         return self._accumulate(self.AccumulateType.MAX, position_to_max)
 
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T]:
         """Emit for each record the key's whole record with the smallest value of a field so far.
 
         Args:
@@ -187,7 +188,7 @@ class KeyedStream(DataStream):
         """
         return self._accumulate(self.AccumulateType.MIN_BY, position_to_min_by)
 
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T]:
         """Emit for each record the key's whole record with the largest value of a field so far.
 
         Args:
@@ -197,13 +198,13 @@ class KeyedStream(DataStream):
 
     # ---------------------------------------------------------- windows
 
-    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+    def window(self, window_assigner: WindowAssigner) -> WindowedStream[T, K]:
         """Divide the records of each key into windows."""
         from penstock.datastream.data_stream.windowed_stream import WindowedStream
 
         return WindowedStream(self, window_assigner)
 
-    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T, K]:
         """Divide each key's records into windows of `size` records; incomplete ones do not fire.
 
         Args:
@@ -220,7 +221,7 @@ class KeyedStream(DataStream):
             return WindowedStream(self, CountTumblingWindowAssigner.of(size))
         return WindowedStream(self, CountSlidingWindowAssigner.of(size, slide))
 
-    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
+    def interval_join(self, other_stream: KeyedStream[T2, K]) -> IntervalJoin[T, T2]:
         """Join records with equal keys whose event times are close to each other.
 
         Continue with `.between(lower, upper).process(f)`.
@@ -245,24 +246,38 @@ class KeyedStream(DataStream):
 
     # ---------------------------------------------------------- operators that do not use the key
 
+    @overload
+    def key_by(
+        self, key_selector: Column, key_type: Column | None = None, *more_columns: Column
+    ) -> KeyedStream[T, Any]: ...
+
+    @overload
     def key_by(
         self,
-        key_selector: Callable[[Any], Any] | KeySelector[Any, Any] | Column,
+        key_selector: Callable[[T], K2] | KeySelector[T, K2],
+        key_type: TypeInformation | None = None,
+    ) -> KeyedStream[T, K2]: ...
+
+    def key_by(
+        self,
+        key_selector: Callable[[T], Any] | KeySelector[T, Any] | Column,
         key_type: TypeInformation | Column | None = None,
         *more_columns: Column,
-    ) -> KeyedStream:
+    ) -> KeyedStream[T, Any]:
         """Replace the key by another one, as DataStream.key_by does."""
-        return self._without_key().key_by(key_selector, key_type, *more_columns)
+        stream: Any = self._without_key()
+        keyed: KeyedStream[T, Any] = stream.key_by(key_selector, key_type, *more_columns)
+        return keyed
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream[T]) -> DataStream[T]:
         """Merge with other streams. The result is not keyed."""
         return self._in_partitions().union(*streams)
 
-    def project(self, *field_indexes: int) -> DataStream:
+    def project(self, *field_indexes: int) -> DataStream[tuple[Any, ...]]:
         """Keep the given fields of a stream of tuples. The result is not keyed."""
         return self._in_partitions().project(*field_indexes)
 
-    def window_all(self, window_assigner: WindowAssigner) -> Any:
+    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream[T]:
         """Divide the whole stream, across its keys, into windows."""
         return self._without_key().window_all(window_assigner)
 
@@ -359,13 +374,13 @@ class KeyedStream(DataStream):
 
     # ---------------------------------------------------------- private
 
-    def _without_key(self) -> DataStream:
+    def _without_key(self) -> DataStream[T]:
         return DataStream(self.plumbing.without_key())
 
-    def _in_partitions(self) -> DataStream:
+    def _in_partitions(self) -> DataStream[T]:
         return DataStream(self.plumbing.in_partitions())
 
-    def _accumulate(self, kind: AccumulateType, field: int | str) -> DataStream:
+    def _accumulate(self, kind: AccumulateType, field: int | str) -> DataStream[T]:
         if isinstance(field, bool) or not isinstance(field, (int, str)):
             raise TypeError(
                 f"{kind.name.lower()}: the field must be a position (int) or a name (str), got "

@@ -7,7 +7,7 @@ Source: pyflink.datastream.data_stream.WindowedStream; differs: on column stream
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, overload
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building import adapters as adapt
@@ -23,6 +23,7 @@ from penstock.datastream.functions import (
     ReduceFunction,
     WindowFunction,
 )
+from penstock.datastream.functions.type_variables import ACC, K, R, T, V
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
 from penstock.model.errors import GraphError
@@ -31,28 +32,25 @@ from penstock.model.time import millis_of
 from penstock.runtime import operators as ops
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
+from penstock.runtime.records.columns import ColumnAggregate
 from penstock.runtime.windowing import Evictor
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
 
-KeyedApply: TypeAlias = WindowFunction[Any, Any, Any, Any]
-KeyedProcess: TypeAlias = ProcessWindowFunction[Any, Any, Any, Any]
-KeyedFunction: TypeAlias = KeyedApply | KeyedProcess
-AllApply: TypeAlias = AllWindowFunction[Any, Any, Any]
-AllProcess: TypeAlias = ProcessAllWindowFunction[Any, Any, Any]
-AllFunction: TypeAlias = AllApply | AllProcess
+KeyedFunction: TypeAlias = WindowFunction[T, R, K, Any] | ProcessWindowFunction[T, R, K, Any]
+AllFunction: TypeAlias = AllWindowFunction[T, R, Any] | ProcessAllWindowFunction[T, R, Any]
 KEYED_FUNCTIONS: Final = (WindowFunction, ProcessWindowFunction)
 ALL_FUNCTIONS: Final = (AllWindowFunction, ProcessAllWindowFunction)
 
 
-class _Windowed:
+class _Windowed(Generic[T]):
     """The base of both kinds: holds trigger, evictor and lateness; makes the operator."""
 
     _functions: tuple[type[Function], type[Function]] = KEYED_FUNCTIONS
 
     def __init__(
-        self, stream: DataStream, keys: KeySelection, window_assigner: WindowAssigner
+        self, stream: DataStream[T], keys: KeySelection, window_assigner: WindowAssigner
     ) -> None:
         if not isinstance(window_assigner, WindowAssigner):
             raise TypeError(
@@ -143,33 +141,33 @@ class _Windowed:
             f"{type(function).__name__}. {built(self._name)}."
         )
 
-    def _reduced(self, reduce_function: Any, function: Any, output_type: Any) -> DataStream:
+    def _reduced(self, reduce_function: Any, function: Any, output_type: Any) -> DataStream[Any]:
         contents = ops.ReduceContents(adapt.reduce_function(reduce_function, self._name))
         declared = output_type
         if function is None and output_type is None:
             declared = self._stream.plumbing.element_type
         return self._add(self._operator(contents, self._window_function(function)), declared)
 
-    def _aggregated(self, aggregate: Any, function: Any, output_type: Any) -> DataStream:
+    def _aggregated(self, aggregate: Any, function: Any, output_type: Any) -> DataStream[Any]:
         function_of = adapt.method_of(aggregate, AggregateFunction, "add", self._name)
         contents = ops.AggregateContents(function_of)
         return self._add(self._operator(contents, self._window_function(function)), output_type)
 
-    def _listed(self, function: Any, output_type: Any) -> DataStream:
+    def _listed(self, function: Any, output_type: Any) -> DataStream[Any]:
         window_function = self._window_function(function)
         return self._add(self._operator(ops.ListContents(), window_function), output_type)
 
-    def _add(self, operator: Any, output_type: TypeInformation | None) -> DataStream:
+    def _add(self, operator: Any, output_type: TypeInformation | None) -> DataStream[Any]:
         return DataStream(self._stream.plumbing.add_operator(self._name, operator, output_type))
 
 
-class WindowedStream(_Windowed):
+class WindowedStream(_Windowed[T], Generic[T, K]):
     """The windows of each key, as `keyed.window(assigner)` returns them."""
 
-    def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner) -> None:
+    def __init__(self, keyed_stream: KeyedStream[T, K], window_assigner: WindowAssigner) -> None:
         super().__init__(keyed_stream, keyed_stream.plumbing.keys, window_assigner)
 
-    def trigger(self, trigger: Trigger) -> WindowedStream:
+    def trigger(self, trigger: Trigger) -> Self:
         """Replace the window assigner's default trigger, which decides when a window fires.
 
         Raises:
@@ -178,27 +176,43 @@ class WindowedStream(_Windowed):
         self._set_trigger(trigger)
         return self
 
-    def evictor(self, evictor: Evictor) -> WindowedStream:
+    def evictor(self, evictor: Evictor) -> Self:
         """Remove records before or after the window function; until then all are kept."""
         self._set_evictor(evictor)
         return self
 
-    def allowed_lateness(self, time_ms: int) -> WindowedStream:
+    def allowed_lateness(self, time_ms: int) -> Self:
         """Set how long late records still count: ms, Time or Duration (default 0)."""
         self._set_lateness(time_ms)
         return self
 
-    def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
         """Emit records after the allowed lateness with this tag; otherwise they are dropped."""
         self._set_late_tag(output_tag)
         return self
 
+    @overload
     def reduce(
         self,
-        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
-        window_function: KeyedFunction | None = None,
+        reduce_function: Callable[[T, T], T] | ReduceFunction[T],
+        window_function: None = None,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[T]: ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], T] | ReduceFunction[T],
+        window_function: KeyedFunction[T, R, K],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]: ...
+
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], T] | ReduceFunction[T],
+        window_function: KeyedFunction[T, Any, K] | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
         """Combine the records of each window into one, as they arrive.
 
         Args:
@@ -208,14 +222,37 @@ class WindowedStream(_Windowed):
         """
         return self._reduced(reduce_function, window_function, output_type)
 
+    @overload
     def aggregate(
         self,
-        aggregate_function: AggregateFunction | Any,
-        window_function: KeyedFunction | Any = None,
+        aggregate_function: AggregateFunction[T, ACC, R],
+        window_function: None = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]: ...
+
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, ACC, V],
+        window_function: KeyedFunction[V, R, K],
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]: ...
+
+    @overload
+    def aggregate(
+        self, aggregate_function: ColumnAggregate, *more_aggregates: ColumnAggregate
+    ) -> DataStream[Any]: ...
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, Any, Any] | Any,
+        window_function: KeyedFunction[Any, Any, K] | Any = None,
         accumulator_type: TypeInformation | Any = None,
         output_type: TypeInformation | Any = None,
         *more_aggregates: Any,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Aggregate the records of each window as they arrive.
 
         Args:
@@ -237,20 +274,22 @@ class WindowedStream(_Windowed):
         return self._aggregated(aggregate_function, window_function, output_type)
 
     def apply(
-        self, window_function: KeyedApply, output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self,
+        window_function: WindowFunction[T, R, K, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
         """Call a WindowFunction with all records of a window when it fires."""
         return self._listed(window_function, output_type)
 
     def process(
         self,
-        process_window_function: KeyedProcess,
+        process_window_function: ProcessWindowFunction[T, R, K, Any],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Call a ProcessWindowFunction, with context and state, for each window that fires."""
         return self._listed(process_window_function, output_type)
 
-    def _column_aggregates(self, aggregates: list[Any]) -> DataStream:
+    def _column_aggregates(self, aggregates: list[Any]) -> DataStream[Any]:
         if self._keys.columns is None:
             raise GraphError(
                 "column aggregates need column keys: write key_by(col('name')) before window(...)."
@@ -272,16 +311,16 @@ class WindowedStream(_Windowed):
         return DataStream(pruned.add_operator(self._name, operator, None))
 
 
-class AllWindowedStream(_Windowed):
+class AllWindowedStream(_Windowed[T]):
     """The windows of a whole stream, in one subtask, as `window_all(assigner)` returns them."""
 
     _functions = ALL_FUNCTIONS
 
-    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner) -> None:
+    def __init__(self, data_stream: DataStream[T], window_assigner: WindowAssigner) -> None:
         keys = KeySelection(NullByteKeySelector().get_key)
         super().__init__(data_stream, keys, window_assigner)
 
-    def trigger(self, trigger: Trigger) -> AllWindowedStream:
+    def trigger(self, trigger: Trigger) -> Self:
         """Replace the window assigner's default trigger, which decides when a window fires.
 
         Raises:
@@ -290,37 +329,71 @@ class AllWindowedStream(_Windowed):
         self._set_trigger(trigger)
         return self
 
-    def evictor(self, evictor: Evictor) -> AllWindowedStream:
+    def evictor(self, evictor: Evictor) -> Self:
         """Remove records before or after the window function; until then all are kept."""
         self._set_evictor(evictor)
         return self
 
-    def allowed_lateness(self, time_ms: int) -> AllWindowedStream:
+    def allowed_lateness(self, time_ms: int) -> Self:
         """Set how long late records still count: ms, Time or Duration (default 0)."""
         self._set_lateness(time_ms)
         return self
 
-    def side_output_late_data(self, output_tag: OutputTag) -> AllWindowedStream:
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
         """Emit records after the allowed lateness with this tag; otherwise they are dropped."""
         self._set_late_tag(output_tag)
         return self
 
+    @overload
     def reduce(
         self,
-        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
-        window_function: AllFunction | None = None,
+        reduce_function: Callable[[T, T], T] | ReduceFunction[T],
+        window_function: None = None,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[T]: ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], T] | ReduceFunction[T],
+        window_function: AllFunction[T, R],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]: ...
+
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], T] | ReduceFunction[T],
+        window_function: AllFunction[T, Any] | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
         """Combine each window's records as they arrive; arguments as in WindowedStream."""
         return self._reduced(reduce_function, window_function, output_type)
 
+    @overload
     def aggregate(
         self,
-        aggregate_function: AggregateFunction,
-        window_function: AllFunction | None = None,
+        aggregate_function: AggregateFunction[T, ACC, R],
+        window_function: None = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]: ...
+
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, ACC, V],
+        window_function: AllFunction[V, R],
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]: ...
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, Any, Any],
+        window_function: AllFunction[Any, Any] | None = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
         """Aggregate the records of each window as they arrive.
 
         Args:
@@ -332,16 +405,18 @@ class AllWindowedStream(_Windowed):
         return self._aggregated(aggregate_function, window_function, output_type)
 
     def apply(
-        self, window_function: AllApply, output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self,
+        window_function: AllWindowFunction[T, R, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
         """Call an AllWindowFunction with all records of a window when it fires."""
         return self._listed(window_function, output_type)
 
     def process(
         self,
-        process_window_function: AllProcess,
+        process_window_function: ProcessAllWindowFunction[T, R, Any],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[R]:
         """Call a ProcessAllWindowFunction, with context and state, for each window that fires."""
         return self._listed(process_window_function, output_type)
 
@@ -350,7 +425,7 @@ class AllWindowedStream(_Windowed):
         function_or_none = super()._window_function(function)
         return None if function_or_none is None else adapt.without_key(function_or_none)
 
-    def _add(self, operator: Any, output_type: TypeInformation | None) -> DataStream:
+    def _add(self, operator: Any, output_type: TypeInformation | None) -> DataStream[Any]:
         partitioning = Partitioning(ShipStrategy.GLOBAL)
         to_one = self._stream.plumbing.partitioned(partitioning)
         behind = to_one.add_operator(

@@ -10,18 +10,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias
 
+from penstock.datastream.functions.type_variables import (
+    ACC,
+    IN,
+    IN1,
+    IN2,
+    KEY,
+    OUT,
+    K,
+    T,
+    W,
+)
+from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
 from penstock.model.parametrised import Parametrised
 from penstock.runtime.context import KeyedStateStore, RuntimeContext, neutral
 from penstock.runtime.operators.asynchronous.retry import AsyncRetryStrategy
 
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
-KEY = TypeVar("KEY")
-W = TypeVar("W")
+Results: TypeAlias = Iterable[OUT | tuple[OutputTag, Any]] | None
+"""What a process function returns: results and side outputs, or nothing."""
 
 
 class Function(ABC):  # ruff: ignore[abstract-base-class-without-abstract-method]
@@ -61,19 +71,19 @@ class FilterFunction(Function, Generic[IN]):
         """Return whether to keep the value."""
 
 
-class ReduceFunction(Function):
+class ReduceFunction(Function, Generic[T]):
     """Combines two values into one of the same type."""
 
     @abstractmethod
-    def reduce(self, value1: Any, value2: Any) -> Any:
+    def reduce(self, value1: T, value2: T) -> T:
         """Return the combination of the two values."""
 
 
-class KeySelector(Function, Generic[IN, KEY]):
+class KeySelector(Function, Generic[IN, OUT]):
     """Returns the key of a value; the same value must always have the same key."""
 
     @abstractmethod
-    def get_key(self, value: IN) -> KEY:
+    def get_key(self, value: IN) -> OUT:
         """Return the key of the value."""
 
 
@@ -85,35 +95,35 @@ class NullByteKeySelector(KeySelector[Any, int]):
         return 0
 
 
-class Partitioner(Function):
+class Partitioner(Function, Generic[IN]):
     """Chooses the channel of a key."""
 
     @abstractmethod
-    def partition(self, key: Any, num_partitions: int) -> int:
+    def partition(self, key: IN, num_partitions: int) -> int:
         """Return the channel of the key: 0 <= channel < num_partitions."""
 
 
-class AggregateFunction(Function):
+class AggregateFunction(Function, Generic[IN, ACC, OUT]):
     """Aggregates values in an accumulator. Only merging (session) windows need `merge`."""
 
     @abstractmethod
-    def create_accumulator(self) -> Any:
+    def create_accumulator(self) -> ACC:
         """Return a new, empty accumulator."""
 
     @abstractmethod
-    def add(self, value: Any, accumulator: Any) -> Any:
+    def add(self, value: IN, accumulator: ACC) -> ACC:
         """Return the accumulator with the value added."""
 
     @abstractmethod
-    def get_result(self, accumulator: Any) -> Any:
+    def get_result(self, accumulator: ACC) -> OUT:
         """Return the accumulator's result."""
 
     @abstractmethod
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
         """Return one accumulator with the values of both."""
 
 
-class ProcessFunction(Function):
+class ProcessFunction(Function, Generic[IN, OUT]):
     """Processes values with timestamps; returns results and side outputs (`yield tag, value`)."""
 
     class Context(ABC):
@@ -128,11 +138,11 @@ class ProcessFunction(Function):
             """Return the element's event time in epoch ms; -2^63 if it has none."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None:
+    def process_element(self, value: IN, ctx: ProcessFunction.Context) -> Results[OUT]:
         """Return the results for one element; None: no result."""
 
 
-class KeyedProcessFunction(Function):
+class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
     """Processes values with keyed state and timers; returns results as ProcessFunction does."""
 
     class Context(ABC):
@@ -158,44 +168,40 @@ class KeyedProcessFunction(Function):
             """Return whether the timer is one of event time or of processing time."""
 
     @abstractmethod
-    def process_element(
-        self, value: Any, ctx: KeyedProcessFunction.Context
-    ) -> Iterable[Any] | None:
+    def process_element(self, value: IN, ctx: KeyedProcessFunction.Context) -> Results[OUT]:
         """Return the results for one element; None: no result."""
 
     @neutral
-    def on_timer(
-        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
-    ) -> Iterable[Any] | None:
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Results[OUT]:
         """Return the results for a timer of the current key that fires; `timestamp` in epoch ms."""
         return None
 
 
-class CoMapFunction(Function):
+class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
     """Turns each value of two connected streams into one result."""
 
     @abstractmethod
-    def map1(self, value: Any) -> Any:
+    def map1(self, value: IN1) -> OUT:
         """Return the result for one value of the first stream."""
 
     @abstractmethod
-    def map2(self, value: Any) -> Any:
+    def map2(self, value: IN2) -> OUT:
         """Return the result for one value of the second stream."""
 
 
-class CoFlatMapFunction(Function):
+class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
     """Turns each value of two connected streams into any number of results."""
 
     @abstractmethod
-    def flat_map1(self, value: Any) -> Iterable[Any]:
+    def flat_map1(self, value: IN1) -> Iterable[OUT]:
         """Return the results for one value of the first stream."""
 
     @abstractmethod
-    def flat_map2(self, value: Any) -> Iterable[Any]:
+    def flat_map2(self, value: IN2) -> Iterable[OUT]:
         """Return the results for one value of the second stream."""
 
 
-class CoProcessFunction(Function):
+class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """Processes the values of two connected streams, with their timestamps."""
 
     class Context(ABC):
@@ -210,15 +216,15 @@ class CoProcessFunction(Function):
             """Return the element's event time in epoch ms; -2^63 if it has none."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+    def process_element1(self, value: IN1, ctx: CoProcessFunction.Context) -> Results[OUT]:
         """Return the results for one element of the first stream; None: no result."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+    def process_element2(self, value: IN2, ctx: CoProcessFunction.Context) -> Results[OUT]:
         """Return the results for one element of the second stream; None: no result."""
 
 
-class KeyedCoProcessFunction(Function):
+class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     """Processes two keyed streams, which share keyed state and timers."""
 
     class Context(ABC):
@@ -244,16 +250,17 @@ class KeyedCoProcessFunction(Function):
             """Return whether the timer is one of event time or of processing time."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+    def process_element1(self, value: IN1, ctx: KeyedCoProcessFunction.Context) -> Results[OUT]:
         """Return the results for one element of the first stream; None: no result."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+    def process_element2(self, value: IN2, ctx: KeyedCoProcessFunction.Context) -> Results[OUT]:
         """Return the results for one element of the second stream; None: no result."""
 
     @neutral
-    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Any:
+    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Results[OUT]:
         """Return the results for a timer of the current key that fires; `timestamp` in epoch ms."""
+        return None
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
@@ -272,17 +279,17 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
         """Return the results for one window that fires."""
 
 
-class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W]):
+class PassThroughWindowFunction(WindowFunction[T, T, K, W]):
     """Emits the values of the window unchanged."""
 
-    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
+    def apply(self, key: K, window: W, inputs: Iterable[T]) -> Iterable[T]:
         yield from inputs
 
 
-class PassThroughAllWindowFunction(AllWindowFunction[IN, IN, W]):
+class PassThroughAllWindowFunction(AllWindowFunction[T, T, W]):
     """Emits the values of the window unchanged."""
 
-    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
+    def apply(self, window: W, inputs: Iterable[T]) -> Iterable[T]:
         yield from inputs
 
 
@@ -315,8 +322,8 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     @abstractmethod
     def process(
         self, key: KEY, context: ProcessWindowFunction.Context, elements: Iterable[IN]
-    ) -> Iterable[OUT]:
-        """Return the results for one window that fires."""
+    ) -> Results[OUT]:
+        """Return the results for one window that fires; None: no result."""
 
     def clear(self, context: ProcessWindowFunction.Context) -> None:
         """Clear what `window_state` holds: the window is removed."""
@@ -343,8 +350,8 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     @abstractmethod
     def process(
         self, context: ProcessAllWindowFunction.Context, elements: Iterable[IN]
-    ) -> Iterable[OUT]:
-        """Return the results for one window that fires."""
+    ) -> Results[OUT]:
+        """Return the results for one window that fires; None: no result."""
 
     def clear(self, context: ProcessAllWindowFunction.Context) -> None:
         """Clear what `window_state` holds: the window is removed."""
@@ -380,17 +387,17 @@ def _derived(cls: type, base: type) -> str:
     return base.__name__ if cls is base else f"{cls.__name__} extends {base.__name__}, which"
 
 
-class AsyncFunction(Parametrised, Function):
+class AsyncFunction(Function, Generic[IN, OUT]):
     """Runs a coroutine for each value; many run at once on one event loop.
 
     `open` runs on the task's thread. An `async_invoke` without `async` runs on a pool of threads.
     """
 
     @abstractmethod
-    async def async_invoke(self, value: Any) -> list[Any]:
+    async def async_invoke(self, value: IN) -> list[OUT]:
         """Return the results for one value as a list."""
 
-    def timeout(self, value: Any) -> list[Any]:
+    def timeout(self, value: IN) -> list[OUT]:
         """Return the results for a value whose `async_invoke` took too long.
 
         By default the job fails.
@@ -408,7 +415,7 @@ class AsyncFunctionDescriptor:
         ORDERED = 0
         UNORDERED = 1
 
-    async_function: AsyncFunction
+    async_function: AsyncFunction[Any, Any]
     timeout: Any
     capacity: int
     async_retry_strategy: AsyncRetryStrategy

@@ -6,11 +6,10 @@ Source: pyflink.datastream.functions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, Generic
 
-from penstock.datastream.functions.base import Function
-from penstock.model.parametrised import Parametrised
+from penstock.datastream.functions.base import Function, Results
+from penstock.datastream.functions.type_variables import IN1, IN2, KEY, OUT
 from penstock.runtime.context import neutral
 from penstock.runtime.operators import TimerService
 from penstock.runtime.operators.timer_service import TimeDomain
@@ -18,7 +17,7 @@ from penstock.runtime.state.broadcast import BroadcastState, ReadOnlyBroadcastSt
 from penstock.runtime.state.descriptors import MapStateDescriptor
 
 
-class BaseBroadcastProcessFunction(Parametrised, Function):
+class BaseBroadcastProcessFunction(Function):
     """The base of both kinds of broadcast functions: holds their contexts."""
 
     class BaseContext(ABC):
@@ -53,7 +52,7 @@ class BaseBroadcastProcessFunction(Parametrised, Function):
             """Return the broadcast state of a descriptor that `broadcast(...)` was given."""
 
 
-class BroadcastProcessFunction(BaseBroadcastProcessFunction):
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
     """Processes an unkeyed stream and a broadcast stream, whose elements all subtasks get."""
 
     class Context(BaseBroadcastProcessFunction.Context):
@@ -64,18 +63,18 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction):
 
     @abstractmethod
     def process_element(
-        self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext
-    ) -> Iterable[Any] | None:
+        self, value: IN1, ctx: BroadcastProcessFunction.ReadOnlyContext
+    ) -> Results[OUT]:
         """Return the results for one element of the unkeyed stream; None: no result."""
 
     @abstractmethod
     def process_broadcast_element(
-        self, value: Any, ctx: BroadcastProcessFunction.Context
-    ) -> Iterable[Any] | None:
+        self, value: IN2, ctx: BroadcastProcessFunction.Context
+    ) -> Results[OUT]:
         """Return the results for one broadcast element; None: no result."""
 
 
-class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
     """Processes a keyed stream, with state and timers, and a broadcast stream, for all subtasks."""
 
     class Context(BaseBroadcastProcessFunction.Context):
@@ -101,19 +100,19 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
 
     @abstractmethod
     def process_element(
-        self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
-    ) -> Iterable[Any] | None:
+        self, value: IN1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+    ) -> Results[OUT]:
         """Return the results for one element of the keyed stream; None: no result."""
 
     @abstractmethod
     def process_broadcast_element(
-        self, value: Any, ctx: KeyedBroadcastProcessFunction.Context
-    ) -> Iterable[Any] | None:
+        self, value: IN2, ctx: KeyedBroadcastProcessFunction.Context
+    ) -> Results[OUT]:
         """Return the results for one broadcast element; None: no result."""
 
     @neutral
     def on_timer(
         self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext
-    ) -> Iterable[Any] | None:
+    ) -> Results[OUT]:
         """Return the results for a timer of the current key that fires; `timestamp` in epoch ms."""
         return None
