@@ -78,11 +78,11 @@ assert_type(
     words.assign_timestamps_and_watermarks(WatermarkStrategy.no_watermarks()), DataStream[str]
 )
 assert_type(words.get_side_output(LATE), DataStream[Any])
-words.map(lambda word: word.no_such_method())  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
-words.filter(lambda word: word > 3)  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
-pairs.map(Length())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-pairs.process(Long())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-words.union(pairs)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+words.map(lambda word: word.no_such_method())  # type: ignore[attr-defined]
+words.filter(lambda word: word > 3)  # type: ignore[operator]
+pairs.map(Length())  # type: ignore[arg-type]
+pairs.process(Long())  # type: ignore[arg-type]
+words.union(pairs)  # type: ignore[arg-type]
 
 # ---------------------------------------------------------------- keyed streams
 
@@ -108,8 +108,8 @@ assert_type(keyed.map(lambda pair: pair[1] / 2), DataStream[float])
 assert_type(keyed.reduce(lambda a, b: (a[0], a[1] + b[1])), DataStream[tuple[str, int]])
 assert_type(keyed.reduce(Sum()), DataStream[tuple[str, int]])
 assert_type(keyed.sum(1), DataStream[tuple[str, int]])
-words.key_by(len).process(Count())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-keyed.map(lambda pair: pair[0] + pair[1])  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+words.key_by(len).process(Count())  # type: ignore[arg-type]
+keyed.map(lambda pair: pair[0] + pair[1])  # type: ignore[operator]
 
 # ---------------------------------------------------------------- windows
 
@@ -157,7 +157,7 @@ assert_type(keyed.count_window(3).process(Ends()), DataStream[str])
 assert_type(
     pairs.window_all(TEN_SECONDS).reduce(lambda a, b: (a[0], b[1])), DataStream[tuple[str, int]]
 )
-windows.process(Described())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+windows.process(Described())  # type: ignore[arg-type]
 
 # ---------------------------------------------------------------- two streams
 

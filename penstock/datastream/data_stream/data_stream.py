@@ -7,10 +7,9 @@ Source: pyflink.datastream.data_stream.DataStream; differs: column streams (`map
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from penstock.common.absent import gone
-from penstock.common.execution_config import ExecutionConfig
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.building import adapters as adapt
@@ -18,13 +17,8 @@ from penstock.datastream.building.checks import built, check_columns
 from penstock.datastream.building.former_names import OF_A_STREAM
 from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import StreamPlumbing, keyed
-from penstock.datastream.connectors.base import SupportsPreprocessing
-from penstock.datastream.connectors.sinks import CollectingSink
-from penstock.datastream.data_stream.client_values import client_values
-from penstock.datastream.data_stream.iterator import CloseableIterator, take
-from penstock.datastream.data_stream.operator_settings import OperatorSettings
+from penstock.datastream.data_stream.outputs import StreamOutputs
 from penstock.datastream.data_stream.side_outputs import request_side_output
-from penstock.datastream.data_stream.sink import DataStreamSink
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -32,7 +26,6 @@ from penstock.datastream.functions import (
     MapFunction,
     Partitioner,
     ProcessFunction,
-    SinkFunction,
 )
 from penstock.datastream.functions.type_variables import T2, K, R, T
 from penstock.datastream.output_tag import OutputTag
@@ -42,7 +35,6 @@ from penstock.runtime import operators as ops
 from penstock.runtime.context import UserFunction
 from penstock.runtime.operator import Operator
 from penstock.runtime.records.columns import Column
-from penstock.runtime.sink import Sink
 from penstock.runtime.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
@@ -57,10 +49,8 @@ if TYPE_CHECKING:
     from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
     from penstock.datastream.window import WindowAssigner
 
-DRIVER_PRINT_STREAM = "print"
 
-
-class DataStream(OperatorSettings, Generic[T]):
+class DataStream(StreamOutputs[T]):
     """A stream of records of one type.
 
     Its methods add operators to the job graph; nothing runs yet.
@@ -68,18 +58,6 @@ class DataStream(OperatorSettings, Generic[T]):
 
     if not TYPE_CHECKING:  # with it a type checker would accept any name
         __getattr__ = gone(OF_A_STREAM)
-
-    def get_type(self) -> TypeInformation:
-        """Return the declared type of the records; an undeclared type is PICKLED_BYTE_ARRAY."""
-        return self.plumbing.type_info
-
-    def get_execution_environment(self) -> Any:
-        """Return the StreamExecutionEnvironment in which the stream was built."""
-        return self.plumbing.environment
-
-    def get_execution_config(self) -> ExecutionConfig:
-        """Return the ExecutionConfig of the stream's environment."""
-        return self.plumbing.environment.get_config()
 
     # ---------------------------------------------------------- operators
 
@@ -402,106 +380,7 @@ class DataStream(OperatorSettings, Generic[T]):
         upstream = Upstream(node.node_id, tag=output_tag.tag_id)
         return DataStream(StreamPlumbing(plumbing.environment, (upstream,), output_tag.type_info))
 
-    # ---------------------------------------------------------- sinks and results
-
-    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print records to the driver's standard output, `sink_identifier` before each."""
-        node = self.plumbing.add_sink(
-            "Print to Std. Out",
-            ops.PrintOperator(sink_identifier or ""),
-            driver_stream=DRIVER_PRINT_STREAM,
-        )
-        return DataStreamSink(node)
-
-    def sink_to(self, sink: Sink) -> DataStreamSink:
-        """Write the stream to a Sink of penstock.datastream.connectors."""
-        if not isinstance(sink, Sink):
-            raise TypeError(
-                "sink_to takes a Sink of penstock.datastream.connectors, got "
-                f"{type(sink).__name__}."
-            )
-        if isinstance(sink, CollectingSink):
-            program, change = self.plumbing.program, client_values(self.plumbing.element_type)
-            stream = program.new_collect_stream()
-            program.readers.append(lambda control: sink.read_from(control, stream, change))
-            return DataStreamSink(self.plumbing.collect_into(stream))
-        transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
-        if transformer is not None:
-            ended: DataStreamSink = transformer.apply(self).sink_to(sink)
-            return ended
-        coordinator = None if sink.create_committer() is None else sink
-        node = self.plumbing.add_sink(
-            "Writer", ops.SinkOperator(sink), sink, coordinator=coordinator
-        )
-        return DataStreamSink(node, self.plumbing)
-
-    def add_sink(self, sink_func: SinkFunction | Sink) -> DataStreamSink:
-        """Write the stream to a Sink, as `sink_to` does. Java sink functions raise TypeError."""
-        if isinstance(sink_func, Sink):
-            return self.sink_to(sink_func)
-        raise TypeError(
-            f"add_sink got {type(sink_func).__name__}; use sink_to with a Sink of "
-            "penstock.datastream.connectors."
-        )
-
-    @overload
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: None = None
-    ) -> CloseableIterator[T]: ...
-
-    @overload
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, *, limit: int
-    ) -> list[T]: ...
-
-    @overload
-    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[T]: ...
-
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator[T] | list[T]:
-        """Run the program and return this stream's records on the driver.
-
-        Args:
-            job_execution_name: the name of the job.
-            limit: the largest number of records; the job is cancelled when there are more.
-
-        Returns:
-            A CloseableIterator while the job runs; with `limit` a list.
-
-        Raises:
-            GraphError: `limit` is less than 1.
-            JobExecutionError: the job has failed; the iteration raises it.
-        """
-        if limit is not None and limit < 1:
-            raise GraphError(f"execute_and_collect: limit must be at least 1, got {limit}.")
-        stream = self.plumbing.program.new_collect_stream()
-        self.plumbing.collect_into(stream)
-        control = self.plumbing.environment.plumbing.submit(job_execution_name)
-        iterator: CloseableIterator[T] = CloseableIterator(control, stream, self.get_type())
-        return iterator if limit is None else take(iterator, limit)
-
-    def to_spark(self, name: str | None = None, output_type: TypeInformation | None = None) -> Any:
-        """Return the stream as a Spark DataFrame. Not in PyFlink.
-
-        In runtime mode BATCH nothing runs before Spark needs the rows. Otherwise the job, which
-        must be bounded, runs now.
-
-        Args:
-            name: also registers the DataFrame as a temporary view of this name.
-            output_type: the type of the records, if the stream does not declare one.
-
-        Raises:
-            GraphError: no type is declared, or Spark has no such type (with the column's path).
-            JobExecutionError: the job has failed.
-        """
-        from penstock.datastream.data_stream.frames import to_frame
-
-        values = self.plumbing.without_key()
-        frame = to_frame(values, output_type or values.element_type)
-        if name is not None:
-            frame.createOrReplaceTempView(name)
-        return frame
+    # ---------------------------------------------------------- keeping
 
     def cache(self) -> CachedDataStream[T]:
         """Keep the records of this bounded stream when a job first computes them.
