@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
-from penstock.machines.job.job_master import JobMaster
+from penstock.machines.job.job_views import TaskPlace
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import ResourceId
 from penstock.model.messages import (
@@ -22,8 +22,20 @@ from penstock.model.messages import (
     ResetSubtasks,
     ResourcesMissing,
     UserOutput,
+    VertexProgress,
 )
 from penstock.model.states import JobStatus
+
+
+class JobView(Protocol):
+    """What an observer may look at: the JobMaster of a streaming job, or a BATCH job."""
+
+    @property
+    def status(self) -> JobStatus: ...
+    @property
+    def checkpoints_under_way(self) -> int: ...
+    def progress(self) -> list[VertexProgress]: ...
+    def where_tasks_ran(self) -> list[TaskPlace]: ...
 
 
 class JobObserver:
@@ -40,8 +52,8 @@ class JobObserver:
     def checkpoint_ended(self, ended: CheckpointEnded) -> None: ...
     def restarting(self, reset: ResetSubtasks) -> None: ...
     def user_output(self, output: UserOutput, job_graph: JobGraph) -> None: ...
-    def tick(self, job_master: JobMaster) -> None: ...
-    def job_ended(self, status: JobStatus, job_master: JobMaster) -> None: ...
+    def tick(self, job: JobView) -> None: ...
+    def job_ended(self, status: JobStatus, job: JobView) -> None: ...
     def engine_failed(self, error: BaseException) -> None: ...
 
 

@@ -17,12 +17,11 @@ from penstock.hosting.dataframes.frames import (
 )
 from penstock.hosting.dataframes.source import FrameSource
 from penstock.hosting.ha.election import SubmittedJob
-from penstock.hosting.observer import JobObserver
+from penstock.hosting.observer import JobObserver, JobView
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.wire.addresses import addresses_of
 from penstock.hosting.wire.tls import Identity
 from penstock.machines.checkpoints.settings import checkpoint_places_of
-from penstock.machines.job.job_master import JobMaster
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.addresses import JobManagerAddressOptions, TaskManagerAddressOptions
@@ -90,7 +89,7 @@ class _ClosingFrames:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def job_ended(self, status: JobStatus, job_master: JobMaster) -> None:
+    def job_ended(self, status: JobStatus, job: JobView) -> None:
         """Release the DataFrames on a separate thread, because that removes files and asks Spark.
 
         Files of a suspended job stay for the driver that takes it over.
@@ -99,7 +98,7 @@ class _ClosingFrames:
         threading.Thread(
             target=_close, args=(self._frames, keeps_files), name="penstock-dataframes-end"
         ).start()
-        self._inner.job_ended(status, job_master)
+        self._inner.job_ended(status, job)
 
 
 def _close(frames: list[JobFrame], keeps_files: bool) -> None:

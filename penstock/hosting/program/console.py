@@ -1,19 +1,27 @@
-"""What the driver's console shows of a job: a few lines on stderr, and live progress.
+"""What the driver's console shows of a job: a few lines on stderr, and its progress.
 
-stdout belongs to print sinks and to the user. On a terminal the progress block is redrawn in place;
-elsewhere one line is printed per interval.
+stdout belongs to print sinks and to the user. The progress is a live table below all output where stderr is a terminal;
+elsewhere it is one line in 10 s.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from penstock.hosting.observer import JobObserver
+from penstock.hosting.clock import monotonic_ms, wall_ms
+from penstock.hosting.observer import JobObserver, JobView
 from penstock.hosting.program.line_writer import LineWriter
-from penstock.machines.job.job_master import JobMaster
+from penstock.hosting.program.live_terminal import is_live, live_terminal
+from penstock.hosting.program.progress import (
+    CheckpointNews,
+    Moment,
+    Rates,
+    Snapshot,
+    line_of,
+    snapshot_of,
+)
 from penstock.model.bounded_text import cut
 from penstock.model.config import Settings
 from penstock.model.error_text import traceback_of
@@ -28,11 +36,13 @@ from penstock.model.messages import (
     ResetSubtasks,
     ResourcesMissing,
     UserOutput,
-    VertexProgress,
 )
 from penstock.model.messages.checkpoints import CheckpointFailureReason as Reason
 from penstock.model.options.scheduling import ConsoleOptions
 from penstock.model.states import JobStatus
+
+if TYPE_CHECKING:
+    from penstock.hosting.program.progress_table import TableWriter
 
 _EXPECTED: Final = frozenset({
     Reason.PERIODIC_SCHEDULER_SHUTDOWN,
@@ -41,29 +51,34 @@ _EXPECTED: Final = frozenset({
     Reason.CHECKPOINT_SUBSUMED,
     Reason.TASK_CLOSING,
 })
-_NAME_WIDTH: Final = 44
 _MOST_OF_HEADLINE: Final = 2000
-_UP: Final = "\x1b[{}A\x1b[J"
 
 
 class Console(JobObserver):
     """Calls come from the JobManager's loop and return at once."""
 
     def __init__(self, settings: Settings) -> None:
-        wants = settings.get(ConsoleOptions.PROGRESS)
-        is_asked_for = settings.is_set(ConsoleOptions.PROGRESS)
+        self._shows_progress = settings.get(ConsoleOptions.PROGRESS)
         self._writer = LineWriter()
-        self._is_terminal = sys.stderr.isatty()
-        self._shows_progress = wants and (self._is_terminal or is_asked_for)
-        self._interval_s = settings.get(ConsoleOptions.PROGRESS_INTERVAL) / 1000
+        self._stream = sys.stderr
+        self._is_live = self._shows_progress and is_live(self._stream)
+        self._tells_places = self._shows_progress and (
+            self._is_live or settings.is_set(ConsoleOptions.PROGRESS)
+        )
+        interval = (
+            ConsoleOptions.PROGRESS_INTERVAL if self._is_live else ConsoleOptions.LINE_INTERVAL
+        )
+        self._interval_s = settings.get(interval) / 1000
         self._started = time.monotonic()
-        self._next_progress = self._started + self._interval_s
-        self._last_records = 0
-        self._last_at = self._started
-        self._drawn_lines = 0
+        self._next_progress_s = self._interval_s
+        self._job_name = ""
+        self._rates = Rates(self._interval_s)
+        self._checkpoints = CheckpointNews()
+        self._table_writer: TableWriter | None = None
         self._taskmanagers: dict[ResourceId, str] = {}
 
     def submitted(self, job_graph: JobGraph, ignored_keys: list[str]) -> None:
+        self._job_name = job_graph.name
         known = [vertex.parallelism for vertex in job_graph.vertices.values()]
         subtasks = sum(parallelism for parallelism in known if parallelism != UNDECIDED)
         more = ", others decided by the data" if UNDECIDED in known else ""
@@ -90,8 +105,6 @@ class Console(JobObserver):
         )
 
     def status_changed(self, change: JobStatusChanged) -> None:
-        if change.status is JobStatus.RUNNING or change.status.is_terminal:
-            self._erase()
         if change.status is JobStatus.RESTARTING:
             self._say(f"restarting after: {_headline(change.failure)}")
         elif change.status is JobStatus.FAILED:
@@ -109,6 +122,7 @@ class Console(JobObserver):
 
     def checkpoint_ended(self, ended: CheckpointEnded) -> None:
         """Print a failed checkpoint, unless a restart, a newer checkpoint or the end of the job made it pointless."""
+        self._checkpoints.ended(ended, self._moment(), monotonic_ms())
         if ended.reason is None or ended.reason in _EXPECTED:
             return
         what = "savepoint" if ended.checkpoint_type.is_savepoint else "checkpoint"
@@ -126,65 +140,55 @@ class Console(JobObserver):
     def engine_failed(self, error: BaseException) -> None:
         self._say(traceback_of(error))
 
-    def tick(self, job_master: JobMaster) -> None:
-        now = time.monotonic()
-        if not self._shows_progress or now < self._next_progress:
+    def tick(self, job: JobView) -> None:
+        moment = self._moment()
+        if not self._shows_progress or moment.since_start_s < self._next_progress_s:
             return
-        self._next_progress = now + self._interval_s
-        self._draw(job_master.progress(), str(job_master.status), now)
+        self._next_progress_s = moment.since_start_s + self._interval_s
+        snapshot = snapshot_of(
+            (self._job_name, job.status),
+            job.progress(),
+            self._rates,
+            moment,
+            self._checkpoints.told(moment, job.checkpoints_under_way),
+        )
+        if self._is_live:
+            self._writer.call(lambda: self._draw(snapshot))
+        else:
+            self._say(line_of(snapshot))
 
-    def job_ended(self, status: JobStatus, job_master: JobMaster) -> None:
-        self._erase()
-        if self._shows_progress:
-            self._tell_places(status, job_master)
+    def job_ended(self, status: JobStatus, job: JobView) -> None:
+        if self._is_live:
+            self._writer.call(lambda: live_terminal(self._stream).remove(self))
+        if self._tells_places:
+            self._tell_places(status, job)
         self._writer.close()
 
-    def _tell_places(self, status: JobStatus, job_master: JobMaster) -> None:
-        self._say(f"job {status} after {time.monotonic() - self._started:.1f} s; it ran on")
+    def _tell_places(self, status: JobStatus, job: JobView) -> None:
         tasks: dict[ResourceId, list[str]] = {}
-        for place in job_master.where_tasks_ran():
+        for place in job.where_tasks_ran():
             if place.location is not None:
                 task = f"{place.vertex_name} [{place.subtask + 1}]"
                 tasks.setdefault(place.location.resource_id, []).append(task)
+        places = "; it ran on" if tasks else ""
+        self._say(f"job {status} after {time.monotonic() - self._started:.1f} s{places}")
         for resource_id, names in tasks.items():
             who = self._taskmanagers.get(resource_id, str(resource_id))
             self._say(f"  {who}: {', '.join(names)}")
 
-    # ------------------------------------------------------------------ drawing
+    def _draw(self, snapshot: Snapshot) -> None:
+        """Draw the table. On the writer's thread."""
+        from penstock.hosting.program.progress_table import JobTable, TableWriter
 
-    def _draw(self, vertices: list[VertexProgress], status: str, now: float) -> None:
-        records = sum(vertex.records_in for vertex in vertices)
-        rate = max(0, records - self._last_records) / max(1e-9, now - self._last_at)
-        self._last_records, self._last_at = records, now
-        head = f"{now - self._started:6.1f} s  {status}  {rate:,.0f} records/s in all vertices"
-        lines = [head, *(_vertex_line(vertex) for vertex in vertices)]
-        self._erase()
-        if self._is_terminal:
-            self._writer.put(sys.stderr, "\n".join(lines) + "\n")
-            self._drawn_lines = len(lines)
-        else:
-            text = " | ".join(line.strip() for line in lines)
-            self._writer.put(sys.stderr, f"penstock: {text}\n")
+        if self._table_writer is None:
+            self._table_writer = TableWriter(self._stream)
+        live_terminal(self._stream).show(self, JobTable(self._table_writer, snapshot).lines)
 
-    def _erase(self) -> None:
-        if self._drawn_lines:
-            self._writer.put(sys.stderr, _UP.format(self._drawn_lines))
-            self._drawn_lines = 0
+    def _moment(self) -> Moment:
+        return Moment(time.monotonic() - self._started, wall_ms())
 
     def _say(self, text: str) -> None:
-        self._erase()
         self._writer.put(sys.stderr, f"penstock: {text}\n")
-
-
-def _vertex_line(vertex: VertexProgress) -> str:
-    states = " ".join(
-        f"{count} {state}" for state, count in Counter(vertex.states).items() if count
-    )
-    name = vertex.name if len(vertex.name) <= _NAME_WIDTH else vertex.name[: _NAME_WIDTH - 1] + "…"
-    return (
-        f"         {name:<{_NAME_WIDTH}} {states:<18} in {vertex.records_in:>13,}  "
-        f"out {vertex.records_out:>13,}"
-    )
 
 
 def _headline(failure: FailureInfo | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from typing import Final, TextIO
 
 from penstock.hosting.jobmanager.driver_streams import write_text
@@ -28,6 +29,10 @@ class LineWriter:
     def put(self, stream: TextIO, text: str) -> None:
         if not self._worker.put(lambda: _write(stream, text)):
             self._dropped += 1
+
+    def call(self, action: Callable[[], object]) -> None:
+        """Do this after what was put before. It is left out if the console is too slow."""
+        self._worker.put(action)
 
     def close(self) -> None:
         if self._dropped:

@@ -228,6 +228,11 @@ class JobMaster:
     def progress(self) -> list[VertexProgress]:
         return progress_of(self._graph)
 
+    @property
+    def checkpoints_under_way(self) -> int:
+        """How many checkpoints and savepoints have neither completed nor failed."""
+        return self._checkpoints.under_way
+
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         """Return (vertex name, subtask, its last report) of the current attempts."""
         return task_metrics_of(self._graph)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from penstock.machines.execution.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from penstock.machines.execution.regions import Region
@@ -16,6 +17,9 @@ from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import AllocationId, AttemptId, ExecutionVertexId
 from penstock.model.messages import TaskIo, VertexProgress
 from penstock.model.states import ExecutionState
+
+_NO_WATERMARK_MS: Final = -(2**63)
+_LAST_WATERMARK_MS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +110,18 @@ def progress_of(graph: ExecutionGraph) -> list[VertexProgress]:
                 states=dict(Counter(vertex.state for vertex in job_vertex.vertices)),
                 records_in=sum(io.records_in for io in ios),
                 records_out=sum(io.records_out for io in ios),
+                busy_ms_per_s=max((io.busy_ms_per_s for io in ios), default=0.0),
+                backpressured_ms_per_s=max((io.backpressured_ms_per_s for io in ios), default=0.0),
+                watermark_ms=_watermark_of(ios),
             )
         )
     return found
+
+
+def _watermark_of(ios: Sequence[TaskIo]) -> int | None:
+    """Return the lowest watermark; None where it says nothing: before the first one, and after the last."""
+    lowest = min((io.watermark_ms for io in ios), default=_NO_WATERMARK_MS)
+    return lowest if _NO_WATERMARK_MS < lowest < _LAST_WATERMARK_MS else None
 
 
 def _place(vertex: ExecutionVertex, execution: Execution) -> TaskPlace:

@@ -226,7 +226,11 @@ class PartitionStateAnswer:
 
 @dataclass(frozen=True, slots=True)
 class VertexProgress:
-    """Snapshot of one job vertex for console and REST: subtasks by state and summed counters."""
+    """Snapshot of one job vertex for console and REST: subtasks by state, summed counters, and the worst of its subtasks.
+
+    `busy_ms_per_s`, `backpressured_ms_per_s`: of the subtask that has most. `watermark_ms`: the lowest; None: a subtask
+    has none yet, or all have ended.
+    """
 
     vertex_id: VertexId
     name: str
@@ -234,3 +238,6 @@ class VertexProgress:
     states: dict[ExecutionState, int]
     records_in: int
     records_out: int
+    busy_ms_per_s: float = 0.0
+    backpressured_ms_per_s: float = 0.0
+    watermark_ms: int | None = None

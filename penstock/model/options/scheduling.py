@@ -203,10 +203,16 @@ class ConsoleOptions(OptionGroup, title="Console"):
     PROGRESS: Final = flag(
         "penstock.console.progress",
         "true",
-        "Whether the driver shows the progress of the job.",
+        "Whether the driver shows the progress of the job: a live table where stderr is a "
+        "terminal, elsewhere lines.",
     )
     PROGRESS_INTERVAL: Final = duration(
         "penstock.console.progress-interval",
         "1 s",
-        "How often the progress is drawn.",
+        "How often the live table gets new figures.",
+    )
+    LINE_INTERVAL: Final = duration(
+        "penstock.console.line-interval",
+        "10 s",
+        "How often a line tells the progress where stderr is no terminal.",
     )

@@ -1,0 +1,196 @@
+"""The progress of a job in words: rates from counters, shares as percentages, and what a line says of them.
+
+Knows no clock, no terminal and no colours. `progress_table.py` shows the same as a table.
+Source: the columns of Flink's web UI, which shows the busiest subtask of each vertex too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.model.messages import CheckpointEnded, VertexProgress
+from penstock.model.states import JobStatus
+
+_LEAST_WINDOW_S: Final = 3.0
+"""Counters come with heartbeats. A rate over less time would jump with them."""
+_UNITS: Final = (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40))
+_TIMES: Final = (("min", 60), ("h", 3600), ("d", 86_400))
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When progress is looked at. `since_start_s`: of the job; monotonic. `wall_ms`: since 1970."""
+
+    since_start_s: float
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class VertexRow:
+    """One job vertex. Rates are records a second. `busy`, `backpressured`: shares from 0 to 1 of the subtask that has most.
+
+    `lag_ms`: how far the lowest watermark is behind the clock; None: there is no watermark.
+    """
+
+    name: str
+    states: str
+    records_in: int
+    records_out: int
+    in_per_s: float
+    out_per_s: float
+    busy: float
+    backpressured: float
+    lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The progress of a job at one moment. `checkpoint`: in words; empty if there is nothing to tell."""
+
+    job_name: str
+    status: JobStatus
+    since_start_s: float
+    records_per_s: float
+    checkpoint: str
+    rows: tuple[VertexRow, ...]
+
+    @property
+    def headline(self) -> str:
+        """What the job as a whole does, in one line."""
+        rate = f"{self.records_per_s:,.0f} records/s"
+        parts = [f"{self.since_start_s:.0f} s", str(self.status), rate, self.checkpoint]
+        return ", ".join(filter(None, parts))
+
+
+class Rates:
+    """Counters of a job's vertices over the last seconds. Not thread-safe."""
+
+    def __init__(self, window_s: float) -> None:
+        self._window_s = max(window_s, _LEAST_WINDOW_S)
+        self._samples: deque[tuple[float, list[tuple[int, int]]]] = deque()
+
+    def update(
+        self, since_start_s: float, counters: Sequence[tuple[int, int]]
+    ) -> list[tuple[float, float]]:
+        """Take (records in, records out) of each vertex. Returns: both as records a second.
+
+        Attempts of a restart count from 0 again; then the rates begin again too.
+        """
+        now = list(counters)
+        nothing = [(0, 0)] * len(now)
+        if not self._samples:
+            self._samples.append((0.0, nothing))
+        elif _has_begun_again(self._samples[-1][1], now):
+            self._samples = deque([(self._samples[-1][0], nothing)])
+        self._samples.append((since_start_s, now))
+        while len(self._samples) > 2 and since_start_s - self._samples[1][0] >= self._window_s:
+            self._samples.popleft()
+        began_s, before = self._samples[0]
+        passed_s = max(1e-3, since_start_s - began_s)
+        return [
+            ((new_in - old_in) / passed_s, (new_out - old_out) / passed_s)
+            for (new_in, new_out), (old_in, old_out) in zip(now, before, strict=True)
+        ]
+
+
+def _has_begun_again(before: Sequence[tuple[int, int]], now: Sequence[tuple[int, int]]) -> bool:
+    return any(
+        new_in < old_in or new_out < old_out
+        for (old_in, old_out), (new_in, new_out) in zip(before, now, strict=True)
+    )
+
+
+class CheckpointNews:
+    """What the newest completed checkpoint was, and whether one is under way."""
+
+    def __init__(self) -> None:
+        self._newest: tuple[CheckpointEnded, float, int] | None = None
+
+    def ended(self, ended: CheckpointEnded, moment: Moment, now_ms: int) -> None:
+        """Note a checkpoint that has ended. `now_ms`: by the JobMaster's clock, as `triggered_ms` is."""
+        if ended.location is not None:
+            self._newest = ended, moment.since_start_s, max(0, now_ms - ended.triggered_ms)
+
+    def told(self, moment: Moment, under_way: int) -> str:
+        """Return the state of checkpoints in words."""
+        parts = []
+        if self._newest is not None:
+            ended, at_s, took_ms = self._newest
+            what = "savepoint" if ended.checkpoint_type.is_savepoint else "checkpoint"
+            age = duration_text((moment.since_start_s - at_s) * 1000)
+            size = bytes_text(ended.size_bytes)
+            parts.append(
+                f"{what} {ended.checkpoint_id} took {duration_text(took_ms)} ({size}) {age} ago"
+            )
+        if under_way:
+            parts.append(
+                "checkpoint under way" if under_way == 1 else f"{under_way} checkpoints under way"
+            )
+        return ", ".join(parts)
+
+
+def snapshot_of(
+    job: tuple[str, JobStatus],
+    vertices: Sequence[VertexProgress],
+    rates: Rates,
+    moment: Moment,
+    checkpoint: str,
+) -> Snapshot:
+    """Return the progress of a job. `job`: its name and status."""
+    per_s = rates.update(
+        moment.since_start_s, [(vertex.records_in, vertex.records_out) for vertex in vertices]
+    )
+    rows = tuple(
+        VertexRow(
+            name=vertex.name,
+            states=" ".join(
+                f"{count} {state}" for state, count in Counter(vertex.states).items() if count
+            ),
+            records_in=vertex.records_in,
+            records_out=vertex.records_out,
+            in_per_s=in_per_s,
+            out_per_s=out_per_s,
+            busy=vertex.busy_ms_per_s / 1000,
+            backpressured=vertex.backpressured_ms_per_s / 1000,
+            lag_ms=None
+            if vertex.watermark_ms is None
+            else max(0, moment.wall_ms - vertex.watermark_ms),
+        )
+        for vertex, (in_per_s, out_per_s) in zip(vertices, per_s, strict=True)
+    )
+    name, status = job
+    # A source takes no records in, and a sink sends none.
+    total = sum(max(in_per_s, out_per_s) for in_per_s, out_per_s in per_s)
+    return Snapshot(name, status, moment.since_start_s, total, checkpoint, rows)
+
+
+def line_of(snapshot: Snapshot) -> str:
+    """Return all of it in one line, for a file or a notebook."""
+    vertices = [
+        f"{row.name}: {row.states}, in {row.records_in:,} ({row.in_per_s:,.0f}/s), "
+        f"out {row.records_out:,} ({row.out_per_s:,.0f}/s), busy {row.busy:.0%}, "
+        f"back-pressured {row.backpressured:.0%}"
+        + ("" if row.lag_ms is None else f", watermark lag {duration_text(row.lag_ms)}")
+        for row in snapshot.rows
+    ]
+    return " | ".join([f"job '{snapshot.job_name}': {snapshot.headline}", *vertices])
+
+
+def duration_text(ms: float) -> str:
+    """Return a duration in its usual unit: 340 ms, 1.2 s, 12 min, 5 h, 3 d."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    seconds = ms / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    unit, size = next(one for one in reversed(_TIMES) if seconds >= one[1])
+    return f"{seconds / size:,.0f} {unit}"
+
+
+def bytes_text(count: int) -> str:
+    """Return a size in its usual unit: 512 B, 3.4 MiB."""
+    fitting = [one for one in _UNITS if count >= one[1]]
+    return f"{count / fitting[-1][1]:.1f} {fitting[-1][0]}" if fitting else f"{count} B"

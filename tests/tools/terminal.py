@@ -1,0 +1,115 @@
+"""Programs in a real pseudo-terminal, whose screen a terminal emulator (pyte) draws, with all lines that were scrolled away."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pyte
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 120
+_KEPT_LINES = 100_000
+
+
+class PseudoTerminal:
+    """A program that runs in a window of its own. `columns`, `rows`: of the window.
+
+    `flags`: of Python. `stdout`, `stderr`: files or pipes in place of the terminal. What is pressed is not shown.
+    """
+
+    def __init__(self, program, *flags, columns=100, rows=30, env=None, **streams):
+        self.screen = pyte.HistoryScreen(columns, rows, history=_KEPT_LINES, ratio=0.5)
+        self._stream = pyte.ByteStream(self.screen)
+        self.master, window = pty.openpty()
+        self._sets_size(columns, rows)
+        modes = termios.tcgetattr(window)
+        modes[3] &= ~termios.ECHO
+        termios.tcsetattr(window, termios.TCSANOW, modes)
+        self.raw = b""
+        self.process = subprocess.Popen(
+            [sys.executable, *flags, str(program)],
+            stdin=window,
+            stdout=streams.get("stdout", window),
+            stderr=streams.get("stderr", window),
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **(env or {})},
+            start_new_session=True,
+            preexec_fn=_takes_terminal,
+        )
+        os.close(window)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+
+    def resize(self, columns, rows):
+        self._sets_size(columns, rows)
+        self.screen.resize(rows, columns)
+
+    def _sets_size(self, columns, rows):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def press(self, keys):
+        os.write(self.master, keys)
+
+    def until(self, holds):
+        """Until the screen is so; it is looked at whenever the program has written something."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds(self):
+            assert self._reads(deadline), f"it ended, or nothing came:\n{self.everything()}"
+
+    def finish(self):
+        """All that it writes until it ends. Returns: its exit code."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self._reads(deadline):
+            pass
+        return self.process.wait(PATIENCE_S)
+
+    def _reads(self, deadline):
+        ready, _, _ = select.select([self.master], [], [], max(0, deadline - time.monotonic()))
+        assert ready, f"nothing came for {PATIENCE_S} s:\n{self.everything()}"
+        try:
+            data = os.read(self.master, 1 << 16)
+        except OSError:  # Linux says so when nobody has the window open any more.
+            return False
+        self.raw += data
+        self._stream.feed(data)
+        return bool(data)
+
+    @property
+    def shown(self):
+        """The lines of the window."""
+        return [line.rstrip() for line in self.screen.display]
+
+    @property
+    def scrolled(self):
+        """The lines that have left the window at its top."""
+        return [_text(line) for line in self.screen.history.top]
+
+    def everything(self):
+        return "\n".join([*self.scrolled, *self.shown])
+
+    def lines(self):
+        """All lines that are not empty."""
+        return [line for line in (*self.scrolled, *self.shown) if line]
+
+
+def _text(line):
+    last = max(line, default=-1)
+    return "".join(line[column].data for column in range(last + 1)).rstrip()
+
+
+def _takes_terminal():
+    """Make the window the controlling terminal, so that Ctrl-C pressed in it reaches the program."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
