@@ -14,8 +14,14 @@ from pathlib import Path
 import pyte
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 120
+PATIENCE_S = 300
 _KEPT_LINES = 100_000
+_TAKES_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Makes the window the controlling terminal, so that Ctrl-C pressed in it reaches the program."""
 
 
 class PseudoTerminal:
@@ -34,13 +40,12 @@ class PseudoTerminal:
         termios.tcsetattr(window, termios.TCSANOW, modes)
         self.raw = b""
         self.process = subprocess.Popen(
-            [sys.executable, *flags, str(program)],
+            [sys.executable, "-S", "-c", _TAKES_TERMINAL, sys.executable, *flags, str(program)],
             stdin=window,
             stdout=streams.get("stdout", window),
             stderr=streams.get("stderr", window),
             env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **(env or {})},
             start_new_session=True,
-            preexec_fn=_takes_terminal,
         )
         os.close(window)
 
@@ -67,7 +72,7 @@ class PseudoTerminal:
         """Until the screen is so; it is looked at whenever the program has written something."""
         deadline = time.monotonic() + PATIENCE_S
         while not holds(self):
-            assert self._reads(deadline), f"it ended, or nothing came:\n{self.everything()}"
+            assert self._reads(deadline), f"it ended before:\n{self.everything()[-5000:]}"
 
     def finish(self):
         """All that it writes until it ends. Returns: its exit code."""
@@ -77,8 +82,9 @@ class PseudoTerminal:
         return self.process.wait(PATIENCE_S)
 
     def _reads(self, deadline):
-        ready, _, _ = select.select([self.master], [], [], max(0, deadline - time.monotonic()))
-        assert ready, f"nothing came for {PATIENCE_S} s:\n{self.everything()}"
+        left_s = deadline - time.monotonic()
+        ready = left_s > 0 and select.select([self.master], [], [], left_s)[0]
+        assert ready, f"it is not so after {PATIENCE_S} s:\n{self.everything()[-5000:]}"
         try:
             data = os.read(self.master, 1 << 16)
         except OSError:  # Linux says so when nobody has the window open any more.
@@ -108,8 +114,3 @@ class PseudoTerminal:
 def _text(line):
     last = max(line, default=-1)
     return "".join(line[column].data for column in range(last + 1)).rstrip()
-
-
-def _takes_terminal():
-    """Make the window the controlling terminal, so that Ctrl-C pressed in it reaches the program."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

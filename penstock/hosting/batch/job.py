@@ -56,6 +56,7 @@ from penstock.model.program import JobOutcome
 from penstock.model.states import JobStatus
 from penstock.runtime.sources.contract import Source
 
+_TICK_S: Final = 0.5
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -77,7 +78,11 @@ class BatchJob:
         self._memory = memory
         self._observer = guarded(observer)
         self._master = BatchMaster(job.graph, monotonic_ms(), plan.places)
-        self._worker = WorkerThreads("penstock-batch", on_error=self._broke)
+        self._worker = WorkerThreads(
+            "penstock-batch",
+            on_error=self._broke,
+            tick=(_TICK_S, lambda: self._observer.tick(self._master)),
+        )
         self._ended = threading.Event()
         self._outcome: JobOutcome | None = None
         self._told_status = self._master.status
@@ -133,17 +138,7 @@ class BatchJob:
         """Counters of the subtasks that have finished."""
         names = {vertex_id: vertex.name for vertex_id, vertex in self._job.graph.vertices.items()}
         return [
-            (
-                names[vertex_id],
-                subtask,
-                TaskIo(
-                    records_in=report.records_in,
-                    records_out=report.records_out,
-                    late_records_dropped=report.late_records_dropped,
-                    user_metrics=report.user_metrics,
-                    user_metrics_left_out=report.user_metrics_left_out,
-                ),
-            )
+            (names[vertex_id], subtask, _io_of(report))
             for (vertex_id, subtask), report in sorted(self._reports.items())
         ]
 
@@ -183,6 +178,7 @@ class BatchJob:
         text = None if failure is None else failure.text
         self._outcome = JobOutcome(status, monotonic_ms() - self._started_ms, text)
         self._worker.close(drops=True)
+        self._observer.job_ended(status, self._master)
         self._ended.set()
 
     def _carry_out(self, effect: BatchEffect) -> None:
@@ -230,6 +226,7 @@ class BatchJob:
         for one in told:
             if isinstance(one, Report):
                 self._reports[vertex_id, one.subtask] = one
+                self._master.note_io(vertex_id, one.subtask, _io_of(one))
                 self._committables += [Committable(*pair) for pair in one.committables]
             else:
                 stream, payload = one
@@ -294,6 +291,16 @@ class BatchJob:
             memory=self._memory,
             job_parameters=tuple(parameters.items()),
         )
+
+
+def _io_of(report: Report) -> TaskIo:
+    return TaskIo(
+        records_in=report.records_in,
+        records_out=report.records_out,
+        late_records_dropped=report.late_records_dropped,
+        user_metrics=report.user_metrics,
+        user_metrics_left_out=report.user_metrics_left_out,
+    )
 
 
 def _start(name: str, run: Callable[[], None]) -> None:

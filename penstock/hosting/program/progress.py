@@ -6,11 +6,12 @@ Source: the columns of Flink's web UI, which shows the busiest subtask of each v
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.model.ids import VertexId
 from penstock.model.messages import CheckpointEnded, VertexProgress
 from penstock.model.states import JobStatus
 
@@ -65,42 +66,44 @@ class Snapshot:
         return ", ".join(filter(None, parts))
 
 
+Counters = Mapping[VertexId, tuple[int, int]]
+"""Records in and records out of each vertex, since its attempts began."""
+_NOTHING: Final = (0, 0)
+
+
 class Rates:
     """Counters of a job's vertices over the last seconds. Not thread-safe."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = max(window_s, _LEAST_WINDOW_S)
-        self._samples: deque[tuple[float, list[tuple[int, int]]]] = deque()
+        self._samples: deque[tuple[float, Counters]] = deque([(0.0, {})])
 
     def update(
-        self, since_start_s: float, counters: Sequence[tuple[int, int]]
-    ) -> list[tuple[float, float]]:
-        """Take (records in, records out) of each vertex. Returns: both as records a second.
+        self, since_start_s: float, counters: Counters
+    ) -> dict[VertexId, tuple[float, float]]:
+        """Return records in and records out a second.
 
         Attempts of a restart count from 0 again; then the rates begin again too.
         """
-        now = list(counters)
-        nothing = [(0, 0)] * len(now)
-        if not self._samples:
-            self._samples.append((0.0, nothing))
-        elif _has_begun_again(self._samples[-1][1], now):
-            self._samples = deque([(self._samples[-1][0], nothing)])
-        self._samples.append((since_start_s, now))
+        newest_s, newest = self._samples[-1]
+        if any(
+            _is_less(counters.get(vertex_id, _NOTHING), old) for vertex_id, old in newest.items()
+        ):
+            self._samples = deque([(newest_s, {})])
+        self._samples.append((since_start_s, dict(counters)))
         while len(self._samples) > 2 and since_start_s - self._samples[1][0] >= self._window_s:
             self._samples.popleft()
         began_s, before = self._samples[0]
         passed_s = max(1e-3, since_start_s - began_s)
-        return [
-            ((new_in - old_in) / passed_s, (new_out - old_out) / passed_s)
-            for (new_in, new_out), (old_in, old_out) in zip(now, before, strict=True)
-        ]
+        found: dict[VertexId, tuple[float, float]] = {}
+        for vertex_id, (new_in, new_out) in counters.items():
+            old_in, old_out = before.get(vertex_id, _NOTHING)
+            found[vertex_id] = (new_in - old_in) / passed_s, (new_out - old_out) / passed_s
+        return found
 
 
-def _has_begun_again(before: Sequence[tuple[int, int]], now: Sequence[tuple[int, int]]) -> bool:
-    return any(
-        new_in < old_in or new_out < old_out
-        for (old_in, old_out), (new_in, new_out) in zip(before, now, strict=True)
-    )
+def _is_less(new: tuple[int, int], old: tuple[int, int]) -> bool:
+    return new[0] < old[0] or new[1] < old[1]
 
 
 class CheckpointNews:
@@ -141,30 +144,30 @@ def snapshot_of(
 ) -> Snapshot:
     """Return the progress of a job. `job`: its name and status."""
     per_s = rates.update(
-        moment.since_start_s, [(vertex.records_in, vertex.records_out) for vertex in vertices]
+        moment.since_start_s,
+        {vertex.vertex_id: (vertex.records_in, vertex.records_out) for vertex in vertices},
     )
-    rows = tuple(
-        VertexRow(
-            name=vertex.name,
-            states=" ".join(
-                f"{count} {state}" for state, count in Counter(vertex.states).items() if count
-            ),
-            records_in=vertex.records_in,
-            records_out=vertex.records_out,
-            in_per_s=in_per_s,
-            out_per_s=out_per_s,
-            busy=vertex.busy_ms_per_s / 1000,
-            backpressured=vertex.backpressured_ms_per_s / 1000,
-            lag_ms=None
-            if vertex.watermark_ms is None
-            else max(0, moment.wall_ms - vertex.watermark_ms),
-        )
-        for vertex, (in_per_s, out_per_s) in zip(vertices, per_s, strict=True)
-    )
+    rows = tuple(_row_of(vertex, per_s[vertex.vertex_id], moment) for vertex in vertices)
     name, status = job
     # A source takes no records in, and a sink sends none.
-    total = sum(max(in_per_s, out_per_s) for in_per_s, out_per_s in per_s)
+    total = sum(max(in_per_s, out_per_s) for in_per_s, out_per_s in per_s.values())
     return Snapshot(name, status, moment.since_start_s, total, checkpoint, rows)
+
+
+def _row_of(vertex: VertexProgress, per_s: tuple[float, float], moment: Moment) -> VertexRow:
+    states = [f"{count} {state}" for state, count in vertex.states.items() if count]
+    watermark_ms = vertex.watermark_ms
+    return VertexRow(
+        name=vertex.name,
+        states=" ".join(states),
+        records_in=vertex.records_in,
+        records_out=vertex.records_out,
+        in_per_s=per_s[0],
+        out_per_s=per_s[1],
+        busy=vertex.busy_ms_per_s / 1000,
+        backpressured=vertex.backpressured_ms_per_s / 1000,
+        lag_ms=None if watermark_ms is None else max(0, moment.wall_ms - watermark_ms),
+    )
 
 
 def line_of(snapshot: Snapshot) -> str:

@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Final
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from penstock.hosting.spark.log_folder import log_folder, remove_with
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.cluster import SparkOptions
@@ -91,13 +91,20 @@ def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSess
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Otherwise Spark takes PATH's python3.
     master = settings.get(SparkOptions.MASTER) or f"local[{cores}]"
     _refuse_connect(master)
-    log_file = _log_file(settings)
-    print(f"penstock: starting embedded Spark ({master}); its log: {log_file}", file=sys.stderr)
+    folder = log_folder()
+    named = settings.get(SparkOptions.LOG_FILE)
+    log_file = Path(named).absolute() if named else folder / "spark.log"
+    until = "" if named else ", until the program ends"
+    print(
+        f"penstock: starting embedded Spark ({master}); its log{until}: {log_file}", file=sys.stderr
+    )
     builder = SparkSession.builder.master(master).appName("penstock")
-    for key, value in (_embedded_configuration(log_file, master) | dict(conf)).items():
+    for key, value in (_embedded_configuration(folder, log_file, master) | dict(conf)).items():
         builder = builder.config(key, value)
     with _errors_to(log_file):
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        remove_with(session.sparkContext)
+        return session
 
 
 @contextlib.contextmanager
@@ -134,28 +141,21 @@ def _refuse_connect(master: str) -> None:
         )
 
 
-def _embedded_configuration(log_file: Path, master: str) -> dict[str, str]:
-    """Return the session's configuration. On a cluster's master, Spark finds the driver's address by itself."""
-    log4j = log_file.with_suffix(".properties")
+def _embedded_configuration(folder: Path, log_file: Path, master: str) -> dict[str, str]:
+    """Return the session's configuration. `folder`: for its files. On a cluster's master, Spark finds the driver's address by itself."""
+    log4j = folder / "log4j.properties"
     log4j.write_text(_LOG4J.format(log_file=log_file), encoding="utf-8")
     is_local = master.startswith("local")
     places = dict.fromkeys(("spark.driver.bindAddress", "spark.driver.host"), "127.0.0.1")
     return (places if is_local else {}) | {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.warehouse.dir": str(log_file.parent / "warehouse"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{log4j} -XX:TieredStopAtLevel=1"
         ),
         "spark.python.worker.reuse": "true",
     }
-
-
-def _log_file(settings: Settings) -> Path:
-    named = settings.get(SparkOptions.LOG_FILE)
-    if named:
-        return Path(named).absolute()
-    return Path(tempfile.mkdtemp(prefix="penstock-spark-")) / "spark.log"
 
 
 def ensure_java() -> None:

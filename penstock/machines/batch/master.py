@@ -24,11 +24,18 @@ from penstock.machines.execution.execution_graph import (
     ExecutionJobVertex,
     ExecutionVertex,
 )
+from penstock.machines.job.job_views import TaskPlace, progress_of
 from penstock.machines.story import Story
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.topology import sort_job_vertices
 from penstock.model.ids import AttemptId, ExecutionVertexId, VertexId
-from penstock.model.messages import ExecutionStateChanged, FailureInfo, JobStatusChanged
+from penstock.model.messages import (
+    ExecutionStateChanged,
+    FailureInfo,
+    JobStatusChanged,
+    TaskIo,
+    VertexProgress,
+)
 from penstock.model.messages.batch import (
     AttemptSeen,
     BatchEffect,
@@ -116,6 +123,22 @@ class BatchMaster:
                 self._move(JobStatusEvent.FAIL)
                 self._end_all()
         return self._take()
+
+    # ------------------------------------------------------------------ views
+
+    checkpoints_under_way: Final = 0
+
+    def note_io(self, vertex_id: VertexId, subtask: int, io: TaskIo) -> None:
+        """Take the counters of a subtask that has finished, for `progress`."""
+        self.graph.vertex(ExecutionVertexId(vertex_id, subtask)).execution.io = io
+
+    def progress(self) -> list[VertexProgress]:
+        """Return one entry per job vertex whose subtasks are known."""
+        return progress_of(self.graph)
+
+    def where_tasks_ran(self) -> list[TaskPlace]:
+        """Return nothing: the host chooses where its tasks run, and does not tell."""
+        return []
 
     # ------------------------------------------------------------------ stages
 

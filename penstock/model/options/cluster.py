@@ -134,5 +134,6 @@ class SparkOptions(OptionGroup, title="Spark session"):
     LOG_FILE: Final = text(
         "penstock.spark.log-file",
         None,
-        "File for Spark's log. Without it: a file in the directory for temporary files.",
+        "File for Spark's log. Without it: a file in the directory for temporary files, which goes "
+        "when the program ends.",
     )

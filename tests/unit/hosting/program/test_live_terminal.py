@@ -78,7 +78,9 @@ def test_what_threads_processes_and_loggers_print_is_all_there(running, flags, s
 def test_lines_of_python_are_left_as_they_were_written(running):
     """No rest of the table is beside them, and lines that are longer than the window are not cut or broken otherwise."""
     long = "".join(f"{number:06d}" for number in range(100))
-    terminal = running(f"for n in range(50):\n    print(n, 'of them')\nprint('{long}')\nprint('last')")
+    terminal = running(
+        f"for n in range(50):\n    print(n, 'of them')\nprint('{long}')\nprint('last')"
+    )
     assert terminal.finish() == 0
     lines = terminal.lines()
     assert lines[:50] == [f"{n} of them" for n in range(50)]
@@ -87,7 +89,9 @@ def test_lines_of_python_are_left_as_they_were_written(running):
 
 
 def test_the_table_is_below_the_output_while_there_is_one(running):
-    terminal = running("print('first')\nprint('second')\nsys.stdin.readline()\nprint('third')\nterminal.close()")
+    terminal = running(
+        "print('first')\nprint('second')\nsys.stdin.readline()\nprint('third')\nterminal.close()"
+    )
     terminal.until(lambda it: "second" in it.shown and is_table([s for s in it.shown if s][-4:]))
     assert terminal.lines()[:2] == ["first", "second"]
     terminal.press(b"\n")
@@ -100,7 +104,9 @@ def test_a_line_that_is_not_complete_is_continued_where_it_ended(running):
         "print('begun', end=' ', flush=True)\nterminal.show('job', rows)\nname = input('name? ')\n"
         "terminal.show('job', rows)\nprint('hello', name)\nterminal.close()"
     )
-    terminal.until(lambda it: "begun name?" in it.shown and is_table([s for s in it.shown if s][-4:]))
+    terminal.until(
+        lambda it: "begun name?" in it.shown and is_table([s for s in it.shown if s][-4:])
+    )
     terminal.press(b"you\n")
     assert terminal.finish() == 0
     assert terminal.lines() == ["begun name? hello you"]
@@ -108,7 +114,9 @@ def test_a_line_that_is_not_complete_is_continued_where_it_ended(running):
 
 def test_a_burst_is_not_delayed_by_tables(running):
     """The table is drawn now and then, not for each line; and at the end of the burst it is back."""
-    terminal = running("for n in range(20_000):\n    print(n)\nsys.stdin.readline()\nterminal.close()")
+    terminal = running(
+        "for n in range(20_000):\n    print(n)\nsys.stdin.readline()\nterminal.close()"
+    )
     terminal.until(lambda it: "19999" in it.shown and is_table([s for s in it.shown if s][-4:]))
     drawn = terminal.raw.count(b"row 1 ")
     terminal.press(b"\n")
@@ -166,7 +174,9 @@ def test_a_terminal_without_a_cursor_gets_no_table(running, term):
 
 def test_what_is_no_terminal_gets_no_table(running):
     """A file or pipe, and what replaces Python's streams: in a notebook, in an IDE."""
-    terminal = running("import io; print('live', is_live(io.StringIO()))", before=NONE, stderr=subprocess.PIPE)
+    terminal = running(
+        "import io; print('live', is_live(io.StringIO()))", before=NONE, stderr=subprocess.PIPE
+    )
     terminal.finish()
     terminal.process.stderr.close()
     assert terminal.lines() == ["live False", "live False"]

@@ -15,7 +15,7 @@ from penstock.ui import cli
     [("local[4]", True), ("local-cluster[2,2,1024]", True), ("spark://there:7077", False), ("yarn", False)],
 )  # fmt: skip
 def test_on_a_cluster_spark_finds_the_drivers_address_itself(tmp_path, master, is_on_loopback):
-    conf = spark_session._embedded_configuration(tmp_path / "spark.log", master)
+    conf = spark_session._embedded_configuration(tmp_path, tmp_path / "spark.log", master)
     assert ("spark.driver.host" in conf) is is_on_loopback
     assert ("spark.driver.bindAddress" in conf) is is_on_loopback
 

@@ -23,6 +23,7 @@ KINDS = {
 # The table says that these have no effect. AdaptiveBatch reads them.
 ADDED = {
     "penstock.state-recovery.allow-int-to-double": ("bool", "false"),
+    "penstock.console.line-interval": ("duration", "10 s"),
     "security.ssl.internal.enabled": ("bool", None),
 }
 """Options that came after the table was made."""

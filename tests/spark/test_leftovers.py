@@ -1,0 +1,69 @@
+"""What a program with the embedded Spark leaves behind: nothing, by whatever signal it is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from tests.tools.terminal import ROOT
+
+pytestmark = pytest.mark.spark
+
+_PATIENCE_S = 300
+PROGRAM = """
+import signal, sys
+from penstock.common import WatermarkStrategy
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors import DataGeneratorSource
+
+mine = lambda *_: sys.exit("ended by my handler")
+if "handles" in sys.argv:
+    signal.signal(signal.SIGTERM, mine)
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+source = DataGeneratorSource(lambda number: number, None, 10.0)
+env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").print()
+job = env.execute_async("numbers")
+assert signal.getsignal(signal.SIGTERM) is (mine if "handles" in sys.argv else signal.SIG_DFL)
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if "ends" in sys.argv:
+    job.cancel().result()
+else:
+    job.get_job_execution_result().result()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "argument", "said"),
+    [
+        (None, "ends", ""),
+        (signal.SIGINT, "", "KeyboardInterrupt"),
+        (signal.SIGTERM, "", ""),
+        (signal.SIGTERM, "handles", "ended by my handler"),
+        (signal.SIGKILL, "", ""),
+    ],
+    ids=["ends", "ctrl-c", "terminated", "terminated with a handler", "killed"],
+)
+def test_no_folder_of_the_embedded_spark_is_left(tmp_path, how, argument, said):
+    errors = tmp_path / "errors"
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    with errors.open("wb") as stderr:
+        driver = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, argument],
+            stdout=subprocess.PIPE, stderr=stderr,
+            env={**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    with driver:
+        assert how is None or driver.stdout.readline(), errors.read_text()
+        processes = psutil.Process(driver.pid).children(recursive=True)
+        if how is not None:
+            assert list(folder.glob("penstock-spark-*/spark.log"))
+            driver.send_signal(how)
+        driver.communicate(timeout=_PATIENCE_S)
+    _, alive = psutil.wait_procs(processes, timeout=_PATIENCE_S)
+    assert not alive
+    assert not list(folder.glob("penstock-spark-*"))
+    assert said in errors.read_text()
