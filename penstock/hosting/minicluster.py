@@ -156,6 +156,13 @@ class MiniCluster:
         self.last_provider = ThreadProvider(slots, self._max)
         return self.last_provider
 
+    def check_workers(self, *, reads_frames: bool) -> None:
+        """Check those of the Spark session of this process, if one computes the job's DataFrames."""
+        if reads_frames:
+            from penstock.hosting.spark.host import SparkHost
+
+            SparkHost().check_workers(reads_frames=True)
+
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         refuse_files(job.program)
         return ThreadRunner(plan)

@@ -11,6 +11,7 @@ from typing import Final
 from penstock.hosting.batch.batch_task import BatchTask, Orders
 from penstock.hosting.batch.runner import failure_of
 from penstock.hosting.batch.shuffle_output import FRAME_PARTITION
+from penstock.hosting.shipping.least_versions import check_here
 from penstock.model.messages import FailureInfo
 
 _KEY: Final = struct.Struct("!q")
@@ -60,6 +61,7 @@ def _records(
     told: Orders, subtask: int, attempt: int, records: Iterator[bytes]
 ) -> Iterator[tuple[int, bytes]]:
     try:
+        check_here()
         yield from BatchTask(told, subtask, attempt, records).run()
     except Exception as error:  # Any error: Spark must pass on our own text.
         failure = failure_of(error)

@@ -19,7 +19,6 @@ from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
 from penstock.hosting.doctor.findings import (
-    LEAST,
     DriverFacts,
     ExecutorFacts,
     Slots,
@@ -29,6 +28,7 @@ from penstock.hosting.doctor.findings import (
 from penstock.hosting.doctor.meeting import Meeting
 from penstock.hosting.file_systems import local_path
 from penstock.hosting.private_files import NotPrivate, make_folder
+from penstock.hosting.shipping.least_versions import LEAST
 from penstock.hosting.shipping.package_archive import package_archive
 from penstock.hosting.spark import executor_task
 from penstock.hosting.spark.checks import (

@@ -7,11 +7,10 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from penstock.hosting.shipping.least_versions import is_too_old, least_text, numbers
 from penstock.hosting.spark.checks import ALL_JOBS, STREAMING, Finding
 from penstock.model.counted import counted
 
-LEAST: Final[Mapping[str, tuple[int, ...]]] = {"pyarrow": (15,), "numpy": (1, 26)}
-"""The oldest versions that tasks can use."""
 _SHOWN: Final = 3
 _LITTLE_MB: Final = 1024
 
@@ -116,7 +115,7 @@ def probe_findings(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> list[
 
 def _versions(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[Finding]:
     wrong = _hosts_by(
-        (one.python, one.host) for one in facts if _numbers(one.python) != _numbers(driver.python)
+        (one.python, one.host) for one in facts if numbers(one.python) != numbers(driver.python)
     )
     for version, hosts in wrong.items():
         yield Finding(
@@ -145,13 +144,13 @@ def _module(name: str, version: str | None, where: str, here: str | None) -> Fin
             "it by spark.archives and set spark.pyspark.python to its Python",
             ALL_JOBS,
         )
-    least = LEAST.get(name, ())
-    if _numbers(version) < least:
-        newer = ".".join(map(str, least))
+    if is_too_old(name, version):
         return Finding(
-            f"{name} is {version} on {where}", f"install {name} {newer} or newer", ALL_JOBS
+            f"{name} is {version} on {where}",
+            f"install {name} {least_text(name)} or newer",
+            ALL_JOBS,
         )
-    if here is not None and _numbers(version)[:1] != _numbers(here)[:1]:
+    if here is not None and numbers(version)[:1] != numbers(here)[:1]:
         return Finding(
             f"{name} is {version} on {where} and {here} on the driver: one may not read what "
             "the other has pickled",
@@ -234,8 +233,3 @@ def _hosts_by(told: Iterable[tuple[_Told, str]]) -> dict[_Told, list[str]]:
 def _some(names: Sequence[str]) -> str:
     rest = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    parts = version.split(".")[:2]
-    return tuple(int(part) for part in parts if part.isdecimal())

@@ -27,6 +27,12 @@ class Host(Protocol):
         """Return how many subtasks of a BATCH job run at once."""
 
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider: ...
+    def check_workers(self, *, reads_frames: bool) -> None:
+        """Find out in advance that Spark's Python workers cannot run a streaming job.
+
+        `reads_frames`: they compute its DataFrames. Raises: ConfigurationError.
+        """
+
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         """Return the runner for the stages of a BATCH job."""
 

@@ -36,12 +36,13 @@ class StreamingJobs:
     def provider(self, job: SubmittedJob, settings: Settings) -> TaskManagerProvider:
         """Return the host's provider of TaskManagers for the job.
 
-        Raises NoResourceAvailable if the host has too few slots.
+        Raises: NoResourceAvailable: the host has too few slots. ConfigurationError: tasks cannot run there.
         """
         needed = slots_by_size(job.graph)
         provider = self._host.provider(settings, needed)
         provider.bring_files(job.program)
         check_resources(provider, needed, int(reads_frames(job)))
+        self._host.check_workers(reads_frames=reads_frames(job))
         return provider
 
     def start(

@@ -11,12 +11,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.hosting.batch.plan import Plan
 from penstock.hosting.batch.runner import StageRunner
 from penstock.hosting.batch.spark_runner import SparkRunner
 from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.program.console import say
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.host import LazyFrame
 from penstock.hosting.provider import TaskManagerProvider
@@ -25,6 +27,7 @@ from penstock.hosting.spark.frame_results import frame_of_files, frame_of_messag
 from penstock.hosting.spark.provider import SparkProvider
 from penstock.hosting.spark.session import active_session, embedded_session
 from penstock.hosting.spark.slots import SparkSlots
+from penstock.hosting.spark.worker_python import check_workers
 from penstock.hosting.taskmanager_order import ProcessSettings
 from penstock.hosting.wire.addresses import addresses_of
 from penstock.model.config import Settings
@@ -107,6 +110,13 @@ class SparkHost:
         )
         return SparkProvider(spark, slots, process, addresses_of(settings))
 
+    def check_workers(self, *, reads_frames: bool) -> None:
+        """As the port. On the driver's machine TaskManagers run the driver's own interpreter."""
+        context = SparkContext._active_spark_context
+        if context is not None:
+            needs_pyarrow = reads_frames or not SparkSlots(context).is_local
+            check_workers(context, needs_pyarrow=needs_pyarrow, say=say)
+
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         """Return a runner. Spark's configuration is not checked: speculation and killed idle
         workers do no harm to stages.
@@ -126,8 +136,11 @@ class SparkHost:
 
 
 def _session_for(settings: Settings, plan: Plan) -> SparkSession:
+    """Return a session whose workers can run the stages. Raises: ConfigurationError."""
     most = max(stage.vertex.parallelism for stage in plan.stages)
-    return spark_session(settings, most)
+    spark = spark_session(settings, most)
+    check_workers(spark.sparkContext, needs_pyarrow=True, say=say)
+    return spark
 
 
 def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:

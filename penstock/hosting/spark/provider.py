@@ -26,6 +26,7 @@ from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.hosting.spark import executor_task
 from penstock.hosting.spark.sizes import LargeOnesFirst
 from penstock.hosting.spark.slots import STOPPED, SparkSlots
+from penstock.hosting.spark.worker_python import cause_in
 from penstock.hosting.taskmanager_order import ProcessSettings, TaskManagerOrder
 from penstock.hosting.wire.addresses import Addresses, Endpoint
 from penstock.hosting.wire.invitations import TICKET_BYTES
@@ -211,7 +212,7 @@ class SparkProvider:
             causes = (rdd if profile is None else rdd.withResources(profile)).collect()
             cause = causes[0] if causes else "ended"
         except Exception as error:
-            cause = f"Spark job ended: {_first_line(error)}"
+            cause = f"Spark job ended: {cause_in(str(error))}"
         self._large_ones.end(resource_id)
         if not self._is_closing:
             self._on_ended(resource_id, cause)
@@ -302,7 +303,3 @@ def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
         told.control_host or host,
         told.control_port,
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -134,6 +134,15 @@ def _spare_pyarrow_its_searches() -> None:
     """
     import pyarrow as pa
 
+    from penstock.hosting.shipping.least_versions import check_here
+    from penstock.model.errors import ExternalError
+
+    try:
+        check_here()
+    except ExternalError as error:
+        sys.exit(
+            str(error)
+        )  # The supervisor tells what a process that could not start has written.
     pa.set_cpu_count(1)
     missing = [name for name in _SOUGHT_BY_PYARROW if importlib.util.find_spec(name) is None]
     sys.meta_path.insert(0, _NotThere(frozenset(missing)))

@@ -1,0 +1,196 @@
+"""Whether Spark's Python workers can run our tasks: the interpreter and the pyarrow that they have.
+
+Spark starts the `python3` of PATH unless PYSPARK_PYTHON says otherwise, and that is another one than the program's where
+no virtual environment is activated: in an IDE, in a notebook's kernel. One short Spark task looks, once for each session,
+before a job starts. It is left out where the workers' interpreter is the program's own. `penstock doctor` looks at more.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from pyspark import InheritableThread, SparkContext
+
+from penstock.hosting.shipping.least_versions import is_too_old, least_text, numbers
+from penstock.model.errors import ConfigurationError
+
+_GROUP: Final = "penstock-python-check"
+_LIMIT_S: Final = 20.0
+_VARIABLE: Final = "PYSPARK_PYTHON"
+_MISMATCH: Final = re.compile(r"different version: (\d+[\d.]*) than that in driver")
+_CAUSES: Final = (
+    re.compile(r"PYTHON_VERSION_MISMATCH\] (.*)"),
+    re.compile(r"(Cannot run program.*)"),
+    re.compile(r"\b(\w+Error: .*)"),
+    re.compile(r"Exception: (.*)"),
+)
+"""The causes that an error of Spark's may have in it, the most telling first."""
+_LINE: Final = f'import os, sys; os.environ["{_VARIABLE}"] = sys.executable'
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python and its pyarrow. `pyarrow` None: it cannot be imported. `host`: empty for the driver."""
+
+    executable: str
+    python: str
+    pyarrow: str | None
+    host: str = ""
+
+
+class _Known:
+    """What was found, by session. Warnings are told once."""
+
+    found: ClassVar[dict[tuple[str, str], Interpreter | None]] = {}
+    lock = threading.Lock()
+
+
+def check_workers(
+    context: SparkContext, *, needs_pyarrow: bool, say: Callable[[str], None]
+) -> None:
+    """Find out in advance that Spark's Python workers cannot run a job.
+
+    `needs_pyarrow`: the job's code runs in the workers themselves. TaskManagers on the driver's machine run the driver's
+    own interpreter. `say`: takes a warning.
+    Raises: ConfigurationError, with both versions and the line to write.
+    """
+    python = str(context.pythonExec)
+    if context.master.startswith("local") and _is_our_own(python):
+        return
+    with _Known.lock:
+        key = str(context.applicationId), python
+        is_new = key not in _Known.found
+        if is_new:
+            _Known.found[key] = _looked_at(context)
+        there = _Known.found[key]
+    if there is None:
+        return
+    here = _here()
+    refusal = refusal_of(there, here, needs_pyarrow=needs_pyarrow)
+    if refusal is not None:
+        raise ConfigurationError(f"{refusal} {remedy_for(context.master)}")
+    if is_new and there.pyarrow is not None and there.pyarrow != here.pyarrow:
+        say(
+            f"pyarrow is {there.pyarrow} in {there.executable} on {there.host}, and {here.pyarrow} on the driver: "
+            "one may not read what the other has written. Install the same everywhere."
+        )
+
+
+def refusal_of(there: Interpreter, here: Interpreter, *, needs_pyarrow: bool) -> str | None:
+    """Return why tasks cannot run there; None: they can."""
+    ours = f"the driver runs {here.executable} (Python {here.python}, pyarrow {here.pyarrow})"
+    theirs = f"Spark's workers run {there.executable} on {there.host} (Python {there.python}"
+    if numbers(there.python) != numbers(here.python):
+        return f"{theirs}), and {ours}. Functions that one version has pickled cannot be read by the other."
+    if not needs_pyarrow:
+        return None
+    if there.pyarrow is None:
+        return f"{theirs}, without pyarrow), and {ours}. Tasks need pyarrow {least_text('pyarrow')} or newer."
+    if is_too_old("pyarrow", there.pyarrow):
+        return f"{theirs}, pyarrow {there.pyarrow}), and {ours}. Tasks need pyarrow {least_text('pyarrow')} or newer."
+    return None
+
+
+def remedy_for(master: str) -> str:
+    """Return what to do, for the user's own session."""
+    if master.startswith("local"):
+        return (
+            f"Spark takes the python3 of PATH unless {_VARIABLE} is set. End this session (spark.stop()), write this "
+            f"line before the SparkSession is made, and make it again:\n    {_LINE}"
+        )
+    return (
+        "Install the driver's Python (its first two numbers) with pyarrow on all executors, and name it before the "
+        f'SparkSession is made:\n    import os; os.environ["{_VARIABLE}"] = "/path/of/that/python"\n'
+        "or with spark-submit: --conf spark.pyspark.python=/path/of/that/python"
+    )
+
+
+def cause_in(text: str) -> str:
+    """Return the cause out of an error of Spark's, whose first line only says that something was called."""
+    for pattern in _CAUSES:
+        found = pattern.search(text)
+        if found is not None:
+            return found[1].strip()
+    return (text.strip().splitlines() or ["unknown cause"])[0]
+
+
+# ---------------------------------------------------------------------- looking
+
+
+def _is_our_own(python: str) -> bool:
+    """Whether this command starts the program's own interpreter, with its environment: python and python3 of one folder."""
+    found = shutil.which(python)
+    if found is None:
+        return False
+    folders = [
+        os.path.realpath(os.path.dirname(os.path.abspath(one))) for one in (found, sys.executable)
+    ]
+    return folders[0] == folders[1] and os.path.realpath(found) == os.path.realpath(sys.executable)
+
+
+def _here() -> Interpreter:
+    import pyarrow as pa
+
+    return Interpreter(sys.executable, platform.python_version(), pa.__version__)
+
+
+def _looked_at(context: SparkContext) -> Interpreter | None:
+    """Ask one Spark task; None: it did not run in time, which others tell, or failed for a reason of its own.
+
+    Raises: ConfigurationError: no worker can be started.
+    """
+    answers: list[Interpreter | str] = []
+    # A thread has its own job group; the caller's must stay as it is.
+    asking = InheritableThread(target=lambda: answers.append(_answer(context)), daemon=True)
+    asking.start()
+    asking.join(_LIMIT_S)
+    if not answers:
+        context.cancelJobGroup(_GROUP)
+        return None
+    answer = answers[0]
+    if isinstance(answer, Interpreter):
+        return answer
+    other = _MISMATCH.search(answer)
+    if other is not None:
+        return Interpreter(str(context.pythonExec), other[1], None, "an executor")
+    if "Cannot run program" in answer:
+        raise ConfigurationError(
+            f"Spark cannot start a Python worker: {cause_in(answer)}. {remedy_for(context.master)}"
+        )
+    return None
+
+
+def _answer(context: SparkContext) -> Interpreter | str:
+    """Return what a worker has, or the text of Spark's error."""
+    try:
+        context.setJobGroup(
+            _GROUP, "Penstock: which Python the workers have", interruptOnCancel=True
+        )
+        return Interpreter(*context.parallelize([0], 1).mapPartitions(_asked()).collect()[0])
+    except Exception as error:  # Py4J's errors are of many kinds, and some have the answer.
+        return str(error)
+
+
+def _asked() -> Callable[[Any], Any]:
+    def ask(_partition: Any) -> Any:
+        import importlib
+        import platform
+        import socket
+        import sys
+
+        try:
+            pyarrow = str(importlib.import_module("pyarrow").__version__)
+        except Exception:  # A broken installation may raise anything.
+            pyarrow = None
+        return [(sys.executable, platform.python_version(), pyarrow, socket.gethostname())]
+
+    ask.__module__ = "__main__"  # Pickled by value: workers need not have Penstock.
+    return ask
