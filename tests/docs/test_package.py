@@ -10,10 +10,12 @@ from hatchling.builders.wheel import WheelBuilder
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
-from scripts.package_readme import long_description
+from scripts.package_readme import addresses, long_description
 from tests.docs.snippets import ROOT
 
 MOST_WHEEL_BYTES = 2 * 1024 * 1024
+PYTHONS = {"3.11"}
+"""Versions that the tests have passed with."""
 NOT_FOR_USERS = {"tests", "simulation", "sim", "benchmarks", "audit", "examples", "docs", "scripts"}
 
 
@@ -73,9 +75,43 @@ def test_metadata_is_complete():
     assert {"authors", "classifiers", "keywords", "license-files"} <= declared.keys()
 
 
-def test_the_long_description_needs_nothing_beside_it():
+def test_a_wheel_says_which_pythons_it_is_for():
+    classifiers = set(ProjectMetadata(str(ROOT), PluginManager()).core.classifiers)
+    declared = {
+        one.rpartition(" ")[2] for one in classifiers if re.search(r"Python :: 3\.\d+$", one)
+    }
+    assert declared == PYTHONS
+    assert "Programming Language :: Python :: 3 :: Only" in classifiers
+    authors = ProjectMetadata(str(ROOT), PluginManager()).core.authors_data
+    assert authors["name"] == ["The Penstock developers"]
+
+
+README = (ROOT / "README.md").read_text("utf-8")
+PUBLISHED = "https://forge.example/penstock"
+
+
+@pytest.mark.parametrize("repository", ["", PUBLISHED])
+def test_the_long_description_needs_nothing_beside_it(repository):
     """A package index shows it alone: relative links and pictures would lead nowhere."""
-    told = long_description((ROOT / "README.md").read_text("utf-8"))
+    told = long_description(README, repository)
     targets = re.findall(r"\]\(([^)]+)\)", told)
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
     assert "<!--" not in told
+
+
+def test_links_of_the_long_description_are_absolute_where_the_repository_is_published():
+    told = long_description(README, PUBLISHED)
+    links = re.findall(rf"\]\({PUBLISHED}/blob/main/([^)#\s]+)[^)]*\)", told)
+    assert len(links) > 30
+    assert [path for path in links if not (ROOT / path).exists()] == []
+
+
+def test_addresses_are_those_of_the_published_repository():
+    """`repository` in pyproject.toml is the one place for it."""
+    assert addresses("") == {}
+    found = addresses(PUBLISHED)
+    assert {"Homepage", "Source", "Documentation", "Changelog", "Issues"} == found.keys()
+    assert all(address.startswith(PUBLISHED) for address in found.values())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    repository = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+    assert ProjectMetadata(str(ROOT), PluginManager()).core.urls == addresses(repository)

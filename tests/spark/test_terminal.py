@@ -23,14 +23,14 @@ configuration.set_string("penstock.console.progress-interval", "50 ms")
 env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
 
 def told(number):
-    print("function", number)
-    os.system(f"echo process {number}")
+    print(f"function {number}.")
+    os.system(f"echo process {number}.")
     return number
 
 with env.from_collection(list(range(60))).rebalance().map(told).execute_and_collect("numbers") as rows:
     for row in rows:
-        print("row", row)
-        os.system(f"echo driver {row}")
+        print(f"row {row}.")
+        os.system(f"echo driver {row}.")
 """
 
 
@@ -56,5 +56,5 @@ def test_what_other_processes_write_to_the_terminal_is_not_erased(tmp_path):
         assert terminal.finish() == 0
         text = terminal.everything()
     for word in ("row", "function", "driver", "process"):
-        found = sorted(int(n) for n in re.findall(rf"{word} (\d+)", text))
+        found = sorted(int(n) for n in re.findall(rf"{word} (\d+)\.", text))
         assert found == list(range(60)), word
