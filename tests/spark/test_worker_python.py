@@ -43,6 +43,13 @@ spark.stop()
 """
 
 
+PRETENDS = """
+import collections, sys
+kind = collections.namedtuple("version_info", "major minor micro releaselevel serial")
+sys.version_info = kind({}, {}, 0, "final", 0)
+"""
+
+
 def environment(folder: Path, pyarrow: str | None = None, version: str | None = None) -> Path:
     """A Python environment without packages; with a `pyarrow` of that version, or of a Python that says it is that version."""
     venv.create(folder, with_pip=False, symlinks=True)
@@ -50,10 +57,7 @@ def environment(folder: Path, pyarrow: str | None = None, version: str | None = 
     if pyarrow is not None:
         (packages / "pyarrow.py").write_text(f"__version__ = {pyarrow!r}\n")
     if version is not None:
-        numbers = tuple(map(int, version.split(".")))
-        (packages / "sitecustomize.py").write_text(
-            f"import sys\nsys.version_info = (*{numbers}, 0, 'final', 0)\n"
-        )
+        (packages / "sitecustomize.py").write_text(PRETENDS.format(*version.split(".")))
     return folder / "bin"
 
 

@@ -153,7 +153,7 @@ class Console(JobObserver):
             self._checkpoints.told(moment, job.checkpoints_under_way),
         )
         if self._is_live:
-            self._writer.call(lambda: self._draw(snapshot))
+            self._writer.call(lambda: self._draw(snapshot), is_optional=True)
         else:
             self._say(line_of(snapshot))
 

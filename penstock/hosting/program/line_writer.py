@@ -30,9 +30,9 @@ class LineWriter:
         if not self._worker.put(lambda: _write(stream, text)):
             self._dropped += 1
 
-    def call(self, action: Callable[[], object]) -> None:
-        """Do this after what was put before. It is left out if the console is too slow."""
-        self._worker.put(action)
+    def call(self, action: Callable[[], object], *, is_optional: bool = False) -> None:
+        """Do this after what was put before. `is_optional`: leave it out if the console is too slow."""
+        self._worker.put(action, overdraws=not is_optional)
 
     def close(self) -> None:
         if self._dropped:

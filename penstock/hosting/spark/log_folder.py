@@ -57,6 +57,8 @@ def remove_with(context: SparkContext) -> None:
 
 def _remove() -> None:
     """Remove the folder, unless it is that of a process from which this one was forked."""
+    if _Own.claim is not None:
+        _Own.claim.close()
     if _Own.folder is not None and _Own.pid == os.getpid():
         shutil.rmtree(_Own.folder, ignore_errors=True)
 

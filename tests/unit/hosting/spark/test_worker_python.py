@@ -2,16 +2,20 @@
 
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from penstock.hosting.spark import worker_python
 from penstock.hosting.spark.worker_python import (
     Interpreter,
     _is_our_own,
     cause_in,
+    check_workers,
     refusal_of,
     remedy_for,
 )
+from penstock.model.errors import ConfigurationError
 
 HERE = Interpreter("/env/bin/python", "3.11.7", "26.0.1")
 
@@ -87,3 +91,60 @@ def test_an_interpreter_is_ours_only_with_its_environment(tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", f"{tmp_path}:{folder}")
     assert not _is_our_own("python3")
     assert not _is_our_own("none-of-that-name")
+
+
+@pytest.fixture
+def looked(monkeypatch):
+    """`looked(there)`: sessions whose workers have this Python. Returns: the list of sessions that were asked."""
+
+    def prepare(found):
+        asked = []
+        monkeypatch.setattr(
+            worker_python, "_looked_at", lambda context: asked.append(context) or found
+        )
+        monkeypatch.setattr(worker_python, "_here", lambda: HERE)
+        monkeypatch.setattr(worker_python._Known, "found", {})
+        return asked
+
+    return prepare
+
+
+def session(master="spark://there:7077", python="python3", name="app-1"):
+    return SimpleNamespace(master=master, pythonExec=python, applicationId=name)
+
+
+def test_a_session_is_asked_once_and_another_pyarrow_is_told_once(looked):
+    asked, said = looked(there(pyarrow="20.0.0")), []
+    first, second = session(), session(name="app-2")
+    for context in (first, first, second):
+        check_workers(context, needs_pyarrow=True, say=said.append)
+    assert asked == [first, second]
+    assert len(said) == 2
+    assert "pyarrow is 20.0.0 in /usr/bin/python3 on node-1, and 26.0.1 on the driver" in said[0]
+
+
+def test_equal_workers_are_not_worth_a_word(looked):
+    looked(there())
+    said = []
+    check_workers(session(), needs_pyarrow=True, say=said.append)
+    assert said == []
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,1024]"])
+def test_workers_on_this_machine_with_our_own_interpreter_are_not_asked(looked, master):
+    asked = looked(there(pyarrow=None))
+    check_workers(session(master, sys.executable), needs_pyarrow=True, say=pytest.fail)
+    assert asked == []
+
+
+def test_workers_that_cannot_run_a_job_are_refused_each_time(looked):
+    asked = looked(there(pyarrow="12.0"))
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"(?s)12\.0.*26\.0\.1.*PYSPARK_PYTHON"):
+            check_workers(session(), needs_pyarrow=True, say=pytest.fail)
+    assert len(asked) == 1
+
+
+def test_workers_that_did_not_answer_stop_nothing(looked):
+    looked(None)
+    check_workers(session(), needs_pyarrow=True, say=pytest.fail)
