@@ -36,6 +36,6 @@ def check_here() -> None:
 
     if is_too_old("pyarrow", pa.__version__):
         raise ExternalError(
-            f"pyarrow is {pa.__version__} in {sys.executable} on {socket.gethostname()}, and Penstock needs "
-            f"{least_text('pyarrow')} or newer. Install a newer one there."
+            f"pyarrow is {pa.__version__} in {sys.executable} on {socket.gethostname()}, and "
+            f"Penstock needs {least_text('pyarrow')} or newer. Install a newer one there."
         )

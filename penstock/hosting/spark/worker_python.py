@@ -79,8 +79,9 @@ def check_workers(
         raise ConfigurationError(f"{refusal} {remedy_for(context.master)}")
     if is_new and there.pyarrow is not None and there.pyarrow != here.pyarrow:
         say(
-            f"pyarrow is {there.pyarrow} in {there.executable} on {there.host}, and {here.pyarrow} on the driver: "
-            "one may not read what the other has written. Install the same everywhere."
+            f"pyarrow is {there.pyarrow} in {there.executable} on {there.host}, and "
+            f"{here.pyarrow} on the driver: one may not read what the other has written. "
+            "Install the same everywhere."
         )
 
 
@@ -89,13 +90,17 @@ def refusal_of(there: Interpreter, here: Interpreter, *, needs_pyarrow: bool) ->
     ours = f"the driver runs {here.executable} (Python {here.python}, pyarrow {here.pyarrow})"
     theirs = f"Spark's workers run {there.executable} on {there.host} (Python {there.python}"
     if numbers(there.python) != numbers(here.python):
-        return f"{theirs}), and {ours}. Functions that one version has pickled cannot be read by the other."
+        return (
+            f"{theirs}), and {ours}. "
+            "Functions that one version has pickled cannot be read by the other."
+        )
     if not needs_pyarrow:
         return None
+    need = f"Tasks need pyarrow {least_text('pyarrow')} or newer."
     if there.pyarrow is None:
-        return f"{theirs}, without pyarrow), and {ours}. Tasks need pyarrow {least_text('pyarrow')} or newer."
+        return f"{theirs}, without pyarrow), and {ours}. {need}"
     if is_too_old("pyarrow", there.pyarrow):
-        return f"{theirs}, pyarrow {there.pyarrow}), and {ours}. Tasks need pyarrow {least_text('pyarrow')} or newer."
+        return f"{theirs}, pyarrow {there.pyarrow}), and {ours}. {need}"
     return None
 
 
@@ -103,12 +108,14 @@ def remedy_for(master: str) -> str:
     """Return what to do, for the user's own session."""
     if master.startswith("local"):
         return (
-            f"Spark takes the python3 of PATH unless {_VARIABLE} is set. End this session (spark.stop()), write this "
-            f"line before the SparkSession is made, and make it again:\n    {_LINE}"
+            f"Spark takes the python3 of PATH unless {_VARIABLE} is set. End this session "
+            f"(spark.stop()), write this line before the SparkSession is made, and make it "
+            f"again:\n    {_LINE}"
         )
     return (
-        "Install the driver's Python (its first two numbers) with pyarrow on all executors, and name it before the "
-        f'SparkSession is made:\n    import os; os.environ["{_VARIABLE}"] = "/path/of/that/python"\n'
+        "Install the driver's Python (its first two numbers) with pyarrow on all executors, and "
+        "name it before the SparkSession is made:\n"
+        f'    import os; os.environ["{_VARIABLE}"] = "/path/of/that/python"\n'
         "or with spark-submit: --conf spark.pyspark.python=/path/of/that/python"
     )
 

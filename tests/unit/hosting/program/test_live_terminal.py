@@ -10,7 +10,7 @@ from tests.tools.terminal import PseudoTerminal
 
 TABLE = """
 import logging, os, subprocess, sys, threading
-logging.basicConfig(level=logging.INFO, format="%(message)s")  # keeps the stream of before the table
+logging.basicConfig(level=logging.INFO, format="%(message)s")  # keeps the stream as it is now
 from penstock.hosting.program.live_terminal import is_live, live_terminal
 
 def rows(columns):
@@ -127,7 +127,8 @@ def test_a_burst_is_not_delayed_by_tables(running):
 
 def test_a_resized_window_gets_a_table_of_its_size_and_loses_no_line(running):
     terminal = running(
-        "for n in range(100):\n    print('line', n)\n    sys.stdin.readline()\n    terminal.show('job', rows)\nterminal.close()"
+        "for n in range(100):\n    print('line', n)\n    sys.stdin.readline()\n"
+        "    terminal.show('job', rows)\nterminal.close()"
     )
     for number in range(100):
         terminal.until(lambda it, n=number: f"line {n}" in it.everything().splitlines())
@@ -162,7 +163,11 @@ def test_what_goes_elsewhere_is_left_alone(running):
     assert terminal.lines() == ["shown"]
 
 
-NONE = "import sys\nfrom penstock.hosting.program.live_terminal import is_live\nprint('live', is_live(sys.stderr))\n"
+NONE = """
+import sys
+from penstock.hosting.program.live_terminal import is_live
+print("live", is_live(sys.stderr))
+"""
 
 
 @pytest.mark.parametrize("term", ["dumb", "", "unknown"])
@@ -201,7 +206,8 @@ def test_streams_have_their_own_methods_again_when_the_last_table_is_gone(runnin
         "terminal.show('other', rows)\nterminal.remove('job')\nassert 'write' in vars(sys.stdout)\n"
         "kept = sys.stdout.write\nterminal.remove('other')\nterminal.remove('other')\n"
         "assert not {'write', 'flush'} & (vars(sys.stdout).keys() | vars(sys.stderr).keys())\n"
-        "kept('kept\\n')\nterminal.show('job', rows)\nsys.stdout.write = lambda text: kept(text.upper())\n"
+        "kept('kept\\n')\nterminal.show('job', rows)\n"
+        "sys.stdout.write = lambda text: kept(text.upper())\n"
         "terminal.close()\nprint('mine')"
     )
     assert terminal.finish() == 0
@@ -210,7 +216,8 @@ def test_streams_have_their_own_methods_again_when_the_last_table_is_gone(runnin
 
 def test_a_forked_child_prints_without_the_table(running):
     terminal = running(
-        "if os.fork() == 0:\n    assert not vars(sys.stdout).get('write')\n    print('child')\n    sys.stdout.flush()\n"
+        "if os.fork() == 0:\n    assert not vars(sys.stdout).get('write')\n"
+        "    print('child', flush=True)\n"
         "    os._exit(0)\nos.wait()\nprint('parent')\nterminal.close()",
         "-W",
         "ignore::DeprecationWarning",

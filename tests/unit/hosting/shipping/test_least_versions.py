@@ -22,7 +22,8 @@ def test_they_are_the_declared_ones():
 @pytest.mark.parametrize(
     ("name", "version", "is_old"),
     [("pyarrow", "14.0.2", True), ("pyarrow", "15.0.0", False), ("pyarrow", "26.0.1.dev3", False),
-     ("numpy", "1.25.9", True), ("numpy", "1.26.0", False), ("numpy", "2.0.0rc1", False), ("other", "0.1", False)],
+     ("numpy", "1.25.9", True), ("numpy", "1.26.0", False), ("numpy", "2.0.0rc1", False),
+     ("other", "0.1", False)],
 )  # fmt: skip
 def test_versions_are_compared_by_their_numbers(name, version, is_old):
     assert is_too_old(name, version) is is_old

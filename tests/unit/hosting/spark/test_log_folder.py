@@ -62,7 +62,8 @@ def test_the_folder_goes_after_ctrl_c(started, tmp_path):
 
 def test_a_forked_child_leaves_its_parents_folder_alone(started, tmp_path):
     process, name = started(
-        "if os.fork() == 0:\n    sys.exit(0)\nos.wait()\nprint('child ended', flush=True)\nsys.stdin.read()"
+        "if os.fork() == 0:\n    sys.exit(0)\nos.wait()\n"
+        "print('child ended', flush=True)\nsys.stdin.read()"
     )
     assert process.stdout.readline() == "child ended\n"
     assert names(tmp_path) == {name}

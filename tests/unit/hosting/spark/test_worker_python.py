@@ -57,27 +57,33 @@ def test_the_line_to_write_is_python_that_does_it(master, monkeypatch):
     assert os.environ.pop("PYSPARK_PYTHON") == expected
 
 
-MISMATCH = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
-: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times
-Traceback (most recent call last):
-  File "worker.py", line 1, in main
-pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11
-\tat org.apache.spark.api.python.BasePythonRunner
-"""
+CALLED = (
+    "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+)
+ABORTED = (
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times\n"
+)
+TRACEBACK = 'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n'
+WORKER = "pyspark.errors.exceptions.base.PySparkRuntimeError: "
+VERSIONS = "Python in worker has different version: 3.12 than that in driver: 3.11"
+NO_PROGRAM = 'Cannot run program "none": error=2'
 
 
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        (MISMATCH, "Python in worker has different version: 3.12 than that in driver: 3.11"),
-        (MISMATCH.replace("[PYTHON_VERSION_MISMATCH] Python", "Python").split(" Python in")[0] + " no disk", "PySparkRuntimeError: no disk"),
-        ('called.\n: java.io.IOException: Cannot run program "none": error=2', 'Cannot run program "none": error=2'),
-        ("called.\n: org.apache.spark.SparkException: Job 3 cancelled", "Job 3 cancelled"),
+        (
+            f"{CALLED}{ABORTED}{TRACEBACK}{WORKER}[PYTHON_VERSION_MISMATCH] {VERSIONS}\n\tat",
+            VERSIONS,
+        ),
+        (f"{CALLED}{ABORTED}{TRACEBACK}{WORKER}no disk\n\tat x", "PySparkRuntimeError: no disk"),
+        (f"{CALLED}: java.io.IOException: {NO_PROGRAM}", NO_PROGRAM),
+        (f"{CALLED}: org.apache.spark.SparkException: Job 3 cancelled", "Job 3 cancelled"),
         ("the context is stopped\nmore", "the context is stopped"),
         ("", "unknown cause"),
     ],
-    ids=["another Python", "an error of Python", "no such program", "Spark's", "one line", "nothing"],
-)  # fmt: skip
+    ids=["Python", "an error of Python", "no such program", "Spark's", "one line", "nothing"],
+)
 def test_the_cause_is_found_in_an_error_of_spark(text, cause):
     assert cause_in(text) == cause
 

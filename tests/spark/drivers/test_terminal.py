@@ -27,7 +27,8 @@ def told(number):
     os.system(f"echo process {number}.")
     return number
 
-with env.from_collection(list(range(60))).rebalance().map(told).execute_and_collect("numbers") as rows:
+numbers = env.from_collection(list(range(60))).rebalance().map(told)
+with numbers.execute_and_collect("numbers") as rows:
     for row in rows:
         print(f"row {row}.")
         os.system(f"echo driver {row}.")
