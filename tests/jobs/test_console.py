@@ -84,7 +84,7 @@ print("after")
 )
 ENDLESS = """
 from penstock.datastream.connectors import DataGeneratorSource
-source = DataGeneratorSource(lambda number: number, None, 100.0)
+source = DataGeneratorSource(lambda number: number, None, 20.0)
 endless = env.from_source(source, strategy, "numbers")
 endless.rebalance().map(lambda number: number).name("Gate").print()
 client = env.execute_async("numbers")

@@ -23,7 +23,8 @@ from penstock.hosting.shipping.least_versions import is_too_old, least_text, num
 from penstock.model.errors import ConfigurationError
 
 _GROUP: Final = "penstock-python-check"
-_LIMIT_S: Final = 20.0
+_LIMIT_S: Final = 60.0
+"""Executors may have to start first, as TaskManagers would need too."""
 _VARIABLE: Final = "PYSPARK_PYTHON"
 _MISMATCH: Final = re.compile(r"different version: (\d+[\d.]*) than that in driver")
 _CAUSES: Final = (
