@@ -46,6 +46,7 @@ from penstock.runtime.task.operator_calls import (
     processed,
     with_letters,
 )
+from penstock.runtime.task.slices import ColumnCuts
 from penstock.runtime.user_metrics import UserMetrics
 
 Routed: TypeAlias = "tuple[int, Element] | None"
@@ -95,6 +96,14 @@ class OperatorChain:
     def takes_rows(self) -> bool:
         """Whether some operator loops over Python objects, so that long batches must be sliced."""
         return any(node.operator.accepts is Accepts.ROWS for node in self._nodes)
+
+    @property
+    def column_cuts(self) -> ColumnCuts:
+        """Whether the task may cut column batches."""
+        if self.takes_rows:
+            return ColumnCuts.ALWAYS
+        takes_columns = any(node.operator.accepts is Accepts.COLUMNS for node in self._nodes)
+        return ColumnCuts.NEVER if takes_columns else ColumnCuts.FOR_OUTPUT
 
     @property
     def is_in_record(self) -> bool:
