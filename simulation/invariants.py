@@ -115,6 +115,7 @@ _WORLD: Final = frozenset({
     "SlotLost",
     "PartitionConnectionError",
     "PartitionNotFound",
+    "ProducerFailed",
 })
 
 
