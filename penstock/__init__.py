@@ -2,6 +2,10 @@
 
 # ruff: file-ignore[non-empty-init-module] - only here is it certain to run
 import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.common.running_jobs import RunningJob
 
 
 class _ErrorsOnly(logging.Handler):
@@ -16,5 +20,16 @@ class _ErrorsOnly(logging.Handler):
 
 for _room in ("penstock.hosting.jobmanager", "penstock.hosting.taskmanager"):
     logging.getLogger(_room).addHandler(_ErrorsOnly())
+
+
+def jobs() -> "list[RunningJob]":
+    """Return the jobs that programs of this process have started and that have not ended, oldest first.
+
+    Each has a name, a status, slots and a time of its start; `cancel()` ends it.
+    """
+    from penstock.common.running_jobs import jobs as found  # noqa: PLC0415 - executors import this package without its API
+
+    return found()
+
 
 __version__ = "0.1.0"

@@ -43,6 +43,10 @@ class Consequences:
         self._held[vertex.index] = vertex, failure
         return True
 
+    def __contains__(self, vertex: ExecutionVertex) -> bool:
+        """Whether the failure of this task is kept."""
+        return vertex.index in self._held
+
     def take(self) -> list[tuple[ExecutionVertex, FailureInfo]]:
         """What was kept: the cause is known now, or does not matter any more."""
         held, self._held = self._held, {}

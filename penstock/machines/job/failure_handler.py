@@ -57,7 +57,7 @@ class FailureHandler:
         self._scheduling = scheduling
         self._failover = failover
         self._backoff = backoff
-        self._consequences = Consequences(books.journal)
+        self.consequences = Consequences(books.journal)
         self.history = ExceptionHistory(history_size)
 
     @property
@@ -88,7 +88,7 @@ class FailureHandler:
         If it could not read its checkpoint, the whole job goes back to the checkpoint before. If
         there is none, the job ends, because another try would fail too.
         """
-        if self._life.status not in _ENDING and self._consequences.holds(vertex, failure):
+        if self._life.status not in _ENDING and self.consequences.holds(vertex, failure):
             return
         restore = vertex.execution.restore
         if failure.kind != CHECKPOINT_DAMAGED or restore is None:
@@ -135,13 +135,13 @@ class FailureHandler:
 
     def on_timer(self, timer: str) -> None:
         """If the cause of a failure has not been reported for long, decide without it."""
-        if self._consequences.is_over(timer):
-            held = self._consequences.take()
+        if self.consequences.is_over(timer):
+            held = self.consequences.take()
             self.on_task_failure([vertex for vertex, _ in held], held[0][1])
 
     def _take_consequences(self) -> list[ExecutionVertex]:
         """The tasks whose failures have waited for this one. The history shows them with it."""
-        held = self._consequences.take()
+        held = self.consequences.take()
         for vertex, failure in held:
             self.history.add(failure, self._journal.now_ms, [vertex])
         return [vertex for vertex, _ in held]
