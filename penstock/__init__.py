@@ -27,7 +27,7 @@ def jobs() -> "list[RunningJob]":
 
     Each has a name, a status, slots and a time of its start; `cancel()` ends it.
     """
-    from penstock.common.running_jobs import jobs as found  # noqa: PLC0415 - executors import this package without its API
+    from penstock.common.running_jobs import jobs as found
 
     return found()
 

@@ -99,7 +99,9 @@ class SessionJobs:
         before = self.running
         if before:
             gc.collect()
-        forgotten = [one for one in before if one.control.status().name in {"CANCELLING", "CANCELED"}]
+        forgotten = [
+            one for one in before if one.control.status().name in {"CANCELLING", "CANCELED"}
+        ]
         _await(forgotten)
         return bool(forgotten)
 

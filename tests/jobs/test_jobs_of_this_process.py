@@ -13,9 +13,11 @@ from tests.tools.programs.checkpoint_programs import HeldSource
 from tests.tools.programs.environments import minicluster_environment
 from tests.tools.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-@pytest.fixture(autouse=True)
-def _nothing_is_left():
+
+@pytest.fixture
+def nothing_is_left():
     yield
     for job in penstock.jobs():
         job.cancel()

@@ -54,7 +54,10 @@ FLINK_NAMES: Final[frozenset[str]] = frozenset((
         zookeeper.path.jobgraphs zookeeper.path.latch zookeeper.path.leader zookeeper.path.running-registry""",
     ),
     *_family("job-result-store.", "delete-on-commit storage-path"),
-    *_family("cleanup-strategy.", "exponential-delay.attempts fixed-delay.attempts fixed-delay.delay type"),
+    *_family(
+        "cleanup-strategy.",
+        "exponential-delay.attempts fixed-delay.attempts fixed-delay.delay type",
+    ),
     *_family(
         "execution.",
         """attached job-listeners job-status-changed-listeners
@@ -92,8 +95,19 @@ FLINK_NAMES: Final[frozenset[str]] = frozenset((
         refresh-interval rescale.enable submit.enable timeout tmpdir upload.dir""",
     ),
     *_family("client.", "heartbeat.interval heartbeat.timeout retry-period timeout"),
-    *_family("env.", "hadoop.conf.dir java.home java.opts.all java.opts.taskmanager log.dir log.level log.max pid.dir"),
-    *_family("cluster.", "id io-pool.size processes.halt-on-fatal-error uncaught-exception-handling"),
-    *_family("table.", "exec.mini-batch.enabled exec.resource.default-parallelism exec.state.ttl local-time-zone"),
-    *_family("", "classloader.resolve-order fs.default-scheme local.number-resourcemanager queryable-state.enable"),
+    *_family(
+        "env.",
+        "hadoop.conf.dir java.home java.opts.all java.opts.taskmanager log.dir log.level log.max pid.dir",
+    ),
+    *_family(
+        "cluster.", "id io-pool.size processes.halt-on-fatal-error uncaught-exception-handling"
+    ),
+    *_family(
+        "table.",
+        "exec.mini-batch.enabled exec.resource.default-parallelism exec.state.ttl local-time-zone",
+    ),
+    *_family(
+        "",
+        "classloader.resolve-order fs.default-scheme local.number-resourcemanager queryable-state.enable",
+    ),
 ))

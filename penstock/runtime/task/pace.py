@@ -38,7 +38,11 @@ class Pace:
     )
 
     def __init__(
-        self, target_ns: int, channels: int, rows: int | None, announce: Callable[[int | None], None]
+        self,
+        target_ns: int,
+        channels: int,
+        rows: int | None,
+        announce: Callable[[int | None], None],
     ) -> None:
         """`target_ns`: how long the records that wait should take together. `channels`: of all inputs. `rows`: the limit now.
         `announce`: called with another limit.

@@ -72,7 +72,7 @@ class ColumnCuts(StrEnum):
 
 class Slices:
     """The slices of one task. `rest`: (input, records) of the current batch that no slice has taken yet; None: nothing. `kept`:
-    records that this attempt does not process any more.
+    records that this attempt does not process any more. `has_stopped`: there are such, or there could be.
     """
 
     __slots__ = (
@@ -90,6 +90,7 @@ class Slices:
         "_rows_out",
         "_sizer",
         "_started_ns",
+        "has_stopped",
         "kept",
     )
 
@@ -102,6 +103,7 @@ class Slices:
         self._gain = 1.0
         self._is_paced = False
         self._rows_out = NOT_COUNTED
+        self.has_stopped = False
         self.kept: list[tuple[int, Batch | Tagged]] = []
         self._batch: Batch | None = None
         self._input = 0
@@ -180,6 +182,7 @@ class Slices:
 
     def keep_all(self, behind: Iterable[tuple[int, Element]]) -> None:
         """Keep the rest, and the records `behind` it, for the attempt that goes on from the next snapshot."""
+        self.has_stopped = True
         if (rest := self.rest) is not None:
             self.kept.append(rest)
             self._batch = None
@@ -188,4 +191,6 @@ class Slices:
 
 def records_of(elements: Iterable[tuple[int, Element]]) -> list[tuple[int, Batch | Tagged]]:
     """The records among elements of inputs, also dead letters of a source."""
-    return [(index, one) for index, one in elements if isinstance(one, (RowBatch, ColumnBatch, Tagged))]
+    return [
+        (index, one) for index, one in elements if isinstance(one, (RowBatch, ColumnBatch, Tagged))
+    ]

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from penstock.model.errors import EngineBug
 from penstock.model.checkpoints import CheckpointType
+from penstock.model.errors import EngineBug
 from penstock.runtime.checkpoint.notifications import Completed, Notification
 from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
 from penstock.runtime.elements import (
@@ -231,7 +231,9 @@ class StreamTask:
                 self._current = self._overtaking(elements)
                 break
             self._inbox.extend((input_index, element) for element in elements)
-        self._has_priority = self._current is not None
+        # Only events are still to come from a source that has stopped, and they need no room.
+        is_ending = self._slices.has_stopped and self.checkpoints.is_triggered
+        self._has_priority = self._current is not None or is_ending
         self._out.overdraw(is_needed=self._has_priority)
 
     def _overtaking(self, elements: Sequence[Element]) -> Iterator[Routed]:

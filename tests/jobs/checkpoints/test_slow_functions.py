@@ -11,7 +11,6 @@ from tests.tools.programs.environments import minicluster_environment
 from tests.tools.programs.slow_functions import RECORDS, STEPS, AllAtOnce, Slow, Steps
 from tests.tools.waiting import wait_until
 
-
 FEW = 8
 """Each of two subtasks has one record in hand, one that waits, and one that comes while the other is taken."""
 
@@ -24,10 +23,9 @@ def steps(request):
 
 
 @pytest.mark.parametrize("taskmanagers", [1, 2])
-@pytest.mark.parametrize("kind", ["savepoint", "stop"])
 @pytest.mark.parametrize("shape", ["rebalanced", "keyed"])
 def test_few_records_stand_between_a_barrier_and_its_savepoint(
-    steps, request, tmp_path, shape, kind, taskmanagers
+    steps, request, tmp_path, shape, taskmanagers
 ):
     name = request.node.name
     env = minicluster_environment(MiniCluster(3 - taskmanagers, parallelism=1))
@@ -40,13 +38,8 @@ def test_few_records_stand_between_a_barrier_and_its_savepoint(
     wait_until_running(client)
     wait_until(lambda: steps.entered, "no record was processed")
     at = str(tmp_path / "savepoints")
-    if kind == "savepoint":
-        waiting = client.trigger_savepoint(at)
-    else:
-        waiting = client.stop_with_savepoint(False, at)
+    waiting = client.stop_with_savepoint(False, at)
     assert steps.source_has_sent_its_barrier.wait(WAIT_S)
     steps.permits.release(FEW)
     wait_until(waiting.done, f"the savepoint waits for more than {FEW} records")
     assert waiting.result()
-    if kind == "savepoint":
-        client.cancel().result()

@@ -75,8 +75,12 @@ class Pipeline:
         partition = pipelined(index=index)
         partition.limit_rows(FIRST_ROWS)
         host.views[result_id(index)] = partition
-        source = ListInput((0, RowBatch([(index, number) for number in range(RECORDS)])), is_source=True)
-        writer = PartitionWriter(partition, RoundRobin(1, 0), None, spec_of([Logging()]).operators[0])
+        source = ListInput(
+            (0, RowBatch([(index, number) for number in range(RECORDS)])), is_source=True
+        )
+        writer = PartitionWriter(
+            partition, RoundRobin(1, 0), None, spec_of([Logging()]).operators[0]
+        )
         return task_of(
             [Logging(), FlatMapOperator(UserFunction(lambda value: [value] * copies))],
             source,
@@ -124,9 +128,7 @@ def test_a_checkpoint_is_aligned_within_two_seconds(sources, ms, before):
 
 
 @settings(deadline=None, max_examples=20)
-@given(
-    sources=st.integers(1, 2), ms=st.sampled_from([0.05, 2, 10]), before=st.integers(1, 400)
-)
+@given(sources=st.integers(1, 2), ms=st.sampled_from([0.05, 2, 10]), before=st.integers(1, 400))
 def test_operators_that_give_many_records_for_one_send_few_ahead_too(sources, ms, before):
     pipeline = Pipeline(sources, ms, copies=50)
     pipeline.run(lambda: len(pipeline.processed) >= before)

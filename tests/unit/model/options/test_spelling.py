@@ -32,7 +32,9 @@ def test_a_misspelt_option_that_keeps_data_safe_is_an_error_with_the_right_name(
 
 
 def test_spark_may_misspell_it_too():
-    with pytest.raises(ConfigurationError, match=r"Did you mean 'execution\.checkpointing\.interval'"):
+    with pytest.raises(
+        ConfigurationError, match=r"Did you mean 'execution\.checkpointing\.interval'"
+    ):
         Settings(spark={"spark.penstock.execution.checkpointing.intervall": "1 s"})
 
 

@@ -56,7 +56,9 @@ def test_a_limit_grows_step_by_step_with_the_records_that_were_processed():
     paced.pace.rest(paced.ns)
     assert paced.told == [4, 16]
     paced.settled(ms_each=0.001, rows=500)
-    assert all(later <= 4 * before for before, later in zip(paced.told, paced.told[1:], strict=False))
+    assert all(
+        later <= 4 * before for before, later in zip(paced.told, paced.told[1:], strict=False)
+    )
 
 
 def test_a_function_that_becomes_slow_gets_fewer_records():

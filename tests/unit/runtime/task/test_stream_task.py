@@ -352,6 +352,23 @@ def test_a_source_that_stops_leaves_the_records_in_hand_to_the_savepoint(ms):
     assert len(out.values) + len(in_hand) == 4000
 
 
+def test_a_source_that_stops_does_not_wait_for_room_in_the_outputs():
+    clock, out = Clock(), Remembering(room=1)
+    source = ListInput((0, RowBatch(list(range(100)))), is_source=True)
+    snapshots: list = []
+    task = task_of([Logging()], source, [out], clock, on_snapshot=snapshots.append)
+    task.process_input()
+    assert not task.is_output_available
+    source.elements.append((0, EndOfData(drain=False)))
+    barrier = CheckpointBarrier(1, 0, CheckpointOptions(CheckpointType.STOP_SUSPEND))
+    task.trigger_checkpoint(barrier)
+    for _ in range(10):
+        task.process_input()
+    assert out.written[-2:] == [EndOfData(drain=False), barrier]
+    in_hand = [value for _, batch in snapshots[0].in_hand for value in batch.values]
+    assert out.values + in_hand == list(range(100))
+
+
 def test_records_are_cut_so_that_no_more_than_an_output_wants_are_written_at_once():
     clock, out = Clock(), Remembering()
     out.row_limit = 3

@@ -273,4 +273,3 @@ def test_another_limit_is_told_with_the_credit_that_it_allows():
     gate.context.in_flight.announce(100)
     assert client.row_limits == [100]
     assert sum(client.credits) + 1 == min(4, gate.buffers.exclusive)
-

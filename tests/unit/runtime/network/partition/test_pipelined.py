@@ -492,4 +492,3 @@ def test_a_frame_that_was_taken_in_part_counts_what_is_left():
     assert queue.partition.is_available
     queue.sub.write(RowBatch(list(range(10))))
     assert not queue.partition.is_available
-
