@@ -74,8 +74,8 @@ class SessionJobs:
             return ""
         names = ", ".join(str(one) for _, one in holding)
         return (
-            f" Jobs of this session that hold slots: {names}. To end one, close the iterator or cancel the client that "
-            f"started it, or run penstock.jobs()[{holding[0][0]}].cancel()."
+            f" Jobs of this session that hold slots: {names}. To end one, close the iterator or "
+            f"cancel the client that started it, or run penstock.jobs()[{holding[0][0]}].cancel()."
         )
 
     def let_go_of_former_run(self, cell: Cell | None, say: Callable[[str], None]) -> None:

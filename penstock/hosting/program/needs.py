@@ -63,7 +63,7 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int =
     parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
     raise NoResourceAvailable(
         f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, "
-        f"but only {limit} can be started: {provider.describe()}.{SESSION_JOBS.holders()} Give Spark more cores "
-        f"(for instance master local[{wanted + 1}]), lower the parallelism, or raise "
-        "taskmanager.numberOfTaskSlots."
+        f"but only {limit} can be started: {provider.describe()}.{SESSION_JOBS.holders()} "
+        f"Give Spark more cores (for instance master local[{wanted + 1}]), lower the parallelism, "
+        "or raise taskmanager.numberOfTaskSlots."
     )

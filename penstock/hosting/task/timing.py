@@ -12,7 +12,7 @@ from penstock.hosting.clock import wall_ms
 from penstock.hosting.task.ports import TaskAttempt
 from penstock.runtime.network.gate.in_flight_limit import FIRST_ROWS
 from penstock.runtime.network.gate.single import SingleInputGate
-from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.chain import OperatorChain, column_cuts
 from penstock.runtime.task.pace import Pace
 from penstock.runtime.task.slices import ColumnCuts, TaskTiming
 
@@ -40,7 +40,7 @@ def _pace(
     """
     target_ms = attempt.host.task_settings.network.in_flight_ms
     is_on_disk = any(one.result_type.is_released_by_scheduler for one in attempt.deployment.gates)
-    if not gates or not target_ms or is_on_disk or chain.column_cuts is ColumnCuts.NEVER:
+    if not gates or not target_ms or is_on_disk or column_cuts(chain) is ColumnCuts.NEVER:
         return None
     limit = gates[0].context.in_flight
     limit.rows = FIRST_ROWS

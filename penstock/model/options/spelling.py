@@ -58,6 +58,6 @@ def check_spelling(key: str) -> None:
     if is_closed or (near is not None and near.startswith(_SAFETY)):
         hint = f"Did you mean '{near}'?" if near else "See docs/reference/configuration.md."
         raise ConfigurationError(
-            f"there is no option '{key}'. {hint} It looks like an option that decides whether data is safe after a failure, so "
-            "it is not ignored. Correct its name, or remove it."
+            f"there is no option '{key}'. {hint} It looks like an option that decides whether "
+            "data is safe after a failure, so it is not ignored. Correct its name, or remove it."
         )

@@ -98,14 +98,6 @@ class OperatorChain:
         return any(node.operator.accepts is Accepts.ROWS for node in self._nodes)
 
     @property
-    def column_cuts(self) -> ColumnCuts:
-        """Whether the task may cut column batches."""
-        if self.takes_rows:
-            return ColumnCuts.ALWAYS
-        takes_columns = any(node.operator.accepts is Accepts.COLUMNS for node in self._nodes)
-        return ColumnCuts.NEVER if takes_columns else ColumnCuts.FOR_OUTPUT
-
-    @property
     def is_in_record(self) -> bool:
         """Whether the output of a record is not complete, so that timers and barriers must wait."""
         return any(node.operator.is_in_record for node in self._nodes)
@@ -359,6 +351,14 @@ class OperatorChain:
 
     def _guard(self, node: ChainNode, call: Callable[[], None]) -> None:
         guarded(node, self._calls, call)
+
+
+def column_cuts(chain: OperatorChain) -> ColumnCuts:
+    """Whether the task of this chain may cut column batches."""
+    if chain.takes_rows:
+        return ColumnCuts.ALWAYS
+    takes_columns = any(operator.accepts is Accepts.COLUMNS for operator in chain.operators)
+    return ColumnCuts.NEVER if takes_columns else ColumnCuts.FOR_OUTPUT
 
 
 def _end_time(operator: Operator) -> Emitted:

@@ -72,7 +72,7 @@ class ColumnCuts(StrEnum):
 
 class Slices:
     """The slices of one task. `rest`: (input, records) of the current batch that no slice has taken yet; None: nothing. `kept`:
-    records that this attempt does not process any more. `has_stopped`: there are such, or there could be.
+    records that this attempt does not process any more. None: it processes all.
     """
 
     __slots__ = (
@@ -90,7 +90,6 @@ class Slices:
         "_rows_out",
         "_sizer",
         "_started_ns",
-        "has_stopped",
         "kept",
     )
 
@@ -103,8 +102,7 @@ class Slices:
         self._gain = 1.0
         self._is_paced = False
         self._rows_out = NOT_COUNTED
-        self.has_stopped = False
-        self.kept: list[tuple[int, Batch | Tagged]] = []
+        self.kept: list[tuple[int, Batch | Tagged]] | None = None
         self._batch: Batch | None = None
         self._input = 0
         self._offset = 0
@@ -182,11 +180,9 @@ class Slices:
 
     def keep_all(self, behind: Iterable[tuple[int, Element]]) -> None:
         """Keep the rest, and the records `behind` it, for the attempt that goes on from the next snapshot."""
-        self.has_stopped = True
-        if (rest := self.rest) is not None:
-            self.kept.append(rest)
-            self._batch = None
-        self.kept += records_of(behind)
+        rest = self.rest
+        self._batch = None
+        self.kept = [*(() if rest is None else (rest,)), *records_of(behind)]
 
 
 def records_of(elements: Iterable[tuple[int, Element]]) -> list[tuple[int, Batch | Tagged]]:

@@ -32,7 +32,7 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.task.chain import OperatorChain, Routed
+from penstock.runtime.task.chain import OperatorChain, Routed, column_cuts
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.outputs import OutputWriter, TaskOutputs
 from penstock.runtime.task.slices import Slices, TaskTiming, records_of
@@ -113,7 +113,7 @@ class StreamTask:
         self._out = TaskOutputs(outputs, timing.clock_ns, timing.buffer_timeout_ns)
         self._timing = timing
         self._clock_ns = timing.clock_ns
-        self._slices = Slices(timing, self._out, chain.column_cuts)
+        self._slices = Slices(timing, self._out, column_cuts(chain))
         self._inbox: deque[tuple[int, Element]] = deque()
         self._current: Iterator[Routed] | None = None
         self._ended_inputs: set[int] = set()
@@ -232,7 +232,7 @@ class StreamTask:
                 break
             self._inbox.extend((input_index, element) for element in elements)
         # Only events are still to come from a source that has stopped, and they need no room.
-        is_ending = self._slices.has_stopped and self.checkpoints.is_triggered
+        is_ending = self._slices.kept is not None and self.checkpoints.is_triggered
         self._has_priority = self._current is not None or is_ending
         self._out.overdraw(is_needed=self._has_priority)
 
@@ -338,7 +338,7 @@ class StreamTask:
     def _in_hand(self) -> tuple[tuple[int, Batch | Tagged], ...]:
         """The records in hand, also dead letters of a source, without events: watermarks are generated again, and the end comes again."""
         rest = self._slices.rest
-        found = [*self._slices.kept, *(() if rest is None else (rest,))]
+        found = [*(self._slices.kept or ()), *(() if rest is None else (rest,))]
         return (*found, *records_of((*self._inbox, *self.input.held)))
 
     # ------------------------------------------------------------------ the end

@@ -42,8 +42,8 @@ class RemoteInputChannel(InputChannel):
     """A channel from another TaskManager. `partition_id`, `subpartition`: what it reads; `location`: where that is."""
 
     __slots__ = (
-        "_backoff", "_client", "_decoder", "_expected", "_frames", "_is_requested", "_lock", "credit",
-        "location", "partition_id", "queued_bytes", "subpartition",
+        "_backoff", "_client", "_decoder", "_expected", "_frames", "_is_requested", "_lock",
+        "credit", "location", "partition_id", "queued_bytes", "subpartition",
     )  # fmt: skip
 
     def __init__(
