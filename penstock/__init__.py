@@ -1,7 +1,9 @@
 """Flink's runtime as a Python library on the Spark cluster that you already have."""
 
 # ruff: file-ignore[non-empty-init-module] - only here is it certain to run
+import importlib
 import logging
+from typing import Any
 
 
 class _ErrorsOnly(logging.Handler):
@@ -16,5 +18,17 @@ class _ErrorsOnly(logging.Handler):
 
 for _room in ("penstock.hosting.jobmanager", "penstock.hosting.taskmanager"):
     logging.getLogger(_room).addHandler(_ErrorsOnly())
+
+
+def jobs() -> list[Any]:
+    """Return the jobs that programs of this process have started and that have not ended, oldest first.
+
+    Each is a `penstock.common.running_jobs.RunningJob`: it has a name, a status, slots and the time of its start, and
+    `cancel()` ends it.
+    """
+    # By name: executors import this package without its API.
+    found: list[Any] = importlib.import_module("penstock.common.running_jobs").jobs()
+    return found
+
 
 __version__ = "0.1.0"

@@ -83,6 +83,9 @@ class SimHost:
     def describe(self) -> str:
         return "a simulated host"
 
+    def has_free_slots(self) -> bool:
+        return True
+
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None: ...
     def registered(self, resource_id: ResourceId) -> None: ...
     def progress(self, resource_id: ResourceId) -> int | None: ...

@@ -115,6 +115,7 @@ _WORLD: Final = frozenset({
     "SlotLost",
     "PartitionConnectionError",
     "PartitionNotFound",
+    "ProducerFailed",
 })
 
 
@@ -192,6 +193,8 @@ class Invariants:
                 for partition in group.partitions:
                     state = partition.producer.state
                     is_good = state in _RUNNABLE or state is _S.FINISHED
+                    # Its restart waits for the report of its own producer.
+                    is_good = is_good or partition.producer in job._failures.consequences
                     self.expect(
                         Name.ONE_RESTART, is_good, f"{vertex} runs, {partition.producer} is {state}"
                     )

@@ -177,7 +177,7 @@ class SimTaskManager:
         task.state = state
         del self.tasks[task.attempt_id]
         if state is not ExecutionState.FINISHED:
-            self._around.data.drop(task)
+            self._around.data.drop(task, has_failed=state is ExecutionState.FAILED)
         self._feed(TaskEnded(task.attempt_id))
         done = (Committable(1, str(task.attempt_id).encode()),) if _is_finished(state) else ()
         self.send(TaskStateChanged(task.attempt_id, state, failure, done))

@@ -22,6 +22,7 @@ from simulation.clock import SimClock
 from simulation.task import SimResult, SimTask
 
 REQUEST_TIMEOUT_MS: Final = 10_000
+_BROKEN: Final = "PartitionConnectionError"
 _NOTICED_MS: Final = (0, 1, 20, 100)
 
 
@@ -118,7 +119,7 @@ class DataPlane:
         if task not in waiting:
             waiting.append(task)
         if where is None or not task.host.can_reach(where.resource_id):
-            self._break(task, result_id, "PartitionConnectionError")
+            self._break(task, result_id, _BROKEN)
 
     def _give_up(self, task: SimTask) -> None:
         if task.missing and task.state is ExecutionState.INITIALIZING:
@@ -162,18 +163,20 @@ class DataPlane:
 
     # ------------------------------------------------------------------ ends and broken connections
 
-    def drop(self, task: SimTask) -> None:
-        """The task did not finish: its results are gone, and its readers notice."""
+    def drop(self, task: SimTask, *, has_failed: bool) -> None:
+        """The task did not finish: its results are gone, and its readers notice. If it has failed they are told so, perhaps
+        before the JobManager hears of it.
+        """
         for result_id, _, _ in task.outputs():
-            self.release(result_id)
+            self.release(result_id, "ProducerFailed" if has_failed else _BROKEN)
 
-    def release(self, result_id: ResultPartitionId) -> None:
+    def release(self, result_id: ResultPartitionId, kind: str = _BROKEN) -> None:
         result = self.results.pop(result_id, None)
         if result is None:
             return
         for reader in result.readers.values():
             if not result.is_complete:
-                self._break_later(reader, result_id)
+                self._break_later(reader, result_id, kind=kind)
 
     def lose_host(self, resource_id: ResourceId, noticed_ms: int) -> None:
         """A host is gone with its results; readers elsewhere notice after a while."""
@@ -198,9 +201,11 @@ class DataPlane:
         self._break_later(reader, result_id)
         return True
 
-    def _break_later(self, task: SimTask, result_id: ResultPartitionId, delay_ms: int = 0) -> None:
+    def _break_later(
+        self, task: SimTask, result_id: ResultPartitionId, delay_ms: int = 0, kind: str = _BROKEN
+    ) -> None:
         delay_ms += self._clock.random.choice(_NOTICED_MS)
-        call = partial(self._break, task, result_id, "PartitionConnectionError")
+        call = partial(self._break, task, result_id, kind)
         task.host.after(delay_ms, "DataBroken", call)
 
     def _break(self, task: SimTask, result_id: ResultPartitionId, kind: str) -> None:

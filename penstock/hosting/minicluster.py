@@ -65,6 +65,9 @@ class ThreadProvider:
     def gone(self) -> str | None:
         return None
 
+    def has_free_slots(self) -> bool:
+        return True
+
     def describe(self) -> str:
         return "a MiniCluster in this process"
 

@@ -74,6 +74,9 @@ class TaskManagerProvider(Protocol):
     def describe(self) -> str:
         """Return a text about the host for messages: master, cores, what is used."""
 
+    def has_free_slots(self) -> bool:
+        """Return whether the host still gives what was asked for: no TaskManager waits for a place. Returns at once."""
+
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
         """Called before the first start. `on_ended(resource_id, cause)` may be called from any thread."""
 

@@ -1,7 +1,8 @@
 """Settings: the values of options, collected from several layers.
 
 Does not know the readers of options. Source: Flink Configuration; differs: there are layers, unknown `penstock.*` keys
-are errors, and Flink's keys that Penstock does not use are accepted and listed by `ignored_keys`.
+are errors, as are misspelt options that decide whether data is safe, and Flink's keys that Penstock does not use are accepted and
+listed by `ignored_keys`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 from penstock.model.options.catalogue import FORMER_KEYS, OPTIONS, option_named
 from penstock.model.options.option import Option
 from penstock.model.options.parsing import as_text
+from penstock.model.options.spelling import check_spelling, nearest
 
 T = TypeVar("T")
 
@@ -32,8 +34,8 @@ class Layer(StrEnum):
 class Settings:
     """Values of all options in layers; the first layer that sets a key counts.
 
-    Raises: ConfigurationError: an unknown `penstock.*` key (the nearest one is named), or a text
-    that its option cannot take.
+    Raises: ConfigurationError: an unknown `penstock.*` key, or an unknown key that looks like an option of checkpoints, restarts, high
+    availability or state (the nearest one is named), or a text that its option cannot take.
     """
 
     def __init__(
@@ -75,6 +77,13 @@ class Settings:
             key for layer, values in self._layers if layer is not Layer.DEFAULT for key in values
         }
         return sorted(key for key in keys if key not in OPTIONS or not OPTIONS[key].is_used)
+
+    def ignored_texts(self) -> list[str]:
+        """The keys of `ignored_keys`, each with the option that it was probably meant to be."""
+        return [
+            f"{key} (did you mean '{near}'?)" if (near := nearest(key)) else key
+            for key in self.ignored_keys()
+        ]
 
     def as_text(self) -> dict[str, str]:
         """The values that were set, without the host's defaults, as texts that can be read again elsewhere."""
@@ -122,3 +131,5 @@ def _from_spark(spark: Mapping[str, object]) -> dict[str, object]:
 def _check_known(key: str) -> None:
     if key.startswith(PENSTOCK_PREFIX):
         option_named(key)
+    else:
+        check_spelling(key)

@@ -6,6 +6,7 @@ job keeps running without a reader.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Generic, Self
@@ -20,6 +21,8 @@ from penstock.model.program import JobControl
 class CloseableIterator(Generic[T]):
     """Iterates over the results of a running job; use it in `with`.
 
+    Without `with`, the job is cancelled when nobody holds the iterator any more, because nobody can read its results then.
+
     Raises:
         JobExecutionError: from the iteration, when the job fails.
     """
@@ -32,6 +35,7 @@ class CloseableIterator(Generic[T]):
         self._values: Iterator[T] = iter(())
         self._is_exhausted = False
         self._is_closed = False
+        weakref.finalize(self, _let_go, control).atexit = False
 
     def __iter__(self) -> Self:
         return self
@@ -82,6 +86,12 @@ class CloseableIterator(Generic[T]):
         if not self._is_closed:
             self._is_closed = True
             result_of(self._control.job_id, self._control.wait())
+
+
+def _let_go(control: JobControl) -> None:
+    """Cancel a job whose iterator is gone. Python's collector calls this on any thread."""
+    if not control.status().is_terminal:
+        control.cancel()
 
 
 def take(iterator: CloseableIterator[T], limit: int) -> list[T]:

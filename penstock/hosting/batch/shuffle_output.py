@@ -48,6 +48,7 @@ class _Output(ABC):
         self._type = element_type
         self._producer = producer
         self.is_available = True
+        self.row_limit: int | None = None
         self.records_out = 0
 
     def write(self, element: Element) -> None:

@@ -45,6 +45,10 @@ class JobHandle:
     def cancel(self) -> None:
         self.manager.cancel()
 
+    def slots_held(self) -> int:
+        """Return how many slots the job holds now."""
+        return len(self.manager.job_master.books.slots.pool.slots)
+
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None
     ) -> Callable[[float | None], str]:

@@ -24,6 +24,7 @@ from penstock.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.hosting.jobmanager.links import Links
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
+from penstock.hosting.session_jobs import SESSION_JOBS
 from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.transition_log import log_attempt, log_status
 from penstock.hosting.wire.tls import Identity
@@ -75,6 +76,9 @@ from penstock.model.messages import (
 from penstock.model.states import ExecutionState, JobStatus
 
 _LOG: Final = logging.getLogger(__name__)
+_MORE_SLOTS: Final = (
+    " Give Spark more cores, lower the parallelism, or raise taskmanager.numberOfTaskSlots."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +237,10 @@ class MachineShell:
                 self._log_slot(effect.allocation_id, "REQUESTED", f"of {effect.resource_id}")
                 self.links.send(effect.resource_id, effect)
             elif isinstance(effect, ResourcesMissing):
-                self._parts.observer.resources_missing(effect, self._parts.provider.describe())
-                reason = f"{effect.reason}; {self._parts.provider.describe()}"
+                host = f"{self._parts.provider.describe()}.{SESSION_JOBS.holders(self.job_id)}"
+                advice = "" if self._parts.provider.has_free_slots() else _MORE_SLOTS
+                self._parts.observer.resources_missing(effect, host + advice)
+                reason = f"{effect.reason}; {host}".removesuffix(".")
                 lacks = f"{effect.available} of {effect.wanted}"
                 _LOG.warning("job=%s slots=%s MISSING cause=%s", self.job_id, lacks, reason)
                 self.feed_job(NotEnoughResources(effect.available, reason, now_ms()))

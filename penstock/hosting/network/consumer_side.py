@@ -47,6 +47,9 @@ class RemoteClient:
     def new_buffer_size(self, buffer_bytes: int) -> None:
         self._send(FrameType.BUFFER_SIZE, buffer_bytes.to_bytes(4, "big"))
 
+    def limit_rows(self, rows: int | None) -> None:
+        self._send(FrameType.ROW_LIMIT, (rows or 0).to_bytes(4, "big"))
+
     def resume(self) -> None:
         self._send(FrameType.RESUME, b"")
 
@@ -112,8 +115,10 @@ class ConsumerSide:
             channel.subpartition,
             channel.first_credit,
             channel.frame_bytes,
+            channel.row_limit,
         )
         connection.send(FrameType.REQUEST, number, [pickle.dumps(request, protocol=5)])
+        channel.on_requested()
         if channel.is_released:
             client.cancel()
         elif connection.is_closed:

@@ -297,6 +297,7 @@ class DataPlane:
         connection.views[channel] = view
         try:
             source = partition.create_view(request.subpartition, view, is_encoded=True)
+            source.limit_rows(request.row_limit)
             view.start(source, request.buffer_bytes)
         except ExternalError as error:
             connection.views.pop(channel, None)
@@ -342,6 +343,12 @@ def _on_buffer_size(_plane: DataPlane, connection: DataConnection, frame: DataFr
     view = connection.views.get(frame.channel)
     if view is not None:
         view.new_buffer_size(int.from_bytes(frame.payload, "big"))
+
+
+def _on_row_limit(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
+    view = connection.views.get(frame.channel)
+    if view is not None:
+        view.limit_rows(int.from_bytes(frame.payload, "big") or None)
 
 
 def _on_resume(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
@@ -392,6 +399,7 @@ _FRAMES: Final[dict[int, Callable[[DataPlane, DataConnection, DataFrame], None]]
     FrameType.TASK_EVENT: DataPlane._handle_task_event,
     FrameType.CANCEL: _on_cancel,
     FrameType.BUFFER_SIZE: _on_buffer_size,
+    FrameType.ROW_LIMIT: _on_row_limit,
     FrameType.RESUME: _on_resume,
     FrameType.ALL_READ: _on_all_read,
     FrameType.BACKLOG: _on_backlog,

@@ -31,7 +31,8 @@ MAX_PAYLOAD: Final = 1 << 31
 class FrameType(IntEnum):
     """Type of a frame. The channel number is always the consumer's.
 
-    BUFFER_SIZE: largest frame that the consumer wants, in bytes. BACKLOG: number of buffers (in the
+    BUFFER_SIZE: largest frame that the consumer wants, in bytes. ROW_LIMIT: how many records may wait for the
+    consumer at the producer; 0: any number. BACKLOG: number of buffers (in the
     header) that a producer without credit has. TASK_EVENT: a pickled TaskEventFor. ALL_READ: the
     consumer has read the last record. PING: has no effect. It is sent every second, so that the peer
     notices when the last bytes before it were lost.
@@ -48,6 +49,7 @@ class FrameType(IntEnum):
     TASK_EVENT = 9
     ALL_READ = 10
     PING = 11
+    ROW_LIMIT = 12
 
 
 class FailureKind(IntEnum):

@@ -102,6 +102,11 @@ class RemoteView:
         if self._view is not None:
             self._view.new_buffer_size(frame_bytes)
 
+    def limit_rows(self, rows: int | None) -> None:
+        """The consumer lets so many records wait; None: any number. Network thread."""
+        if self._view is not None:
+            self._view.limit_rows(rows)
+
     def pump(self) -> None:
         """Send what may be sent. Any thread; the thread that holds the lock also sends for the others."""
         self._again = True

@@ -36,7 +36,7 @@ class BatchJobs:
         runner = self._host.stage_runner(settings, job, plan)
         memory = settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY)
         made = BatchJob(job, plan, runner, observer, memory)
-        observer.submitted(job.graph, settings.ignored_keys())
+        observer.submitted(job.graph, settings.ignored_texts())
         made.start()
         return made
 

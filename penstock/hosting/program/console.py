@@ -99,9 +99,8 @@ class Console(JobObserver):
     def resources_missing(self, missing: ResourcesMissing, host: str) -> None:
         """Print missing slots. The ResourceManager reports them after 3 s, then every 30 s."""
         self._say(
-            f"waiting for slots: {missing.wanted} wanted, {missing.available} available "
-            f"({missing.reason}; {host}). Give Spark more cores, lower the parallelism, or "
-            "raise taskmanager.numberOfTaskSlots"
+            f"waiting for slots: {missing.wanted} wanted, {missing.available} available: "
+            f"{missing.reason}; {host}"
         )
 
     def status_changed(self, change: JobStatusChanged) -> None:

@@ -5,6 +5,7 @@ Chooses between STREAMING, with or without high availability, and BATCH. Source:
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -19,8 +20,10 @@ from penstock.hosting.ha.recovery import (
 )
 from penstock.hosting.ha.settings import ha_settings_of
 from penstock.hosting.ha.store import Ended
+from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.batch_jobs import BatchJobs
+from penstock.hosting.program.cells import running_cell
 from penstock.hosting.program.console import say
 from penstock.hosting.program.frames_of_job import lend_frames
 from penstock.hosting.program.host import Host
@@ -29,6 +32,7 @@ from penstock.hosting.program.results_folder import results_folder
 from penstock.hosting.program.settings import HOST_DEFAULTS
 from penstock.hosting.program.streaming_jobs import StreamingJobs
 from penstock.hosting.program.submitted_jobs import fixed_job_id, submitted_job
+from penstock.hosting.session_jobs import SESSION_JOBS, SessionJob
 from penstock.hosting.shipping.pickling import serialize
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
@@ -36,6 +40,11 @@ from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.options.checkpoints import CheckpointOptions
 from penstock.model.program import JobControl, ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize
+
+
+def _none() -> int:
+    """The slots of a BATCH job, which runs in Spark's stages."""
+    return 0
 
 
 class ClusterExecutor:
@@ -56,6 +65,15 @@ class ClusterExecutor:
         With high availability it waits while another driver runs this job, and takes the job over
         when that driver dies.
         """
+        cell = running_cell()
+        SESSION_JOBS.let_go_of_former_run(cell, say)
+        started_s = time.time()
+        control = self._submit(graph, program)
+        slots = control.slots_held if isinstance(control, JobHandle) else _none
+        SESSION_JOBS.add(SessionJob(control, graph.job_name, started_s, slots, cell))
+        return control
+
+    def _submit(self, graph: StreamGraph, program: ProgramSettings) -> JobControl:
         settings = self._settings(program)
         graph, job = submitted_job(self._host, graph, program, settings)
         if graph.is_batch:

@@ -9,6 +9,7 @@ from collections import Counter
 
 from penstock.hosting.program.host import Needed
 from penstock.hosting.provider import TaskManagerProvider
+from penstock.hosting.session_jobs import SESSION_JOBS
 from penstock.hosting.wire.messages import MAX_MESSAGE
 from penstock.model.counted import counted
 from penstock.model.errors import GraphError, NoResourceAvailable
@@ -53,6 +54,8 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int =
     sized = {size: count for size, count in needed.items() if size}
     wanted = provider.task_slots_for({UNSIZED: usual, **sized}) + beside
     limit = provider.max_taskmanagers(wanted)
+    if limit is not None and wanted > limit and SESSION_JOBS.drop_forgotten():
+        limit = provider.max_taskmanagers(wanted)
     if limit is None or wanted <= limit:
         return
     parts = [f"{usual} TaskManagers of {counted(slots, 'slot')}"] if usual else []
@@ -60,7 +63,7 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int =
     parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
     raise NoResourceAvailable(
         f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, "
-        f"but only {limit} can be started: {provider.describe()}. Give Spark more cores "
-        f"(for instance master local[{wanted + 1}]), lower the parallelism, or raise "
-        "taskmanager.numberOfTaskSlots."
+        f"but only {limit} can be started: {provider.describe()}.{SESSION_JOBS.holders()} "
+        f"Give Spark more cores (for instance master local[{wanted + 1}]), lower the parallelism, "
+        "or raise taskmanager.numberOfTaskSlots."
     )

@@ -82,6 +82,6 @@ class StreamingJobs:
             raise
         if not has_program:
             manager.drop_collected()
-        observer.submitted(job.graph, settings.ignored_keys())
+        observer.submitted(job.graph, settings.ignored_texts())
         manager.start()
         return JobHandle(manager)

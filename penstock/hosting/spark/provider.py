@@ -121,6 +121,9 @@ class SparkProvider:
     def describe(self) -> str:
         return self._slots.describe()
 
+    def has_free_slots(self) -> bool:
+        return not any(map(self._is_queued, self._running() - self._registered))
+
     # ------------------------------------------------------------------ TaskManagers
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:

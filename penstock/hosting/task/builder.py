@@ -34,6 +34,7 @@ from penstock.hosting.task.ports import TaskAttempt
 from penstock.hosting.task.restore import restore_task
 from penstock.hosting.task.source_input import SourceInput
 from penstock.hosting.task.source_of_task import SourceOfTask
+from penstock.hosting.task.timing import task_timing
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.deployment import (
     InputGateDeployment,
@@ -69,7 +70,6 @@ from penstock.runtime.task.operator_contexts import (
     TaskPlace,
     operator_context,
 )
-from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.stream_task import StreamTask, TaskInput
 
 
@@ -321,23 +321,13 @@ def build_task(attempt: TaskAttempt, checkpoints: TaskCheckpoints, spec: ChainSp
             head, spec.operators[0], SourceOfTask(attempt, spec.operators[0]), attempt
         )
     checkpoints.take_part(input_checkpoints(attempt, checkpoints, inputs), barriers.in_flight)
-    checkpointing, timing = checkpoints.settings, _timing(attempt, spec)
+    checkpointing, timing = checkpoints.settings, task_timing(attempt, chain, gates)
     if checkpointing is None:
         task = StreamTask(chain, task_input, outputs, timing)
     else:
         own = subtask_checkpoints(attempt, checkpointing, partitions)
         task = StreamTask(chain, task_input, outputs, timing, own, checkpoints.on_snapshot)
     return BuiltTask(task, attempt, checkpoints, gates, partitions, inputs)
-
-
-def _timing(attempt: TaskAttempt, spec: ChainSpec) -> TaskTiming:
-    timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
-    return TaskTiming(
-        time.perf_counter_ns,
-        wall_ms,
-        max_step_ns=int(attempt.host.task_settings.max_step_ms * 1e6),
-        buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
-    )
 
 
 def _chain(attempt: TaskAttempt, spec: ChainSpec) -> OperatorChain:

@@ -107,5 +107,10 @@ class DriverWriter:
         self._in_flight -= frames
 
     @property
+    def row_limit(self) -> None:
+        """Nothing limits it: no barrier waits behind what goes to the driver."""
+        return None
+
+    @property
     def is_available(self) -> bool:
         return self._in_flight < MAX_IN_FLIGHT

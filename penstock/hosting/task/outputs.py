@@ -22,6 +22,7 @@ from penstock.model.deployment import (
 from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
+from penstock.runtime.network.gate.in_flight_limit import FIRST_ROWS
 from penstock.runtime.network.partition.blocking import BlockingFormat
 from penstock.runtime.network.partition.result_partition import (
     PartitionHooks,
@@ -57,7 +58,7 @@ def _result_partition(
     partition_id = ResultPartitionId(part.partition_id, attempt.deployment.attempt_id)
     frame_bytes = host.task_settings.frame_bytes
     if not part.result_type.is_released_by_scheduler:
-        return pipelined_partition(
+        made = pipelined_partition(
             partition_id,
             part.subpartitions,
             frame_bytes,
@@ -66,6 +67,9 @@ def _result_partition(
             part.result_type,
             delivers_empty=host.task_settings.network.buffers_per_channel == 0,
         )
+        if host.task_settings.network.in_flight_ms:
+            made.limit_rows(FIRST_ROWS)
+        return made
     blocking = host.task_settings.blocking
     return blocking_partition(
         partition_id,

@@ -2,7 +2,8 @@
 
 A failure of tasks restarts their regions; a failure of the job as a whole first ends all tasks.
 Knows no reports and no offers. Source: Flink ExecutionFailureHandler, DefaultScheduler
-(docs/spec/failover.md#from-failure-to-restart). Differs: a global failure is visible as FAILING.
+(docs/spec/failover.md#from-failure-to-restart). Differs: a global failure is visible as FAILING. A consumer's report that its
+producer failed waits for the producer's own.
 With the default back-off, a user's error that is found while its peers restart ends the job.
 """
 
@@ -21,6 +22,7 @@ from penstock.machines.failover.restart_backoff import (
     is_infrastructure,
 )
 from penstock.machines.job.books import JobBooks
+from penstock.machines.job.consequences import Consequences
 from penstock.machines.job.exception_history import DEFAULT_SIZE, ExceptionHistory
 from penstock.machines.job.moves import JobMoves
 from penstock.machines.scheduling.scheduling import SchedulingStrategy
@@ -55,6 +57,7 @@ class FailureHandler:
         self._scheduling = scheduling
         self._failover = failover
         self._backoff = backoff
+        self.consequences = Consequences(books.journal)
         self.history = ExceptionHistory(history_size)
 
     @property
@@ -72,7 +75,9 @@ class FailureHandler:
         if self._life.status in _ENDING or self._life.status.is_terminal:
             self.history.add(failure, self._journal.now_ms, failed)
             return  # All tasks are ending anyway, also before a restart of the whole job.
-        if self._may_restart(failure, failed):
+        may_restart = self._may_restart(failure, failed)
+        failed = [*failed, *self._take_consequences()]
+        if may_restart:
             self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
         else:
             self._fail_job()
@@ -83,6 +88,8 @@ class FailureHandler:
         If it could not read its checkpoint, the whole job goes back to the checkpoint before. If
         there is none, the job ends, because another try would fail too.
         """
+        if self._life.status not in _ENDING and self.consequences.holds(vertex, failure):
+            return
         restore = vertex.execution.restore
         if failure.kind != CHECKPOINT_DAMAGED or restore is None:
             self.on_task_failure([vertex], failure, failure.lost_partition)
@@ -100,7 +107,9 @@ class FailureHandler:
         if self.is_ending:
             self.history.add(failure, self._journal.now_ms)
             return
-        if not self._may_restart(failure, ()):
+        may_restart = self._may_restart(failure, ())
+        self._take_consequences()
+        if not may_restart:
             self._fail_job()
             return
         vertices = self._graph.vertices
@@ -123,6 +132,19 @@ class FailureHandler:
         is_default = isinstance(self._backoff, InfrastructureOnlyRestart)
         if self._life.is_restarting and is_known_secondary and is_default:
             self._fail_job()
+
+    def on_timer(self, timer: str) -> None:
+        """If the cause of a failure has not been reported for long, decide without it."""
+        if self.consequences.is_over(timer):
+            held = self.consequences.take()
+            self.on_task_failure([vertex for vertex, _ in held], held[0][1])
+
+    def _take_consequences(self) -> list[ExecutionVertex]:
+        """The tasks whose failures have waited for this one. The history shows them with it."""
+        held = self.consequences.take()
+        for vertex, failure in held:
+            self.history.add(failure, self._journal.now_ms, [vertex])
+        return [vertex for vertex, _ in held]
 
     def settle(self) -> None:
         """Do what has become possible; called after each event."""

@@ -295,6 +295,7 @@ class JobMaster:
             return
         self._checkpoints.on_timer(timer, self._journal.now_ms)
         self.books.restarts.on_timer(timer)
+        self._failures.on_timer(timer)
         bulk = self.books.deployer.on_timer(timer)
         if bulk is not None:
             self._on_bulk_timeout(bulk)

@@ -11,13 +11,15 @@ from penstock.model.ids import ResultPartitionId
 class PartitionRequest:
     """A consumer asks for one subpartition. `credit`: the first credit, in frames.
 
-    `buffer_bytes`: the largest number of bytes that one frame should hold.
+    `buffer_bytes`: the largest number of bytes that one frame should hold. `row_limit`: how many records may wait for
+    the consumer at the producer; None: any number.
     """
 
     partition_id: ResultPartitionId
     subpartition: int
     credit: int
     buffer_bytes: int
+    row_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

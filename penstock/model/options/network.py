@@ -42,6 +42,15 @@ class ExchangeOptions(OptionGroup, title="Data exchange"):
             "more than buffers-per-channel."
         ),
     )
+    IN_FLIGHT_TIME: Final = duration(
+        "penstock.exchange.in-flight-time",
+        "250 ms",
+        (
+            "How long a task may take for the records that wait for it. If its function is slow, "
+            "its producers send fewer records ahead, so that barriers and savepoints do not wait "
+            "behind many of them. At least one record for each channel may wait. `0 ms`: only the size of buffers limits what waits."
+        ),
+    )
     LOCAL_SOCKETS: Final = flag(
         "penstock.exchange.local-sockets",
         "true",

@@ -75,6 +75,11 @@ class SubtaskCheckpoints:
         """Trigger a checkpoint from outside, for a task whose producers have all ended."""
         self._triggers.append(barrier)
 
+    @property
+    def is_triggered(self) -> bool:
+        """Whether a checkpoint that was triggered is still to be taken."""
+        return bool(self._triggers)
+
     def next_trigger(self, *, has_read_all: bool) -> CheckpointBarrier | None:
         """The checkpoint to take before anything else is processed. The last checkpoint of a job waits until the data has ended.
 

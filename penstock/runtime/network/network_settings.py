@@ -32,6 +32,7 @@ class NetworkSettings:
     """Sizes in bytes, times in ms, all others are numbers of buffers. `max_required_per_gate` None: depends on the type.
     `exclusive_per_gate`: the channels of a gate share so many exclusive buffers evenly, if that gives each more than
     `buffers_per_channel`. With more credit a gate of few channels sends fewer credit messages, each of which wakes a thread.
+    `in_flight_ms`: how long a task may take for the records that wait for it; 0: they are not counted.
 
     Example: 256 MiB hold 250 buffers of 1 MiB, which is about ten exchanges at full speed. Or they hold 8,000 buffers of 32
     KiB, which is an all-to-all exchange of some 40 subtasks here with as many elsewhere. A Python TaskManager itself needs
@@ -51,6 +52,7 @@ class NetworkSettings:
     max_backoff_ms: int = 10_000
     request_timeout_ms: int = 10_000
     uses_local_sockets: bool = True
+    in_flight_ms: int = 250
     debloat: DebloatSettings = DebloatSettings()
 
     def exclusive_of(self, channels: int) -> int:
@@ -84,6 +86,7 @@ def network_settings_of(settings: Settings) -> NetworkSettings:
         max_backoff_ms=settings.get(NetworkOptions.REQUEST_BACKOFF_MAX),
         request_timeout_ms=settings.get(NetworkOptions.PARTITION_REQUEST_TIMEOUT),
         uses_local_sockets=settings.get(ExchangeOptions.LOCAL_SOCKETS),
+        in_flight_ms=settings.get(ExchangeOptions.IN_FLIGHT_TIME),
         debloat=DebloatSettings(
             settings.get(NetworkOptions.DEBLOAT_ENABLED),
             settings.get(NetworkOptions.DEBLOAT_PERIOD),

@@ -46,6 +46,7 @@ from penstock.runtime.task.operator_calls import (
     processed,
     with_letters,
 )
+from penstock.runtime.task.slices import ColumnCuts
 from penstock.runtime.user_metrics import UserMetrics
 
 Routed: TypeAlias = "tuple[int, Element] | None"
@@ -350,6 +351,14 @@ class OperatorChain:
 
     def _guard(self, node: ChainNode, call: Callable[[], None]) -> None:
         guarded(node, self._calls, call)
+
+
+def column_cuts(chain: OperatorChain) -> ColumnCuts:
+    """Whether the task of this chain may cut column batches."""
+    if chain.takes_rows:
+        return ColumnCuts.ALWAYS
+    takes_columns = any(operator.accepts is Accepts.COLUMNS for operator in chain.operators)
+    return ColumnCuts.NEVER if takes_columns else ColumnCuts.FOR_OUTPUT
 
 
 def _end_time(operator: Operator) -> Emitted:

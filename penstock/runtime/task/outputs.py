@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
-from penstock.runtime.elements import Element
+from penstock.runtime.elements import ColumnBatch, Element, RowBatch
 
 MAX_OVERDRAWN: Final = 64
 """How many batches may be written to full outputs, so that the slice before an overtaking barrier can end."""
@@ -23,12 +23,17 @@ class OutputWriter(Protocol):
     @property
     def is_available(self) -> bool: ...
     @property
+    def row_limit(self) -> int | None:
+        """How many records may wait for a consumer; None: any number."""
+        ...
+
+    @property
     def records_out(self) -> int: ...
 
 
 class TaskOutputs:
     """All outputs of a task. `is_overdrawing`: a barrier waits to overtake the current slice, so up to
-    MAX_OVERDRAWN batches count as having room.
+    MAX_OVERDRAWN batches count as having room. `rows`: how many records were written.
     """
 
     def __init__(
@@ -38,6 +43,7 @@ class TaskOutputs:
         self.outputs = outputs
         self.timeout_ns = timeout_ns
         self.is_overdrawing = False
+        self.rows = 0
         self._overdrawn = 0
         self._clock_ns = clock_ns
         self._flushed_at_ns = clock_ns()
@@ -53,10 +59,22 @@ class TaskOutputs:
         """Write to one output. Returns whether it can take more."""
         output = self.outputs[index]
         output.write(element)
+        if isinstance(element, (RowBatch, ColumnBatch)):
+            self.rows += len(element)
         if output.is_available:
             return True
         self._overdrawn += 1
         return self.is_overdrawing and self._overdrawn < MAX_OVERDRAWN
+
+    @property
+    def row_limit(self) -> int | None:
+        """How many records may wait for the consumer that takes longest; None: any number."""
+        least: int | None = None
+        for output in self.outputs:
+            limit = output.row_limit
+            if limit is not None and (least is None or limit < least):
+                least = limit
+        return least
 
     def overdraw(self, *, is_needed: bool) -> None:
         self.is_overdrawing = is_needed

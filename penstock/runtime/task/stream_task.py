@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import EngineBug
 from penstock.runtime.checkpoint.notifications import Completed, Notification
 from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
@@ -31,10 +32,10 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.task.chain import OperatorChain, Routed
+from penstock.runtime.task.chain import OperatorChain, Routed, column_cuts
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.outputs import OutputWriter, TaskOutputs
-from penstock.runtime.task.slices import Slices, TaskTiming
+from penstock.runtime.task.slices import Slices, TaskTiming, records_of
 
 
 class TaskInput(Protocol):
@@ -112,7 +113,7 @@ class StreamTask:
         self._out = TaskOutputs(outputs, timing.clock_ns, timing.buffer_timeout_ns)
         self._timing = timing
         self._clock_ns = timing.clock_ns
-        self._slices = Slices(timing, cuts_columns=chain.takes_rows)
+        self._slices = Slices(timing, self._out, column_cuts(chain))
         self._inbox: deque[tuple[int, Element]] = deque()
         self._current: Iterator[Routed] | None = None
         self._ended_inputs: set[int] = set()
@@ -138,6 +139,8 @@ class StreamTask:
                 return InputStatus.MORE_AVAILABLE
             if self._current is None and not self._begin_next():
                 self._out.flush()
+                if self.chain.takes_input:
+                    self._slices.rest_for_now()
                 return InputStatus.NOTHING_AVAILABLE
             if not self._advance(deadline):
                 self._out.flush_when_due()
@@ -170,10 +173,18 @@ class StreamTask:
         return min(self._watermarks.values())
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Trigger a checkpoint in a task whose producers have all ended. A source that has to stop with it was told so before."""
+        """Trigger a checkpoint in a task whose producers have all ended. A source that has to stop with it was told so before.
+
+        It does not wait for room in the outputs. A source that stops without draining leaves the records in hand to whoever goes on from
+        the savepoint: with a slow function they would take long.
+        """
         self.checkpoints.trigger(barrier)
-        if barrier.is_unaligned or barrier.is_timeoutable:
-            self.notice_priority()
+        has_ended = self.input.is_finished or bool(self._ended_inputs)
+        is_stop = barrier.options.type is CheckpointType.STOP_SUSPEND
+        if is_stop and self.input.is_source and not has_ended:
+            self._slices.keep_all(self._inbox)
+            self._inbox.clear()
+        self.notice_priority()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """All tasks have acknowledged the checkpoint, and it is written."""
@@ -220,7 +231,9 @@ class StreamTask:
                 self._current = self._overtaking(elements)
                 break
             self._inbox.extend((input_index, element) for element in elements)
-        self._has_priority = self._current is not None
+        # Only events are still to come from a source that has stopped, and they need no room.
+        is_ending = self._slices.kept is not None and self.checkpoints.is_triggered
+        self._has_priority = self._current is not None or is_ending
         self._out.overdraw(is_needed=self._has_priority)
 
     def _overtaking(self, elements: Sequence[Element]) -> Iterator[Routed]:
@@ -324,13 +337,9 @@ class StreamTask:
 
     def _in_hand(self) -> tuple[tuple[int, Batch | Tagged], ...]:
         """The records in hand, also dead letters of a source, without events: watermarks are generated again, and the end comes again."""
-        found: list[tuple[int, Batch | Tagged]] = []
-        if (rest := self._slices.rest) is not None:
-            found.append(rest)
-        for input_index, element in (*self._inbox, *self.input.held):
-            if isinstance(element, (RowBatch, ColumnBatch, Tagged)):
-                found.append((input_index, element))
-        return tuple(found)
+        rest = self._slices.rest
+        found = [*(self._slices.kept or ()), *(() if rest is None else (rest,))]
+        return (*found, *records_of((*self._inbox, *self.input.held)))
 
     # ------------------------------------------------------------------ the end
 

@@ -101,5 +101,9 @@ class PartitionWriter:
         return self.partition.is_available
 
     @property
+    def row_limit(self) -> int | None:
+        return self.partition.marks.row_limits.least
+
+    @property
     def records_out(self) -> int:
         return sum(subpartition.records for subpartition in self._subpartitions)

@@ -89,6 +89,9 @@ class ScriptedView:
     def new_buffer_size(self, buffer_bytes: int) -> None:
         self.wanted_bytes = buffer_bytes
 
+    def limit_rows(self, rows: int | None) -> None:
+        self.row_limit = rows
+
     def release(self) -> None:
         self.is_released = True
 
@@ -99,6 +102,7 @@ class Client:
     def __init__(self) -> None:
         self.credits: list[int] = []
         self.sizes: list[int] = []
+        self.row_limits: list[int | None] = []
         self.events: list[Any] = []
         self.resumed = 0
         self.is_cancelled = False
@@ -113,6 +117,9 @@ class Client:
 
     def new_buffer_size(self, buffer_bytes: int) -> None:
         self.sizes.append(buffer_bytes)
+
+    def limit_rows(self, rows: int | None) -> None:
+        self.row_limits.append(rows)
 
     def resume(self) -> None:
         self.resumed += 1
@@ -168,6 +175,7 @@ class Host:
         if self.connects:
             self.clients[channel] = client = Client()
             channel.on_connected(client)
+            channel.on_requested()
 
     def ask_producer(self, partition_id, retry) -> None:
         self.questions.append((partition_id, retry))

@@ -88,6 +88,8 @@ class Remembering:
     def is_available(self) -> bool:
         return self.room is None or len(self.written) < self.room
 
+    row_limit = None
+
     @property
     def records_out(self) -> int:
         return len(self.values)

@@ -105,6 +105,9 @@ class InputChannel(ABC):
     def announce_buffer_size(self, buffer_bytes: int) -> None:
         """Ask the producer for buffers of at most this size from now on."""
 
+    def announce_row_limit(self) -> None:
+        """Tell the producer how many records may wait from now on: `gate.context.in_flight`."""
+
     @property
     def queued_buffers(self) -> int:
         """How many buffers wait here for the reader."""

@@ -16,6 +16,13 @@ from penstock.model.errors import EngineBug
 from penstock.runtime.network.network_memory import BufferListener
 
 _LEAST_LOT: Final = 2
+_MOST_LIMITED: Final = 4
+"""Frames that may wait for a task whose records are limited: a producer puts a quarter of them into a frame."""
+
+
+def frames_for(row_limit: int | None) -> int | None:
+    """How many frames of a channel may wait here, or be on their way, if so many records may wait at the producer."""
+    return None if row_limit is None else min(row_limit, _MOST_LIMITED)
 
 
 class FloatingBuffers(Protocol):
@@ -33,17 +40,24 @@ class ReceiverCredit:
     """The buffers and the credit of one remote channel.
 
     `required`: buffers that the sender's backlog asks for. `unannounced`: credit that the sender has not been told yet.
-    `outstanding`: credit that it has been told and, as far as is known here, has not used.
+    `outstanding`: credit that it has been told and, as far as is known here, has not used. `filled`: buffers whose frames wait for
+    the task. `most`: how many frames may wait or be outstanding; None: as many as there are buffers.
     """
 
     __slots__ = (
-        "_listener", "_pool", "available_exclusive", "available_floating", "exclusive",
-        "is_waiting", "outstanding", "required", "unannounced",
+        "_listener", "_pool", "available_exclusive", "available_floating", "exclusive", "filled",
+        "is_waiting", "most", "outstanding", "required", "unannounced",
     )  # fmt: skip
 
-    def __init__(self, exclusive: int, pool: FloatingBuffers, listener: BufferListener) -> None:
-        """`exclusive`: number of exclusive buffers, which is also the first credit, sent with the request. `listener`: called by the pool
-        when it has a buffer for this channel; it has to call `on_floating_offered`.
+    def __init__(
+        self,
+        exclusive: int,
+        pool: FloatingBuffers,
+        listener: BufferListener,
+        most: int | None = None,
+    ) -> None:
+        """`exclusive`: number of exclusive buffers, which is also the first credit, sent with the request, unless that is limited by
+        `most`. `listener`: called by the pool when it has a buffer for this channel; it has to call `on_floating_offered`.
         """
         self.exclusive = exclusive
         self._pool = pool
@@ -51,8 +65,10 @@ class ReceiverCredit:
         self.available_exclusive = exclusive
         self.available_floating = 0
         self.required = 0
-        self.unannounced = 0
-        self.outstanding = exclusive
+        self.filled = 0
+        self.most = most
+        self.outstanding = exclusive if most is None else min(exclusive, most)
+        self.unannounced = exclusive - self.outstanding
         self.is_waiting = False
 
     @property
@@ -71,6 +87,7 @@ class ReceiverCredit:
         """
         self.required -= 1
         self.outstanding -= 1
+        self.filled += 1
         if self.available_floating:
             self.available_floating -= 1
             return True
@@ -113,15 +130,24 @@ class ReceiverCredit:
         Otherwise waiting lets one message carry more credit. The sender uses up its credit with frames, and after each frame this is
         checked again.
         """
+        if self.most is not None:
+            return self._announceable > 0
         if self.outstanding == 0:
             return self.unannounced > 0
         return self.unannounced >= max(self.outstanding, _LEAST_LOT)
 
     def announce(self) -> int:
-        """Take all credit that has come together, to announce it in one message."""
-        credit, self.unannounced = self.unannounced, 0
+        """Take the credit that has come together, as far as it may be announced, to announce it in one message."""
+        credit = self._announceable
+        self.unannounced -= credit
         self.outstanding += credit
         return credit
+
+    @property
+    def _announceable(self) -> int:
+        if self.most is None:
+            return self.unannounced
+        return max(0, min(self.unannounced, self.most - self.outstanding - self.filled))
 
     def release_floating(self) -> int:
         """Take all available floating buffers, because the channel is blocked or released. The caller recycles them."""

@@ -71,6 +71,7 @@ class LocalInputChannel(InputChannel):
         if missing is None:
             if self._wanted_bytes is not None:
                 self.announce_buffer_size(self._wanted_bytes)
+            self.announce_row_limit()
             # Data may have come before the view was opened.
             self.notify_data()
         else:
@@ -148,6 +149,10 @@ class LocalInputChannel(InputChannel):
         self._wanted_bytes = buffer_bytes
         if self._view is not None:
             self._view.new_buffer_size(buffer_bytes)
+
+    def announce_row_limit(self) -> None:
+        if self._view is not None:
+            self._view.limit_rows(self.gate.context.in_flight.rows)
 
     def release(self) -> None:
         with self._lock:

@@ -6,11 +6,12 @@ Source: Flink ResultPartitionProvider, ConnectionManager, PartitionRequestClient
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import ResourceId, ResultPartitionId
+from penstock.runtime.network.gate.in_flight_limit import InFlightLimit
 from penstock.runtime.network.network_memory import LockFactory, NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.subpartition_view import SubpartitionView, ViewListener
@@ -37,9 +38,10 @@ class GateListener(Protocol):
 
 
 class ConsumerView(SubpartitionView, Protocol):
-    """A view whose consumer says how large batches should be."""
+    """A view whose consumer says how large batches should be, and how many records may wait for it; None: any number."""
 
     def new_buffer_size(self, buffer_bytes: int, /) -> None: ...
+    def limit_rows(self, rows: int | None) -> None: ...
 
 
 class PartitionClient(Protocol):
@@ -47,6 +49,7 @@ class PartitionClient(Protocol):
 
     def add_credit(self, credit: int) -> None: ...
     def new_buffer_size(self, buffer_bytes: int) -> None: ...
+    def limit_rows(self, rows: int | None) -> None: ...
     def resume(self) -> None: ...
     def acknowledge_all_records(self) -> None: ...
     def task_event(self, event: object) -> None: ...
@@ -72,8 +75,17 @@ class RequestedChannel(Protocol):
         """The largest size of a frame."""
         ...
 
+    @property
+    def row_limit(self) -> int | None:
+        """How many records may wait at the producer; None: any number."""
+        ...
+
     def on_connected(self, client: PartitionClient) -> bool:
         """Returns whether the channel still wants the connection."""
+        ...
+
+    def on_requested(self) -> None:
+        """The request was sent."""
         ...
 
     def on_error(self, error: Exception) -> None: ...
@@ -122,7 +134,7 @@ class ChannelHost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GateContext:
-    """What all gates of a task have in common. `loads`: turns bytes into rows."""
+    """What all gates of a task have in common. `loads`: turns bytes into rows. `in_flight`: how many records may wait for the task."""
 
     resource_id: ResourceId
     settings: NetworkSettings
@@ -130,3 +142,4 @@ class GateContext:
     host: ChannelHost
     new_lock: LockFactory
     loads: Callable[[Any], Any]
+    in_flight: InFlightLimit = field(default_factory=InFlightLimit)

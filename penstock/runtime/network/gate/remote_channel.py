@@ -22,7 +22,7 @@ from penstock.runtime.codecs.events import WITHOUT_CREDIT, FrameKind, decode_eve
 from penstock.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, RowBatch
 from penstock.runtime.network.gate.backoff import Backoff, ListenerBackoff
 from penstock.runtime.network.gate.channel import ChannelOwner, InputChannel
-from penstock.runtime.network.gate.credit import ReceiverCredit
+from penstock.runtime.network.gate.credit import ReceiverCredit, frames_for
 from penstock.runtime.network.gate.ports import PartitionClient
 from penstock.runtime.network.prioritized_deque import PrioritizedDeque
 from penstock.runtime.network.sequence import following, is_before
@@ -42,8 +42,8 @@ class RemoteInputChannel(InputChannel):
     """A channel from another TaskManager. `partition_id`, `subpartition`: what it reads; `location`: where that is."""
 
     __slots__ = (
-        "_backoff", "_client", "_decoder", "_expected", "_frames", "_lock", "credit", "location",
-        "partition_id", "queued_bytes", "subpartition",
+        "_backoff", "_client", "_decoder", "_expected", "_frames", "_is_requested", "_lock",
+        "credit", "location", "partition_id", "queued_bytes", "subpartition",
     )  # fmt: skip
 
     def __init__(
@@ -62,11 +62,15 @@ class RemoteInputChannel(InputChannel):
         self.location = location
         self.queued_bytes = 0
         context.memory.reserve(gate.buffers.exclusive)
-        self.credit = ReceiverCredit(gate.buffers.exclusive, gate.pool, self._on_floating_offered)
+        most = frames_for(self.row_limit)
+        self.credit = ReceiverCredit(
+            gate.buffers.exclusive, gate.pool, self._on_floating_offered, most
+        )
         self._lock: AbstractContextManager[Any] = context.new_lock()
         self._frames: PrioritizedDeque[ReceivedFrame] = PrioritizedDeque()
         self._decoder = ChannelDecoder(context.loads)
         self._client: PartitionClient | None = None
+        self._is_requested = False
         self._expected = 0
         self._backoff = (
             ListenerBackoff(settings.request_timeout_ms, settings.max_backoff_ms)
@@ -79,12 +83,17 @@ class RemoteInputChannel(InputChannel):
     @property
     def first_credit(self) -> int:
         """The credit that is sent with the request."""
-        return self.credit.exclusive
+        return self.credit.outstanding
 
     @property
     def frame_bytes(self) -> int:
         """The frame size that is sent with the request."""
         return self.gate.buffer_bytes
+
+    @property
+    def row_limit(self) -> int | None:
+        """The limit of records in flight that is sent with the request."""
+        return self.gate.context.in_flight.rows
 
     def request(self) -> None:
         if not self.is_released:
@@ -94,7 +103,19 @@ class RemoteInputChannel(InputChannel):
         """Any thread, before the request is sent. False: the channel was released."""
         with self._lock:
             self._client = client
+            self._is_requested = False
             return not self.is_released
+
+    def on_requested(self) -> None:
+        """Any thread, after the request was sent. What has changed since the request was made is told now. The first frames may
+        have come, and have been taken, before.
+        """
+        with self._lock:
+            self._is_requested = True
+            credit = self._credit_to_tell()
+        self._tell(credit)
+        if self.gate.context.in_flight.has_changed:
+            self.announce_row_limit()
 
     def on_not_found(self) -> None:
         """Any thread. The producer's TaskManager does not have the partition, although it has waited for it."""
@@ -232,6 +253,7 @@ class RemoteInputChannel(InputChannel):
         self.queued_bytes -= len(frame.payload)
         if frame.is_floating is None:
             return False
+        self.credit.filled -= 1
         return frame.is_floating or self.credit.recycle_exclusive()[0]
 
     def _next_type(self) -> NextType:
@@ -267,6 +289,16 @@ class RemoteInputChannel(InputChannel):
         if self._client is not None:
             self._client.new_buffer_size(buffer_bytes)
 
+    def announce_row_limit(self) -> None:
+        rows = self.row_limit
+        with self._lock:
+            self.credit.most = frames_for(rows)
+            credit = self._credit_to_tell()
+            client = self._client if self._is_requested else None
+        if client is not None:
+            client.limit_rows(rows)
+        self._tell(credit)
+
     def release(self) -> None:
         with self._lock:
             if self.is_released:
@@ -296,8 +328,9 @@ class RemoteInputChannel(InputChannel):
         return is_taken
 
     def _credit_to_tell(self) -> int:
-        """The credit to announce now. The lock is held."""
-        return self.credit.announce() if self.credit.is_worth_telling else 0
+        """The credit to announce now. The lock is held. Until the request is sent, credit goes with it."""
+        is_due = self._is_requested and self.credit.is_worth_telling
+        return self.credit.announce() if is_due else 0
 
     def _tell(self, credit: int) -> None:
         if credit and self._client is not None:

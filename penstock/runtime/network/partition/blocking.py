@@ -93,6 +93,9 @@ class BoundedBlockingSubpartition:
     def limit_frames(self, frame_bytes: int) -> None:
         self._sizes.limit(frame_bytes)
 
+    def limit_rows(self, rows: int | None) -> None:
+        """Does nothing: no record waits for a consumer in memory."""
+
     # -------------------------------------------------------------- producer's side
 
     def write(self, batch: Batch) -> None:
@@ -276,6 +279,9 @@ class BoundedBlockingView:
         """Does nothing: the data is written already."""
 
     def new_buffer_size(self, frame_bytes: int) -> None:
+        """Does nothing: the data is written already."""
+
+    def limit_rows(self, rows: int | None) -> None:
         """Does nothing: the data is written already."""
 
     def poll(self) -> Polled | None:

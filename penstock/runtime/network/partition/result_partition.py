@@ -131,6 +131,11 @@ class ResultPartition:
             for subpartition in self.subpartitions:
                 subpartition.limit_frames(self._pool.buffer_bytes)
 
+    def limit_rows(self, rows: int) -> None:
+        """Let only so many records wait in each subpartition until its consumer asks for more."""
+        for subpartition in self.subpartitions:
+            subpartition.limit_rows(rows)
+
     # ------------------------------------------------------------------ writing
 
     @property

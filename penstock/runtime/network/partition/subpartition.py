@@ -51,16 +51,45 @@ class OutputState(Protocol):
         ...
 
 
+class RowLimits:
+    """How many records consumers let wait for them in each subpartition. Any thread sets; the producer's thread reads."""
+
+    __slots__ = ("_by_index", "_is_stale", "_least")
+
+    def __init__(self) -> None:
+        self._by_index: dict[int, int] = {}
+        self._is_stale = False
+        self._least: int | None = None
+
+    def set(self, index: int, rows: int | None) -> None:
+        """`rows` None: any number."""
+        if rows is None:
+            self._by_index.pop(index, None)
+        else:
+            self._by_index[index] = rows
+        self._is_stale = True
+
+    @property
+    def least(self) -> int | None:
+        """The smallest limit; None: there is none."""
+        if self._is_stale:
+            # Marked as fresh first: what is set meanwhile marks it as stale again.
+            self._is_stale = False
+            self._least = min(tuple(self._by_index.values()), default=None)
+        return self._least
+
+
 @dataclass(frozen=True, slots=True)
 class Marks:
     """Sets of subpartition indexes, so that not all subpartitions have to be asked.
 
     `full`: those that block the producer; set and cleared by either side. `pending`: those for which a flush may show something;
-    used by the producer's thread only.
+    used by the producer's thread only. `row_limits`: how many records may wait in each.
     """
 
     full: set[int] = field(default_factory=set)
     pending: set[int] = field(default_factory=set)
+    row_limits: RowLimits = field(default_factory=RowLimits)
 
 
 class SubpartitionOwner(Protocol):
@@ -106,6 +135,10 @@ class FrameView(SubpartitionView, Protocol):
         """The consumer wants frames of this size from now on; never larger than the initial one."""
         ...
 
+    def limit_rows(self, rows: int | None) -> None:
+        """The consumer lets so many records wait for it, then the producer has to wait; None: any number."""
+        ...
+
 
 class Subpartition(Protocol):
     """The part of a result that one consumer reads. One thread writes; views are read by others."""
@@ -124,6 +157,10 @@ class Subpartition(Protocol):
 
     def limit_frames(self, frame_bytes: int) -> None:
         """The pool's buffers have this size now. Any thread."""
+        ...
+
+    def limit_rows(self, rows: int | None) -> None:
+        """As `FrameView.limit_rows`. Any thread."""
         ...
 
     def write(self, batch: Batch) -> None:

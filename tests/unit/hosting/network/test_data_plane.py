@@ -37,7 +37,7 @@ from penstock.runtime.network.gate.ports import GateContext
 from penstock.runtime.network.gate.producer_check import NoState
 from penstock.runtime.network.gate.single import SingleInputGate
 from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.pipelined import MAX_QUEUED
+from penstock.runtime.network.partition.frame_queue import MAX_QUEUED
 from penstock.runtime.network.partition.result_partition import (
     PartitionHooks,
     ResultPartition,

@@ -22,6 +22,7 @@ KINDS = {
 }  # fmt: skip
 # The table says that these have no effect. AdaptiveBatch reads them.
 ADDED = {
+    "penstock.exchange.in-flight-time": ("duration", "250 ms"),
     "penstock.state-recovery.allow-int-to-double": ("bool", "false"),
     "penstock.console.line-interval": ("duration", "10 s"),
     "security.ssl.internal.enabled": ("bool", None),

@@ -2,12 +2,21 @@
 
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 
+from penstock.model.checkpoints import CheckpointOptions, CheckpointType
 from penstock.model.errors import EngineBug
 from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import MIN_WATERMARK, EndOfData, RowBatch, Watermark
-from penstock.runtime.operator import Operator
+from penstock.runtime.elements import (
+    MIN_WATERMARK,
+    CheckpointBarrier,
+    ColumnBatch,
+    EndOfData,
+    RowBatch,
+    Watermark,
+)
+from penstock.runtime.operator import Accepts, Operator
 from penstock.runtime.operators import MapOperator
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.slices import MAX_SLICE, SliceSizer
@@ -297,3 +306,92 @@ def test_one_stopped_input_makes_the_end_a_stop():
     assert out.written[-1] == EndOfData(drain=False)
     assert [call for call in log if call[1] == "end_input"] == [("op", "end_input", 0)]
     assert ("op", "finish") not in log
+
+
+# ---------------------------------------------------------------------- checkpoints of slow functions
+
+
+def test_a_triggered_checkpoint_does_not_wait_for_room_in_the_outputs():
+    clock, out = Clock(), Remembering(room=1)
+    source = ListInput((0, RowBatch(list(range(100)))), is_source=True)
+    snapshots: list = []
+    task = task_of([Logging()], source, [out], clock, on_snapshot=snapshots.append)
+    task.process_input()
+    assert not task.is_output_available
+    barrier = CheckpointBarrier(1, 0)
+    task.trigger_checkpoint(barrier)
+    task.process_input()
+    assert out.written[-1] is barrier
+    in_hand = [value for _, batch in snapshots[0].in_hand for value in batch.values]
+    assert out.values + in_hand == list(range(100))
+
+
+@pytest.mark.parametrize("ms", [2, 20, 500])
+def test_a_source_that_stops_leaves_the_records_in_hand_to_the_savepoint(ms):
+    clock, out = Clock(), Remembering()
+    source = ListInput((0, RowBatch(list(range(4000)))), (0, Watermark(7)), is_source=True)
+    snapshots: list = []
+    chain = [Logging(), slow_map(clock, ms)]
+    task = task_of(chain, source, [out], clock, on_snapshot=snapshots.append)
+    task.process_input()
+    stopped_ms = clock.now_ms()
+    source.elements.clear()
+    source.elements.append((0, EndOfData(drain=False)))
+    options = CheckpointOptions(CheckpointType.STOP_SUSPEND)
+    task.trigger_checkpoint(CheckpointBarrier(1, 0, options))
+    for _ in range(100):
+        task.process_input()
+    assert clock.now_ms() - stopped_ms <= max(ms, 5)
+    in_hand = [value for _, batch in snapshots[0].in_hand for value in batch.values]
+    assert out.values + in_hand == list(range(4000))
+    source.is_closed = True
+    task.notify_checkpoint_complete(1)
+    for _ in range(100):
+        task.process_input()
+    assert task.is_done
+    assert len(out.values) + len(in_hand) == 4000
+
+
+def test_a_source_that_stops_does_not_wait_for_room_in_the_outputs():
+    clock, out = Clock(), Remembering(room=1)
+    source = ListInput((0, RowBatch(list(range(100)))), is_source=True)
+    snapshots: list = []
+    task = task_of([Logging()], source, [out], clock, on_snapshot=snapshots.append)
+    task.process_input()
+    assert not task.is_output_available
+    source.elements.append((0, EndOfData(drain=False)))
+    barrier = CheckpointBarrier(1, 0, CheckpointOptions(CheckpointType.STOP_SUSPEND))
+    task.trigger_checkpoint(barrier)
+    for _ in range(10):
+        task.process_input()
+    assert out.written[-2:] == [EndOfData(drain=False), barrier]
+    in_hand = [value for _, batch in snapshots[0].in_hand for value in batch.values]
+    assert out.values + in_hand == list(range(100))
+
+
+def test_records_are_cut_so_that_no_more_than_an_output_wants_are_written_at_once():
+    clock, out = Clock(), Remembering()
+    out.row_limit = 3
+    source = ListInput((0, RowBatch(list(range(100)))), is_source=True)
+    task = task_of([Logging()], source, [out], clock)
+    while len(out.values) < 100:
+        task.process_input()
+    assert max(len(batch) for batch in out.written) == 3
+
+
+def test_columns_are_cut_for_an_output_only_where_no_operator_takes_them_whole():
+    def longest(accepts):
+        clock, out = Clock(), Remembering()
+        out.row_limit = 3
+        tail = Logging()
+        tail.accepts = accepts
+        data = ColumnBatch(pa.record_batch({"n": list(range(100))}))
+        head = Logging()
+        head.accepts = Accepts.ANY
+        task = task_of([head, tail], ListInput((0, data), is_source=True), [out], clock)
+        while len(out.values) < 100:
+            task.process_input()
+        return max(len(batch) for batch in out.written)
+
+    assert longest(Accepts.ANY) == 3
+    assert longest(Accepts.COLUMNS) == 100

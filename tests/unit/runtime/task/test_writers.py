@@ -10,7 +10,8 @@ from penstock.model.row import Row
 from penstock.model.types import Types
 from penstock.runtime.elements import ColumnBatch, RowBatch, Watermark
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.network.partition.pipelined import MAX_QUEUED, MAX_ROWS_PER_FRAME
+from penstock.runtime.network.partition.frame_queue import MAX_QUEUED
+from penstock.runtime.network.partition.pipelined import MAX_ROWS_PER_FRAME
 from penstock.runtime.network.partitioner import make_partitioner
 from penstock.runtime.task.writers import PartitionWriter
 from tests.tools.runtime.partitions import drained_view, pipelined, views_of

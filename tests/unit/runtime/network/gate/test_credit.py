@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from penstock.model.errors import EngineBug
-from penstock.runtime.network.gate.credit import ReceiverCredit
+from penstock.runtime.network.gate.credit import ReceiverCredit, frames_for
 from penstock.runtime.network.network_memory import LocalBufferPool, NetworkMemory, PoolLimits
 
 
@@ -149,3 +149,32 @@ def test_a_sender_without_credit_is_told_of_one_at_once():
     assert not credit.is_worth_telling
     credit.recycle_exclusive()
     assert credit.is_worth_telling
+
+
+# ---------------------------------------------------------------------- few records may wait
+
+
+def test_with_a_limit_only_so_many_frames_wait_or_are_on_their_way():
+    credit = ReceiverCredit(2, pool_of(8), lambda: False, most=1)
+    assert credit.outstanding == 1
+    credit.on_backlog(6)
+    assert not credit.is_worth_telling
+    credit.take()
+    assert not credit.is_worth_telling
+    credit.filled -= 1
+    assert credit.is_worth_telling
+    assert credit.announce() == 1
+    assert not credit.is_worth_telling
+
+
+def test_what_was_held_back_is_told_when_the_limit_is_lifted():
+    credit = ReceiverCredit(2, pool_of(8), lambda: False, most=1)
+    credit.on_backlog(6)
+    credit.most = None
+    assert credit.is_worth_telling
+    assert credit.announce() == 7
+    assert credit.outstanding == 8
+
+
+def test_a_few_frames_hold_what_may_wait():
+    assert [frames_for(rows) for rows in (None, 1, 3, 4, 10_000)] == [None, 1, 3, 4, 4]

@@ -7,6 +7,7 @@ from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.runtime.elements import EndOfData, EndOfPartition, RowBatch, Watermark
 from tests.tools.runtime.gates import (
     THERE,
+    Client,
     Host,
     Sender,
     context_of,
@@ -223,3 +224,52 @@ def test_the_producers_own_error_comes_as_it_is():
     assert gate.poll().element.values == [1]
     with pytest.raises(UserCodeError, match="pickled"):
         gate.poll()
+
+
+# ---------------------------------------------------------------------- few records may wait
+
+
+def limited(rows):
+    """A channel whose request is not sent yet, of a task for which so many records may wait."""
+    host = Host()
+    host.connects = False
+    context = context_of(host)
+    context.in_flight.rows = rows
+    gate = gate_of(1, context)
+    context.in_flight.add(gate)
+    gate.update_channel(0, descriptor(0, THERE), 0)
+    gate.request_partitions()
+    return gate, gate.channel(0), Client()
+
+
+def test_the_request_says_how_many_records_may_wait_and_gives_little_credit():
+    _, channel, _ = limited(1)
+    assert (channel.row_limit, channel.first_credit) == (1, 1)
+
+
+def test_the_first_frame_may_be_taken_before_the_request_counts_as_sent():
+    gate, channel, client = limited(1)
+    channel.on_connected(client)
+    Sender(channel).send(RowBatch(["a"]))
+    assert drained_gate(gate) == ["a"]
+    assert client.credits == []
+    channel.on_requested()
+    assert client.credits == [1]
+
+
+def test_a_limit_that_changes_before_the_request_is_sent_is_told_behind_it():
+    gate, channel, client = limited(1)
+    channel.on_connected(client)
+    gate.context.in_flight.announce(None)
+    assert (client.credits, client.row_limits) == ([], [])
+    channel.on_requested()
+    assert client.row_limits == [None]
+
+
+def test_another_limit_is_told_with_the_credit_that_it_allows():
+    gate, channel, client = limited(1)
+    channel.on_connected(client)
+    channel.on_requested()
+    gate.context.in_flight.announce(100)
+    assert client.row_limits == [100]
+    assert sum(client.credits) + 1 == min(4, gate.buffers.exclusive)

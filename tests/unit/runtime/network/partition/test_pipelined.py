@@ -12,7 +12,8 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.network.partition.pipelined import MAX_QUEUED, MAX_ROWS_PER_FRAME
+from penstock.runtime.network.partition.frame_queue import MAX_QUEUED
+from penstock.runtime.network.partition.pipelined import MAX_ROWS_PER_FRAME
 from penstock.runtime.network.partition.result_partition import PartitionHooks, pipelined_partition
 from penstock.runtime.network.partition.subpartition import REFUSED
 from penstock.runtime.network.subpartition_view import NextType
@@ -433,3 +434,61 @@ def test_a_consumer_that_leaves_holds_up_nobody():
     queue.view.release()
     assert queue.partition.is_available
     assert queue.sub.is_released
+
+
+# ---------------------------------------------------------------------- few records may wait
+
+
+def test_the_producer_waits_when_so_many_records_wait_for_the_consumer():
+    queue = Queue()
+    queue.view.limit_rows(3)
+    queue.sub.write(RowBatch([1, 2]))
+    assert queue.partition.is_available
+    queue.sub.write(RowBatch([3]))
+    assert not queue.partition.is_available
+    assert queue.poll()[0] == [1, 2]
+    assert queue.partition.is_available
+
+
+def test_records_below_the_limit_of_full_frames_are_visible_without_a_flush():
+    queue = Queue()
+    queue.view.limit_rows(8)
+    assert not queue.notified(queue.sub.write, RowBatch([1]))
+    assert queue.notified(queue.sub.write, RowBatch([2]))
+    assert queue.poll()[0] == [1, 2]
+
+
+def test_a_higher_limit_wakes_the_producer():
+    woken = []
+    partition = pipelined(wake=lambda: woken.append(True))
+    view = partition.create_view(0, ViewListener())
+    partition.limit_rows(1)
+    partition.subpartitions[0].write(RowBatch([1]))
+    assert not partition.is_available
+    view.limit_rows(None)
+    assert partition.is_available
+    assert woken == [True]
+
+
+def test_the_least_limit_of_all_consumers_counts_for_the_producer():
+    partition = pipelined(3)
+    views = [partition.create_view(index, ViewListener()) for index in range(3)]
+    limits = partition.marks.row_limits
+    assert limits.least is None
+    views[0].limit_rows(7)
+    views[1].limit_rows(5)
+    assert limits.least == 5
+    views[1].limit_rows(None)
+    assert limits.least == 7
+
+
+def test_a_frame_that_was_taken_in_part_counts_what_is_left():
+    queue = Queue()
+    queue.view.limit_rows(100)
+    queue.sub.write(RowBatch(list(range(20))))
+    queue.sub.flush()
+    queue.poll()
+    queue.sub.write(RowBatch(list(range(90))))
+    assert queue.partition.is_available
+    queue.sub.write(RowBatch(list(range(10))))
+    assert not queue.partition.is_available

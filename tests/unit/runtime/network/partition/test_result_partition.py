@@ -14,7 +14,7 @@ from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.runtime.elements import EndOfData, EndOfPartition, RowBatch, Watermark
 from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.pipelined import MAX_QUEUED
+from penstock.runtime.network.partition.frame_queue import MAX_QUEUED
 from penstock.runtime.network.partition.result_partition import pool_of
 from tests.tools.runtime.partitions import Manager, ViewListener, drained_view, pipelined, views_of
 

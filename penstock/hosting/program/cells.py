@@ -1,0 +1,35 @@
+"""Which notebook cell is running. Knows IPython only by what it puts into every cell's reach, and imports nothing of it."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import Any
+
+from penstock.hosting.session_jobs import Cell
+
+
+def running_cell() -> Cell | None:
+    """The cell whose code calls this; None: no notebook, or another thread than the cell's own."""
+    get_shell = getattr(builtins, "get_ipython", None)
+    shell: Any = get_shell() if get_shell is not None else None
+    if shell is None:
+        return None
+    place = _place_in(getattr(shell, "user_ns", None))
+    if place is None:
+        return None
+    # Front ends name the cell. Without that its code has a file name of its own, which stays the same until it is edited.
+    header = getattr(shell, "parent_header", None) or {}
+    name = (header.get("metadata") or {}).get("cellId")
+    return Cell(str(name or place), getattr(shell, "execution_count", None))
+
+
+def _place_in(namespace: object) -> str | None:
+    """The file name of the outermost code that runs in the notebook's namespace."""
+    frame, place = sys._getframe(1), None
+    current: Any = frame
+    while current is not None:
+        if current.f_globals is namespace:
+            place = current.f_code.co_filename
+        current = current.f_back
+    return place

@@ -1,0 +1,63 @@
+"""What a key that is no option probably means, and whether it may be ignored.
+
+A key of other software has no effect here, and that is all right. A key that looks like an option but is none was meant to do something. If
+that is to keep data safe, a job without it must not run. Does not know values. Source: none; Flink ignores keys that it does not know.
+"""
+
+from __future__ import annotations
+
+import difflib
+from functools import lru_cache
+from typing import Final
+
+from penstock.model.errors import ConfigurationError
+from penstock.model.options.catalogue import FORMER_KEYS, OPTIONS
+from penstock.model.options.flink_names import FLINK_NAMES
+
+_NEAR: Final = 0.82
+_VERY_NEAR: Final = 0.95
+"""For keys of families with more names than are listed here."""
+_SAFETY: Final = (
+    "execution.checkpointing",
+    "execution.savepoint",
+    "execution.state-recovery",
+    "high-availability",
+    "job-result-store",
+    "restart-strategy",
+    "state.backend",
+    "state.checkpoint",
+    "state.savepoint",
+    "state.storage",
+)
+"""Options that decide what is left of a job's data after a failure."""
+_OPEN: Final = (
+    "high-availability.kubernetes.",
+    "state.backend.forst.",
+    "state.backend.rocksdb.",
+    "state.changelog.",
+)
+
+
+@lru_cache(maxsize=1024)
+def nearest(key: str) -> str | None:
+    """The option that this key was probably meant to be; None: it is one of Flink's names, or like none of them."""
+    if key in OPTIONS or key in FORMER_KEYS or key in FLINK_NAMES:
+        return None
+    names = [*OPTIONS, *FORMER_KEYS, *FLINK_NAMES]
+    cutoff = _VERY_NEAR if key.startswith(_OPEN) else _NEAR
+    found = difflib.get_close_matches(key, names, n=1, cutoff=cutoff)
+    return FORMER_KEYS.get(found[0], found[0]) if found else None
+
+
+def check_spelling(key: str) -> None:
+    """Raises ConfigurationError: the key is unknown, and it or the option that it resembles decides whether data is safe."""
+    if key in OPTIONS or key in FORMER_KEYS or key in FLINK_NAMES:
+        return
+    near = nearest(key)
+    is_closed = key.startswith(_SAFETY) and not key.startswith(_OPEN)
+    if is_closed or (near is not None and near.startswith(_SAFETY)):
+        hint = f"Did you mean '{near}'?" if near else "See docs/reference/configuration.md."
+        raise ConfigurationError(
+            f"there is no option '{key}'. {hint} It looks like an option that decides whether "
+            "data is safe after a failure, so it is not ignored. Correct its name, or remove it."
+        )

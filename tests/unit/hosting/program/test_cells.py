@@ -1,0 +1,55 @@
+"""Which notebook cell runs: by the front end's name for it, or by the name of its code."""
+
+import builtins
+
+import pytest
+
+from penstock.hosting.program.cells import running_cell
+
+
+class Shell:
+    def __init__(self) -> None:
+        self.user_ns = {"running_cell": running_cell}
+        self.execution_count = 1
+        self.parent_header: dict = {}
+
+    def run(self, code: str, name: str):
+        """As IPython does it: in the user's namespace, under a name of the cell's own."""
+        exec(compile(code, name, "exec"), self.user_ns)
+        self.execution_count += 1
+        return self.user_ns["found"]
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    made = Shell()
+    monkeypatch.setattr(builtins, "get_ipython", lambda: made, raising=False)
+    return made
+
+
+CALL = "def submit():\n    return running_cell()\nfound = submit()\n"
+
+
+def test_without_a_notebook_there_is_no_cell():
+    assert running_cell() is None
+
+
+def test_a_cell_that_runs_again_has_the_same_key_and_another_run(shell):
+    first, again = shell.run(CALL, "cell-a"), shell.run(CALL, "cell-a")
+    assert first.key == again.key
+    assert first.run != again.run
+
+
+def test_another_cell_has_another_key_also_if_it_calls_a_function_of_the_first(shell):
+    first = shell.run(CALL, "cell-a")
+    assert shell.run("found = submit()", "cell-b").key != first.key
+
+
+def test_an_edited_cell_keeps_the_name_that_the_front_end_gives_it(shell):
+    shell.parent_header = {"metadata": {"cellId": "c1"}}
+    first, edited = shell.run(CALL, "cell-a"), shell.run(CALL + "# more", "cell-x")
+    assert first.key == edited.key == "c1"
+
+
+def test_code_outside_of_cells_is_in_no_cell(shell):
+    assert running_cell() is None
