@@ -1,4 +1,4 @@
-"""What both window operators share: opening, late records, results with the window's timestamp.
+"""What both window operators share: opening, late records, results with their timestamp.
 
 Source: Flink WindowOperator; `records` has the operator for all assigners, `grid` the one for the fast case.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock.model.errors import UserError
 from penstock.model.key_types import KeyType
 from penstock.runtime.context import RuntimeContext, UserFunction
-from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
+from penstock.runtime.elements import MAX_WATERMARK, NO_TIMESTAMP, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import OperatorContext
@@ -60,6 +60,11 @@ class WindowOperator(KeyedOperator):
     `side_tags`: ids of the tags that are read.
     """
 
+    has_time_of_firing = False
+    """Whether a result has the time of the record or the timer that fired the window, as in PyFlink. Else it has the window's
+    last time, as in Flink.
+    """
+
     def __init__(
         self,
         *,
@@ -72,6 +77,7 @@ class WindowOperator(KeyedOperator):
         function: UserFunction | None = None,
     ) -> None:
         super().__init__(function or UserFunction(no_function), keys)
+        self.firing_ms = NO_TIMESTAMP
         if allowed_lateness_ms < 0:
             raise ValueError(f"allowed lateness must not be negative, got {allowed_lateness_ms} ms")
         self.assigner = assigner
@@ -195,7 +201,7 @@ class WindowOperator(KeyedOperator):
         """Add the results of the window function to the collector. Yields full batches."""
         self.enter_key(skey, window)
         self.context.watermark_now = self.timers.current_watermark
-        stamp = window.max_timestamp()
+        stamp = self.firing_ms if self.has_time_of_firing else window.max_timestamp()
         try:
             result = self._call(self.state.key, window, elements)
             if result is None:

@@ -197,7 +197,9 @@ class GridWindowOperator(WindowOperator):
     ) -> Iterator[RowBatch]:
         """Handle records within the allowed lateness: each fires its window again at once."""
         self._announce(window.start)
-        for skey, value in zip(skeys, self.watched(values, stamps), strict=False):
+        watched = self.watched(values, stamps)
+        for skey, value, stamp in zip(skeys, watched, stamps.tolist(), strict=False):
+            self.firing_ms = stamp
             self._tables.add(window.start, (skey,), (value,))
             if not self.is_put_aside:
                 kept = self._tables.get(window.start, skey)
@@ -259,6 +261,7 @@ class GridWindowOperator(WindowOperator):
         if self.output is None:
             for start, kept in windows:
                 window = TimeWindow(start, start + size)
+                self.firing_ms = window.max_timestamp()
                 yield from self._call_with(skey, window, kept, collector)
             return
         self.timers.current_watermark = MAX_WATERMARK
@@ -267,6 +270,7 @@ class GridWindowOperator(WindowOperator):
             window = TimeWindow(start, start + size)
             while fired and self.cleanup_ms(fired[0]) < window.max_timestamp():
                 self.clear_window_state(skey, fired.popleft())
+            self.firing_ms = window.max_timestamp()
             yield from self._call_with(skey, window, kept, collector)
             fired.append(window)
         for window in fired:
@@ -282,22 +286,28 @@ class GridWindowOperator(WindowOperator):
             return
         now = self.timers.current_watermark = watermark.timestamp_ms
         self.watched([])
-        size, lateness = self._grid.size, self.allowed_lateness_ms
+        size = self._grid.size
         for start in sorted(s for s in self._tables.some_wait if s + size - 1 <= now):
             rows = self._tables.take_waiting(start)
             yield from self._fire(TimeWindow(start, start + size), rows)
-        while self._to_fire and self._to_fire[0] + size - 1 <= now:
+        while self._to_fire and (end := self._to_fire[0] + size) - 1 <= now:
+            self._forget_until(end - 2)
             start = heappop(self._to_fire)
-            window = TimeWindow(start, start + size)
+            window = TimeWindow(start, end)
             yield from self._fire(window, self._tables.rows(start))
-            if lateness == 0:
+            if self.allowed_lateness_ms == 0:
                 self._forget(window)
             else:
                 heappush(self._to_forget, start)
-        while self._to_forget and self._to_forget[0] + size - 1 + lateness <= now:
-            start = heappop(self._to_forget)
-            self._forget(TimeWindow(start, start + size))
+        self._forget_until(now)
         yield watermark
+
+    def _forget_until(self, now: int) -> None:
+        """Forget the windows whose lateness is over at this time."""
+        kept_ms = self._grid.size - 1 + self.allowed_lateness_ms
+        while self._to_forget and self._to_forget[0] + kept_ms <= now:
+            start = heappop(self._to_forget)
+            self._forget(TimeWindow(start, start + self._grid.size))
 
     def _end_last_keys(self) -> Emitted:
         self.watched([])
@@ -310,6 +320,7 @@ class GridWindowOperator(WindowOperator):
         if self.output is None:
             yield from self._passed(window, rows)
             return
+        self.firing_ms = window.max_timestamp()
         collector = StampedCollector(self)
         for skey, kept in rows:
             yield from self._call_with(skey, window, kept, collector)
