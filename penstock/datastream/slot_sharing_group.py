@@ -148,8 +148,8 @@ class SlotSharingGroup:
             if memory or self._external:
                 if self._cpu_cores is None or "task_heap_memory" not in memory:
                     raise ConfigurationError(
-                        f"slot sharing group {self._name!r} asks for memory or other resources, but "
-                        "not for both cores and heap memory. Call set_cpu_cores and "
+                        f"slot sharing group {self._name!r} asks for memory or other resources, "
+                        "but not for both cores and heap memory. Call set_cpu_cores and "
                         "set_task_heap_memory_mb, too."
                     )
                 nothing = MemorySize(0)

@@ -87,8 +87,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         setters = [name for name, found in is_set.items() if found]
         if setters:
             raise ConfigurationError(
-                f"EmbeddedRocksDBStateBackend: {' and '.join(setters)} set what RocksDB has no option for here. "
-                "Leave the calls out. The options that there are: "
+                f"EmbeddedRocksDBStateBackend: {' and '.join(setters)} set what RocksDB has no "
+                "option for here. Leave the calls out. The options that there are: "
                 f"{StateBackendOptions.ROCKSDB_MEMORY_PER_SLOT.key}, "
                 f"{StateBackendOptions.ROCKSDB_TIMERS.key}, {CheckpointOptions.INCREMENTAL.key}."
             )

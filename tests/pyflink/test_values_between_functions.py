@@ -18,6 +18,7 @@ from tests.tools.programs.environments import collected, collected_in_order, min
 INT, STRING, PICKLED = Types.INT(), Types.STRING(), Types.PICKLED_BYTE_ARRAY()
 PAIR = Types.TUPLE([INT, STRING])
 NAMED = Types.ROW_NAMED(["a", "b"], [INT, STRING])
+WITH_Q = Types.ROW_NAMED(["q"], [INT])
 CHAINED = [True, False]
 MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
 
@@ -113,14 +114,12 @@ def test_between_tasks_a_value_is_converted_to_its_type(env, mode, value, type_i
         ),
         (
             Row(None, [Row(7)]),
-            Types.ROW_NAMED(["a", "l"], [Types.BIG_DEC(), Types.LIST(Types.ROW_NAMED(["q"], [INT]))]),
+            Types.ROW_NAMED(["a", "l"], [Types.BIG_DEC(), Types.LIST(WITH_Q)]),
             "Row(a=None, l=[Row(q=7)])",
         ),
         (
             Row(None, {"k": Row(7)}),
-            Types.ROW_NAMED(
-                ["d", "m"], [Types.BIG_DEC(), Types.MAP(STRING, Types.ROW_NAMED(["q"], [INT]))]
-            ),
+            Types.ROW_NAMED(["d", "m"], [Types.BIG_DEC(), Types.MAP(STRING, WITH_Q)]),
             "Row(d=None, m={'k': Row(q=7)})",
         ),
         (
@@ -128,7 +127,11 @@ def test_between_tasks_a_value_is_converted_to_its_type(env, mode, value, type_i
             Types.ROW_NAMED(["name", "amount"], [STRING, Types.BIG_DEC()]),
             "Row(name='x', amount=Decimal('1'))",
         ),
-        ((0.1, True, None), Types.TUPLE([Types.FLOAT(), INT, PICKLED]), "(0.10000000149011612, 1, None)"),
+        (
+            (0.1, True, None),
+            Types.TUPLE([Types.FLOAT(), INT, PICKLED]),
+            "(0.10000000149011612, 1, None)",
+        ),
         (
             ([0.1, 1], None),
             Types.TUPLE([Types.LIST(Types.FLOAT()), PICKLED]),
@@ -140,7 +143,7 @@ def test_between_tasks_a_value_is_converted_to_its_type(env, mode, value, type_i
         ((1, 2), Types.LIST(INT), "[1, 2]"),
         (Row(), Types.ROW([]), "Row()"),
     ],
-)  # fmt: skip
+)
 def test_what_a_function_sees_has_its_declared_type_in_a_chain_and_between_tasks(
     env, mode, is_chained, value, type_info, text
 ):

@@ -93,8 +93,8 @@ class IntCodec(Codec):
             return whole
         if not -(1 << 63) <= whole < 1 << 63:
             raise OverflowError(
-                f"{whole} does not fit the declared type {self.type_info}: it has more than 64 bits; "
-                "declare Types.BIG_INT()"
+                f"{whole} does not fit the declared type {self.type_info}: it has more than 64 "
+                "bits; declare Types.BIG_INT()"
             )
         return (whole - self._low) % (1 << self._bits) + self._low
 

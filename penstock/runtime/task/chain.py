@@ -308,8 +308,7 @@ class OperatorChain:
             for output in outputs:
                 yield output, next(copies)
             for target in targets:
-                consumer = self._nodes[target.operator_index]
-                element = enforced(node, next(copies), target, consumer)
+                element = enforced(node, next(copies), target, self._nodes[target.operator_index])
                 yield from self._feed(target.operator_index, element, 0)
             return
         if not isinstance(emitted, (RowBatch, ColumnBatch)):

@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock.model.errors import UserError
 from penstock.model.key_types import KeyType
 from penstock.runtime.context import RuntimeContext, UserFunction
-from penstock.runtime.elements import MAX_WATERMARK, NO_TIMESTAMP, RowBatch, Tagged
+from penstock.runtime.elements import MAX_WATERMARK, Int64s, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import OperatorContext
@@ -77,7 +77,6 @@ class WindowOperator(KeyedOperator):
         function: UserFunction | None = None,
     ) -> None:
         super().__init__(function or UserFunction(no_function), keys)
-        self.firing_ms = NO_TIMESTAMP
         if allowed_lateness_ms < 0:
             raise ValueError(f"allowed lateness must not be negative, got {allowed_lateness_ms} ms")
         self.assigner = assigner
@@ -190,6 +189,10 @@ class WindowOperator(KeyedOperator):
         elif self._count_late is not None:
             self._count_late.inc()
 
+    def all_late(self, values: list[Any], stamps: Int64s) -> None:
+        for value, stamp in zip(values, stamps.tolist(), strict=True):
+            self.late(value, stamp)
+
     def take_aside(self) -> Iterator[Tagged]:
         """Late records and tagged results of the window function, for the side outputs that are read."""
         tags = self.side_tags
@@ -201,7 +204,8 @@ class WindowOperator(KeyedOperator):
         """Add the results of the window function to the collector. Yields full batches."""
         self.enter_key(skey, window)
         self.context.watermark_now = self.timers.current_watermark
-        stamp = self.firing_ms if self.has_time_of_firing else window.max_timestamp()
+        fired_at = self.context.fired_at_ms if self.has_time_of_firing else None
+        stamp = window.max_timestamp() if fired_at is None else fired_at
         try:
             result = self._call(self.state.key, window, elements)
             if result is None:

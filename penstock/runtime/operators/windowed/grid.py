@@ -119,7 +119,7 @@ class GridWindowOperator(WindowOperator):
                 run = slice(begin, end)
                 windows = self._open_at(int(stamps[begin]))
                 if not windows:
-                    self._all_late(values[run], stamps[run])
+                    self.all_late(values[run], stamps[run])
                 for window in windows:
                     members = skeys[run], values[run], stamps[run]
                     if not self._is_folded(window, *members):
@@ -154,7 +154,7 @@ class GridWindowOperator(WindowOperator):
                 yield from self._refire(window, *its, collector)
         if late:
             late.sort()
-            self._all_late([values[i] for i in late], stamps[late])
+            self.all_late([values[i] for i in late], stamps[late])
 
     def _open_at(self, stamp: int) -> list[TimeWindow]:
         """The windows that contain this time and are not late."""
@@ -199,11 +199,12 @@ class GridWindowOperator(WindowOperator):
         self._announce(window.start)
         watched = self.watched(values, stamps)
         for skey, value, stamp in zip(skeys, watched, stamps.tolist(), strict=False):
-            self.firing_ms = stamp
+            self.context.fired_at_ms = stamp
             self._tables.add(window.start, (skey,), (value,))
             if not self.is_put_aside:
                 kept = self._tables.get(window.start, skey)
                 yield from self._call_with(skey, window, kept, collector)
+        self.context.fired_at_ms = None
 
     def _call_with(
         self, skey: Any, window: TimeWindow, kept: Any, collector: StampedCollector
@@ -215,10 +216,6 @@ class GridWindowOperator(WindowOperator):
             self.put_window_aside(error, skey, window)
         else:
             yield from self.call_window(skey, window, elements, collector)
-
-    def _all_late(self, values: list[Any], stamps: Int64s) -> None:
-        for value, stamp in zip(values, stamps.tolist(), strict=True):
-            self.late(value, stamp)
 
     # ------------------------------------------------------------------ key by key
 
@@ -261,7 +258,6 @@ class GridWindowOperator(WindowOperator):
         if self.output is None:
             for start, kept in windows:
                 window = TimeWindow(start, start + size)
-                self.firing_ms = window.max_timestamp()
                 yield from self._call_with(skey, window, kept, collector)
             return
         self.timers.current_watermark = MAX_WATERMARK
@@ -270,7 +266,6 @@ class GridWindowOperator(WindowOperator):
             window = TimeWindow(start, start + size)
             while fired and self.cleanup_ms(fired[0]) < window.max_timestamp():
                 self.clear_window_state(skey, fired.popleft())
-            self.firing_ms = window.max_timestamp()
             yield from self._call_with(skey, window, kept, collector)
             fired.append(window)
         for window in fired:
@@ -292,13 +287,12 @@ class GridWindowOperator(WindowOperator):
             yield from self._fire(TimeWindow(start, start + size), rows)
         while self._to_fire and (end := self._to_fire[0] + size) - 1 <= now:
             self._forget_until(end - 2)
-            start = heappop(self._to_fire)
-            window = TimeWindow(start, end)
-            yield from self._fire(window, self._tables.rows(start))
+            window = TimeWindow(heappop(self._to_fire), end)
+            yield from self._fire(window, self._tables.rows(window.start))
             if self.allowed_lateness_ms == 0:
                 self._forget(window)
             else:
-                heappush(self._to_forget, start)
+                heappush(self._to_forget, window.start)
         self._forget_until(now)
         yield watermark
 
@@ -320,7 +314,6 @@ class GridWindowOperator(WindowOperator):
         if self.output is None:
             yield from self._passed(window, rows)
             return
-        self.firing_ms = window.max_timestamp()
         collector = StampedCollector(self)
         for skey, kept in rows:
             yield from self._call_with(skey, window, kept, collector)

@@ -122,7 +122,7 @@ class RecordWindowOperator(WindowOperator):
 
     def _take_in(self, value: Any, stamp: int, collector: StampedCollector) -> Iterator[RowBatch]:
         self.windows.key, self.windows.skey = self.state.key, self.state.skey
-        self.firing_ms = stamp
+        self.context.fired_at_ms = stamp
         windows = self._assigner.assign_windows(value, stamp, self._assigner_context)
         if self._merging is not None:
             is_skipped = yield from self._add_merging(self._merging, windows, value, collector)
@@ -247,7 +247,7 @@ class RecordWindowOperator(WindowOperator):
     ) -> Iterator[RowBatch]:
         stamp, skey, window = timer
         self.enter_key(skey, window)
-        self.firing_ms = stamp
+        self.context.fired_at_ms = stamp
         state_window = window
         if self._merging is not None:
             state_window = (self._sessions.value() or {}).get(window)
