@@ -5,13 +5,17 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 import pyarrow as pa
 
 from penstock.model import types as t
 from penstock.model.time import Instant
 from penstock.runtime.codecs.base import Codec, ExactCodec
+
+
+_ZONE_OF: Final = attrgetter("tzinfo")
 
 
 class InstantCodec(ExactCodec):
@@ -61,7 +65,7 @@ class DateCodec(ExactCodec):
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
         super().enforce(values)
-        if dt.datetime not in set(map(type, values)):
+        if not any(issubclass(kind, dt.datetime) for kind in set(map(type, values))):
             return values
         return [value.date() if isinstance(value, dt.datetime) else value for value in values]
 
@@ -74,7 +78,8 @@ class TimestampCodec(ExactCodec):
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
         super().enforce(values)
-        if all(value is None or value.tzinfo is None for value in values):
+        # No datetime is false, so this drops None only.
+        if set(map(_ZONE_OF, filter(None, values))) <= {None}:
             return values
         return [None if value is None else value.replace(tzinfo=None) for value in values]
 
