@@ -14,7 +14,6 @@ from penstock.model import types as t
 from penstock.model.time import Instant
 from penstock.runtime.codecs.base import Codec, ExactCodec
 
-
 _ZONE_OF: Final = attrgetter("tzinfo")
 
 
