@@ -5,6 +5,12 @@ from penstock.datastream import checkpoint_storage, state_backend
 from penstock.datastream.async_data_stream import AsyncDataStream
 from penstock.datastream.building import former_names
 from penstock.datastream.checkpoint_config import CheckpointConfig
+from penstock.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    CustomCheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.data_stream import (
     AllWindowedStream,
@@ -65,6 +71,13 @@ from penstock.datastream.functions.broadcast import (
 )
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+from penstock.datastream.state_backend import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    PredefinedOptions,
+    StateBackend,
+)
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
@@ -93,6 +106,7 @@ __all__ = [
     "BroadcastProcessFunction",
     "BroadcastStream",
     "CheckpointConfig",
+    "CheckpointStorage",
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
@@ -101,17 +115,23 @@ __all__ = [
     "CoProcessFunction",
     "ConnectedStreams",
     "CountWindow",
+    "CustomCheckpointStorage",
+    "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
     "DeadLetter",
+    "EmbeddedRocksDBStateBackend",
     "ErrorPolicy",
     "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FilterFunction",
     "FiredTimer",
     "FiredWindow",
     "FlatJoinFunction",
     "FlatMapFunction",
     "GlobalWindow",
+    "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
     "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
@@ -123,6 +143,7 @@ __all__ = [
     "MergingWindowAssigner",
     "OutputTag",
     "Partitioner",
+    "PredefinedOptions",
     "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessJoinFunction",
@@ -133,6 +154,7 @@ __all__ = [
     "SinkFunction",
     "SlotSharingGroup",
     "SourceFunction",
+    "StateBackend",
     "StreamExchangeMode",
     "StreamExecutionEnvironment",
     "TimeDomain",
@@ -144,8 +166,7 @@ __all__ = [
     "WindowAssigner",
     "WindowFunction",
     "WindowedStream",
+    "checkpoint_storage",
 ]
 
-__getattr__ = absent(
-    __name__, {**state_backend.INSTEAD, **checkpoint_storage.INSTEAD, **former_names.OF_THE_PACKAGE}
-)
+__getattr__ = absent(__name__, {**state_backend.INSTEAD, **former_names.OF_THE_PACKAGE})

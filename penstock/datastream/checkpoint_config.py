@@ -12,6 +12,10 @@ from penstock.common.configuration import Configuration
 from penstock.common.setting_checks import check_kind, check_whole
 from penstock.common.time import Duration
 from penstock.datastream.building.former_names import OF_CHECKPOINT_CONFIG, OF_THE_PACKAGE
+from penstock.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+)
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from penstock.model.time import millis_of
@@ -36,6 +40,7 @@ class CheckpointConfig:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+        self._storage: CheckpointStorage | None = None
 
     def is_checkpointing_enabled(self) -> bool:
         """Return whether there are checkpoints: their interval is set."""
@@ -169,6 +174,26 @@ class CheckpointConfig:
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return self._flag("unaligned.forced")
+
+    def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
+        """Set the options of a storage such as FileSystemCheckpointStorage(path). As in PyFlink 1.
+
+        Raises:
+            ConfigurationError: the storage has a setting that does not exist here.
+        """
+        example = "FileSystemCheckpointStorage('file:///checkpoints')"
+        check_kind("set_checkpoint_storage", storage, CheckpointStorage, example)
+        storage.configure(self._configuration)
+        self._storage = storage
+        return self
+
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
+        """Set the directory of checkpoints (`execution.checkpointing.dir`). As in PyFlink 1."""
+        return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
+
+    def get_checkpoint_storage(self) -> CheckpointStorage | None:
+        """Return what `set_checkpoint_storage` has set; None: nothing."""
+        return self._storage
 
     def _set(self, name: str, value: str) -> CheckpointConfig:
         self._configuration.set_string(PREFIX + name, value)

@@ -1,6 +1,6 @@
 """Slot sharing groups with the resources that they ask for. Does not know any slot.
 
-Source: pyflink.datastream.slot_sharing_group.
+Source: pyflink.datastream.slot_sharing_group; differs: a group may ask for cores alone.
 """
 
 from __future__ import annotations
@@ -138,9 +138,24 @@ class SlotSharingGroup:
             return self
 
         def build(self) -> SlotSharingGroup:
-            """Return the group."""
+            """Return the group.
+
+            Raises:
+                ConfigurationError: it asks for memory or other resources, but not for both cores
+                    and heap memory.
+            """
+            memory = self._memory
+            if memory or self._external:
+                if self._cpu_cores is None or "task_heap_memory" not in memory:
+                    raise ConfigurationError(
+                        f"slot sharing group {self._name!r} asks for memory or other resources, "
+                        "but not for both cores and heap memory. Call set_cpu_cores and "
+                        "set_task_heap_memory_mb, too."
+                    )
+                nothing = MemorySize(0)
+                memory = {"task_off_heap_memory": nothing, "managed_memory": nothing, **memory}
             return SlotSharingGroup(
-                self._name, self._cpu_cores, external_resources=self._external, **self._memory
+                self._name, self._cpu_cores, external_resources=self._external, **memory
             )
 
         def _set(self, name: str, size: MemorySize) -> SlotSharingGroup.Builder:

@@ -38,6 +38,7 @@ from penstock.datastream.executor import (
     JobExecutor,
 )
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
+from penstock.datastream.state_backend import StateBackend
 from penstock.datastream.stream_sources import StreamSources
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.checkpoints import CheckpointOptions
@@ -215,6 +216,19 @@ class StreamExecutionEnvironment(StreamSources):
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return self._checkpoint_config.is_force_unaligned_checkpoints()
+
+    def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
+        """Set the options of HashMapStateBackend() or EmbeddedRocksDBStateBackend(). As in PyFlink 1.
+
+        Raises:
+            ConfigurationError: the backend has a setting that does not exist here.
+        """
+        self.plumbing.use_state_backend(state_backend)
+        return self
+
+    def get_state_backend(self) -> StateBackend | None:
+        """Return what `set_state_backend` has set; None: nothing."""
+        return self.plumbing.state_backend
 
     def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
         """Turn the changelog of keyed state (`state.changelog.enabled`) on or off."""

@@ -162,6 +162,8 @@ class Operator:
     accepts: Accepts = Accepts.ROWS
     keeps_records: ClassVar[bool] = False
     """Whether it emits input records unchanged, so that their type need not be checked again."""
+    calls_function: ClassVar[bool] = False
+    """Whether it calls a function of the user with single records. In PyFlink such operators of a chain are one process."""
     batch_order: ClassVar[BatchOrder] = BatchOrder.AS_IT_COMES
     """The order in which a BATCH job reads its input. Keyed operators have another one."""
     is_in_record: bool = False

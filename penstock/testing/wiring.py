@@ -16,7 +16,7 @@ from penstock.model.graph.chain import ChainedOperator, ChainSpec
 from penstock.model.graph.job_graph import JobGraph, JobVertex
 from penstock.model.graph.topology import sort_job_vertices
 from penstock.model.ids import DataSetId, JobId, VertexId
-from penstock.runtime.codecs.convert import is_columnar, to_columns
+from penstock.runtime.codecs.convert import travel_form
 from penstock.runtime.elements import (
     MAX_WATERMARK,
     ColumnBatch,
@@ -139,8 +139,9 @@ class Wiring:
             self._out(output.driver_stream, element)
             return
         kind: Any = output.element_type
-        if isinstance(element, RowBatch) and kind is not None and is_columnar(kind):
-            element = to_columns(element, kind)
+        coded = travel_form(kind)
+        if coded is not None and isinstance(element, RowBatch):
+            element = coded(element, kind)
         assert output.data_set_id is not None
         for reader, gate in self._readers.get(output.data_set_id, ()):
             reader.feed(gate, element)

@@ -80,8 +80,8 @@ def test_what_does_not_convert_is_the_error_of_the_operator_that_wanted_it():
     assert "in operator: Wants columns" in text
 
 
-def test_a_declared_type_holds_inside_a_chain():
-    text = failure_of(stream([1]).map(lambda v: "text", Types.INT()).name("Liar").map(repr))
+def test_a_declared_type_holds_where_a_chain_ends_and_rounds_inside_it():
+    text = failure_of(stream([1]).map(lambda v: "text", Types.INT()).name("Liar"))
     assert "TypeError" in text and "in operator: Liar" in text
     with stream([1.1]).map(lambda v: v, Types.FLOAT()).map(repr).execute_and_collect() as rows:
         assert list(rows) == ["1.100000023841858"]

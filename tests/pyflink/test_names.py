@@ -45,10 +45,10 @@ def test_each_name_is_there_or_says_what_to_use(module_name):
 
 
 def test_importing_an_absent_name_says_so():
-    with pytest.raises(NotImplementedError, match=r"state\.backend\.type: rocksdb"):
-        exec("from penstock.datastream.state_backend import EmbeddedRocksDBStateBackend")
-    with pytest.raises(NotImplementedError, match=r"pyflink\.datastream\.HashMapStateBackend"):
-        exec("from penstock.datastream import HashMapStateBackend")
+    with pytest.raises(NotImplementedError, match=r"use HashMapStateBackend or Embedded"):
+        exec("from penstock.datastream.state_backend import RocksDBStateBackend")
+    with pytest.raises(NotImplementedError, match=r"pyflink\.datastream\.MemoryStateBackend"):
+        exec("from penstock.datastream import MemoryStateBackend")
 
 
 def test_other_names_are_missing_as_usual():
@@ -113,7 +113,7 @@ OF_STREAMS = {"co_group", "global_", "join", "map_batches", "on_error", "plumbin
 OF_STREAMS |= {"set_co_location_group", "to_spark", "with_exchange_mode"}
 ADDED = {
     StreamExecutionEnvironment: {
-        "from_spark", "get_configuration", "plumbing", "set_restart_strategy", "socket_text_stream", "use_executor",
+        "from_spark", "get_configuration", "get_state_backend", "plumbing", "set_restart_strategy", "set_state_backend", "socket_text_stream", "use_executor",
     },
     DataStream: OF_STREAMS,
     KeyedStream: {*OF_STREAMS, "interval_join"},

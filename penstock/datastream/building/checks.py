@@ -103,8 +103,13 @@ def check_columns(
             )
 
 
-def check_field(field: int | str, element_type: TypeInformation | None, operator: str) -> None:
-    """Checks that the declared type has this position or name. Raises: GraphError, TypeError: it has not."""
+def checked_field(
+    field: int | str, element_type: TypeInformation | None, operator: str
+) -> int | str:
+    """The position or name, which the declared type has. A position below 0 counts from the end, and is made one from the start.
+
+    Raises: GraphError, TypeError: the type does not have it.
+    """
     if isinstance(element_type, BasicTypeInfo) and field != 0:
         raise TypeError(
             f"{built(operator)}: the {field!r} field selected on a basic type. A field expression on a basic type can only "
@@ -115,10 +120,13 @@ def check_field(field: int | str, element_type: TypeInformation | None, operator
     elif isinstance(element_type, TupleTypeInfo):
         names = []
     else:
-        return
+        return field
     count = len(element_type.get_field_types())
-    if field not in names and not (isinstance(field, int) and field < count):
+    if isinstance(field, int) and -count <= field < count:
+        return field % count
+    if field not in names:
         raise GraphError(
             f"{built(operator)}: {element_type} has no field {field!r}. Use a position in [0, "
             f"{count - 1}]{' or one of ' + ', '.join(names) if names else ''}."
         )
+    return field

@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from penstock.common.configuration import Configuration
 from penstock.common.execution_config import MAX_PARALLELISM_KEY, PARALLELISM_KEY, ExecutionConfig
+from penstock.common.setting_checks import check_kind
 from penstock.compiler.serialization_check import find_unserialisable
 from penstock.datastream.building.program import Cache, Program
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.slot_sharing_group import SlotSharingGroup, slot_size_of
+from penstock.datastream.state_backend import StateBackend
 from penstock.model.errors import ConfigurationError, GraphError, PenstockError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.options.program import ExecutionOptions, PipelineOptions
@@ -41,6 +43,7 @@ class EnvironmentPlumbing:
         self.python_files: list[str] = []
         self.python_archives: list[tuple[str, str | None]] = []
         self.python_requirements: tuple[str, str | None] | None = None
+        self.state_backend: StateBackend | None = None
         self._executor = executor
 
     @property
@@ -51,6 +54,12 @@ class EnvironmentPlumbing:
 
             self._executor = default_executor(self.configuration.to_dict())
         return self._executor
+
+    def use_state_backend(self, backend: StateBackend) -> None:
+        """Sets the backend's options. Raises: TypeError, ConfigurationError: it cannot be used."""
+        check_kind("set_state_backend", backend, StateBackend, "HashMapStateBackend()")
+        backend.configure(self.configuration)
+        self.state_backend = backend
 
     def use_executor(self, executor: JobExecutor) -> None:
         self._executor = executor

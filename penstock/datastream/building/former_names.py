@@ -9,10 +9,8 @@ _TIME: Final = (
     "Event time is always on: give a source its WatermarkStrategy, and use windows and timers of "
     "the time that you want."
 )
-_BACKEND: Final = "Set state.backend.type to hashmap or rocksdb in the configuration."
 _KRYO: Final = "Nothing here needs Java serializers: leave the call out."
 _RETENTION: Final = "ExternalizedCheckpointRetention and set_externalized_checkpoint_retention."
-_STORAGE: Final = "Set execution.checkpointing.dir in the configuration."
 
 OF_THE_PACKAGE: Final = {
     "TimeCharacteristic": f"PyFlink 2 does not have it either. {_TIME}",
@@ -20,7 +18,6 @@ OF_THE_PACKAGE: Final = {
 }
 OF_THE_ENVIRONMENT: Final = {
     **dict.fromkeys(("set_stream_time_characteristic", "get_stream_time_characteristic"), _TIME),
-    **dict.fromkeys(("set_state_backend", "get_state_backend"), _BACKEND),
     **dict.fromkeys(
         (
             "add_default_kryo_serializer",
@@ -52,9 +49,6 @@ OF_CHECKPOINT_CONFIG: Final = {
             "get_externalized_checkpoint_cleanup",
         ),
         f"Use {_RETENTION}",
-    ),
-    **dict.fromkeys(
-        ("set_checkpoint_storage", "set_checkpoint_storage_dir", "get_checkpoint_storage"), _STORAGE
     ),
 }
 

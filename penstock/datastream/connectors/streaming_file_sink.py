@@ -1,16 +1,38 @@
-"""StreamingFileSink: FileSink under its former name, for add_sink(). Source: pyflink.datastream.connectors.file_system."""
+"""StreamingFileSink: the older sink of files, for add_sink(). Its files are finished by checkpoints only.
+
+Source: pyflink.datastream.connectors.file_system, Flink StreamingFileSink, Bucket; differs: every checkpoint rolls, numbers of files go
+on behind those that are there, and a BATCH job finishes its files at its end.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
 from penstock.common.serialization import BulkWriterFactory, Encoder
-from penstock.datastream.connectors.files.sink import FileSink, RollingPolicy
+from penstock.datastream.connectors.base import SinkWriter, WriterContext
+from penstock.datastream.connectors.files.sink import (
+    FileSink,
+    OutputFileConfig,
+    RollingPolicy,
+    _FileWriter,
+    _SinkSettings,
+)
+from penstock.datastream.connectors.files.sink_names import IN_PROGRESS
+from penstock.runtime.interruption import uninterruptible
 
 
 class StreamingFileSink(FileSink):
-    """Writes files, as FileSink does, for older programs.
+    """Writes files `<prefix>-<subtask>-<n><suffix>`. Build it: `StreamingFileSink.for_row_format(path, encoder).build()`.
 
-    Build it: `StreamingFileSink.for_row_format(path, encoder).build()`.
+    Until a checkpoint has finished it, a file is called `.<prefix>-<subtask>-<n><suffix>.inprogress.<unique>`. As in
+    Flink, files of a streaming job without checkpoints keep such names. FileSink finishes its files in any case.
     """
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _StreamingWriter(self._settings, context)
 
     @staticmethod
     def for_row_format(
@@ -43,3 +65,54 @@ class StreamingFileSink(FileSink):
 
     class DefaultBulkFormatBuilder(BaseBuilder, FileSink.BulkFormatBuilder):
         """Builds a sink that rolls at each checkpoint."""
+
+
+class _StreamingWriter(_FileWriter):
+    """Writer of one subtask."""
+
+    def __init__(self, settings: _SinkSettings, context: WriterContext) -> None:
+        super().__init__(settings, context)
+        self._subtask = context.subtask
+        self._finishes_at_end = context.may_have_rivals
+        self._parts = 1 + _last_number(settings, context)
+
+    @uninterruptible()
+    def prepare_commit(self) -> Sequence[object]:
+        """Called at the end of a job without checkpoints: a streaming job leaves its files in progress."""
+        committables = super().prepare_commit()
+        return committables if self._finishes_at_end else ()
+
+    @uninterruptible()
+    def close(self) -> None:
+        """Keeps the files: who stops a job without checkpoints finds what it has written. A new attempt removes them."""
+        for part in self._open.values():
+            part.discard(is_kept=True)
+        self._open.clear()
+        self._finished.clear()
+
+    def _names(self, directory: Path, kind: str = "") -> tuple[Path, Path]:
+        number = self._parts
+        self._parts += 1
+        final = f"{kind}{_name(self._settings.names, self._subtask, str(number))}"
+        unique = f"{self._attempt_prefix}.{self._mark}.{number}.{self._writer}"
+        return directory / f".{final}{IN_PROGRESS}.{unique}", directory / final
+
+
+def _name(names: OutputFileConfig, subtask: int, number: str) -> str:
+    return f"{names.part_prefix}-{subtask}-{number}{names.part_suffix}"
+
+
+def _last_number(settings: _SinkSettings, context: WriterContext) -> int:
+    """The largest number of this subtask's files that are there; -1: there are none. Files of rivals in progress do not count."""
+    names = settings.names
+    finished = (
+        rf"{re.escape(names.part_prefix)}-{context.subtask}-(\d+){re.escape(names.part_suffix)}"
+    )
+    hidden = "" if context.may_have_rivals else rf"|\.{finished}{re.escape(IN_PROGRESS)}\..*"
+    pattern = re.compile(finished + hidden)
+    numbers = [
+        int(next(filter(None, found.groups())))
+        for _directory, _subdirectories, files in os.walk(settings.base_path)
+        for found in filter(None, map(pattern.fullmatch, files))
+    ]
+    return max(numbers, default=-1)

@@ -26,6 +26,7 @@ from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.records.columns import Column
 from penstock.runtime.windowing import Evictor
+from penstock.runtime.windowing.triggers import merges
 
 S = TypeVar("S", bound="CoGroupedStreams[Any, Any]")
 """JoinedStreams or CoGroupedStreams: which functions `apply` takes."""
@@ -182,7 +183,7 @@ class WithWindow(Generic[S]):
 
     def trigger(self, trigger: Trigger) -> Self:
         """Replace the window assigner's default trigger."""
-        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+        if isinstance(self._assigner, MergingWindowAssigner) and not merges(trigger):
             raise GraphError(
                 f"A merging window assigner ({type(self._assigner).__name__}) cannot be used with a "
                 f"trigger that does not support merging ({type(trigger).__name__})."

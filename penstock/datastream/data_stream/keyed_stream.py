@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, overload
 
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.datastream.building import adapters as adapt
-from penstock.datastream.building.checks import check_field
+from penstock.datastream.building.checks import checked_field
 from penstock.datastream.building.stream_plumbing import KeyedPlumbing
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.error_handling import check_keys, key_check_of
@@ -156,7 +156,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         """Emit for each record the running sum of a field, per key.
 
         Args:
-            position_to_sum: the field's position from 0, or its name.
+            position_to_sum: the field's position from 0 (below 0: from the end), or its name.
         """
         return self._accumulate(self.AccumulateType.SUM, position_to_sum)
 
@@ -166,7 +166,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         The other fields are those of the key's first record.
 
         Args:
-            position_to_min: the field's position from 0, or its name.
+            position_to_min: the field's position from 0 (below 0: from the end), or its name.
         """
         return self._accumulate(self.AccumulateType.MIN, position_to_min)
 
@@ -176,7 +176,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         The other fields are those of the key's first record.
 
         Args:
-            position_to_max: the field's position from 0, or its name.
+            position_to_max: the field's position from 0 (below 0: from the end), or its name.
         """
         return self._accumulate(self.AccumulateType.MAX, position_to_max)
 
@@ -184,7 +184,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         """Emit for each record the key's whole record with the smallest value of a field so far.
 
         Args:
-            position_to_min_by: the field's position from 0, or its name.
+            position_to_min_by: the field's position from 0 (below 0: from the end), or its name.
         """
         return self._accumulate(self.AccumulateType.MIN_BY, position_to_min_by)
 
@@ -192,7 +192,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         """Emit for each record the key's whole record with the largest value of a field so far.
 
         Args:
-            position_to_max_by: the field's position from 0, or its name.
+            position_to_max_by: the field's position from 0 (below 0: from the end), or its name.
         """
         return self._accumulate(self.AccumulateType.MAX_BY, position_to_max_by)
 
@@ -386,9 +386,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
                 f"{kind.name.lower()}: the field must be a position (int) or a name (str), got "
                 f"{type(field).__name__}."
             )
-        if isinstance(field, int) and field < 0:
-            raise GraphError(f"{kind.name.lower()}: the position must be 0 or more, got {field}.")
-        check_field(field, self.plumbing.element_type, kind.name.lower())
+        field = checked_field(field, self.plumbing.element_type, kind.name.lower())
         operator: Operator = ops.KeyedAggregateOperator(kind.name, field, self.plumbing.keys)
         return self._then("Reduce", operator, self.plumbing.element_type)
 

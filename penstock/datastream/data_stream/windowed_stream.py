@@ -34,6 +34,7 @@ from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.records.columns import ColumnAggregate
 from penstock.runtime.windowing import Evictor
+from penstock.runtime.windowing.triggers import merges
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
@@ -88,11 +89,11 @@ class _Windowed(Generic[T]):
             raise TypeError(
                 f"trigger takes a Trigger such as CountTrigger.of(10), got {trigger!r}."
             )
-        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+        if isinstance(self._assigner, MergingWindowAssigner) and not merges(trigger):
             raise GraphError(
                 f"A merging window assigner ({type(self._assigner).__name__}) cannot be used with "
                 f"a trigger that does not support merging ({type(trigger).__name__}). Define "
-                "can_merge() and on_merge() in it."
+                "on_merge() in it."
             )
         self._trigger = trigger
 
@@ -117,7 +118,7 @@ class _Windowed(Generic[T]):
                 window_function = UserFunction(folded.process, folded)
             contents = ops.ListContents(evicting=self._evictor)
         environment = self.get_execution_environment()
-        return ops.window_operator(
+        operator = ops.window_operator(
             assigner=self._assigner,
             trigger=self._trigger or self._assigner.get_default_trigger(environment),
             allowed_lateness_ms=self._lateness_ms,
@@ -126,6 +127,8 @@ class _Windowed(Generic[T]):
             function=window_function,
             keys=self._keys,
         )
+        operator.has_time_of_firing = True
+        return operator
 
     def _window_function(self, function: Any) -> UserFunction | None:
         if function is None:

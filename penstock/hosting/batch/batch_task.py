@@ -38,6 +38,7 @@ from penstock.model.program import FRAME_STREAM
 from penstock.runtime.interruption import UnwatchedCalls
 from penstock.runtime.network.partitioner import keys_of, make_partitioner
 from penstock.runtime.operator import BatchOrder, Operator, OperatorContext
+from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.sources.operator import SourceOperator, SourceSettings
 from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.task.chain_node import OperatorTimer
@@ -256,8 +257,12 @@ class BatchTask:
     def _shuffled(self, spec: ChainSpec, records: Iterator[bytes]) -> ShuffleInput | KeyedInput:
         inputs = [one.input_index for one in spec.inputs]
         keys = [keys_of(one.partitioning) for one in spec.inputs]
-        order = self._chain.head.batch_order
-        if order is BatchOrder.AS_IT_COMES or all(one is None for one in keys):
+        head = self._chain.head
+        order = head.batch_order
+        # Windows of a whole stream are keyed, but their input is not split by key.
+        if not any(keys) and order is BatchOrder.BY_KEY and isinstance(head, KeyedOperator):
+            keys = [head.selections[index] for index in inputs]
+        if order is BatchOrder.AS_IT_COMES or not any(keys):
             return ShuffleInput(records, inputs, self._orders.wholes, self._orders.memory)
         is_by_key = order is BatchOrder.BY_KEY
         spool = KeySpool(inputs, keys, self._orders.memory, is_by_key=is_by_key)

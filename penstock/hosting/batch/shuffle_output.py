@@ -12,7 +12,7 @@ from penstock.hosting.batch.shuffle_records import JOINED_ROWS, RECORD_BYTES, Re
 from penstock.hosting.shipping.pickling import dumps_records
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.codecs.codec import concat
-from penstock.runtime.codecs.convert import enforce, is_columnar, to_columns, to_rows
+from penstock.runtime.codecs.convert import enforce, to_rows, travel_form
 from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch
 from penstock.runtime.network.partitioner import Partitioner
 from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
@@ -95,7 +95,7 @@ class ShuffleOutput(_Output):
         outbox: Outbox,
     ) -> None:
         super().__init__(element_type, producer)
-        self._is_columnar = element_type is not None and is_columnar(element_type)
+        self._coded = travel_form(element_type)
         self._first = place.first
         self._split = partitioner.split
         self._says_last = partitioner.is_broadcast
@@ -107,8 +107,8 @@ class ShuffleOutput(_Output):
         self._builders = [RecordBuilder(place.gate, record_bytes, rows) for _ in range(place.count)]
 
     def _put(self, batch: Batch) -> None:
-        if self._is_columnar and isinstance(batch, RowBatch):
-            batch = to_columns(batch, self._type)
+        if self._coded is not None and isinstance(batch, RowBatch):
+            batch = self._coded(batch, self._type)
         for channel, piece in self._split(batch):
             record = self._builders[channel].add(piece)
             if record is not None:

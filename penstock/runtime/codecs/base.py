@@ -31,6 +31,10 @@ class Codec:
         """Convert one value leniently, for `from_collection`."""
         return value
 
+    def converted(self, value: Any) -> Any:
+        """A value that `enforce` refuses, as the type's coder would write it. What it cannot convert is returned unchanged."""
+        return value
+
     def plain(self, values: Sequence[Any]) -> Sequence[Any]:
         """Enforced values in the form that `pa.array` takes."""
         return values

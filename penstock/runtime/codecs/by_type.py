@@ -6,12 +6,13 @@ usual case checks the set of the values' classes instead of every value.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,22 @@ from penstock.model import types as t
 from penstock.model.row import Row, make_row, make_rows
 from penstock.runtime.codecs.base import NONE, Codec, ExactCodec
 from penstock.runtime.codecs.time import DecimalCodec, InstantCodec, time_codec
+
+_NUMBERS: Final = (int, float, Decimal, np.integer, np.floating)
+
+
+class StringCodec(ExactCodec):
+    """Text. In `from_collection` a whole number becomes text too."""
+
+    def coerce(self, value: Any) -> Any:
+        return str(value) if type(value) is int else value
+
+
+class DecimalTextCodec(ExactCodec):
+    """Decimals of any size."""
+
+    def converted(self, value: Any) -> Any:
+        return Decimal(value) if type(value) is int else value
 
 
 class CharCodec(ExactCodec):
@@ -44,6 +61,9 @@ class BooleanCodec(ExactCodec):
     def coerce(self, value: Any) -> Any:
         return None if value is None else bool(value)
 
+    def converted(self, value: Any) -> Any:
+        return bool(value) if isinstance(value, _NUMBERS) else value
+
 
 class IntCodec(Codec):
     """Whole numbers of a width in bits (None: any). Values that do not fit are found by Arrow."""
@@ -66,11 +86,21 @@ class IntCodec(Codec):
     def coerce(self, value: Any) -> Any:
         if value is None:
             return None
-        if not isinstance(value, int | float | Decimal | np.number):
+        if not isinstance(value, _NUMBERS):
             self.refuse(value, "a number")
+        whole = int(value)
         if self._bits is None:
-            return int(value)
-        return (int(value) - self._low) % (1 << self._bits) + self._low
+            return whole
+        if not -(1 << 63) <= whole < 1 << 63:
+            raise OverflowError(
+                f"{whole} does not fit the declared type {self.type_info}: it has more than 64 "
+                "bits; declare Types.BIG_INT()"
+            )
+        return (whole - self._low) % (1 << self._bits) + self._low
+
+    def converted(self, value: Any) -> Any:
+        """Digits after the point are cut."""
+        return int(value) if isinstance(value, _NUMBERS) and math.isfinite(value) else value
 
     def to_array(self, values: Sequence[Any]) -> pa.Array:
         values = self._ints(values)
@@ -120,10 +150,13 @@ class FloatCodec(Codec):
     def coerce(self, value: Any) -> Any:
         if value is None:
             return None
-        if not isinstance(value, int | float | Decimal | np.number):
+        if not isinstance(value, _NUMBERS):
             self.refuse(value, "a number")
         value = float(value)
-        return value if self._bits == 64 else float(np.float32(value))
+        return value if self._bits == 64 else self._rounded([value])[0]
+
+    def converted(self, value: Any) -> Any:
+        return float(value) if isinstance(value, Decimal) else value
 
     def from_array(self, array: pa.Array) -> list[Any]:
         if array.null_count:
@@ -137,15 +170,9 @@ class FloatCodec(Codec):
 
     def _rounded(self, values: Sequence[Any]) -> list[Any]:
         present = [v for v in values if v is not None]
-        wide = np.array(present, np.float64)
+        # What is too large for 32 bits becomes infinite, as in Java and in PyFlink.
         with np.errstate(over="ignore"):
-            narrow = wide.astype(np.float32)
-        lost = np.isinf(narrow) & np.isfinite(wide)
-        if lost.any():
-            raise OverflowError(
-                f"{wide[lost][0]} does not fit the declared type {self.type_info}: it is too large "
-                "for 32 bits; declare Types.DOUBLE()"
-            )
+            narrow = np.array(present, np.float64).astype(np.float32)
         rounded = iter(narrow.tolist())
         return [None if v is None else next(rounded) for v in values]
 
@@ -175,6 +202,11 @@ class ListCodec(Codec):
 
     def coerce(self, value: Any) -> Any:
         return None if value is None else [self._element.coerce(item) for item in value]
+
+    def converted(self, value: Any) -> Any:
+        if isinstance(value, str | bytes | dict) or not hasattr(value, "__iter__"):
+            return value
+        return [self._element.converted(item) for item in value]
 
     def plain(self, values: Sequence[Any]) -> Sequence[Any]:
         return self._each(values, self._element.plain)
@@ -214,6 +246,11 @@ class MapCodec(Codec):
             return None
         return {self._key.coerce(k): self._value.coerce(v) for k, v in value.items()}
 
+    def converted(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {self._key.converted(k): self._value.converted(v) for k, v in value.items()}
+
     def plain(self, values: Sequence[Any]) -> Sequence[Any]:
         return [None if v is None else list(self._pairs(v.items(), Codec.plain)) for v in values]
 
@@ -243,7 +280,8 @@ class RecordCodec(Codec):
         self.fields = fields
         self.row_names = names
         self.names = names or tuple(f"f{index}" for index in range(len(fields)))
-        if all(field.arrow is not None for field in fields):
+        # Columns need at least one field.
+        if fields and all(field.arrow is not None for field in fields):
             self.arrow = pa.struct([
                 (name, field.arrow) for name, field in zip(self.names, fields, strict=True)
             ])
@@ -279,11 +317,26 @@ class RecordCodec(Codec):
             raise ValueError(f"{value!r:.200} has {len(items)} fields, but the declared type "
                              f"{self.type_info} has {len(self.fields)}")  # fmt: skip
         items = [field.coerce(item) for field, item in zip(self.fields, items, strict=True)]
+        return self._record(items, value)
+
+    def converted(self, value: Any) -> Any:
+        """Tuples, lists, Rows and dicts stand for each other, if they have exactly the declared fields."""
+        if isinstance(value, dict):
+            if self.row_names is None or set(value) != set(self.names):
+                return value
+        elif not isinstance(value, tuple | list | Row) or len(value) != len(self.fields):
+            return value
+        items = self._items(value)
+        items = [field.converted(item) for field, item in zip(self.fields, items, strict=True)]
+        return self._record(items, value)
+
+    def _record(self, items: list[Any], like: Any) -> Any:
+        """A tuple or Row of these fields. If `like` is a Row, a Row has its kind."""
         if self.row_names is None:
             return tuple(items)
         row = make_row(self.row_names, items)
-        if isinstance(value, Row):
-            row.set_row_kind(value.get_row_kind())
+        if isinstance(like, Row):
+            row.set_row_kind(like.get_row_kind())
         return row
 
     def _items(self, value: Any) -> Sequence[Any]:
@@ -412,7 +465,7 @@ def _basic_codec(type_info: t.BasicTypeInfo) -> Codec:  # ruff: ignore[too-many-
     if kind is t.BasicType.CHAR:
         return CharCodec(type_info, str, pa.string())
     if kind is t.BasicType.BIG_DEC:
-        return ExactCodec(type_info, Decimal, None)
+        return DecimalTextCodec(type_info, Decimal, None)
     if kind is t.BasicType.INSTANT:
         return InstantCodec(type_info)
-    return ExactCodec(type_info, str, pa.string())
+    return StringCodec(type_info, str, pa.string())

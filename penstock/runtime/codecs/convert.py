@@ -7,7 +7,7 @@ Source: PyFlink's coders; differs: per batch, through Arrow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final
@@ -15,12 +15,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.model.row import RowKind, make_rows
-from penstock.model.types import TypeInformation
+from penstock.model.types import TypeInformation, is_pickled
 from penstock.runtime.codecs.base import Codec
 from penstock.runtime.codecs.by_type import RecordCodec, codec_of
-from penstock.runtime.elements import ColumnBatch, RowBatch
+from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 
 ROW_KIND_COLUMN: Final = "__row_kind__"
+MISFIT: Final = (TypeError, AssertionError, OverflowError, ValueError)
+"""What a codec raises at a value that does not have its type."""
 _KINDS: Final = tuple(RowKind)
 _ARROW_OF: Final = attrgetter("arrow")
 
@@ -39,11 +41,19 @@ def arrow_schema(type_info: TypeInformation) -> pa.Schema:
 
 
 def to_columns(batch: RowBatch, type_info: TypeInformation | None) -> ColumnBatch:
-    """Check every value and put it into Arrow.
+    """Check every value and put it into Arrow. A value that does not fit is converted, if that can be done without doubt.
 
-    Raises: TypeError, AssertionError (a tuple for a ROW), OverflowError, as PyFlink's coders do.
+    Raises: TypeError, AssertionError (another number of fields), OverflowError, as PyFlink's coders do.
     """
     codec = _columnar(type_info)
+    try:
+        return _in_arrow(batch, codec)
+    except MISFIT:
+        converted = list(map(codec.converted, batch.values))
+    return _in_arrow(RowBatch(converted, batch.timestamps), codec)
+
+
+def _in_arrow(batch: RowBatch, codec: Codec) -> ColumnBatch:
     values = batch.values
     if not isinstance(codec, RecordCodec):
         data = pa.RecordBatch.from_arrays([codec.to_array(values)], names=["value"])
@@ -58,8 +68,6 @@ def to_columns(batch: RowBatch, type_info: TypeInformation | None) -> ColumnBatc
         if any(kinds):
             arrays.append(pa.array(kinds, pa.int8()))
             names.append(ROW_KIND_COLUMN)
-    if not arrays:
-        raise TypeError(f"{type_info} has no fields, so it cannot travel as columns")
     return ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=names), batch.timestamps)
 
 
@@ -115,19 +123,67 @@ def is_as_declared(schema: pa.Schema, type_info: TypeInformation | None) -> bool
     return codec.arrow is None or schema.types == list(map(_ARROW_OF, fields_of(codec)))
 
 
-def enforce(batch: RowBatch, type_info: TypeInformation | None) -> RowBatch:
-    """Do to records on an edge inside a chain what the coder would do: check, round, name.
+def travel_form(
+    type_info: TypeInformation | None,
+) -> Callable[[RowBatch, TypeInformation | None], Batch] | None:
+    """What rows of this type go through when they leave a task: columnar ones become columns. None: they leave as they are."""
+    if is_pickled(type_info):
+        return None
+    return to_columns if is_columnar(type_info) else enforce
 
-    Returns the same batch if nothing changes.
+
+def enforce(batch: RowBatch, type_info: TypeInformation | None) -> RowBatch:
+    """Do to rows what the type's coder would do: check, round, name, convert.
+
+    Returns the same batch if nothing changes. Raises: as `to_columns`.
     """
-    values = enforce_values(batch.values, type_info)
+    values = coded_values(batch.values, type_info)
     return batch if values is batch.values else RowBatch(values, batch.timestamps)
 
 
-def enforce_values(values: list[Any], type_info: TypeInformation | None) -> list[Any]:
+def enforce_where_it_fits(
+    batch: RowBatch, type_info: TypeInformation | None
+) -> tuple[RowBatch, bool]:
+    """As `enforce`, between two functions of a chain: values that do not fit pass unchanged, because PyFlink does not
+    code them there. Returns also whether there were such values.
+    """
+    codec, values = codec_of(type_info), batch.values
+    try:
+        enforced = codec.enforce(values)
+    except MISFIT:
+        fitted = [_enforced_if_it_fits(codec, value) for value in values]
+        return RowBatch(fitted, batch.timestamps), True
+    if enforced is values:
+        return batch, False
+    return RowBatch(_as_list(enforced), batch.timestamps), False
+
+
+def coded_values(values: list[Any], type_info: TypeInformation | None) -> list[Any]:
     """`enforce` for values without a batch."""
-    enforced = codec_of(type_info).enforce(values)
-    return enforced if isinstance(enforced, list) else list(enforced)
+    codec = codec_of(type_info)
+    try:
+        return _as_list(codec.enforce(values))
+    except MISFIT:
+        converted = list(map(codec.converted, values))
+    return _as_list(codec.enforce(converted))
+
+
+def enforce_values(values: list[Any], type_info: TypeInformation | None) -> list[Any]:
+    """The values, rounded and named as the type demands. Raises: TypeError, AssertionError, OverflowError, ValueError: one of
+    them is of another class.
+    """
+    return _as_list(codec_of(type_info).enforce(values))
+
+
+def _enforced_if_it_fits(codec: Codec, value: Any) -> Any:
+    try:
+        return codec.enforce([value])[0]
+    except MISFIT:
+        return value
+
+
+def _as_list(values: Sequence[Any]) -> list[Any]:
+    return values if isinstance(values, list) else list(values)
 
 
 def coerce_collection(values: Sequence[Any], type_info: TypeInformation | None) -> list[Any]:
@@ -136,7 +192,7 @@ def coerce_collection(values: Sequence[Any], type_info: TypeInformation | None) 
     Raises: ValueError for a wrong number of fields, TypeError for a value that cannot be converted.
     """
     coerce = codec_of(type_info).coerce
-    return enforce_values([coerce(value) for value in values], type_info)
+    return coded_values([coerce(value) for value in values], type_info)
 
 
 def fields_of(codec: Codec) -> list[Codec]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 import pyarrow as pa
 
 from penstock.model import types as t
 from penstock.model.time import Instant
 from penstock.runtime.codecs.base import Codec, ExactCodec
+
+_ZONE_OF: Final = attrgetter("tzinfo")
 
 
 class InstantCodec(ExactCodec):
@@ -53,6 +56,33 @@ class UtcTimestampCodec(ExactCodec):
         return value.astimezone(dt.UTC)
 
 
+class DateCodec(ExactCodec):
+    """Dates. Of a datetime its day is kept."""
+
+    def __init__(self, type_info: t.TypeInformation) -> None:
+        super().__init__(type_info, dt.date, pa.date32())
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        super().enforce(values)
+        if not any(issubclass(kind, dt.datetime) for kind in set(map(type, values))):
+            return values
+        return [value.date() if isinstance(value, dt.datetime) else value for value in values]
+
+
+class TimestampCodec(ExactCodec):
+    """Datetimes without a time zone. Of one with a zone, what its clock shows is kept, as in PyFlink."""
+
+    def __init__(self, type_info: t.TypeInformation) -> None:
+        super().__init__(type_info, dt.datetime, pa.timestamp("us"))
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        super().enforce(values)
+        # No datetime is false, so this drops None only.
+        if set(map(_ZONE_OF, filter(None, values))) <= {None}:
+            return values
+        return [None if value is None else value.replace(tzinfo=None) for value in values]
+
+
 class DecimalCodec(ExactCodec):
     """Decimals with a fixed number of digits before and after the point. A value that would lose digits is refused."""
 
@@ -92,13 +122,13 @@ class DecimalCodec(ExactCodec):
 def time_codec(type_info: t.TypeInformation) -> Codec:
     word = str(type_info)
     if word in {"DateTypeInfo", "LocalDate"}:
-        return ExactCodec(type_info, dt.date, pa.date32())
+        return DateCodec(type_info)
     if word in {"TimeTypeInfo", "LocalTime"}:
         return ExactCodec(type_info, dt.time, pa.time64("us"))
     if isinstance(type_info, t.UtcTimestampTypeInfo):
         return UtcTimestampCodec(type_info)
     if word in {"TimestampTypeInfo", "LocalDateTime"}:
-        return ExactCodec(type_info, dt.datetime, pa.timestamp("us"))
+        return TimestampCodec(type_info)
     raise TypeError(f"{type_info} is not a type that records can have; use a type of `Types`")
 
 

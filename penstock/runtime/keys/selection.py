@@ -25,8 +25,9 @@ from penstock.model.types import (
     is_pickled,
 )
 from penstock.runtime.codecs.convert import (
+    MISFIT,
     array_to_values,
-    enforce_values,
+    coded_values,
     field_values,
     is_as_declared,
     rows_of_fields,
@@ -125,8 +126,8 @@ class KeySelection:
         if is_pickled(self.key_type):
             return keys
         try:
-            return enforce_values(keys, self.key_type)
-        except (TypeError, AssertionError, OverflowError) as error:
+            return coded_values(keys, self.key_type)
+        except MISFIT as error:
             where = f", built at {self.defined_at}" if self.defined_at else ""
             raise type(error)(f"the key of key_by{where}: {error}") from error
 

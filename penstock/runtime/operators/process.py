@@ -280,7 +280,7 @@ class KeyedProcessOperator(KeyedOperator):
     def _timers_of_key(self, stamps: list[int]) -> Iterator[Any]:
         assert self.key_timers is not None
         for domain, timer in self.key_timers.due_of_key():
-            stamps.append(timer[0] if domain is TimeDomain.EVENT_TIME else NO_TIMESTAMP)
+            stamps.append(timer[0])
             self._context.set_time_domain(domain)
             self._firing = timer, domain
             result = None
@@ -343,12 +343,11 @@ class KeyedProcessOperator(KeyedOperator):
     def _collect_timers(
         self, due: Iterator[tuple[int, Any, Any]], domain: TimeDomain
     ) -> Iterator[RowBatch]:
-        """The results of timers in batches. They carry the timer's timestamp, or none in processing time."""
-        is_event_time = domain is TimeDomain.EVENT_TIME
+        """The results of timers in batches. They carry the timer's time, as in PyFlink; in Flink those of processing time have none."""
         stamps: list[int] = []
         collector = Collector(stamps)
         for timer in due:
-            stamps.append(timer[0] if is_event_time else NO_TIMESTAMP)
+            stamps.append(timer[0])
             try:
                 result = self._on_timer(timer)
                 if type(result) is list:
@@ -363,8 +362,7 @@ class KeyedProcessOperator(KeyedOperator):
             collector.counts.append(len(collector.values))
             if len(collector.values) >= MAX_EMIT:
                 yield from collector.take()
-        for batch in collector.take():
-            yield batch if is_event_time else RowBatch(batch.values)
+        yield from collector.take()
 
     def _on_timer(self, timer: tuple[int, Any, Any]) -> Any:
         timestamp, skey, _ = timer

@@ -109,6 +109,7 @@ class FunctionOperator(Operator):
         self._position: Iterator[Any] = iter(())
         self._is_open = False
 
+    calls_function = True
     _watched_stamps: Int64s | None = None
     _last_aside = -1
 

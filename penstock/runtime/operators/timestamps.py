@@ -27,6 +27,7 @@ class TimestampsAndWatermarksOperator(Operator):
     """Takes any kind of batch if the strategy needs no Python objects, else rows."""
 
     keeps_records = True
+    calls_function = True
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy

@@ -54,8 +54,8 @@ class OutputTag:
 
 
 def is_tagged(value: Any) -> bool:
-    """Whether a result is for a side output: (tag, value)."""
-    return type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag)
+    """Whether a result is for a side output: (tag, value). As in PyFlink, what stands behind the value is ignored."""
+    return type(value) is tuple and len(value) >= 2 and isinstance(value[0], OutputTag)
 
 
 class AsideCollector:

@@ -309,7 +309,7 @@ class OperatorChain:
             for output in outputs:
                 yield output, next(copies)
             for target in targets:
-                element = enforced(node, next(copies), target)
+                element = enforced(node, next(copies), target, self._nodes[target.operator_index])
                 yield from self._feed(target.operator_index, element, 0)
             return
         if not isinstance(emitted, (RowBatch, ColumnBatch)):
@@ -325,8 +325,9 @@ class OperatorChain:
         for output in node.outputs:
             yield output, next(copies)
         for target in node.targets:
-            own, is_kept = next(copies), node.operator.keeps_records
-            element = own if is_kept else enforced(node, own, target)
+            own, consumer = next(copies), self._nodes[target.operator_index]
+            is_kept = node.operator.keeps_records and not node.has_misfits
+            element = own if is_kept else enforced(node, own, target, consumer)
             yield from self._feed(target.operator_index, element, 0)
 
     def _route_marker(self, node: ChainNode, marker: LatencyMarker) -> Iterator[Routed]:

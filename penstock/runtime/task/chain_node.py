@@ -76,6 +76,8 @@ class ChainNode:
     latency: LatencyStats | None = None
     restored: OperatorSnapshot | None = None
     poison: PoisonRecords | None = None
+    has_misfits: bool = False
+    """Whether it has got values that are not of their declared type."""
 
     def latencies(self) -> Iterator[LatencySummary]:
         """The latencies by source. There are none before the first latency marker."""

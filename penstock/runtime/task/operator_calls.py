@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from penstock.model.graph.chain import ChainTarget
-from penstock.runtime.codecs.convert import enforce, to_columns
+from penstock.runtime.codecs.convert import enforce, enforce_where_it_fits, to_columns
 from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch, Tagged
 from penstock.runtime.interruption import OperatorCalls
 from penstock.runtime.operator import Accepts, Emitted, Operator
@@ -93,17 +93,31 @@ def processed(node: ChainNode, batch: Batch, input_index: int) -> Emitted:
     return node.operator.process(converted, input_index)
 
 
-def enforced(producer: ChainNode, element: Element, target: ChainTarget) -> Element:
-    """Apply the declared type inside a chain too: check, round and name as its coder would."""
+def enforced(
+    producer: ChainNode, element: Element, target: ChainTarget, consumer: ChainNode
+) -> Element:
+    """Apply the declared type inside a chain too: check, round and name as its coder would. Between two functions, values that do not
+    fit pass.
+    """
     if target.element_type is None or not isinstance(element, RowBatch):
         return element
+    is_coded = not (producer.operator.calls_function and consumer.operator.calls_function)
     try:
-        return enforce(element, target.element_type)
+        if is_coded:
+            return enforce(element, target.element_type)
+        return _fitting(element, target.element_type, consumer)
     except PASSED_ON:
         raise
     except BaseException as error:
         # No record is named: the operator's current one is the batch's last, whichever was wrong.
         raise user_code_error(producer.spec, None, error) from error
+
+
+def _fitting(batch: RowBatch, kind: Any, consumer: ChainNode) -> RowBatch:
+    """The batch for a function behind another one. The consumer remembers whether it has got values that do not fit."""
+    fitting, has_misfits = enforce_where_it_fits(batch, kind)
+    consumer.has_misfits |= has_misfits
+    return fitting
 
 
 def _processed_parts(

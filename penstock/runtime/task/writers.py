@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.model.graph.chain import ChainedOperator
-from penstock.runtime.codecs.convert import is_columnar, to_columns
+from penstock.runtime.codecs.convert import travel_form
 from penstock.runtime.elements import ColumnBatch, Element, EndOfData, LatencyMarker, RowBatch
 from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.network.partition.result_partition import ResultPartition
@@ -25,7 +25,7 @@ def _first(_count: int) -> int:
 
 
 class PartitionWriter:
-    """Writes batches by channel, and events to all channels. Rows of a columnar stream type leave as columns."""
+    """Writes batches by channel, and events to all channels. Rows of a declared type are coded: those of a columnar type leave as columns."""
 
     def __init__(
         self,
@@ -47,9 +47,8 @@ class PartitionWriter:
         self._is_broadcast = partitioner.is_broadcast
         self._dumps = dumps
         self._calls = calls
-        self._columnar_type = (
-            element_type if element_type is not None and is_columnar(element_type) else None
-        )
+        self._type = element_type
+        self._coded = travel_form(element_type)
         self._subpartitions = partition.subpartitions
         self._choose = choose
 
@@ -63,8 +62,8 @@ class PartitionWriter:
 
     def _write(self, element: Element) -> None:
         if isinstance(element, (RowBatch, ColumnBatch)):
-            if self._columnar_type is not None and isinstance(element, RowBatch):
-                element = to_columns(element, self._columnar_type)
+            if self._coded is not None and isinstance(element, RowBatch):
+                element = self._coded(element, self._type)
             for channel, piece in self._pieces(element):
                 self._subpartitions[channel].write(piece)
         elif isinstance(element, LatencyMarker):

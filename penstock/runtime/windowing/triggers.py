@@ -46,6 +46,13 @@ def checked_result(result: TriggerResult, trigger: Trigger, method: str) -> Trig
     return result
 
 
+def merges(trigger: Trigger) -> bool:
+    """Whether the trigger works with windows that merge: it says so, or it has an `on_merge` of its own, which suffices in PyFlink."""
+    kind = type(trigger)
+    is_silent = kind.can_merge is Trigger.can_merge
+    return trigger.can_merge() or (is_silent and kind.on_merge is not Trigger.on_merge)
+
+
 _CONTINUE, _FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 
 
@@ -289,7 +296,7 @@ class PurgingTrigger(Trigger):
         )
 
     def can_merge(self) -> bool:
-        return self._nested.can_merge()
+        return merges(self._nested)
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
         self._nested.on_merge(window, ctx)

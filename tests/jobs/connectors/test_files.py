@@ -134,6 +134,7 @@ def test_the_former_sink_and_files_of_csv(env, tmp_path):
         str(tmp_path / "out"), CsvBulkWriters.for_schema(schema)
     )
     twice.add_sink(at_base(sink).build())
+    with_checkpoints(env)
     env.execute("csv")
     text = "".join(file.read_text() for file in visible(tmp_path / "out"))
     assert sorted(text.splitlines()) == ["2,a;b", "4,c"]

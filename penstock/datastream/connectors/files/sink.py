@@ -303,9 +303,10 @@ class _PartFile:
         self._file.close()
         return Part(str(self.hidden), str(self.final))
 
-    def discard(self) -> None:
+    def discard(self, *, is_kept: bool = False) -> None:
         self._file.close()
-        self.hidden.unlink(missing_ok=True)
+        if not is_kept:
+            self.hidden.unlink(missing_ok=True)
 
 
 class _FileWriter:
@@ -339,8 +340,7 @@ class _FileWriter:
 
     @uninterruptible()
     def _write(self, data: Batch | bytes) -> None:
-        policy = self._settings.rolling
-        bucket = self._settings.buckets.bucket_at(time.time())
+        policy, bucket = self._settings.rolling, self._settings.buckets.bucket_at(time.time())
         part = self._open.get(bucket)
         if part is not None and part.is_due(policy):
             self._finish(bucket)

@@ -57,8 +57,10 @@ def leftovers(base: Path, token: str, context: WriterContext) -> Iterator[Path]:
     # All names of the job start with the shorter of its two prefixes.
     start = f".{min(context.job_prefix, context.attempt_prefix, key=len)}"
     part = r"s(?P<subtask>\d+)\.\d+\.(?P<attempt>\d+)-\w+"
+    # Those of a StreamingFileSink begin with their final name.
     name = re.compile(
-        rf"{re.escape(start)}.*\.{token}\.{part}({IN_PROGRESS}|\.c(?P<id>\d+){PENDING})"
+        rf"(?:\..*{re.escape(IN_PROGRESS)})?{re.escape(start)}.*\.{token}\.{part}"
+        rf"(?:{re.escape(IN_PROGRESS)}|\.c(?P<id>\d+){re.escape(PENDING)})?"
     )
     restored = context.restored_checkpoint_id
     for directory, _subdirectories, names in os.walk(base):

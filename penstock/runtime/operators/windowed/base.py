@@ -1,4 +1,4 @@
-"""What both window operators share: opening, late records, results with the window's timestamp.
+"""What both window operators share: opening, late records, results with their timestamp.
 
 Source: Flink WindowOperator; `records` has the operator for all assigners, `grid` the one for the fast case.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock.model.errors import UserError
 from penstock.model.key_types import KeyType
 from penstock.runtime.context import RuntimeContext, UserFunction
-from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
+from penstock.runtime.elements import MAX_WATERMARK, Int64s, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import OperatorContext
@@ -58,6 +58,11 @@ class WindowOperator(KeyedOperator):
     `function`: is called with `(key, window, elements)` (apply) or `(key, context, elements)` (process);
     None: the contents themselves are the results. `late_tag`: id of the side output for late records.
     `side_tags`: ids of the tags that are read.
+    """
+
+    has_time_of_firing = False
+    """Whether a result has the time of the record or the timer that fired the window, as in PyFlink. Else it has the window's
+    last time, as in Flink.
     """
 
     def __init__(
@@ -184,6 +189,10 @@ class WindowOperator(KeyedOperator):
         elif self._count_late is not None:
             self._count_late.inc()
 
+    def all_late(self, values: list[Any], stamps: Int64s) -> None:
+        for value, stamp in zip(values, stamps.tolist(), strict=True):
+            self.late(value, stamp)
+
     def take_aside(self) -> Iterator[Tagged]:
         """Late records and tagged results of the window function, for the side outputs that are read."""
         tags = self.side_tags
@@ -195,7 +204,8 @@ class WindowOperator(KeyedOperator):
         """Add the results of the window function to the collector. Yields full batches."""
         self.enter_key(skey, window)
         self.context.watermark_now = self.timers.current_watermark
-        stamp = window.max_timestamp()
+        fired_at = self.context.fired_at_ms if self.has_time_of_firing else None
+        stamp = window.max_timestamp() if fired_at is None else fired_at
         try:
             result = self._call(self.state.key, window, elements)
             if result is None:

@@ -209,6 +209,8 @@ class WindowContext:
     ) -> None:
         self.window_now: Any = None
         self.watermark_now = 0
+        self.fired_at_ms: int | None = None
+        """The time of the record or the timer that fires the window; None: it fires at its last time."""
         self._now_ms = now_ms
         store = _NoWindowState if is_merging else KeyedStateStore
         self._window_store = store(window_backend)

@@ -119,7 +119,7 @@ class GridWindowOperator(WindowOperator):
                 run = slice(begin, end)
                 windows = self._open_at(int(stamps[begin]))
                 if not windows:
-                    self._all_late(values[run], stamps[run])
+                    self.all_late(values[run], stamps[run])
                 for window in windows:
                     members = skeys[run], values[run], stamps[run]
                     if not self._is_folded(window, *members):
@@ -154,7 +154,7 @@ class GridWindowOperator(WindowOperator):
                 yield from self._refire(window, *its, collector)
         if late:
             late.sort()
-            self._all_late([values[i] for i in late], stamps[late])
+            self.all_late([values[i] for i in late], stamps[late])
 
     def _open_at(self, stamp: int) -> list[TimeWindow]:
         """The windows that contain this time and are not late."""
@@ -197,11 +197,14 @@ class GridWindowOperator(WindowOperator):
     ) -> Iterator[RowBatch]:
         """Handle records within the allowed lateness: each fires its window again at once."""
         self._announce(window.start)
-        for skey, value in zip(skeys, self.watched(values, stamps), strict=False):
+        watched = self.watched(values, stamps)
+        for skey, value, stamp in zip(skeys, watched, stamps.tolist(), strict=False):
+            self.context.fired_at_ms = stamp
             self._tables.add(window.start, (skey,), (value,))
             if not self.is_put_aside:
                 kept = self._tables.get(window.start, skey)
                 yield from self._call_with(skey, window, kept, collector)
+        self.context.fired_at_ms = None
 
     def _call_with(
         self, skey: Any, window: TimeWindow, kept: Any, collector: StampedCollector
@@ -213,10 +216,6 @@ class GridWindowOperator(WindowOperator):
             self.put_window_aside(error, skey, window)
         else:
             yield from self.call_window(skey, window, elements, collector)
-
-    def _all_late(self, values: list[Any], stamps: Int64s) -> None:
-        for value, stamp in zip(values, stamps.tolist(), strict=True):
-            self.late(value, stamp)
 
     # ------------------------------------------------------------------ key by key
 
@@ -282,22 +281,27 @@ class GridWindowOperator(WindowOperator):
             return
         now = self.timers.current_watermark = watermark.timestamp_ms
         self.watched([])
-        size, lateness = self._grid.size, self.allowed_lateness_ms
+        size = self._grid.size
         for start in sorted(s for s in self._tables.some_wait if s + size - 1 <= now):
             rows = self._tables.take_waiting(start)
             yield from self._fire(TimeWindow(start, start + size), rows)
-        while self._to_fire and self._to_fire[0] + size - 1 <= now:
-            start = heappop(self._to_fire)
-            window = TimeWindow(start, start + size)
-            yield from self._fire(window, self._tables.rows(start))
-            if lateness == 0:
+        while self._to_fire and (end := self._to_fire[0] + size) - 1 <= now:
+            self._forget_until(end - 2)
+            window = TimeWindow(heappop(self._to_fire), end)
+            yield from self._fire(window, self._tables.rows(window.start))
+            if self.allowed_lateness_ms == 0:
                 self._forget(window)
             else:
-                heappush(self._to_forget, start)
-        while self._to_forget and self._to_forget[0] + size - 1 + lateness <= now:
-            start = heappop(self._to_forget)
-            self._forget(TimeWindow(start, start + size))
+                heappush(self._to_forget, window.start)
+        self._forget_until(now)
         yield watermark
+
+    def _forget_until(self, now: int) -> None:
+        """Forget the windows whose lateness is over at this time."""
+        kept_ms = self._grid.size - 1 + self.allowed_lateness_ms
+        while self._to_forget and self._to_forget[0] + kept_ms <= now:
+            start = heappop(self._to_forget)
+            self._forget(TimeWindow(start, start + self._grid.size))
 
     def _end_last_keys(self) -> Emitted:
         self.watched([])

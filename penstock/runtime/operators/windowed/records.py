@@ -20,7 +20,7 @@ from penstock.runtime.operators.windowed.functions import absorbing
 from penstock.runtime.records.emissions import own_copy
 from penstock.runtime.state.descriptors import StateDescriptor, ValueStateDescriptor
 from penstock.runtime.windowing.assigners import MergingWindowAssigner, WindowAssigner
-from penstock.runtime.windowing.triggers import Trigger, checked_result
+from penstock.runtime.windowing.triggers import Trigger, checked_result, merges
 from penstock.runtime.windows import MergingWindowSet
 
 
@@ -88,10 +88,10 @@ class RecordWindowOperator(WindowOperator):
         self._assigner = assigner
         self._merging = assigner if isinstance(assigner, MergingWindowAssigner) else None
         self._trigger = self.trigger or assigner.get_default_trigger(None)
-        if self._merging is not None and not self._trigger.can_merge():
+        if self._merging is not None and not merges(self._trigger):
             raise ValueError(
                 f"{type(assigner).__name__} merges windows, but {type(self._trigger).__name__} cannot: "
-                "use a trigger whose can_merge() is true"
+                "use a trigger that has on_merge()"
             )
         self._assigner_context = _AssignerContext(self, runtime_context)
         self._trigger_context = _TriggerContext(self, runtime_context)
@@ -122,6 +122,7 @@ class RecordWindowOperator(WindowOperator):
 
     def _take_in(self, value: Any, stamp: int, collector: StampedCollector) -> Iterator[RowBatch]:
         self.windows.key, self.windows.skey = self.state.key, self.state.skey
+        self.context.fired_at_ms = stamp
         windows = self._assigner.assign_windows(value, stamp, self._assigner_context)
         if self._merging is not None:
             is_skipped = yield from self._add_merging(self._merging, windows, value, collector)
@@ -246,6 +247,7 @@ class RecordWindowOperator(WindowOperator):
     ) -> Iterator[RowBatch]:
         stamp, skey, window = timer
         self.enter_key(skey, window)
+        self.context.fired_at_ms = stamp
         state_window = window
         if self._merging is not None:
             state_window = (self._sessions.value() or {}).get(window)

@@ -3,8 +3,10 @@ pyflink.common.typeinfo.
 """
 
 import datetime as dt
+import math
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,13 +16,16 @@ from penstock.model.types import Types, taking_tuples
 from penstock.runtime.codecs.convert import (
     coerce_collection,
     enforce,
+    enforce_where_it_fits,
     is_columnar,
     to_columns,
     to_rows,
+    travel_form,
 )
 from penstock.runtime.elements import ColumnBatch, RowBatch
 
 NAIVE = dt.datetime(2020, 1, 2, 3, 4, 5, 6)  # ruff: ignore[call-datetime-without-tzinfo] - SQL timestamps have no zone
+NAMED = Types.ROW_NAMED(["a"], [Types.INT()])
 BOTH = [
     lambda values, t: to_rows(to_columns(RowBatch(values), t), t).values,
     lambda values, t: enforce(RowBatch(values), t).values,
@@ -31,14 +36,13 @@ BOTH = [
 @pytest.mark.parametrize(
     ("values", "type_info", "error"),
     [
-        ([(1,)], Types.ROW([Types.INT()]), AssertionError),
         ([2**31], Types.INT(), OverflowError),
         ([-(2**63) - 1], Types.LONG(), OverflowError),
-        ([1e300], Types.FLOAT(), OverflowError),
         (["a"], Types.INT(), TypeError),
-        ([1.5], Types.INT(), TypeError),
+        ([float("nan")], Types.INT(), TypeError),
         ([1], Types.STRING(), TypeError),
-        ([1], Types.BOOLEAN(), TypeError),
+        (["yes"], Types.BOOLEAN(), TypeError),
+        (["12"], Types.TUPLE([Types.INT(), Types.INT()]), AssertionError),
         ([(1, 2)], Types.TUPLE([Types.INT()]), AssertionError),
         ([Row(1, 2)], Types.ROW([Types.INT()]), AssertionError),
         ([["x"]], Types.LIST(Types.INT()), TypeError),
@@ -48,12 +52,86 @@ BOTH = [
         ([1.5], Types.DECIMAL(3, 1), TypeError),
         ([NAIVE], Types.TIMESTAMP_LTZ(), TypeError),
         ([(1, 2)], taking_tuples(Types.ROW([Types.INT()])), AssertionError),
-        ([[1]], taking_tuples(Types.ROW([Types.INT()])), AssertionError),
+        ([(1,)], Types.TUPLE([Types.INT(), Types.INT()]), AssertionError),
+        ([{"a": 1}], Types.TUPLE([Types.INT()]), AssertionError),
+        ([{"b": 1}], NAMED, AssertionError),
+        ([Row(b=1)], NAMED, ValueError),
     ],
 )
 def test_a_declared_type_refuses_what_does_not_fit(through, values, type_info, error):
     with pytest.raises(error):
         through(values, type_info)
+
+
+@pytest.mark.parametrize("through", BOTH)
+@pytest.mark.parametrize(
+    ("value", "type_info", "becomes"),
+    [
+        (1.5, Types.INT(), 1),
+        (-2.9, Types.LONG(), -2),
+        (2.0, Types.BIG_INT(), 2),
+        (np.float32(3.5), Types.BYTE(), 3),
+        (Decimal("7.9"), Types.SHORT(), 7),
+        (5, Types.BOOLEAN(), True),
+        (0.0, Types.BOOLEAN(), False),
+        (1e300, Types.FLOAT(), math.inf),
+        (Decimal("0.5"), Types.DOUBLE(), 0.5),
+        (5, Types.BIG_DEC(), Decimal(5)),
+        ([1, "a"], Types.TUPLE([Types.INT(), Types.STRING()]), (1, "a")),
+        (Row(1, "a"), Types.TUPLE([Types.INT(), Types.STRING()]), (1, "a")),
+        ((1,), NAMED, Row(a=1)),
+        ([1.5], NAMED, Row(a=1)),
+        ({"a": 1}, NAMED, Row(a=1)),
+        (Row.of_kind(RowKind.DELETE, 1.5), NAMED, Row.of_kind(RowKind.DELETE, a=1)),
+        ([1.5, 2], Types.LIST(Types.INT()), [1, 2]),
+        ({"k": [1]}, Types.MAP(Types.STRING(), NAMED), {"k": Row(a=1)}),
+    ],
+)
+def test_a_value_of_another_class_is_converted_where_no_doubt_is(
+    through, value, type_info, becomes
+):
+    if not is_columnar(type_info):
+        through = BOTH[1]
+    (found,) = through([value], type_info)
+    assert (type(found), found) == (type(becomes), becomes)
+
+
+def test_between_two_functions_of_a_chain_a_value_that_does_not_fit_passes_unchanged():
+    values = [1.5, True, "a", 2**31, None]
+    found, has_misfits = enforce_where_it_fits(RowBatch(values), Types.INT())
+    assert list(map(repr, found.values)) == ["1.5", "1", "'a'", "2147483648", "None"]
+    assert has_misfits
+    rows = [Row(1), Row(2, 3), {"a": 1}, Row(b=4)]
+    found, has_misfits = enforce_where_it_fits(RowBatch(rows), NAMED)
+    assert found.values == [Row(a=1), Row(2, 3), {"a": 1}, Row(b=4)]
+    assert has_misfits
+
+
+def test_where_all_values_fit_none_is_called_a_misfit():
+    batch = RowBatch([1, 2])
+    assert enforce_where_it_fits(batch, Types.INT()) == (batch, False)
+    found, has_misfits = enforce_where_it_fits(RowBatch([Row(1)]), NAMED)
+    assert (found.values, has_misfits) == ([Row(a=1)], False)
+
+
+@pytest.mark.parametrize("through", BOTH)
+def test_of_a_datetime_a_date_keeps_the_day_and_a_timestamp_what_the_clock_shows(through):
+    east = dt.timezone(dt.timedelta(hours=2))
+    moment = dt.datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=east)
+    assert list(map(repr, through([moment, None], Types.SQL_DATE()))) == [
+        "datetime.date(2020, 1, 2)",
+        "None",
+    ]
+    assert through([moment, NAIVE], Types.SQL_TIMESTAMP()) == [NAIVE, NAIVE]
+
+
+def test_a_type_without_fields_or_with_a_pickled_part_has_rows_that_are_enforced():
+    assert travel_form(None) is None
+    assert travel_form(Types.PICKLED_BYTE_ARRAY()) is None
+    assert travel_form(Types.INT()) is to_columns
+    for type_info in (Types.ROW([]), Types.ROW([Types.BIG_DEC()])):
+        assert travel_form(type_info) is enforce
+    assert [tuple(row) for row in enforce(RowBatch([Row()]), Types.ROW([])).values] == [()]
 
 
 @pytest.mark.parametrize("through", BOTH)
@@ -110,6 +188,12 @@ def test_collections_are_the_lenient_edge():
     rows = coerce_collection([(2**31, "x"), [1, "y"], {"a": 3, "b": "z"}], row_type)
     assert rows == [Row("a", "b")(-(2**31), "x"), Row("a", "b")(1, "y"), Row("a", "b")(3, "z")]
     assert coerce_collection([300], Types.BYTE()) == [44]
+    assert coerce_collection([1.5], Types.INT()) == [1]
+    assert coerce_collection([5, "x", None], Types.STRING()) == ["5", "x", None]
+    assert coerce_collection([1e300, 1e-60], Types.FLOAT()) == [math.inf, 0.0]
+    for too_wide in (2**63, -(2**63) - 1):
+        with pytest.raises(OverflowError, match="more than 64 bits"):
+            coerce_collection([too_wide], Types.LONG())
     assert coerce_collection([1], Types.DOUBLE()) == [1.0]
     with pytest.raises(ValueError, match="fields"):
         coerce_collection([(1,)], row_type)

@@ -327,7 +327,7 @@ def test_processing_timers_fire_when_their_millisecond_has_passed():
     op.feed([("a", "processing", 100)])
     assert op.advance(100) == []
     op.advance(101)
-    assert op.stamped == [(("a", 100, TimeDomain.PROCESSING_TIME, [100]), NO_TIMESTAMP)]
+    assert op.stamped == [(("a", 100, TimeDomain.PROCESSING_TIME, [100]), 100)]
 
 
 def test_overdue_processing_timers_fire_before_the_end_and_later_ones_are_dropped():

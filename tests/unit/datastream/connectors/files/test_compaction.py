@@ -5,7 +5,7 @@ import contextlib
 import pyarrow as pa
 import pytest
 
-from penstock.common import Encoder, Types
+from penstock.common import Encoder
 from penstock.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
@@ -15,13 +15,11 @@ from penstock.datastream.connectors.file_system import (
     FileSink,
     OnCheckpointRollingPolicy,
     RollingPolicy,
-    StreamingFileSink,
 )
 from penstock.datastream.formats.csv import CsvBulkWriters, CsvSchema
 from penstock.datastream.formats.parquet import ParquetBulkWriters
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.sink import StatefulWriter
 from tests.tools.connectors.played_by_hand import writer_context
 
 
@@ -231,28 +229,6 @@ def test_wrong_strategies_and_formats_that_cannot_be_concatenated_are_refused(tm
         FileSink.for_bulk_format(str(tmp_path), bulk).enable_compact(
             every(1), FileCompactor.concat_file_compactor()
         )
-
-
-def test_the_former_name_is_the_same_sink(tmp_path):
-    builder = StreamingFileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
-    assert isinstance(builder, StreamingFileSink.DefaultRowFormatBuilder)
-    sink = (
-        builder
-        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-        .with_rolling_policy(policy=RollingPolicy.default_rolling_policy(part_size=1))
-        .build()
-    )
-    assert type(sink) is StreamingFileSink
-    writer = sink.create_writer(writer_context(input_type=Types.STRING()))
-    assert isinstance(writer, StatefulWriter)
-    for value in "ab":
-        writer.write(RowBatch([value]), 0)
-    sink.create_committer().commit(writer.prepare_commit())
-    assert texts(tmp_path) == ["a\n", "b\n"]
-    bulk = ParquetBulkWriters.for_row_type(pa.schema([("a", pa.int64())]))
-    made = StreamingFileSink.for_bulk_format(str(tmp_path), bulk)
-    assert isinstance(made, StreamingFileSink.DefaultBulkFormatBuilder)
-    assert type(made.build()) is StreamingFileSink
 
 
 def test_policies_have_pyflinks_classes(tmp_path):
