@@ -11,6 +11,7 @@ from penstock.common.completable_future import CompletableFuture
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.source_lines import with_source_lines
 from penstock.model import states
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
@@ -133,7 +134,9 @@ def result_of(job_id: str, outcome: JobOutcome) -> JobExecutionResult:
         raise JobCancelledError(f"job {job_id} was cancelled. Start the program again to run it.")
     is_suspended = outcome.status is states.JobStatus.SUSPENDED
     error = JobSuspendedError if is_suspended else JobExecutionError
+    cause = outcome.failure or "No cause was reported; see the log of the JobManager."
     raise error(
-        f"job {job_id} ended in {outcome.status} after {outcome.net_runtime_ms} ms.\n"
-        f"{outcome.failure or 'No cause was reported; see the log of the JobManager.'}"
+        f"{with_source_lines(cause)}\n"
+        f"  in job:      {job_id}, which ended in {outcome.status} "
+        f"after {outcome.net_runtime_ms} ms"
     )

@@ -71,6 +71,7 @@ class StreamExecutionEnvironment(StreamSources):
         self._checkpoint_config = self.plumbing.checkpoint_config
         self._cached_files: list[tuple[str, str, bool]] = []
         self.plumbing.check_runtime_mode()
+        self.plumbing.show_errors()
 
     @staticmethod
     def get_execution_environment(

@@ -145,7 +145,8 @@ class StreamSources:
         """Create a stream from an InputFormat such as AvroInputFormat, without watermarks."""
         if not isinstance(input_format, InputFormat):
             raise TypeError(
-                f"create_input takes an InputFormat such as AvroInputFormat, got {type(input_format).__name__}. Use "
+                "create_input takes an InputFormat such as AvroInputFormat, got "
+                f"{type(input_format).__name__}. Use "
                 "env.from_source with FileSource or a subclass of penstock.datastream.connectors.Source."
             )
         return self.from_source(

@@ -24,6 +24,7 @@ class TaskSettings:
     cancellation_interval_ms: int = 500
     slow_call_ms: int = 10_000
     checks_threads: bool = False
+    tells_all_frames: bool = False
     job_parameters: tuple[tuple[str, str], ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
     blocking: BlockingSettings = field(default_factory=BlockingSettings)

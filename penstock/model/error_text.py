@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from penstock.model.bounded_text import MOST_OF_MESSAGE, bounded_str, cut_lines, ends
-from penstock.model.own_places import is_engine
+from penstock.model.own_places import is_ours_here, is_pythons
 
 _MOST_CAUSES: Final = 50
 _MOST_RELATED: Final = 200
@@ -30,6 +30,37 @@ def traceback_of(error: BaseException, *, of_user: bool = False) -> str:
     return cut_lines(text.rstrip(), MOST_OF_MESSAGE)
 
 
+def told_to_user(error: BaseException) -> str:
+    """The error in one line, then the user's frames with the lines of source, and its causes. Penstock's frames are left out.
+
+    An error that no frame of the user led to is the one line alone: its text has to say everything.
+    """
+    related = list(_related(error))
+    is_plain = len(related) < _MOST_RELATED and all(map(ends, related))
+    headline = cut_lines(_headline(error), MOST_OF_MESSAGE // 2)
+    if not is_plain:
+        return cut_lines(f"{headline}\n{_by_hand(error, of_user=True).rstrip()}", MOST_OF_MESSAGE)
+    whole = traceback.TracebackException.from_exception(error)
+    if not _strip_engine(whole):
+        return headline
+    if isinstance(error, BaseExceptionGroup) or len(related) > 1:
+        return cut_lines(f"{headline}\n{''.join(whole.format()).rstrip()}", MOST_OF_MESSAGE)
+    return cut_lines(f"{headline}\n{''.join(whole.stack.format()).rstrip()}", MOST_OF_MESSAGE)
+
+
+def frames_of_user(error: BaseException, without: str | None = None) -> str:
+    """The traceback of an error in Python's own form, with the frames of the program alone.
+
+    Args: without: frames are left out too if the names of their files contain this.
+    """
+    whole = traceback.TracebackException.from_exception(error)
+    if without is not None:
+        kept = [frame for frame in whole.stack if without not in frame.filename]
+        whole.stack = traceback.StackSummary.from_list(kept)
+    _strip_engine(whole)
+    return "".join(whole.format()).rstrip()
+
+
 def _by_python(error: BaseException, of_user: bool) -> str:
     whole = traceback.TracebackException.from_exception(error)
     if of_user and not _strip_engine(whole):
@@ -45,9 +76,9 @@ def _strip_engine(whole: traceback.TracebackException) -> bool:
         one = pending.pop()
         if one is None:
             continue
-        frames = [frame for frame in one.stack if not is_engine(frame.filename)]
+        frames = [frame for frame in one.stack if not is_ours_here(frame.filename)]
         one.stack = traceback.StackSummary.from_list(frames)
-        is_any_left = is_any_left or bool(frames)
+        is_any_left = is_any_left or not all(is_pythons(frame.filename) for frame in frames)
         pending += [one.__cause__, one.__context__, *(one.exceptions or ())]
     return is_any_left
 
@@ -65,17 +96,22 @@ def _by_hand(error: BaseException, of_user: bool) -> str:
 
 def _alone(error: BaseException, of_user: bool) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    kept = [frame for frame in frames if not (of_user and is_engine(frame.filename))]
+    kept = [frame for frame in frames if not (of_user and is_ours_here(frame.filename))]
+    lines = "".join(traceback.StackSummary.from_list(kept or frames).format())
+    head = f"Traceback (most recent call last):\n{lines}" if lines else ""
+    return f"{head}{_headline(error)}\n"
+
+
+def _headline(error: BaseException) -> str:
+    """The kind and the text, as in the last line of a traceback."""
     kind = type(error)
     name = (
         kind.__qualname__
         if kind.__module__ == "builtins"
         else f"{kind.__module__}.{kind.__qualname__}"
     )
-    lines = "".join(traceback.StackSummary.from_list(kept or frames).format())
-    head = f"Traceback (most recent call last):\n{lines}" if lines else ""
     text = bounded_str(error)
-    return f"{head}{name}: {text}\n" if text else f"{head}{name}\n"
+    return f"{name}: {text}" if text else name
 
 
 def _causes(error: BaseException) -> Iterator[tuple[BaseException, str]]:

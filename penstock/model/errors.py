@@ -55,7 +55,12 @@ class GraphError(UserError):
 
 
 class UserCodeError(UserError):
-    """A user function raised. The text starts with the user's own traceback."""
+    """A user function raised. The text begins with the error in one line; Penstock's frames are left out.
+
+    `frames`: the whole traceback, with Penstock's frames.
+    """
+
+    frames: str = ""
 
 
 class JobExecutionError(UserError):

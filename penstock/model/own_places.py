@@ -13,6 +13,7 @@ import penstock
 
 PACKAGE_FOLDER: Final = os.path.dirname(os.path.abspath(penstock.__file__)) + os.sep
 """The package's folder in this process: it contains all of our files, and no others."""
+_LIBRARY: Final = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGE: Final = "/penstock/"
 _ENGINE: Final = "/penstock/runtime/"
 _TASK_THREAD: Final = "/penstock/hosting/task/thread.py"
@@ -21,6 +22,16 @@ _TASK_THREAD: Final = "/penstock/hosting/task/thread.py"
 def is_ours(filename: str) -> bool:
     """Whether a stack's file may be one of ours, in any process and however the package was shipped."""
     return _PACKAGE in _with_slashes(filename)
+
+
+def is_ours_here(filename: str) -> bool:
+    """Whether a frame of this process is in the package. Unlike `is_ours`, it takes no user's folder for ours."""
+    return filename.startswith(PACKAGE_FOLDER)
+
+
+def is_pythons(filename: str) -> bool:
+    """Whether a frame of this process is in Python's standard library."""
+    return filename.startswith((_LIBRARY, "<frozen ")) and "-packages" not in filename
 
 
 def is_engine(filename: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from penstock.common.configuration import Configuration
 from penstock.common.execution_config import MAX_PARALLELISM_KEY, PARALLELISM_KEY, ExecutionConfig
 from penstock.common.setting_checks import check_kind
+from penstock.common.uncaught import show_errors
 from penstock.compiler.serialization_check import find_unserialisable
 from penstock.datastream.building.program import Cache, Program
 from penstock.datastream.checkpoint_config import CheckpointConfig
@@ -21,6 +22,7 @@ from penstock.datastream.state_backend import StateBackend
 from penstock.model.errors import ConfigurationError, GraphError, PenstockError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.options.program import ExecutionOptions, PipelineOptions
+from penstock.model.options.scheduling import ErrorOptions
 from penstock.model.program import FrameExecutor, JobControl, JobExecutor, ProgramSettings
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
@@ -136,8 +138,15 @@ class EnvironmentPlumbing:
         finally:
             self.program.clear()
 
+    def show_errors(self) -> None:
+        """Errors that end the program are shown as the configuration says."""
+        show_errors(
+            is_full=self.configuration.get_boolean(ErrorOptions.FULL.key, default_value=False)
+        )
+
     def run_on(self, call: Callable[[JobExecutor, StreamGraph], Any], graph: StreamGraph) -> Any:
         """Checks the graph of the program, or of a part of it, and hands it to the executor."""
+        self.show_errors()
         self.program.validate(graph)
         executor = self.executor
         try:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.common.typeinfo import TypeInformation, Types
+from penstock.datastream.building.program import caller_location
 from penstock.datastream.connectors.base import (
     Boundedness,
     EnumeratorContext,
@@ -23,7 +24,7 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
     SplitReader,
 )
-from penstock.model.errors import ConfigurationError
+from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.sources.contract import Fetched
 
@@ -46,6 +47,7 @@ class SocketTextSource(Source):
         self._host = host
         self._port = port
         self._delimiter = delimiter
+        self._built_at = caller_location()
 
     @property
     def boundedness(self) -> Boundedness:
@@ -59,23 +61,25 @@ class SocketTextSource(Source):
         return QueueEnumerator(context, [(self._host, self._port)])
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        return _SocketReader(context, self._delimiter)
+        return _SocketReader(context, self._delimiter, self._built_at)
 
 
 class _SocketReader(SourceReaderBase):
-    def __init__(self, context: ReaderContext, delimiter: str) -> None:
+    def __init__(self, context: ReaderContext, delimiter: str, built_at: str) -> None:
         super().__init__(context)
         self._delimiter = delimiter
+        self._built_at = built_at
 
     def create_split_reader(self) -> SplitReader:
-        return LineReader(self._delimiter)
+        return LineReader(self._delimiter, self._built_at)
 
 
 class LineReader(SplitReader):
-    """Reads lines of one connection after the other. A split is a pair (host, port)."""
+    """Reads lines of one connection after the other. A split is a pair (host, port). `built_at`: for errors."""
 
-    def __init__(self, delimiter: str) -> None:
+    def __init__(self, delimiter: str, built_at: str = "") -> None:
         self._delimiter = delimiter
+        self._built_at = built_at
         self._addresses: deque[tuple[str, int]] = deque()
         self._socket: socket.socket | None = None
         self._rest = ""
@@ -105,7 +109,14 @@ class LineReader(SplitReader):
         self._disconnect()
 
     def _connected(self, address: tuple[str, int]) -> socket.socket:
-        connected = socket.create_connection(address, CONNECT_TIMEOUT_S)
+        try:
+            connected = socket.create_connection(address, CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise ExternalError(
+                f"socket_text_stream cannot connect to host {address[0]!r}, port {address[1]}: "
+                f"{error}. Start a server there first, for example with `nc -lk {address[1]}`, or correct host and port.\n"
+                f"  built at:    {self._built_at}"
+            ) from None
         connected.settimeout(POLL_S)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""

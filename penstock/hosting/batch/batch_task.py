@@ -58,12 +58,21 @@ _LONGEST_WAIT_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class StageSettings:
+    """What the configuration says of all stages. `memory`: bytes of encoded input that a keyed subtask may hold
+    (`execution.sorted-inputs.memory`). `tells_all_frames`: see `failure_info`.
+    """
+
+    memory: int = 128 << 20
+    tells_all_frames: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Orders:
     """What all subtasks of a stage are told.
 
     `chain`: a ChainSpec, made by `pickling.serialize`. `outputs`: exchanges by data set. `wholes`:
-    the broadcast gates, and how many subtasks write each of them. `memory`: bytes of encoded input
-    that a keyed subtask may hold (`execution.sorted-inputs.memory`).
+    the broadcast gates, and how many subtasks write each of them.
     """
 
     chain: bytes
@@ -75,7 +84,7 @@ class Orders:
     outputs: dict[DataSetId, Exchange]
     driver_partition: int
     wholes: dict[int, int] = field(default_factory=dict)
-    memory: int = 128 << 20
+    settings: StageSettings = field(default_factory=StageSettings)
     job_parameters: tuple[tuple[str, str], ...] = ()
 
 
@@ -263,9 +272,9 @@ class BatchTask:
         if not any(keys) and order is BatchOrder.BY_KEY and isinstance(head, KeyedOperator):
             keys = [head.selections[index] for index in inputs]
         if order is BatchOrder.AS_IT_COMES or not any(keys):
-            return ShuffleInput(records, inputs, self._orders.wholes, self._orders.memory)
+            return ShuffleInput(records, inputs, self._orders.wholes, self._orders.settings.memory)
         is_by_key = order is BatchOrder.BY_KEY
-        spool = KeySpool(inputs, keys, self._orders.memory, is_by_key=is_by_key)
+        spool = KeySpool(inputs, keys, self._orders.settings.memory, is_by_key=is_by_key)
         return KeyedInput(records, inputs, spool, is_by_key=is_by_key)
 
     def _output(self, spec: ChainSpec, output: ChainOutput) -> OutputWriter:

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from penstock.hosting.batch.batch_task import Orders, Report
+from penstock.hosting.batch.batch_task import Orders, Report, StageSettings
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageRunner, failure_of
 from penstock.hosting.batch.shuffle_output import driver_records
@@ -69,13 +69,12 @@ class BatchJob:
         plan: Plan,
         runner: StageRunner,
         observer: JobObserver,
-        memory: int,
+        settings: StageSettings,
     ) -> None:
-        """`memory`: see `Orders`."""
         self._job = job
         self._plan = plan
         self._runner = runner
-        self._memory = memory
+        self._settings = settings
         self._observer = guarded(observer)
         self._master = BatchMaster(job.graph, monotonic_ms(), plan.places)
         self._worker = WorkerThreads(
@@ -288,7 +287,7 @@ class BatchJob:
             outputs={one.data_set_id: one for one in stage.outputs},
             driver_partition=self._plan.driver_partition,
             wholes=stage.wholes(graph),
-            memory=self._memory,
+            settings=self._settings,
             job_parameters=tuple(parameters.items()),
         )
 

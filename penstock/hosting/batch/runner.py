@@ -10,6 +10,7 @@ from penstock.hosting.batch.batch_task import BatchTask, Orders
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.dataframes.source import Frame
 from penstock.hosting.shipping.pickling import serialize
+from penstock.hosting.task.failures import user_failure
 from penstock.model.error_text import traceback_of
 from penstock.model.errors import UserCodeError
 from penstock.model.ids import VertexId
@@ -111,7 +112,8 @@ class ThreadRunner:
                 if stage.vertex_id in self._canceled:
                     break
         except Exception as error:  # As on Spark, an error of a subtask fails the stage.
-            raise StageError(failure_of(error)) from error
+            failure = failure_of(error, is_full=order.orders.settings.tells_all_frames)
+            raise StageError(failure) from error
         if stage.vertex_id in self._canceled:
             raise StageError(FailureInfo("JobCancelled", "the stage was cancelled"))
 
@@ -122,8 +124,9 @@ class ThreadRunner:
         self._shuffled.clear()
 
 
-def failure_of(error: Exception) -> FailureInfo:
-    """Return a user's error as it was reported; any other error with its traceback."""
+def failure_of(error: Exception, where: str = "", *, is_full: bool = False) -> FailureInfo:
+    """Return a user's error as it was reported; any other error with its traceback. The others: as in `failure_info`."""
     if isinstance(error, UserCodeError):
-        return FailureInfo("UserCodeError", str(error), is_user_code=True)
-    return FailureInfo(type(error).__name__, traceback_of(error))
+        return FailureInfo("UserCodeError", user_failure(error, where, is_full), is_user_code=True)
+    text = "\n".join(filter(None, [traceback_of(error), where]))
+    return FailureInfo(type(error).__name__, text)

@@ -64,10 +64,10 @@ def _records(
         check_here()
         yield from BatchTask(told, subtask, attempt, records).run()
     except Exception as error:  # Any error: Spark must pass on our own text.
-        failure = failure_of(error)
         where = f"  in task:     {told.vertex_name} ({subtask + 1}/{told.parallelism}), attempt {attempt}"
-        placed = FailureInfo(failure.kind, f"{failure.text}\n{where}", failure.is_user_code)
-        raise SubtaskFailed(placed) from None
+        raise SubtaskFailed(
+            failure_of(error, where, is_full=told.settings.tells_all_frames)
+        ) from None
 
 
 def failure_in(text: str) -> FailureInfo | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.hosting.batch.batch_task import StageSettings
 from penstock.hosting.batch.job import BatchJob
 from penstock.hosting.batch.plan import plan_of, speakers_of
 from penstock.hosting.batch.runner import StageOrder, StageRunner
@@ -16,6 +17,7 @@ from penstock.hosting.program.host import Host
 from penstock.model.config import Settings
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.options.program import ExecutionOptions
+from penstock.model.options.scheduling import ErrorOptions
 
 
 class BatchJobs:
@@ -34,8 +36,7 @@ class BatchJobs:
         observer = self._observer or Console(settings)
         plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
         runner = self._host.stage_runner(settings, job, plan)
-        memory = settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY)
-        made = BatchJob(job, plan, runner, observer, memory)
+        made = BatchJob(job, plan, runner, observer, _stage_settings(settings))
         observer.submitted(job.graph, settings.ignored_texts())
         made.start()
         return made
@@ -45,10 +46,17 @@ class BatchJobs:
     ) -> Any | None:
         """Return a DataFrame whose lineage is the job; None: this host does not run BATCH jobs on Spark."""
         plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
-        memory = settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY)
+        stage_settings = _stage_settings(settings)
 
         def orders(runner: StageRunner) -> Iterator[StageOrder]:
-            made = BatchJob(job, plan, runner, JobObserver(), memory)
+            made = BatchJob(job, plan, runner, JobObserver(), stage_settings)
             return map(made.order_of, plan.stages)
 
         return self._host.lazy_frame(settings, job, plan, (orders, type_info))
+
+
+def _stage_settings(settings: Settings) -> StageSettings:
+    return StageSettings(
+        memory=settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY),
+        tells_all_frames=settings.get(ErrorOptions.FULL),
+    )

@@ -15,7 +15,7 @@ from penstock.model.errors import ConfigurationError
 from penstock.model.options.cluster import HeartbeatOptions, TaskManagerOptions
 from penstock.model.options.network import ExchangeOptions
 from penstock.model.options.program import PipelineOptions, PythonOptions
-from penstock.model.options.scheduling import HistoryOptions
+from penstock.model.options.scheduling import ErrorOptions, HistoryOptions
 from penstock.model.options.task import MetricOptions, TaskOptions
 from penstock.model.program import ProgramSettings
 from penstock.runtime.network.network_settings import network_settings_of
@@ -99,6 +99,7 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             cancellation_interval_ms=settings.get(TaskOptions.CANCELLATION_INTERVAL),
             slow_call_ms=settings.get(TaskOptions.SLOW_CALL),
             checks_threads=settings.get(TaskOptions.CHECK_THREADS),
+            tells_all_frames=settings.get(ErrorOptions.FULL),
             job_parameters=_job_parameters(settings, program),
             network=network_settings_of(settings),
             blocking=blocking_settings_of(settings),

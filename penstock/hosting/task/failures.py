@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Final
+
 from penstock.model.bounded_text import bounded_str
 from penstock.model.error_text import traceback_of
 from penstock.model.errors import ExternalError, UserCodeError
 from penstock.model.messages import FailureInfo
 
+_LOG: Final = logging.getLogger(__name__)
 
-def failure_info(error: BaseException, where: str) -> FailureInfo:
-    """Convert an error to text, the user's own traceback first."""
+
+def failure_info(error: BaseException, where: str, *, is_full: bool = False) -> FailureInfo:
+    """Convert an error to text, the user's own error first. Penstock's frames go to the log, and into the text of a
+    user's error if `is_full`.
+    """
     if isinstance(error, UserCodeError):
-        return FailureInfo("UserCodeError", f"{error}\n{where}", is_user_code=True)
+        return FailureInfo("UserCodeError", user_failure(error, where, is_full), is_user_code=True)
     if isinstance(error, ExternalError):
         name = type(error).__name__
         lost = getattr(error, "partition_id", None)
@@ -21,3 +28,10 @@ def failure_info(error: BaseException, where: str) -> FailureInfo:
             lost_partition=lost.partition_id if lost else None,
         )
     return FailureInfo(type(error).__name__, f"{traceback_of(error)}\n{where}")
+
+
+def user_failure(error: UserCodeError, where: str, is_full: bool) -> str:
+    """Return the text of a user's error. `where`: a line that tells the task."""
+    _LOG.info("a user function failed\n%s\n%s", where, error.frames)
+    text = f"{error}\n{where}" if where else str(error)
+    return f"{text}\n  all frames:\n{error.frames}" if is_full and error.frames else text

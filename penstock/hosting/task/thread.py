@@ -307,7 +307,7 @@ class TaskThread(TaskAttempt):
             f"  in task:     {self.deployment.vertex_name} ({self.attempt_id.subtask + 1}/"
             f"{self.deployment.parallelism}), attempt {self.attempt_id.attempt}"
         )
-        return failure_info(error, where)
+        return failure_info(error, where, is_full=self.host.task_settings.tells_all_frames)
 
     def interrupt(self) -> None:
         """Raise CancelSignal inside a user function that has not returned since the cancel. Any thread."""

@@ -197,6 +197,19 @@ class HistoryOptions(OptionGroup, title="History"):
     )
 
 
+class ErrorOptions(OptionGroup, title="Errors"):
+    """What an error tells."""
+
+    FULL: Final = flag(
+        "penstock.errors.full",
+        "false",
+        (
+            "Whether errors have Penstock's own frames too. They are always in the logs of driver "
+            "and TaskManagers."
+        ),
+    )
+
+
 class ConsoleOptions(OptionGroup, title="Console"):
     """What the driver prints."""
 

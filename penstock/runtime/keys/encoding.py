@@ -33,6 +33,15 @@ CHANGEABLE: Final = b""
 """Marks, among the parts of a key's encoding, that the key contains an object that can be changed in place."""
 
 
+_NONE: Final = (
+    "a key must not be None; make the key selector return another value, or filter before key_by"
+)
+
+
+class NoneKey(TypeError):
+    """A key is None."""
+
+
 def canonical_bytes(key: Any) -> bytes:
     """The identity of a key as bytes: a tag, then the content, preceded by its length if that varies.
 
@@ -46,9 +55,7 @@ def canonical_bytes(key: Any) -> bytes:
 
 def parts_of(key: Any) -> list[bytes]:
     if key is None:
-        raise TypeError(
-            "a key must not be None; make the key selector return another value, or filter before key_by"
-        )
+        raise NoneKey(_NONE)
     out: list[bytes] = []
     _encode(key, out.append)
     return out

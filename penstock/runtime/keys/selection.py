@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.model.bounded_text import bounded_repr
 from penstock.model.types import (
     PickledBytesTypeInfo,
     RowTypeInfo,
@@ -130,6 +131,15 @@ class KeySelection:
         except MISFIT as error:
             where = f", built at {self.defined_at}" if self.defined_at else ""
             raise type(error)(f"the key of key_by{where}: {error}") from error
+
+    def none_key(self, keys: Sequence[Any], values: Sequence[Any]) -> TypeError:
+        """The error for a batch in which a key is None. It names the first such record, and the line of key_by."""
+        record = next(value for key, value in zip(keys, values, strict=True) if key is None)
+        where = f", built at {self.defined_at}," if self.defined_at else ""
+        return TypeError(
+            f"the key selector of key_by{where} returned None for the record "
+            f"{bounded_repr(record)}. A key must not be None: make the selector return another value, or filter such records before key_by"
+        )
 
     def keys_of(self, batch: Batch) -> list[Any]:
         """The keys of either kind of batch, as Python values."""

@@ -16,6 +16,7 @@ from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import ChannelCache, KeySelection
+from penstock.runtime.keys.encoding import NoneKey
 from penstock.runtime.keys.hash_arrays import Channels, as_channels
 from penstock.runtime.keys.hashing import is_int32_type
 
@@ -121,7 +122,11 @@ class Hash(Partitioner):
         if isinstance(batch, ColumnBatch):
             return split_by(self._pruned(batch), self._channels_of_columns(batch))
         keys = self._keys.keys_of_rows(batch.values)
-        return split_rows(batch, self._cache.channels_of(keys), self._channels)
+        try:
+            channels = self._cache.channels_of(keys)
+        except NoneKey:
+            raise self._keys.none_key(keys, batch.values) from None
+        return split_rows(batch, channels, self._channels)
 
     def _pruned(self, batch: ColumnBatch) -> ColumnBatch:
         """The batch with the wanted columns only. If one is missing, the batch is left whole: the reader can give a better error."""

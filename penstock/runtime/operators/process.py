@@ -28,7 +28,7 @@ from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
 from penstock.runtime.operators.stateless import Collector, FunctionOperator, expand, pull, rows_of
 from penstock.runtime.operators.timer_service import InternalTimerService, TimeDomain
 from penstock.runtime.records.dead_letters import FiredTimer
-from penstock.runtime.records.emissions import as_they_are
+from penstock.runtime.records.emissions import as_they_are, opened
 from penstock.runtime.records.side_output import separated
 
 
@@ -353,7 +353,7 @@ class KeyedProcessOperator(KeyedOperator):
                 if type(result) is list:
                     collector.values += as_they_are(result)
                 elif result is not None:
-                    yield from pull(self, iter(as_they_are(result)), collector)
+                    yield from pull(self, opened(result), collector)
             except Exception as error:
                 self._firing = timer, domain
                 self.put_current_aside(error)

@@ -19,7 +19,7 @@ from penstock.model.bounded_text import bounded_repr
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, Int64s, RowBatch
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
-from penstock.runtime.records.emissions import Emissions, as_they_are
+from penstock.runtime.records.emissions import Emissions, as_they_are, opened, raise_if_no_results
 from penstock.runtime.records.side_output import separated
 
 
@@ -255,11 +255,15 @@ def _expand(
         if type(result) is list:
             out += taken(result)
         elif result is not None or not takes_none:
-            opened = iter(taken(result))
-            out += islice(opened, room)
+            try:
+                iterator = iter(taken(result))
+            except TypeError:
+                raise_if_no_results(result)
+                raise
+            out += islice(iterator, room)
             # The iterable may have more results.
             if len(out) >= MAX_EMIT:
-                yield from pull(operator, opened, collector)
+                yield from pull(operator, iterator, collector)
                 out = collector.values
         if stamps is not None:
             collector.counts.append(len(out))
@@ -380,7 +384,7 @@ class StampedCollector:
             if type(results) is list:
                 collector.values += as_they_are(results)
             else:
-                yield from pull(self._operator, iter(as_they_are(results)), collector)
+                yield from pull(self._operator, opened(results), collector)
         finally:
             # What came before an error stays.
             collector.counts.append(len(collector.values))

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from penstock.model.bounded_text import bounded_repr
 from penstock.model.row import CHANGEABLE, Row, copied, make_row
 from penstock.runtime.records.frozen import IMMUTABLE_KINDS, is_immutable
 
@@ -63,6 +64,25 @@ class Emissions:
 def same(given: Any) -> Any:
     """Used where nothing has to be copied."""
     return given
+
+
+def raise_if_no_results(returned: object) -> None:
+    """Raises: TypeError if this is not an iterable, which functions with any number of results return."""
+    if hasattr(returned, "__iter__") or hasattr(returned, "__getitem__"):
+        return
+    raise TypeError(
+        f"the function returned {bounded_repr(returned)}, of type {type(returned).__name__}; "
+        "expected its results as an iterable. Use `yield`, or return a list."
+    ) from None
+
+
+def opened(results: Iterable[Any]) -> Iterator[Any]:
+    """`as_they_are`, for what a function may have returned by mistake. Raises: TypeError: it is no iterable."""
+    try:
+        return iter(as_they_are(results))
+    except TypeError:
+        raise_if_no_results(results)
+        raise
 
 
 def as_they_are(results: Iterable[Any]) -> Iterable[Any]:

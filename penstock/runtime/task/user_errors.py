@@ -1,11 +1,11 @@
-"""A user's error as its author can read it: the traceback without Penstock's frames, then operator, record and line.
+"""A user's error as its author can read it: the error in one line, the user's frames, then operator, record and line.
 
 Source: Flink ExceptionInChainedOperatorException; differs: it is text, because nobody unpickles exceptions.
 """
 
 from __future__ import annotations
 
-from penstock.model.error_text import traceback_of
+from penstock.model.error_text import told_to_user, traceback_of
 from penstock.model.errors import NOT_OF_FUNCTIONS, CancelSignal, UserCodeError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.operator import Operator
@@ -20,11 +20,13 @@ any other error.
 def user_code_error(
     spec: ChainedOperator, operator: Operator | None, error: BaseException
 ) -> UserCodeError:
-    """The user's traceback first, then the operator, the record, and the line that built the operator."""
-    lines = [traceback_of(error, of_user=True), f"  in operator: {spec.name}"]
+    """The error first, then the operator, the record, and the line that built the operator."""
+    lines = [told_to_user(error), f"  in operator: {spec.name}"]
     record = None if operator is None else operator.failing_record()
     if record is not None:
         lines.append(f"  at record:   {record}")
     if spec.defined_at:
         lines.append(f"  built at:    {spec.defined_at}")
-    return UserCodeError("\n".join(lines))
+    made = UserCodeError("\n".join(lines))
+    made.frames = traceback_of(error)
+    return made

@@ -23,7 +23,7 @@ from penstock.datastream import (
 from penstock.datastream.columns import col, count
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.batch.batch_task import BatchTask, Orders
+from penstock.hosting.batch.batch_task import BatchTask, Orders, StageSettings
 from penstock.hosting.batch.shuffle_records import RecordBuilder
 from penstock.hosting.shipping.pickling import serialize
 from penstock.model.ids import JobId
@@ -113,7 +113,8 @@ def orders(name, memory):
     env.execute(name)
     graph = build_job_graph(in_batch(executor.graph, is_combining=False), JOB, serialize)
     vertex = list(graph.vertices.values())[-1]
-    return Orders(graph.blobs[vertex.chain_blob], name, name, JOB, 1, 128, {}, 0, memory=memory)
+    settings = StageSettings(memory=memory)
+    return Orders(graph.blobs[vertex.chain_blob], name, name, JOB, 1, 128, {}, 0, settings=settings)
 
 
 def batches(kind):

@@ -146,7 +146,8 @@ def test_a_cause_is_told_with_the_users_frames_only():
             raise ValueError("outer")  # ruff: ignore[raise-without-from-inside-except] - tested
 
     for function, says in [(wrapped, "direct cause"), (handling, "During handling")]:
-        text = text_of(opened([MapOperator(UserFunction(function))]), [1])
+        first, _, text = text_of(opened([MapOperator(UserFunction(function))]), [1]).partition("\n")
+        assert first == "ValueError: outer"
         assert text.index("KeyError: 'inner'") < text.index(says) < text.index("ValueError: outer")
         assert "/penstock/runtime/" not in text
         assert "at record:   1" in text

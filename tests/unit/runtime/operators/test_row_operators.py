@@ -58,7 +58,9 @@ def test_filter_and_flat_map_keep_the_timestamps_of_what_stays():
 
 def test_flat_map_refuses_none():
     op = harness(FlatMapOperator, lambda _x: None)
-    with pytest.raises(TypeError, match="'NoneType' object is not iterable"):
+    with pytest.raises(
+        TypeError, match="the function returned None, of type NoneType; expected its results"
+    ):
         op.feed([1])
 
 

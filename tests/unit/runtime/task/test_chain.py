@@ -223,7 +223,7 @@ def test_a_user_error_is_wrapped_once_and_names_operator_record_and_line(place):
     with pytest.raises(UserCodeError) as caught:
         list(opened(operators).feed(RowBatch([1, 2, 3, 4])))
     text = str(caught.value)
-    assert text.startswith("Traceback (most recent call last)")
+    assert text.startswith("ValueError: three is too many\n  File ")
     assert text.count("ValueError: three is too many") == 1
     assert text.count("in operator:") == 1
     assert f"in operator: Op{place}" in text

@@ -1,0 +1,175 @@
+"""The commonest accidents: one sentence first, the program's own line, and no frames of Penstock."""
+
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from penstock.common import Configuration, Row, Types
+from penstock.datastream import (
+    KeyedProcessFunction,
+    ProcessFunction,
+    ProcessWindowFunction,
+    StreamExecutionEnvironment,
+)
+from penstock.model.errors import JobExecutionError
+from penstock.testing import MiniCluster
+
+HERE = "test_messages.py"
+OF_PENSTOCK = re.compile(r'File "[^"]*[/\\]penstock[/\\](?!tests)')
+
+
+class ReturnsANumber(ProcessFunction):
+    def process_element(self, value, ctx):
+        return value
+
+
+class ReturnsANumberByKey(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        return value
+
+
+class ReturnsANumberByWindow(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        return 7
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def values(env):
+    return env.from_collection([7, 8])
+
+
+ACCIDENTS = {
+    "no yield": (
+        lambda env: values(env).process(ReturnsANumber()),
+        r"TypeError: the function returned 7, of type int; expected .*`yield`",
+    ),
+    "no yield, keyed": (
+        lambda env: values(env).key_by(lambda v: v).process(ReturnsANumberByKey()),
+        r"TypeError: the function returned 7, of type int; expected .*`yield`",
+    ),
+    "no yield in a window": (
+        lambda env: (
+            values(env).key_by(lambda v: 1).count_window(2).process(ReturnsANumberByWindow())
+        ),
+        r"TypeError: the function returned 7, of type int; expected .*`yield`",
+    ),
+    "no list": (
+        lambda env: values(env).flat_map(lambda v: v),
+        r"TypeError: the function returned 7, of type int; expected .*return a list",
+    ),
+    "wrong type": (
+        lambda env: values(env).map(lambda v: "text", Types.INT()),
+        r"TypeError: .*type str.*Integer.*'text'",
+    ),
+    "a None key": (
+        lambda env: values(env).key_by(lambda v: None).map(lambda v: v),
+        rf"TypeError: the key selector of key_by, built at .*{HERE}:\d+, returned None for the record 7",
+    ),
+    "a None key of a declared type": (
+        lambda env: values(env).key_by(lambda v: None, Types.STRING()).map(lambda v: v),
+        rf"TypeError: the key selector of key_by, built at .*{HERE}:\d+, returned None for the record 7",
+    ),
+    "an error in a lambda": (
+        lambda env: values(env).map(lambda v: 1 / (v - 7)),
+        r"ZeroDivisionError: division by zero",
+    ),
+}
+
+
+def environment(configuration=None):
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(1)
+    return env.use_executor(MiniCluster(1).executor())
+
+
+def told(env, stream) -> str:
+    stream.print()
+    with pytest.raises(JobExecutionError) as caught:
+        env.execute()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("accident", ACCIDENTS)
+def test_the_first_line_says_what_is_wrong_and_the_programs_line_follows(accident):
+    build, sentence = ACCIDENTS[accident]
+    env = environment()
+    text = told(env, build(env))
+    first, _, rest = text.partition("\n")
+    assert re.match(sentence, first)
+    assert re.search(rf"{HERE}:\d+|{HERE}\", line \d+", rest)
+    assert not OF_PENSTOCK.search(text)
+    assert text.count(first) == 1
+
+
+def test_too_many_fields_are_told_with_both_numbers():
+    env = environment()
+    row_type = Types.ROW([Types.INT(), Types.INT()])
+    text = told(env, values(env).map(lambda v: Row(v, v, v), row_type).map(lambda row: row))
+    assert re.match(r".*3 fields.*has 2", text.partition("\n")[0])
+    assert not OF_PENSTOCK.search(text)
+
+
+def test_a_refused_socket_is_told_with_host_port_and_line():
+    port = free_port()
+    env = environment()
+    text = told(env, env.socket_text_stream("127.0.0.1", port))
+    first = text.partition("\n")[0]
+    assert f"'127.0.0.1', port {port}" in first and "refused" in first
+    assert re.search(rf"built at: .*{HERE}:\d+", text)
+    assert not OF_PENSTOCK.search(text) and "socket.py" not in text
+
+
+def test_the_full_error_has_penstocks_frames_too():
+    configuration = Configuration()
+    configuration.set_string("penstock.errors.full", "true")
+    env = environment(configuration)
+    text = told(env, values(env).map(lambda v: 1 / (v - 7)))
+    assert text.startswith("ZeroDivisionError") and OF_PENSTOCK.search(text)
+
+
+PROGRAM = """
+import sys
+from penstock.common import Configuration
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.testing import MiniCluster
+
+configuration = Configuration()
+configuration.set_string("penstock.errors.full", sys.argv[1])
+env = StreamExecutionEnvironment.get_execution_environment(configuration)
+env.use_executor(MiniCluster(1).executor())
+env.from_collection([1]).map(lambda v: v / 0).print()
+env.execute()
+"""
+
+
+def ended(tmp_path, is_full: str) -> str:
+    path = tmp_path / "my_job.py"
+    path.write_text(PROGRAM)
+    command = [sys.executable, path, is_full]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_what_ends_a_program_is_shown_without_penstocks_frames(tmp_path):
+    text = ended(tmp_path, "false")
+    assert not OF_PENSTOCK.search(text)
+    assert 'my_job.py", line 12, in <module>\n    env.execute()' in text
+    assert 'my_job.py", line 11, in <lambda>' in text
+    assert OF_PENSTOCK.search(ended(tmp_path, "true"))
+
+
+def test_a_hook_of_the_program_stays(monkeypatch):
+    def own(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(sys, "excepthook", own)
+    environment()
+    assert sys.excepthook is own
