@@ -146,8 +146,8 @@ class StreamSources:
         if not isinstance(input_format, InputFormat):
             raise TypeError(
                 "create_input takes an InputFormat such as AvroInputFormat, got "
-                f"{type(input_format).__name__}. Use "
-                "env.from_source with FileSource or a subclass of penstock.datastream.connectors.Source."
+                f"{type(input_format).__name__}. Use env.from_source with FileSource or a subclass "
+                "of penstock.datastream.connectors.Source."
             )
         return self.from_source(
             _source_of(input_format),

@@ -36,6 +36,11 @@ class ReturnsANumberByWindow(ProcessWindowFunction):
         return 7
 
 
+NONE_KEY = (
+    rf"TypeError: the key selector of key_by, built at .*{HERE}:\d+, returned None for the record 7"
+)
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
@@ -65,16 +70,16 @@ ACCIDENTS = {
         r"TypeError: the function returned 7, of type int; expected .*return a list",
     ),
     "wrong type": (
-        lambda env: values(env).map(lambda v: "text", Types.INT()),
+        lambda env: values(env).map(lambda v: "text", Types.INT()).rebalance().map(lambda v: v),
         r"TypeError: .*type str.*Integer.*'text'",
     ),
     "a None key": (
         lambda env: values(env).key_by(lambda v: None).map(lambda v: v),
-        rf"TypeError: the key selector of key_by, built at .*{HERE}:\d+, returned None for the record 7",
+        NONE_KEY,
     ),
     "a None key of a declared type": (
         lambda env: values(env).key_by(lambda v: None, Types.STRING()).map(lambda v: v),
-        rf"TypeError: the key selector of key_by, built at .*{HERE}:\d+, returned None for the record 7",
+        NONE_KEY,
     ),
     "an error in a lambda": (
         lambda env: values(env).map(lambda v: 1 / (v - 7)),
@@ -111,7 +116,7 @@ def test_the_first_line_says_what_is_wrong_and_the_programs_line_follows(acciden
 def test_too_many_fields_are_told_with_both_numbers():
     env = environment()
     row_type = Types.ROW([Types.INT(), Types.INT()])
-    text = told(env, values(env).map(lambda v: Row(v, v, v), row_type).map(lambda row: row))
+    text = told(env, values(env).map(lambda v: Row(v, v, v), row_type).rebalance().map(str))
     assert re.match(r".*3 fields.*has 2", text.partition("\n")[0])
     assert not OF_PENSTOCK.search(text)
 

@@ -114,7 +114,8 @@ class LineReader(SplitReader):
         except OSError as error:
             raise ExternalError(
                 f"socket_text_stream cannot connect to host {address[0]!r}, port {address[1]}: "
-                f"{error}. Start a server there first, for example with `nc -lk {address[1]}`, or correct host and port.\n"
+                f"{error}. Start a server there first, for example with `nc -lk {address[1]}`, or "
+                "correct host and port.\n"
                 f"  built at:    {self._built_at}"
             ) from None
         connected.settimeout(POLL_S)

@@ -138,7 +138,8 @@ class KeySelection:
         where = f", built at {self.defined_at}," if self.defined_at else ""
         return TypeError(
             f"the key selector of key_by{where} returned None for the record "
-            f"{bounded_repr(record)}. A key must not be None: make the selector return another value, or filter such records before key_by"
+            f"{bounded_repr(record)}. A key must not be None: make the selector return another "
+            "value, or filter such records before key_by"
         )
 
     def keys_of(self, batch: Batch) -> list[Any]:

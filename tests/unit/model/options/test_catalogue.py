@@ -34,7 +34,7 @@ READ_AFTER_ALL = "execution.batch.adaptive.auto-parallelism."
 def test_no_option_is_lost_and_each_has_its_type_and_default() -> None:
     before = {key: (kind, default) for key, kind, default, _ in TABLE["options"]}
     now = {key: (KINDS[option.kind.name], option.default) for key, option in OPTIONS.items()}
-    assert len(before) == 274
+    assert len(before) == 275
     assert now == before | ADDED
 
 
