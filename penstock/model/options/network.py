@@ -48,7 +48,8 @@ class ExchangeOptions(OptionGroup, title="Data exchange"):
         (
             "How long a task may take for the records that wait for it. If its function is slow, "
             "its producers send fewer records ahead, so that barriers and savepoints do not wait "
-            "behind many of them. At least one record for each channel may wait. `0 ms`: only the size of buffers limits what waits."
+            "behind many of them. At least one record for each channel may wait. `0 ms`: only the "
+            "size of buffers limits what waits."
         ),
     )
     LOCAL_SOCKETS: Final = flag(
