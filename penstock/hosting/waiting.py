@@ -1,15 +1,42 @@
-"""Waits for a job on the user's own thread."""
+"""Waits for a job on the user's own thread, and knows which jobs the program waits for: it will be given their errors."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Generator
 from typing import Final
+
+from penstock.model.ids import JobId
 
 _SLICE_S: Final = 0.5
 """Waiting is split into short waits, so that Ctrl-C reaches the main thread."""
 _CANCEL_S: Final = 10.0
+
+
+_AWAITED: Final[Counter[JobId]] = Counter()
+_LOCK: Final = threading.Lock()
+
+
+@contextlib.contextmanager
+def awaited(job_id: JobId) -> Generator[None]:
+    """Within, the program waits for the job or reads its results. Any number of threads."""
+    with _LOCK:
+        _AWAITED[job_id] += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _AWAITED[job_id] -= 1
+            if not _AWAITED[job_id]:
+                del _AWAITED[job_id]
+
+
+def is_awaited(job_id: JobId) -> bool:
+    """Whether the program waits for this job."""
+    return job_id in _AWAITED
 
 
 def wait_for_end(

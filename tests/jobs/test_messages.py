@@ -178,3 +178,38 @@ def test_a_hook_of_the_program_stays(monkeypatch):
     monkeypatch.setattr(sys, "excepthook", own)
     environment()
     assert sys.excepthook is own
+
+
+ONCE = """
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.testing import MiniCluster
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.use_executor(MiniCluster(1).executor())
+failing = env.from_collection([1]).map(lambda v: v / 0)
+"""
+ENDS = {
+    "execute": "failing.print()\nenv.execute()",
+    "collect": "print(list(failing.execute_and_collect()))",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_failing_job_shows_its_error_once(tmp_path, end):
+    path = tmp_path / "my_job.py"
+    path.write_text(ONCE + ENDS[end])
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("ZeroDivisionError") == 1
+    assert "penstock: job FAILED\n" in done.stderr
+
+
+def test_the_console_tells_the_error_of_a_job_that_nobody_waits_for(capsys):
+    env = environment()
+    values(env).map(lambda v: 1 / (v - 7)).print()
+    client = env.execute_async()
+    while not client.get_job_status().result().is_terminal_state():
+        pass
+    with pytest.raises(JobExecutionError):
+        client.get_job_execution_result().result()
+    assert "job FAILED: ZeroDivisionError: division by zero" in capsys.readouterr().err

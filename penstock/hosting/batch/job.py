@@ -28,7 +28,7 @@ from penstock.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
 from penstock.hosting.observer import JobObserver, guarded
 from penstock.hosting.shipping.pickling import loads_records
 from penstock.hosting.transition_log import log_attempt, log_status
-from penstock.hosting.waiting import wait_for_end
+from penstock.hosting.waiting import awaited, wait_for_end
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.batch.master import BatchMaster
 from penstock.model.checkpoint_statistics import CheckpointStatistics
@@ -109,12 +109,13 @@ class BatchJob:
 
     def wait(self, timeout_s: float | None = None) -> JobOutcome:
         """See `wait_for_end`."""
-        wait_for_end(
-            self._ended,
-            timeout_s,
-            self.cancel,
-            lambda: f"job {self._job.graph.name} is {self.status()}",
-        )
+        with awaited(self.job_id):
+            wait_for_end(
+                self._ended,
+                timeout_s,
+                self.cancel,
+                lambda: f"job {self._job.graph.name} is {self.status()}",
+            )
         assert self._outcome is not None
         return self._outcome
 

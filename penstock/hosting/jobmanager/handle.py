@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.hosting.jobmanager.jobmanager import JobManager
 from penstock.hosting.jobmanager.savepoints import start_savepoint, statistics_of
-from penstock.hosting.waiting import wait_for_end
+from penstock.hosting.waiting import awaited, wait_for_end
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.ids import JobId
@@ -33,12 +33,13 @@ class JobHandle:
     def wait(self, timeout_s: float | None = None) -> JobOutcome:
         """See `wait_for_end`."""
         manager = self.manager
-        wait_for_end(
-            manager.ended,
-            timeout_s,
-            manager.cancel,
-            lambda: f"job {manager.job_graph.name} is {manager.status}",
-        )
+        with awaited(self.job_id):
+            wait_for_end(
+                manager.ended,
+                timeout_s,
+                manager.cancel,
+                lambda: f"job {manager.job_graph.name} is {manager.status}",
+            )
         runtime_ms = manager.ended_ms - manager.started_ms
         return JobOutcome(manager.status, runtime_ms, manager.failure_text)
 
@@ -72,4 +73,8 @@ class JobHandle:
         return self.manager.job_master.task_metrics()
 
     def collect(self, stream: str) -> Iterator[list[Any]]:
-        return self.manager.collect(stream).batches()
+        return self._read(self.manager.collect(stream).batches())
+
+    def _read(self, batches: Iterator[list[Any]]) -> Iterator[list[Any]]:
+        with awaited(self.job_id):
+            yield from batches

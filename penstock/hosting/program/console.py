@@ -22,12 +22,13 @@ from penstock.hosting.program.progress import (
     line_of,
     snapshot_of,
 )
+from penstock.hosting.waiting import is_awaited
 from penstock.model.bounded_text import cut
 from penstock.model.config import Settings
 from penstock.model.error_text import traceback_of
 from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import ResourceId
+from penstock.model.ids import JobId, ResourceId
 from penstock.model.messages import (
     CheckpointEnded,
     FailureInfo,
@@ -72,13 +73,14 @@ class Console(JobObserver):
         self._started = time.monotonic()
         self._next_progress_s = self._interval_s
         self._job_name = ""
+        self._job_id = JobId("")
         self._rates = Rates(self._interval_s)
         self._checkpoints = CheckpointNews()
         self._table_writer: TableWriter | None = None
         self._taskmanagers: dict[ResourceId, str] = {}
 
     def submitted(self, job_graph: JobGraph, ignored_keys: list[str]) -> None:
-        self._job_name = job_graph.name
+        self._job_name, self._job_id = job_graph.name, job_graph.job_id
         known = [vertex.parallelism for vertex in job_graph.vertices.values()]
         subtasks = sum(parallelism for parallelism in known if parallelism != UNDECIDED)
         more = ", others decided by the data" if UNDECIDED in known else ""
@@ -107,7 +109,9 @@ class Console(JobObserver):
         if change.status is JobStatus.RESTARTING:
             self._say(f"restarting after: {_headline(change.failure)}")
         elif change.status is JobStatus.FAILED:
-            self._say(f"job FAILED: {_headline(change.failure)}")
+            # A program that waits for the job is given the error, and shows it.
+            cause = "" if is_awaited(self._job_id) else f": {_headline(change.failure)}"
+            self._say(f"job FAILED{cause}")
 
     def restarting(self, reset: ResetSubtasks) -> None:
         if reset.checkpoint_id is None:
