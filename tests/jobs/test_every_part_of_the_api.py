@@ -238,7 +238,7 @@ def test_a_declared_float_has_32_bits_in_the_next_function(env):
     assert collected(stream.map(repr)) == ["1.100000023841858"]
 
 
-def test_a_failing_function_shows_traceback_operator_record_and_line(env):
+def test_a_failing_function_shows_error_operator_record_and_line(env):
     class Breaks(MapFunction):
         def map(self, value):
             if value == 3:
@@ -249,7 +249,7 @@ def test_a_failing_function_shows_traceback_operator_record_and_line(env):
     with pytest.raises(JobExecutionError) as caught:
         env.execute()
     text = str(caught.value)
-    assert "Traceback (most recent call last)" in text and "ValueError: boom at three" in text
+    assert text.startswith("ValueError: boom at three\n  File ")
     assert "Fragile" in text and "3" in text and "test_every_part_of_the_api.py" in text
 
 

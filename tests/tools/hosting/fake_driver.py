@@ -43,6 +43,7 @@ from penstock.model.messages import (
     TriggerCheckpoint,
 )
 from penstock.model.states import ExecutionState
+from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.sources.contract import EnumeratorContext
 from penstock.runtime.sources.operator import SourceOperator
 
@@ -109,7 +110,9 @@ class FakeDriver:
         self.graph = ExecutionGraph(self.job_graph)
         self.deployments = TaskDeployments(self.job_graph, self.graph)
         credentials = Credentials(b"s" * 32, TOKEN, JOB)
-        settings = TaskSettings(checkpointing=checkpointing, checks_threads=True)
+        # Buffers fill up here, as they do when no time limits what waits: a barrier is to overtake it.
+        network = NetworkSettings(in_flight_ms=0)
+        settings = TaskSettings(checkpointing=checkpointing, checks_threads=True, network=network)
         self.managers = {}
         for number in range(taskmanagers):
             resource_id = ResourceId(f"tm-{number}")
