@@ -16,7 +16,13 @@ from benchmarks.figures import Figure
 ABOUT = """The job is that of `exchange`, columns over loopback TCP. The peer is this engine at
 commit 5e53c48, the last one whose connections were authenticated only: it is checked out for the
 run, and all three take turns. Both ends are processes of one user, so tags cover sums of the
-columns. TLS is `security.ssl.internal.enabled`."""
+columns. TLS is `security.ssl.internal.enabled`.
+
+Of the 0.7 ms that a batch of 1 MB takes, each pass over its bytes costs about 0.13 ms, whatever it
+computes: the bytes are not in the processor's second cache (512 kB). Without any pass the ratio is
+0.97. Sums need a pass at each end, so 0.8 is what they can reach here; pieces of 256 kB, which stay
+in that cache, cost more in calls than they save (0.60). TLS computes AES-256-GCM at each end,
+which alone takes 0.44 ms a megabyte (`openssl speed`)."""
 ROOT = Path(__file__).parents[1]
 UNPROTECTED = "5e53c48"
 BATCHES = 6_000
