@@ -118,7 +118,6 @@ class ConsumerSide:
             channel.row_limit,
         )
         connection.send(FrameType.REQUEST, number, [pickle.dumps(request, protocol=5)])
-        channel.on_requested()
         if channel.is_released:
             client.cancel()
         elif connection.is_closed:

@@ -101,7 +101,7 @@ class PartitionWriter:
 
     @property
     def row_limit(self) -> int | None:
-        return self.partition.marks.row_limits.least
+        return self.partition.marks.row_limits.for_slice()
 
     @property
     def records_out(self) -> int:

@@ -135,7 +135,6 @@ class World:
         number = channel.partition_id.partition_id.index
         self.link.channels[number] = channel
         channel.on_connected(Client(self.link, number))
-        channel.on_requested()
         view = RemoteView(self.link, number, channel.first_credit, _fail, lambda _size: None)
         self.link.views[number] = view
         view.start(self.parts[number].create_view(0, view), channel.gate.buffer_bytes)

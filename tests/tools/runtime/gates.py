@@ -175,7 +175,6 @@ class Host:
         if self.connects:
             self.clients[channel] = client = Client()
             channel.on_connected(client)
-            channel.on_requested()
 
     def ask_producer(self, partition_id, retry) -> None:
         self.questions.append((partition_id, retry))

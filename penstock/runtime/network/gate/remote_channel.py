@@ -42,7 +42,7 @@ class RemoteInputChannel(InputChannel):
     """A channel from another TaskManager. `partition_id`, `subpartition`: what it reads; `location`: where that is."""
 
     __slots__ = (
-        "_backoff", "_client", "_decoder", "_expected", "_frames", "_is_requested", "_lock",
+        "_backoff", "_client", "_decoder", "_expected", "_frames", "_is_answered", "_lock",
         "credit", "location", "partition_id", "queued_bytes", "subpartition",
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ class RemoteInputChannel(InputChannel):
         self._frames: PrioritizedDeque[ReceivedFrame] = PrioritizedDeque()
         self._decoder = ChannelDecoder(context.loads)
         self._client: PartitionClient | None = None
-        self._is_requested = False
+        self._is_answered = False
         self._expected = 0
         self._backoff = (
             ListenerBackoff(settings.request_timeout_ms, settings.max_backoff_ms)
@@ -103,19 +103,8 @@ class RemoteInputChannel(InputChannel):
         """Any thread, before the request is sent. False: the channel was released."""
         with self._lock:
             self._client = client
-            self._is_requested = False
+            self._is_answered = False
             return not self.is_released
-
-    def on_requested(self) -> None:
-        """Any thread, after the request was sent. What has changed since the request was made is told now. The first frames may
-        have come, and have been taken, before.
-        """
-        with self._lock:
-            self._is_requested = True
-            credit = self._credit_to_tell()
-        self._tell(credit)
-        if self.gate.context.in_flight.has_changed:
-            self.announce_row_limit()
 
     def on_not_found(self) -> None:
         """Any thread. The producer's TaskManager does not have the partition, although it has waited for it."""
@@ -181,6 +170,7 @@ class RemoteInputChannel(InputChannel):
                 is_first_priority = has_priority and self._frames.priority_count == 1
                 self.queued_bytes += len(payload)
                 self.credit.on_backlog(backlog)
+                is_answer, self._is_answered = not self._is_answered, True
                 credit = self._credit_to_tell()
         except (BufferReordering, EngineBug) as error:
             self.on_error(error)
@@ -192,6 +182,8 @@ class RemoteInputChannel(InputChannel):
         if announced is not None:
             self.gate.on_channel_announced(self, announced, sequence)
         self._tell(credit)
+        if is_answer:
+            self._tell_what_has_changed()
 
     def on_backlog(self, backlog: int) -> None:
         """The sender has so many data batches and no credit at all."""
@@ -199,8 +191,16 @@ class RemoteInputChannel(InputChannel):
             if self.is_released:
                 return
             self.credit.on_backlog(backlog)
+            is_answer, self._is_answered = not self._is_answered, True
             credit = self._credit_to_tell()
         self._tell(credit)
+        if is_answer:
+            self._tell_what_has_changed()
+
+    def _tell_what_has_changed(self) -> None:
+        """The producer has answered the request. Before, it may have waited for its partition, and would have missed other frames."""
+        if self.gate.context.in_flight.has_changed:
+            self.announce_row_limit()
 
     def _check_sequence(self, sequence: int) -> None:
         if sequence != self._expected:
@@ -290,14 +290,16 @@ class RemoteInputChannel(InputChannel):
             self._client.new_buffer_size(buffer_bytes)
 
     def announce_row_limit(self) -> None:
-        rows = self.row_limit
-        with self._lock:
-            self.credit.most = frames_for(rows)
-            credit = self._credit_to_tell()
-            client = self._client if self._is_requested else None
-        if client is not None:
-            client.limit_rows(rows)
-        self._tell(credit)
+        told: int | None = -1
+        while told != self.row_limit:  # Another thread may tell a former one meanwhile.
+            with self._lock:
+                told = self.row_limit
+                self.credit.most = frames_for(told)
+                credit = self._credit_to_tell()
+                client = self._client if self._is_answered else None
+            if client is not None:
+                client.limit_rows(told)
+            self._tell(credit)
 
     def release(self) -> None:
         with self._lock:
@@ -328,8 +330,8 @@ class RemoteInputChannel(InputChannel):
         return is_taken
 
     def _credit_to_tell(self) -> int:
-        """The credit to announce now. The lock is held. Until the request is sent, credit goes with it."""
-        is_due = self._is_requested and self.credit.is_worth_telling
+        """The credit to announce now. The lock is held. Until the producer answers the request, nobody there would take it."""
+        is_due = self._is_answered and self.credit.is_worth_telling
         return self.credit.announce() if is_due else 0
 
     def _tell(self, credit: int) -> None:

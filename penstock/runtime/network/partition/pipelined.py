@@ -110,6 +110,7 @@ class PipelinedSubpartition:
         if not rows:
             return
         self.records += rows
+        self._marks.row_limits.use(self.index)
         sizes = self.sizes
         if self._queue.tail is None or rows >= sizes.frame_rows:
             sizes.sample(batch)
@@ -338,6 +339,7 @@ class PipelinedSubpartition:
             self.is_released = True
             dropped = self._queue.clear()
             self._marks.full.discard(self.index)
+            self._marks.row_limits.set(self.index, None)
             view, barrier, self._timeoutable = self._view, self._timeoutable, None
         self._recycle(dropped)
         self._fail_in_flight(barrier, "the partition was released")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.model.ids import ResultPartitionId
 from penstock.runtime.elements import Batch, Element
@@ -51,15 +51,28 @@ class OutputState(Protocol):
         ...
 
 
-class RowLimits:
-    """How many records consumers let wait for them in each subpartition. Any thread sets; the producer's thread reads."""
+_LATELY: Final = 16
+"""A subpartition that got no record in so many slices, or in twice as many, does not make slices small."""
+_MOST_UNKNOWN: Final = 1 << 20
 
-    __slots__ = ("_by_index", "_is_stale", "_least")
+
+class RowLimits:
+    """How many records consumers let wait for them in each subpartition. Any thread sets; the producer's thread does the rest.
+
+    A consumer raises its limit when it has processed records. So subpartitions that get none, because no key is theirs or because
+    a side output is empty, keep a low limit and must not count.
+    """
+
+    __slots__ = ("_before", "_by_index", "_is_stale", "_lately", "_least", "_slices", "_unknown")
 
     def __init__(self) -> None:
         self._by_index: dict[int, int] = {}
         self._is_stale = False
         self._least: int | None = None
+        self._lately: set[int] = set()
+        self._before: set[int] = set()
+        self._slices = 0
+        self._unknown = 1
 
     def set(self, index: int, rows: int | None) -> None:
         """`rows` None: any number."""
@@ -69,13 +82,32 @@ class RowLimits:
             self._by_index[index] = rows
         self._is_stale = True
 
-    @property
-    def least(self) -> int | None:
-        """The smallest limit; None: there is none."""
+    def use(self, index: int) -> None:
+        """Note that this subpartition gets records."""
+        if index not in self._lately:
+            self._lately.add(index)
+            self._is_stale = True
+
+    def for_slice(self) -> int | None:
+        """How many records the next slice may bring: the smallest limit of those that got some lately. None: any number. Called once
+        for each slice. While none gets any, slices grow: what few records come then cannot be many.
+        """
+        limits = self._by_index
+        if not limits:
+            return None
+        self._slices += 1
+        if self._slices >= _LATELY:
+            self._slices, self._is_stale = 0, True
+            self._before, self._lately = self._lately, set()
+        if not self._lately and not self._before:
+            self._unknown, unknown = min(self._unknown * 2, _MOST_UNKNOWN), self._unknown
+            return unknown
+        self._unknown = 1
         if self._is_stale:
             # Marked as fresh first: what is set meanwhile marks it as stale again.
             self._is_stale = False
-            self._least = min(tuple(self._by_index.values()), default=None)
+            found = (limits.get(index) for index in self._lately | self._before)
+            self._least = min((rows for rows in found if rows is not None), default=None)
         return self._least
 
 

@@ -247,29 +247,31 @@ def test_the_request_says_how_many_records_may_wait_and_gives_little_credit():
     assert (channel.row_limit, channel.first_credit) == (1, 1)
 
 
-def test_the_first_frame_may_be_taken_before_the_request_counts_as_sent():
-    gate, channel, client = limited(1)
-    channel.on_connected(client)
-    Sender(channel).send(RowBatch(["a"]))
-    assert drained_gate(gate) == ["a"]
-    assert client.credits == []
-    channel.on_requested()
-    assert client.credits == [1]
-
-
-def test_a_limit_that_changes_before_the_request_is_sent_is_told_behind_it():
+def test_a_producer_that_is_not_there_yet_is_told_nothing_that_it_would_miss():
+    """Its request may wait for the partition; a limit and credit are told when the first frame has come."""
     gate, channel, client = limited(1)
     channel.on_connected(client)
     gate.context.in_flight.announce(None)
     assert (client.credits, client.row_limits) == ([], [])
-    channel.on_requested()
+    Sender(channel).send(RowBatch(["a"]))
     assert client.row_limits == [None]
+    assert drained_gate(gate) == ["a"]
+    assert sum(client.credits) == gate.buffers.exclusive
+
+
+def test_the_backlog_of_a_producer_without_credit_is_an_answer_too():
+    gate, channel, client = limited(1)
+    channel.on_connected(client)
+    gate.context.in_flight.announce(50)
+    channel.on_backlog(3)
+    assert client.row_limits == [50]
 
 
 def test_another_limit_is_told_with_the_credit_that_it_allows():
     gate, channel, client = limited(1)
     channel.on_connected(client)
-    channel.on_requested()
+    Sender(channel).send(RowBatch(["a"]))
+    assert drained_gate(gate) == ["a"]
     gate.context.in_flight.announce(100)
     assert client.row_limits == [100]
-    assert sum(client.credits) + 1 == min(4, gate.buffers.exclusive)
+    assert sum(client.credits) == min(4, gate.buffers.exclusive)
