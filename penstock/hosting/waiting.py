@@ -17,7 +17,8 @@ _CANCEL_S: Final = 10.0
 
 
 _AWAITED: Final[Counter[JobId]] = Counter()
-_LOCK: Final = threading.Lock()
+_LOCK: Final = threading.RLock()
+"""Python's collector may end a wait within another one on the same thread."""
 
 
 @contextlib.contextmanager

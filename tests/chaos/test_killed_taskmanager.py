@@ -160,7 +160,9 @@ def test_a_killed_executor_jvm_restarts_the_job(spark_cluster, tmp_path, run):
 
 def test_rows_that_were_handed_out_are_not_handed_out_twice(spark, tmp_path):
     trap = Trap(tmp_path, lambda value: value == 1500)
-    env = environment(1).use_executor(ClusterExecutor(SparkHost(), Watcher()))
+    # Few frames may wait for the driver, so they are to be large from the first one on.
+    env = environment(1, **{"penstock.exchange.in-flight-time": "0 ms"})
+    env.use_executor(ClusterExecutor(SparkHost(), Watcher()))
     numbers = env.from_collection(list(range(2000))).map(lambda v: v).disable_chaining()
     slow_start = numbers.flat_map(lambda v: [v] * (4097 if v == 0 else 1)).map(trap)
     with slow_start.execute_and_collect() as rows:

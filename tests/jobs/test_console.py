@@ -242,7 +242,7 @@ def test_ctrl_c_ends_the_job_and_leaves_the_terminal_in_order(running):
     terminal = running(
         ENDLESS.replace("sys.stdin.readline()", "client.get_job_execution_result().result()")
     )
-    terminal.until(lambda it: table_of(it) and "9" in it.shown)
+    terminal.until(lambda it: table_of(it) and "9" in it.lines())
     terminal.press(b"\x03")
     assert terminal.finish() != 0
     assert not table_of(terminal)

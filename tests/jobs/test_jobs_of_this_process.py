@@ -70,13 +70,21 @@ def test_a_job_that_is_refused_for_want_of_slots_names_the_jobs_that_hold_some(s
 def test_an_iterator_that_nobody_holds_cancels_its_job(stage):
     _, stream = endless(stage)
     results = stream.execute_and_collect("forgotten")
-    client = results.get_job_client()
+    job = running("forgotten")
     assert next(results) == (0, 0)
     del results
     gc.collect()
     with pytest.raises(JobCancelledError):
-        client.get_job_execution_result().result()
+        job.client.get_job_execution_result().result()
     assert mine("forgotten") == []
+
+
+def test_a_job_whose_client_somebody_has_goes_on_without_its_iterator(stage):
+    _, stream = endless(stage)
+    client = stream.execute_and_collect("held").get_job_client()
+    gc.collect()
+    assert [str(client.get_job_id())] == [job.job_id for job in mine("held")]
+    client.cancel().result()
 
 
 def test_a_notebook_cell_that_runs_again_takes_the_place_of_its_job(stage, monkeypatch):

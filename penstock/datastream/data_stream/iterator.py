@@ -35,7 +35,8 @@ class CloseableIterator(Generic[T]):
         self._values: Iterator[T] = iter(())
         self._is_exhausted = False
         self._is_closed = False
-        weakref.finalize(self, _let_go, control).atexit = False
+        self._letting_go = weakref.finalize(self, _let_go, control)
+        self._letting_go.atexit = False
 
     def __iter__(self) -> Self:
         return self
@@ -78,7 +79,8 @@ class CloseableIterator(Generic[T]):
         self._is_exhausted = True
 
     def get_job_client(self) -> JobClient:
-        """Return the client of the running job. Not in PyFlink."""
+        """Return the client of the running job, which then does not end with this iterator. Not in PyFlink."""
+        self._letting_go.detach()
         return JobClient(self._control)
 
     def _finish(self) -> None:

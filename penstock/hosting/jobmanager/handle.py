@@ -76,5 +76,9 @@ class JobHandle:
         return self._read(self.manager.collect(stream).batches())
 
     def _read(self, batches: Iterator[list[Any]]) -> Iterator[list[Any]]:
-        with awaited(self.job_id):
-            yield from batches
+        while True:
+            with awaited(self.job_id):  # Between two batches it may be that nobody reads on.
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch

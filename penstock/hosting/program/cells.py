@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import builtins
 import sys
+import threading
 from typing import Any
 
 from penstock.hosting.session_jobs import Cell
 
 
 def running_cell() -> Cell | None:
-    """The cell whose code calls this; None: no notebook, or another thread than the cell's own."""
+    """The cell whose code calls this; None: no notebook, or another thread than the main one, such as a timer's: what runs there need
+    not belong to the cell that runs now.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
     get_shell = getattr(builtins, "get_ipython", None)
     shell: Any = get_shell() if get_shell is not None else None
     if shell is None:

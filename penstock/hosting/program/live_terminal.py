@@ -92,6 +92,8 @@ class LiveTerminal:
             _size(self._stream.fileno())[0]
         )  # Laying out takes longer than drawing: not under the lock.
         with self._lock:
+            if _Shared.is_over:
+                return
             if not self._tables:
                 self._begin()
             self._tables[key] = lines
@@ -212,7 +214,9 @@ class _Hook:
 
     def write(self, text: str) -> int:
         """As the stream's. Python sends text to a terminal when a line ends."""
-        if self._is_removed:  # Somebody has kept this method.
+        if (
+            self._is_removed or sys.is_finalizing()
+        ):  # Somebody has kept this method, or holds the lock for ever.
             return self._write(text)
         with self._terminal.lock:
             self._write(self._terminal.prefix() + text if isinstance(text, str) else text)
@@ -222,7 +226,7 @@ class _Hook:
         return len(text)
 
     def flush(self) -> None:
-        if self._is_removed:
+        if self._is_removed or sys.is_finalizing():
             self._flush()
             return
         with self._terminal.lock:
@@ -245,6 +249,8 @@ class _Shared:
     terminal: LiveTerminal | None = None
     lock = threading.Lock()
     is_watched = False
+    is_over = False
+    """The program ends: jobs that still run draw no more."""
 
 
 def live_terminal(stream: TextIO) -> LiveTerminal:
@@ -252,12 +258,17 @@ def live_terminal(stream: TextIO) -> LiveTerminal:
     with _Shared.lock:
         if not _Shared.is_watched:
             _Shared.is_watched = True
-            atexit.register(_close)
+            atexit.register(_end)
             os.register_at_fork(after_in_child=_forget)
         if _Shared.terminal is None or not _Shared.terminal.is_of(stream):
             _close()
             _Shared.terminal = LiveTerminal(stream)
         return _Shared.terminal
+
+
+def _end() -> None:
+    _Shared.is_over = True
+    _close()
 
 
 def _close() -> None:

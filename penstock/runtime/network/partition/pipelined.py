@@ -204,10 +204,10 @@ class PipelinedSubpartition:
 
     def _made_room(self) -> bool:
         """Whether the producer was blocked and is not any more. The lock is held."""
-        is_news = self.index in self._marks.full and not self._queue.is_full
-        if is_news:
-            self._marks.full.discard(self.index)
-        return is_news
+        if self.index not in self._marks.full or self._queue.is_full:
+            return False
+        self._marks.full.discard(self.index)
+        return True
 
     # -------------------------------------------------------------- priority
 
@@ -338,8 +338,7 @@ class PipelinedSubpartition:
                 return
             self.is_released = True
             dropped = self._queue.clear()
-            self._marks.full.discard(self.index)
-            self._marks.row_limits.set(self.index, None)
+            self._marks.forget(self.index)
             view, barrier, self._timeoutable = self._view, self._timeoutable, None
         self._recycle(dropped)
         self._fail_in_flight(barrier, "the partition was released")

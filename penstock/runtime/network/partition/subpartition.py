@@ -123,6 +123,11 @@ class Marks:
     pending: set[int] = field(default_factory=set)
     row_limits: RowLimits = field(default_factory=RowLimits)
 
+    def forget(self, index: int) -> None:
+        """A released subpartition blocks nobody."""
+        self.full.discard(index)
+        self.row_limits.set(index, None)
+
 
 class SubpartitionOwner(Protocol):
     """The partition, as its subpartitions see it. Called outside their locks, from any thread."""

@@ -1,6 +1,7 @@
 """Which notebook cell runs: by the front end's name for it, or by the name of its code."""
 
 import builtins
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -53,3 +54,9 @@ def test_an_edited_cell_keeps_the_name_that_the_front_end_gives_it(shell):
 
 def test_code_outside_of_cells_is_in_no_cell(shell):
     assert running_cell() is None
+
+
+def test_what_another_thread_starts_belongs_to_no_cell(shell):
+    with ThreadPoolExecutor(1) as others:
+        shell.user_ns["others"] = others
+        assert shell.run(CALL + "found = others.submit(submit).result()", "cell-a") is None

@@ -114,6 +114,15 @@ def test_where_all_values_fit_none_is_called_a_misfit():
     assert (found.values, has_misfits) == ([Row(a=1)], False)
 
 
+class WithoutHash(dt.tzinfo):
+    """As those of dateutil."""
+
+    __hash__ = None
+
+    def utcoffset(self, _):
+        return dt.timedelta(0)
+
+
 @pytest.mark.parametrize("through", BOTH)
 def test_of_a_datetime_a_date_keeps_the_day_and_a_timestamp_what_the_clock_shows(through):
     east = dt.timezone(dt.timedelta(hours=2))
@@ -123,6 +132,8 @@ def test_of_a_datetime_a_date_keeps_the_day_and_a_timestamp_what_the_clock_shows
         "None",
     ]
     assert through([moment, NAIVE], Types.SQL_TIMESTAMP()) == [NAIVE, NAIVE]
+    odd = moment.replace(tzinfo=WithoutHash())
+    assert through([odd], Types.SQL_TIMESTAMP()) == [NAIVE]
 
 
 def test_a_type_without_fields_or_with_a_pickled_part_has_rows_that_are_enforced():

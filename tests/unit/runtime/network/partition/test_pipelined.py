@@ -484,39 +484,6 @@ def test_the_least_limit_of_all_consumers_counts_for_the_producer():
     assert limits.for_slice() == 7
 
 
-def test_a_consumer_that_gets_no_records_makes_no_slice_small():
-    """It has processed none, so it has never raised its limit."""
-    partition = pipelined(2)
-    for index in range(2):
-        partition.create_view(index, ViewListener()).limit_rows((1000, 1)[index])
-    limits = partition.marks.row_limits
-    partition.subpartitions[1].write(RowBatch([1]))
-    assert limits.for_slice() == 1
-    for _ in range(40):
-        partition.subpartitions[0].write(RowBatch([1]))
-        found = limits.for_slice()
-    assert found == 1000
-
-
-def test_slices_grow_while_nobody_gets_records():
-    partition = pipelined(2)
-    for index in range(2):
-        partition.create_view(index, ViewListener()).limit_rows(1)
-    limits = partition.marks.row_limits
-    assert [limits.for_slice() for _ in range(4)] == [1, 2, 4, 8]
-    partition.subpartitions[0].write(RowBatch([1]))
-    assert limits.for_slice() == 1
-
-
-def test_a_released_subpartition_limits_nothing():
-    partition = pipelined(2)
-    for index in range(2):
-        partition.create_view(index, ViewListener()).limit_rows((9, 1)[index])
-        partition.subpartitions[index].write(RowBatch([1]))
-    partition.subpartitions[1].release()
-    assert partition.marks.row_limits.for_slice() == 9
-
-
 def test_a_frame_that_was_taken_in_part_counts_what_is_left():
     queue = Queue()
     queue.view.limit_rows(100)
