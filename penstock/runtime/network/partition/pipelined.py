@@ -99,9 +99,9 @@ class PipelinedSubpartition:
         with self._lock:
             self._queue.row_limit = rows
             self._marks.row_limits.set(self.index, rows)
-            has_room = self._made_room()
-        if has_room:
-            self._owner.on_room(self.index)
+            if not self._made_room():
+                return
+        self._owner.on_room(self.index)
 
     # -------------------------------------------------------------- producer's side
 
