@@ -204,10 +204,7 @@ class PipelinedSubpartition:
 
     def _made_room(self) -> bool:
         """Whether the producer was blocked and is not any more. The lock is held."""
-        if self.index not in self._marks.full or self._queue.is_full:
-            return False
-        self._marks.full.discard(self.index)
-        return True
+        return not self._queue.is_full and self._marks.cleared(self.index)
 
     # -------------------------------------------------------------- priority
 

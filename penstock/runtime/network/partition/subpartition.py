@@ -123,6 +123,12 @@ class Marks:
     pending: set[int] = field(default_factory=set)
     row_limits: RowLimits = field(default_factory=RowLimits)
 
+    def cleared(self, index: int) -> bool:
+        """Let a subpartition block no more. Returns: whether it has blocked."""
+        was_full = index in self.full
+        self.full.discard(index)
+        return was_full
+
     def forget(self, index: int) -> None:
         """A released subpartition blocks nobody."""
         self.full.discard(index)
