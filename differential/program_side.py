@@ -16,7 +16,7 @@ import traceback
 def names(package):
     """What a program may use without an import."""
     found = {}
-    for module in ("common", "datastream", "datastream.window", "datastream.state"):
+    for module in ("common", "datastream", "datastream.functions", "datastream.window", "datastream.state"):
         loaded = importlib.import_module(f"{package}.{module}")
         found.update({name: getattr(loaded, name) for name in dir(loaded) if not name.startswith("_")})
     watermarks = importlib.import_module(f"{package}.common.watermark_strategy")
