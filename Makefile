@@ -8,7 +8,7 @@ PY := .venv/bin/python
 IN_MEMORY := sh scripts/with-files-in-memory
 STAMP := .venv/.ready
 
-.PHONY: run test test-all check sim bench peers soak chaos plan q5 docs dist clean java postgres zookeeper
+.PHONY: run test test-all check sim bench peers differential soak chaos plan q5 docs dist clean java postgres zookeeper
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -53,6 +53,11 @@ bench: $(STAMP) java
 
 peers: $(STAMP) java
 	$(PY) -m benchmarks.peers $(ARGS)
+
+# Random programs on true PyFlink and here: what differs has to stand on the compatibility page.
+PROGRAMS ?= 500
+differential: $(STAMP) java
+	$(PY) -m differential --programs $(PROGRAMS) $(ARGS)
 
 plan: $(STAMP)
 	.venv/bin/penstock plan examples/word_count.py --taskmanagers 2 --slots 3

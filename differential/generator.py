@@ -57,7 +57,9 @@ class Builder:
         self.count += 1
         return f"{prefix}{self.count}"
 
-    def add(self, expression: str, fields: str, *, typed: bool, ordered: bool, times: bool) -> Stream:
+    def add(
+        self, expression: str, fields: str, *, typed: bool, ordered: bool, times: bool
+    ) -> Stream:
         stream = Stream(self.name(), fields, typed, ordered, times)
         self.lines.append(f"{stream.name} = {expression}")
         return stream
@@ -81,7 +83,7 @@ class Builder:
 
 def program(seed: int) -> Program:
     """The program of a seed."""
-    rng = random.Random(seed)  # ruff: ignore[suspicious-non-cryptographic-random-usage]
+    rng = random.Random(seed)
     builder = Builder(rng, is_batch=rng.random() < 0.35)
     stream = _source(builder)
     for _ in range(rng.randint(1, MOST_STEPS)):
@@ -101,11 +103,17 @@ def _source(b: Builder) -> Stream:
     times = b.rng.sample(range(-20, 200), b.rng.randint(1, 12))
     if b.rng.random() < 0.5:
         times.sort()
-    records = [(b.rng.choice("abc"), time, *(_value(b, one) for one in fields[2:])) for time in times]
+    records = [
+        (b.rng.choice("abc"), time, *(_value(b, one) for one in fields[2:])) for time in times
+    ]
     typed = b.rng.random() < 0.6
     type_info = f", type_info={b.type_of(fields)}" if typed else ""
     source = b.add(
-        f"env.from_collection({records!r}{type_info})", fields, typed=typed, ordered=True, times=False
+        f"env.from_collection({records!r}{type_info})",
+        fields,
+        typed=typed,
+        ordered=True,
+        times=False,
     )
     return _with_times(b, source) if b.rng.random() < 0.8 else source
 
@@ -152,7 +160,12 @@ def _filter(b: Builder, s: Stream) -> Stream:
 
 def _flat_map(b: Builder, s: Stream) -> Stream:
     b.features.add("flat_map")
-    result = b.rng.choice(["[x] * (x[1] % 3)", "[x, (x[0] + 'f', *x[1:])]", "(y for y in [x])", "[]"])
+    result = b.rng.choice([
+        "[x] * (x[1] % 3)",
+        "[x, (x[0] + 'f', *x[1:])]",
+        "(y for y in [x])",
+        "[]",
+    ])
     typed, is_typed = b.declared(s.fields)
     return b.add(
         f"{s.name}.flat_map(lambda x: {result}{typed})",
@@ -186,7 +199,11 @@ def _union(b: Builder, s: Stream) -> Stream:
         s.fields, typed=s.is_typed, ordered=s.is_ordered, times=s.has_times,
     )  # fmt: skip
     return b.add(
-        f"{s.name}.union({other.name})", s.fields, typed=s.is_typed, ordered=False, times=s.has_times
+        f"{s.name}.union({other.name})",
+        s.fields,
+        typed=s.is_typed,
+        ordered=False,
+        times=s.has_times,
     )
 
 
@@ -289,13 +306,19 @@ def _timers(b: Builder, s: Stream) -> Stream:
 
 
 def _assigner(b: Builder) -> str:
-    name = b.rng.choice(["TumblingEventTimeWindows", "SlidingEventTimeWindows", "EventTimeSessionWindows"])
+    name = b.rng.choice([
+        "TumblingEventTimeWindows",
+        "SlidingEventTimeWindows",
+        "EventTimeSessionWindows",
+    ])
     b.features.add(name)
     size = b.rng.choice([5, 10, 37])
     if name == "TumblingEventTimeWindows":
         return f"{name}.of(Time.milliseconds({size}))"
     if name == "SlidingEventTimeWindows":
-        return f"{name}.of(Time.milliseconds({size}), Time.milliseconds({b.rng.choice([5, 7, 10])}))"
+        return (
+            f"{name}.of(Time.milliseconds({size}), Time.milliseconds({b.rng.choice([5, 7, 10])}))"
+        )
     return f"{name}.with_gap(Time.milliseconds({size}))"
 
 

@@ -16,9 +16,17 @@ import traceback
 def names(package):
     """What a program may use without an import."""
     found = {}
-    for module in ("common", "datastream", "datastream.functions", "datastream.window", "datastream.state"):
+    for module in (
+        "common",
+        "datastream",
+        "datastream.functions",
+        "datastream.window",
+        "datastream.state",
+    ):
         loaded = importlib.import_module(f"{package}.{module}")
-        found.update({name: getattr(loaded, name) for name in dir(loaded) if not name.startswith("_")})
+        found.update({
+            name: getattr(loaded, name) for name in dir(loaded) if not name.startswith("_")
+        })
     watermarks = importlib.import_module(f"{package}.common.watermark_strategy")
 
     class Second(watermarks.TimestampAssigner):
@@ -37,7 +45,7 @@ def told(value):
     if kind == "Row":
         fields = getattr(value, "_fields", None)
         return f"Row({fields}, {', '.join(map(told, list(value)))})"
-    return f"{kind} {ascii(value)}"
+    return f"{kind} {value!a}"
 
 
 def recorder(known, path):
