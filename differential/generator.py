@@ -266,7 +266,8 @@ def _stateful(b: Builder, s: Stream) -> Stream:
         "    def open(self, ctx):\n"
         "        self.n = ctx.get_state(ValueStateDescriptor('n', Types.LONG()))\n"
         "        self.seen = ctx.get_list_state(ListStateDescriptor('seen', Types.LONG()))\n"
-        "        self.by = ctx.get_map_state(MapStateDescriptor('by', Types.STRING(), Types.LONG()))\n"
+        "        by = MapStateDescriptor('by', Types.STRING(), Types.LONG())\n"
+        "        self.by = ctx.get_map_state(by)\n"
         "    def process_element(self, value, ctx):\n"
         "        n = (self.n.value() or 0) + 1\n"
         "        self.n.update(n)\n"
@@ -288,7 +289,8 @@ def _timers(b: Builder, s: Stream) -> Stream:
     name = b.cls(
         "class NAME(KeyedProcessFunction):\n"
         "    def open(self, ctx):\n"
-        "        self.n = ctx.get_reducing_state(ReducingStateDescriptor('n', lambda a, b: a + b, Types.LONG()))\n"
+        "        plus = ReducingStateDescriptor('n', lambda a, b: a + b, Types.LONG())\n"
+        "        self.n = ctx.get_reducing_state(plus)\n"
         "    def process_element(self, value, ctx):\n"
         "        self.n.add(1)\n"
         "        ctx.timer_service().register_event_time_timer(value[1] + 5)\n"
@@ -413,7 +415,8 @@ def _connect_keyed(b: Builder, s: Stream) -> Stream:
     )
     typed, is_typed = b.declared("SLL")
     return b.add(
-        f"{s.name}.connect({other.name}).key_by(lambda x: x[0], lambda x: x[0]).process({name}(){typed})",
+        f"{s.name}.connect({other.name}).key_by(lambda x: x[0], lambda x: x[0])"
+        f".process({name}(){typed})",
         "SLL", typed=is_typed, ordered=False, times=True,
     )  # fmt: skip
 
