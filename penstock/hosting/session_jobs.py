@@ -74,7 +74,7 @@ class SessionJobs:
             return ""
         names = ", ".join(str(one) for _, one in holding)
         return (
-            f" Jobs of this session that hold slots: {names}. To end one, close the iterator or "
+            f" Jobs of this program that hold slots: {names}. To end one, close the iterator or "
             f"cancel the client that started it, or run penstock.jobs()[{holding[0][0]}].cancel()."
         )
 

@@ -109,9 +109,9 @@ def remedy_for(master: str) -> str:
     """Return what to do, for the user's own session."""
     if master.startswith("local"):
         return (
-            f"Spark takes the python3 of PATH unless {_VARIABLE} is set. End this session "
-            f"(spark.stop()), write this line before the SparkSession is made, and make it "
-            f"again:\n    {_LINE}"
+            f"Spark takes the python3 of PATH unless {_VARIABLE} is set. Stop your SparkSession "
+            "(spark.stop()), write this line before it is made, and make it again:\n"
+            f"    {_LINE}"
         )
     return (
         "Install the driver's Python (its first two numbers) with pyarrow on all executors, and "

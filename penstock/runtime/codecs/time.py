@@ -78,7 +78,7 @@ class TimestampCodec(ExactCodec):
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
         super().enforce(values)
         # No datetime is false, so this drops None only. Compared by identity: a zone need not have a hash.
-        if not any(zone is not None for zone in map(_ZONE_OF, filter(None, values))):
+        if all(zone is None for zone in map(_ZONE_OF, filter(None, values))):
             return values
         return [None if value is None else value.replace(tzinfo=None) for value in values]
 

@@ -25,6 +25,7 @@ from penstock.model.messages import (
     TimerFired,
 )
 from penstock.model.states import ExecutionState as S
+from tests.tools.machines.job_graphs import word_count
 
 USER = FailureInfo("ValueError", "boom", is_user_code=True)
 BROKEN = FailureInfo("PartitionConnectionError", "connection reset")
@@ -110,3 +111,13 @@ def cancelled(effects: list[JobEffect]) -> int:
 
 def statuses(effects: list[JobEffect]) -> list[str]:
     return [str(e.status) for e in effects if isinstance(e, JobStatusChanged)]
+
+
+def running_word_count(settings: JobSettings | None = None) -> Bench:
+    """All tasks run, on two TaskManagers."""
+    bench = Bench(word_count(), settings)
+    bench.start()
+    bench.offer("tm1")
+    bench.offer("tm2")
+    bench.run_all()
+    return bench

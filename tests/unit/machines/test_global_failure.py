@@ -14,23 +14,14 @@ from penstock.model.messages import (
 )
 from penstock.model.states import ExecutionState as S
 from penstock.model.states import JobStatus
-from tests.tools.machines.job_bench import Bench, statuses
-from tests.tools.machines.job_graphs import word_count
+from tests.tools.machines.job_bench import running_word_count as running
+from tests.tools.machines.job_bench import statuses
 
 COORDINATOR = FailureInfo("EnumeratorFailed", "no such directory")
 
 
 def fixed(attempts: int = 3) -> JobSettings:
     return JobSettings(make_backoff=lambda: FixedDelayRestart(attempts, 1000))
-
-
-def running(settings: JobSettings) -> Bench:
-    bench = Bench(word_count(), settings)
-    bench.start()
-    bench.offer("tm1")
-    bench.offer("tm2")
-    bench.run_all()
-    return bench
 
 
 def test_a_global_failure_rebuilds_the_job_when_all_tasks_have_ended() -> None:

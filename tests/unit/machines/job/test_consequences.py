@@ -8,19 +8,10 @@ from penstock.machines.job.consequences import CAUSE_WAIT_MS
 from penstock.model.messages import CancelJob, FailJob, FailureInfo, JobStatusChanged
 from penstock.model.states import ExecutionState as S
 from tests.tools.machines.job_bench import USER, Bench, statuses
-from tests.tools.machines.job_graphs import word_count
+from tests.tools.machines.job_bench import running_word_count as running
 
 LOST = FailureInfo("ProducerFailed", "the producer failed: UserCodeError")
 CONSUMERS = ("KeyAggSink[0]", "KeyAggSink[1]")
-
-
-def running(settings: JobSettings | None = None) -> Bench:
-    bench = Bench(word_count(), settings)
-    bench.start()
-    bench.offer("tm1")
-    bench.offer("tm2")
-    bench.run_all()
-    return bench
 
 
 def restarting() -> JobSettings:
