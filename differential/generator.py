@@ -2,6 +2,9 @@
 
 What decides the result is in the program alone. All watermarks but the last are below all timers, and functions that
 depend on the order of records stand only behind streams whose order both engines define.
+
+PyFlink loses results of timers and windows in BATCH, and hangs. So a program of mode BATCH has one of two kinds. One has
+neither, and both engines run it in BATCH. The other gives the same in both modes, and PyFlink runs it in STREAMING.
 """
 
 from __future__ import annotations
@@ -17,13 +20,19 @@ MOST_STEPS = 5
 
 @dataclass(frozen=True)
 class Program:
-    """`text`: defines `build(env)`, which returns streams by name. `is_batch`: its runtime mode."""
+    """`text`: defines `build(env)`, which returns streams by name. `is_batch`: its runtime mode.
+
+    `is_batch_on_flink`: the mode on PyFlink. `without_merges`: the same program without an accumulator that merges; None:
+    it has none.
+    """
 
     seed: int
     text: str
     is_batch: bool
     has_chains: bool
     features: frozenset[str]
+    is_batch_on_flink: bool = False
+    without_merges: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,14 +52,20 @@ class Stream:
 
 @dataclass
 class Builder:
-    """Grows a program step by step."""
+    """Grows a program step by step.
+
+    `has_timers`: windows and timers are allowed. `has_order`: functions that depend on the order or the mode are allowed.
+    """
 
     rng: random.Random
     is_batch: bool
+    has_timers: bool
+    has_order: bool
     lines: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
     features: set[str] = field(default_factory=set)
+    merges: dict[str, str] = field(default_factory=dict)
     count: int = 0
 
     def name(self, prefix: str = "s") -> str:
@@ -84,7 +99,9 @@ class Builder:
 def program(seed: int) -> Program:
     """The program of a seed."""
     rng = random.Random(seed)
-    builder = Builder(rng, is_batch=rng.random() < 0.35)
+    is_batch = rng.random() < 0.35
+    has_timers = not is_batch or rng.random() < 0.5
+    builder = Builder(rng, is_batch, has_timers, has_order=not is_batch or not has_timers)
     stream = _source(builder)
     for _ in range(rng.randint(1, MOST_STEPS)):
         stream = rng.choice(_STEPS)(builder, stream)
@@ -92,7 +109,16 @@ def program(seed: int) -> Program:
     returned = ", ".join(f"{name!r}: {value}" for name, value in builder.outputs.items())
     body = "\n".join(f"    {line}" for line in [*builder.lines, f"return {{{returned}}}"])
     text = "\n".join([*builder.classes, f"def build(env):\n{body}\n"])
-    return Program(seed, text, builder.is_batch, rng.random() < 0.8, frozenset(builder.features))
+    without = text
+    for merging, plain in builder.merges.items():
+        without = without.replace(merging, plain)
+    return Program(
+        seed, text, is_batch,
+        has_chains=rng.random() < 0.8,
+        features=frozenset(builder.features),
+        is_batch_on_flink=is_batch and not has_timers,
+        without_merges=without if builder.merges else None,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- sources
@@ -243,7 +269,7 @@ def _keyed(b: Builder, s: Stream) -> str:
 
 
 def _rolling(b: Builder, s: Stream) -> Stream:
-    if not s.is_ordered:
+    if not (s.is_ordered and b.has_order):
         return _window(b, s)
     if b.rng.random() < 0.4:
         b.features.add("reduce")
@@ -259,7 +285,7 @@ def _rolling(b: Builder, s: Stream) -> Stream:
 
 
 def _stateful(b: Builder, s: Stream) -> Stream:
-    if not s.is_ordered:
+    if not (s.is_ordered and b.has_order):
         return _window(b, s)
     name = b.cls(
         "class NAME(KeyedProcessFunction):\n"
@@ -283,8 +309,10 @@ def _stateful(b: Builder, s: Stream) -> Stream:
 
 
 def _timers(b: Builder, s: Stream) -> Stream:
-    if not s.has_times:
+    if not b.has_timers or (not s.has_times and b.has_order):
         return _stateful(b, s)
+    if not s.has_times:
+        s = _with_times(b, s)
     delete = "        ctx.timer_service().delete_event_time_timer(value[1] + 9)\n"
     name = b.cls(
         "class NAME(KeyedProcessFunction):\n"
@@ -295,7 +323,7 @@ def _timers(b: Builder, s: Stream) -> Stream:
         "        self.n.add(1)\n"
         "        ctx.timer_service().register_event_time_timer(value[1] + 5)\n"
         "        ctx.timer_service().register_event_time_timer(value[1] // 10 * 10 + 9)\n"
-        + (delete if b.rng.random() < 0.3 and s.is_ordered else "")
+        + (delete if b.rng.random() < 0.3 and s.is_ordered and b.has_order else "")
         + "        return []\n"
         "    def on_timer(self, timestamp, ctx):\n"
         "        yield (str(ctx.get_current_key()), timestamp, self.n.get())\n"
@@ -337,6 +365,14 @@ _PROCESS_WINDOW = (
     "        w = context.window()\n"
     "        yield (str(key), w.start, w.end, len(list(elements)))\n"
 )
+_ADDS_ALL = (
+    "class NAME(ProcessWindowFunction):\n"
+    "    def process(self, key, context, elements):\n"
+    "        one = FUNCTION()\n"
+    "        acc = one.create_accumulator()\n"
+    "        for element in elements:\n            acc = one.add(element, acc)\n"
+    "        yield one.get_result(acc)\n"
+)
 _WINDOW_FUNCTION = (
     "class NAME(WindowFunction):\n"
     "    def apply(self, key, window, inputs):\n"
@@ -346,9 +382,12 @@ _WINDOW_FUNCTION = (
 
 def _window(b: Builder, s: Stream) -> Stream:
     """Results depend on which records a window has, not on their order."""
+    if not b.has_timers:
+        return _process(b, s)
     if not s.has_times:
         s = _with_times(b, s)
-    windows = f"{_keyed(b, s)}.window({_assigner(b)})"
+    assigner = _assigner(b)
+    windows = f"{_keyed(b, s)}.window({assigner})"
     if b.rng.random() < 0.2:
         b.features.add("allowed_lateness")
         windows += ".allowed_lateness(20)"
@@ -356,6 +395,8 @@ def _window(b: Builder, s: Stream) -> Stream:
     text = {"aggregate": _AGGREGATE, "process": _PROCESS_WINDOW, "apply": _WINDOW_FUNCTION}[kind]
     fields = {"aggregate": "SL", "process": "SLLL", "apply": "SLL"}[kind]
     name = b.cls(text)
+    if kind == "aggregate" and "Session" in assigner:
+        _without_merges(b, name)
     typed, is_typed = b.declared(fields)
     output = typed.replace(", ", ", output_type=", 1)
     return b.add(
@@ -363,8 +404,15 @@ def _window(b: Builder, s: Stream) -> Stream:
     )
 
 
+def _without_merges(b: Builder, function: str) -> None:
+    """Sessions of this AggregateFunction may be had by one that adds all records of a window, too."""
+    name = f"{function}All"
+    b.classes.append(_ADDS_ALL.replace("NAME", name).replace("FUNCTION", function))
+    b.merges[f".aggregate({function}("] = f".process({name}("
+
+
 def _count_window(b: Builder, s: Stream) -> Stream:
-    if not s.is_ordered:
+    if not (s.is_ordered and b.has_order):
         return _window(b, s)
     b.features.add("count_window")
     slide = b.rng.choice(["", ", 1", ", 2"])
@@ -378,6 +426,8 @@ def _count_window(b: Builder, s: Stream) -> Stream:
 
 
 def _window_all(b: Builder, s: Stream) -> Stream:
+    if not b.has_timers:
+        return _process(b, s)
     if not s.has_times:
         s = _with_times(b, s)
     b.features.add("window_all")
@@ -397,6 +447,8 @@ def _window_all(b: Builder, s: Stream) -> Stream:
 
 def _connect_keyed(b: Builder, s: Stream) -> Stream:
     """Both sides share a sum, which is read when a timer fires at the end."""
+    if not b.has_timers:
+        return _connect(b, s)
     if not s.has_times:
         s = _with_times(b, s)
     other = _filter(b, s)

@@ -24,6 +24,8 @@ class Difference:
     def text(self) -> str:
         """The program and the lines, for people."""
         mode = "BATCH" if self.program.is_batch else "STREAMING"
+        if self.program.is_batch and not self.program.is_batch_on_flink:
+            mode += " (PyFlink: STREAMING)"
         chains = "chained" if self.program.has_chains else "not chained"
         lines = [f"---- seed {self.program.seed}, {mode}, {chains}", self.program.text]
         lines += [f"    only PyFlink:  {line}" for line in self.only_flink]

@@ -71,7 +71,12 @@ def recorder(known, path):
 
 
 def environment(known, package, group):
-    env = known["StreamExecutionEnvironment"].get_execution_environment()
+    config = known["Configuration"]()
+    if package == "pyflink":
+        # All tasks of a job of BATCH run at once, in one process of Python: each start of one takes seconds.
+        config.set_string("execution.batch-shuffle-mode", "ALL_EXCHANGES_PIPELINED")
+        config.set_string("jobmanager.scheduler", "Default")
+    env = known["StreamExecutionEnvironment"].get_execution_environment(config)
     env.set_parallelism(1)
     if package == "penstock":
         env.use_executor(importlib.import_module("penstock.testing").MiniCluster(1).executor())

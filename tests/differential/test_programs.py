@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from differential import program_side
-from differential.explained import RULES, rule_for
+from differential.explained import RULES
 from differential.generator import program
 from differential.outcomes import difference
 
@@ -55,6 +55,36 @@ def test_a_rule_names_a_row_of_the_page(rule):
     assert rule.row in PAGE.read_text("utf-8")
 
 
-def test_what_no_rule_has_is_not_explained():
-    plain = next(one for one in map(program, SEEDS) if "AggregateFunction" not in one.features)
-    assert rule_for(difference(plain, ["a"], ["b"])) is None
+ROLLING = {"reduce", "sum", "min", "max", "min_by", "max_by"}
+TIMERS = {
+    "window_all",
+    "EventTimeSessionWindows",
+    "TumblingEventTimeWindows",
+    "SlidingEventTimeWindows",
+}
+
+
+def test_programs_of_batch_run_in_batch_on_pyflink_unless_they_have_timers():
+    batch = [one for one in map(program, range(1000)) if one.is_batch]
+    both = [one for one in batch if one.is_batch_on_flink]
+    ours = [one for one in batch if not one.is_batch_on_flink]
+    assert both and ours
+    assert not set().union(*(one.features for one in both)) & TIMERS
+    assert not any("on_timer" in one.text for one in both)
+    assert set().union(*(one.features for one in both)) >= ROLLING | {"count_window"}
+    assert not set().union(*(one.features for one in ours)) & (ROLLING | {"count_window"})
+    assert set().union(*(one.features for one in ours)) >= TIMERS
+    assert not any(one.is_batch_on_flink for one in map(program, SEEDS) if not one.is_batch)
+
+
+def test_programs_without_merges_give_the_same_here(tmp_path):
+    merging = [one for one in map(program, range(300)) if one.without_merges][:6]
+    assert len(merging) == 6 and all(one.without_merges != one.text for one in merging)
+    asked, answers = tmp_path / "programs", tmp_path / "results"
+    for name in ("text", "without_merges"):
+        texts = [(one.seed, getattr(one, name)) for one in merging]
+        group = {"number": 0, "is_batch": False, "has_chains": True, "programs": texts}
+        asked.write_text(json.dumps(group) + "\n")
+        program_side.main("penstock", asked, answers)
+    first, second = map(json.loads, answers.read_text().splitlines())
+    assert first == second and any(first["lines"].values())
