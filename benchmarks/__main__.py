@@ -9,6 +9,7 @@ import argparse
 from benchmarks import (
     batch,
     checkpoints,
+    dashboard,
     dataframes,
     exchange,
     fan_out,
@@ -16,6 +17,7 @@ from benchmarks import (
     large_state,
     latency,
     metrics,
+    observation,
     operators,
     protection,
     q5,
@@ -41,6 +43,8 @@ BENCHMARKS = {
     "slow_consumer": slow_consumer.measure,
     "fan_out": fan_out.measure,
     "metrics": metrics.measure,
+    "observation": observation.measure,
+    "dashboard": dashboard.measure,
     "checkpoints": checkpoints.measure,
     "large_state": large_state.measure,
     "recovery": recovery.measure,
@@ -54,13 +58,22 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "slow_consumer": slow_consumer.ABOUT,
     "fan_out": fan_out.ABOUT,
     "metrics": metrics.ABOUT,
+    "observation": observation.ABOUT,
+    "dashboard": dashboard.ABOUT,
     "checkpoints": checkpoints.ABOUT,
     "large_state": large_state.ABOUT,
     "recovery": recovery.ABOUT,
     "dataframes": dataframes.ABOUT,
     "batch": batch.ABOUT,
 }
-WITHOUT_SPARK = frozenset({"scheduler", "slow_consumer", "fan_out", "metrics"})
+WITHOUT_SPARK = frozenset({
+    "scheduler",
+    "slow_consumer",
+    "fan_out",
+    "metrics",
+    "observation",
+    "dashboard",
+})
 LEAST_RUNS = 3
 LEAST_EVENTS = 1000
 
