@@ -29,9 +29,43 @@ EXAMPLES: Final = {
         "penstock run my_job.py -D parallelism.default=4 -- --input /data",
         "penstock run my_job.py --master local[5] --taskmanagers 2 --slots 2",
         "penstock run my_job.py -s /mnt/savepoints/savepoint-5f2c8a-0123456789ab",
+        "penstock run -d my_job.py --log-file my_job.log",
     ),
     "recover": ("penstock recover --cluster-id nightly --storage-dir /mnt/ha",),
     "doctor": ("penstock doctor --master spark://host:7077 -D parallelism.default=8",),
+    "list": ("penstock list", "penstock list -a --json", "penstock list -m localhost:8081"),
+    "info": ("penstock info", "penstock info 7e7cae1b"),
+    "verdict": ("penstock verdict 7e7cae1b",),
+    "cancel": ("penstock cancel 7e7cae1b",),
+    "stop": ("penstock stop 7e7cae1b -p /mnt/savepoints",),
+    "checkpoint": ("penstock checkpoint 7e7cae1b",),
+    "checkpoints": ("penstock checkpoints 7e7cae1b",),
+    "exceptions": ("penstock exceptions 7e7cae1b -n 3",),
+    "story": ("penstock story 7e7cae1b", "penstock story 7e7cae1b Prices/3"),
+    "logs": (
+        "penstock logs 7e7cae1b -f",
+        "penstock logs tm-1-7e7cae -n 500",
+        "penstock logs --driver",
+    ),
+    "metrics": (
+        "penstock metrics 7e7cae1b --get numRestarts",
+        "penstock metrics --vertex Prices --get 'numRecords*PerSecond'",
+        "penstock metrics --vertex Prices --subtask 3",
+    ),
+    "stacks": (
+        "penstock stacks 7e7cae1b",
+        "penstock stacks 7e7cae1b Prices --subtask 3 --state on-cpu",
+    ),
+    "top": ("penstock top", "penstock top 7e7cae1b -i 1", "penstock top --once"),
+    "rescale": ("penstock rescale 7e7cae1b 8", "penstock rescale 7e7cae1b Prices=8"),
+    "history": (
+        "penstock history /mnt/archive",
+        "penstock history s3://jobs/archive /mnt/archive --port 8083",
+    ),
+    "savepoint take": (
+        "penstock savepoint take 7e7cae1b /mnt/savepoints",
+        "penstock savepoint 7e7cae1b",
+    ),
     "savepoint check": (
         "penstock savepoint check my_job.py /mnt/savepoints/savepoint-5f2c8a-0123456789ab",
     ),
@@ -44,10 +78,18 @@ EXAMPLES: Final = {
 }
 CLI_HEAD: Final = """# Command line
 
-`penstock` runs a program, shows its plan, examines a Spark, takes over jobs, and looks into savepoints.
+`penstock` runs a program, shows its plan, steers its jobs while they run, examines a Spark, takes
+over jobs, shows jobs that have ended, and looks into savepoints.
 
-`-D KEY=VALUE` sets an option of [Configuration](configuration.md). The program's own settings win over it; it wins over Spark's
-configuration (`spark.penstock.<key>`). The exit code is 0 when the command succeeded, 1 when it failed, and 2 when the command line is wrong.
+The commands for running jobs ask the REST server of the job's driver. They find the drivers of
+this user on this machine by themselves. A job is named by its id, the beginning of its id, or its
+name; without a name the only running job is meant. Subtasks are counted from 0, as in Flink's REST
+API.
+
+`-D KEY=VALUE` sets an option of [Configuration](configuration.md). The program's own settings win
+over it; it wins over Spark's configuration (`spark.penstock.<key>`). The exit code is 0 when what
+you asked for is so, 1 when it is not or could not be asked, and 2 when the command line is wrong.
+Ctrl-C in a command that only looks (`logs -f`, `top`, `history`) ends it with 0.
 """
 
 

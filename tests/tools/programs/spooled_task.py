@@ -23,7 +23,8 @@ from penstock.datastream import (
 from penstock.datastream.columns import col, count
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.batch.batch_task import BatchTask, Orders, StageSettings
+from penstock.hosting.batch.batch_task import BatchTask
+from penstock.hosting.batch.orders import Orders, StageSettings
 from penstock.hosting.batch.shuffle_records import RecordBuilder
 from penstock.hosting.shipping.pickling import serialize
 from penstock.model.ids import JobId

@@ -1,0 +1,68 @@
+// @ts-check
+/** What all pages of a job have: its name and state, the verdict in one sentence, its pages, and what can be done with it. */
+
+import { to } from "../../base/address.js";
+import { duration } from "../../base/format.js";
+import { html } from "../../base/html.js";
+import { useLive } from "../../base/live.js";
+import { missing, Moment, State } from "../../parts/common.js";
+import { Actions } from "./actions.js";
+
+const TABS = [
+  ["", "Overview"],
+  ["timeline", "Timeline"],
+  ["checkpoints", "Checkpoints"],
+  ["exceptions", "Exceptions"],
+  ["metrics", "Metrics"],
+  ["watermarks", "Watermarks"],
+  ["options", "Configuration"],
+];
+
+/** `tab`: which page of the job is shown; `vertex`: null, or the name of the vertex whose pages are shown. */
+export function JobFrame({ job, tab, config, children }) {
+  // An archive that Flink has written knows only Flink's paths.
+  const told = useLive(config.features?.["web-history"] ? `/jobs/${job}` : `/jobs/${job}/head`);
+  const absent = missing(told, "the job");
+  if (absent || !told) return html`${absent}<p><a href=${to([])}>All jobs of this driver</a></p>`;
+  const { body, status } = told;
+  const isOver = body["end-time"] > 0;
+  return html`
+    ${status >= 400 && html`<p class="banner">The driver does not know this job any longer. The page shows what was known.</p>`}
+    <div class="row">
+      <h1><a class="plain" href=${to(["jobs", job])}>${body.name}</a></h1>
+      <${State} state=${body.state} />
+      <span class="quiet" title=${job}>
+        ${isOver ? html`ended at <${Moment} at=${body["end-time"]} /> after ${duration(body["end-time"] - body["start-time"])}` : body.state === "RUNNING" ? html`up ${duration(body.uptime)}` : html`begun at <${Moment} at=${body["start-time"]} />`}
+      </span>
+      <span class="space"></span>
+      <${Actions} job=${job} name=${body.name} isOver=${isOver} config=${config} />
+    </div>
+    <${Verdict} job=${job} isOver=${isOver} />
+    <nav class="tabs" aria-label="Pages of the job">
+      ${TABS.map(
+        ([name, title]) => html`
+          <a class="tab" href=${to(["jobs", job, name].filter(Boolean))} aria-current=${name === tab ? "page" : null}>${title}</a>
+        `,
+      )}
+    </nav>
+    ${children}
+  `;
+}
+
+/** Who limits the job, in words. The further sentences stand below. */
+function Verdict({ job, isOver }) {
+  const told = useLive(isOver ? null : `/jobs/${job}/bottleneck`);
+  if (told === null || told.body === null) return null;
+  const { sentence, sentences, healthy } = told.body;
+  const others = sentences.filter((/** @type {string} */ one) => one !== sentence);
+  return html`
+    <div class="verdict ${healthy ? "" : "ill"}" role="status">
+      <span aria-hidden="true">${healthy ? "\u2713" : "\u26a0"}</span>
+      <div>
+        <p id="verdict">${sentence}</p>
+        ${others.length > 0 && html`<ul>${others.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul>`}
+      </div>
+    </div>
+  `;
+}
+

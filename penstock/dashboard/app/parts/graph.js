@@ -1,0 +1,169 @@
+// @ts-check
+/** The graph of a job: vertices from left to right, what flows between them, and how each is doing. */
+
+import { Graph, layout } from "../../vendor/dagre.js";
+import { to } from "../base/address.js";
+import { byteRate, bytes, count, duration, rate, UNKNOWN } from "../base/format.js";
+import { classes, html, useLayoutEffect, useMemo, useRef, useState } from "../base/html.js";
+import { Share, State } from "./common.js";
+import { folded } from "./fold.js";
+
+const NODE = { width: 236, height: 148 };
+const GAPS = { nodesep: 26, ranksep: 92, marginx: 8, marginy: 16 };
+const ZOOMS = { least: 0.25, most: 1.25, step: 1.25 };
+const BLOCKED = 0.5;
+/** Above this share of its time a vertex is outlined as back-pressured: Flink's limit for HIGH. */
+const LATE_MS = 1000;
+/** Below this a watermark is not late. */
+
+/**
+ * `told`: what `/jobs/:id/graph` answers. `culprit`: the vertex that limits the job. `opened`: which fold of a large graph is open.
+ * @param {{ job: string, told: any, culprit: string | null, opened?: string }} props
+ */
+export function JobGraph({ job, told: all, culprit, opened = "" }) {
+  const told = folded(all, opened ? Number(opened) : NaN);
+  const shape = told.nodes.map((one) => one.id).join() + told.edges.map((one) => `${one.source}>${one.target}`).join();
+  const placed = useMemo(() => place(told), [shape]);
+  const { zoom, setZoom, fit, box } = useZoom(placed.width);
+  const nodes = new Map(told.nodes.map((/** @type {any} */ one) => [one.id, one]));
+  return html`
+    <div class="graph">
+      <div class="graph-box" ref=${box} tabindex="0" role="region" aria-label="Graph of the job">
+        <div style=${{ width: `${placed.width * zoom}px`, height: `${placed.height * zoom}px` }}>
+          <div class="graph-plane" style=${{ width: `${placed.width}px`, height: `${placed.height}px`, transform: `scale(${zoom})` }}>
+            <${Edges} placed=${placed} edges=${told.edges} />
+            ${placed.nodes.map(({ id, x, y }) => html`
+              <${Node} key=${id} job=${job} node=${nodes.get(id)} x=${x} y=${y} culprit=${culprit} />
+            `)}
+          </div>
+        </div>
+      </div>
+      <div class="graph-zoom row">
+        <button aria-label="Smaller" onClick=${() => setZoom(zoom / ZOOMS.step)}>\u2212</button>
+        <button onClick=${fit}>Fit</button>
+        ${opened && html`<a href=${to(["jobs", job])}>Fold all</a>`}
+        <button aria-label="Larger" onClick=${() => setZoom(zoom * ZOOMS.step)}>+</button>
+      </div>
+    </div>
+  `;
+}
+
+/** At first all of the graph is seen, as long as its texts can be read. */
+function useZoom(/** @type {number} */ width) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const [zoom, set] = useState(1);
+  const setZoom = (/** @type {number} */ wanted) => set(Math.min(ZOOMS.most, Math.max(ZOOMS.least, wanted)));
+  const fit = () => setZoom(Math.min(1, Math.max(0.6, ((box.current?.clientWidth ?? width) - 2) / width)));
+  useLayoutEffect(fit, [width]);
+  return { zoom, setZoom, fit, box };
+}
+
+/** Where each vertex and each edge is drawn. */
+function place(/** @type {any} */ told) {
+  const graph = new Graph({ multigraph: true }).setGraph({ rankdir: "LR", ranker: "tight-tree", ...GAPS }).setDefaultEdgeLabel(() => ({}));
+  for (const one of told.nodes) graph.setNode(one.id, { ...NODE });
+  for (const one of told.edges) graph.setEdge(one.source, one.target, {}, String(one.input));
+  layout(graph);
+  const { width, height } = graph.graph();
+  return {
+    width: Math.ceil(width),
+    height: Math.ceil(height),
+    nodes: told.nodes.map((/** @type {any} */ { id }) => {
+      const { x, y } = graph.node(id);
+      return { id, x: x - NODE.width / 2, y: y - NODE.height / 2 };
+    }),
+    lines: told.edges.map((/** @type {any} */ one) => graph.edge(one.source, one.target, String(one.input)).points),
+  };
+}
+
+function Edges({ placed, edges }) {
+  return html`
+    <svg class="graph-edges" width=${placed.width} height=${placed.height} aria-hidden="true">
+      <defs>
+        <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+          <path d="M0 0 8 4 0 8z" />
+        </marker>
+      </defs>
+      ${edges.map((/** @type {any} */ edge, /** @type {number} */ at) => html`<${Edge} key=${`${edge.source}${edge.target}${edge.input}`} edge=${edge} points=${placed.lines[at]} />`)}
+    </svg>
+  `;
+}
+
+function Edge({ edge, points }) {
+  const [first, ...others] = points;
+  const middle = points[Math.floor(points.length / 2)];
+  const path = `M${first.x} ${first.y}${others.map((one) => `L${one.x} ${one.y}`).join("")}`;
+  const title = edgeTitle(edge);
+  return html`
+    <g class="graph-edge">
+      <title>${title}</title>
+      <path d=${path} marker-end="url(#arrow)" />
+      <text x=${middle.x} y=${middle.y - 7}>${edge.partitioner}</text>
+      <text x=${middle.x} y=${middle.y + 15} class="quiet">${edge.bytes === null ? UNKNOWN : byteRate(edge.bytes)}</text>
+    </g>
+  `;
+}
+
+function edgeTitle(/** @type {any} */ edge) {
+  const used = edge["pool-usage"] === null ? "" : `\nbuffers in use at the receiver: ${Math.round(edge["pool-usage"] * 100)} %`;
+  const why = Object.entries(edge.why).map(([name, text]) => `\n${name}: ${UNKNOWN}, ${text}`);
+  const flow = edge.records === null ? "" : `\n${rate(edge.records)} records, ${byteRate(edge.bytes)}`;
+  return `${edge.partitioner}, ${edge.exchange}${flow}${used}${why.join("")}`;
+}
+
+function Node({ job, node, x, y, culprit }) {
+  const isCulprit = node.id === culprit || node.members?.includes(culprit);
+  const blocked = node["back-pressured"]?.max ?? 0;
+  const isOver = ["FINISHED", "CANCELED"].includes(node.state);
+  const name = classes("graph-node", blocked > BLOCKED && "blocked", isCulprit && "culprit", isOver && "over", node.state === "FAILED" && "failed");
+  const place = { left: `${x}px`, top: `${y}px`, width: `${NODE.width}px`, height: `${NODE.height}px`, "--share": node.busy?.max ?? 0 };
+  return html`
+    <a class=${name} style=${place} href=${addressOf(job, node)} title=${node.name}>
+      ${isCulprit && html`<em>limits the job</em>`}
+      <b class="graph-name">${node.name}</b>
+      <span class="graph-line"><span>\u00d7 ${count(node.parallelism)}</span><${NodeState} node=${node} /></span>
+      <span class="graph-line" title="records per second, in and out">
+        <span>${flow(node, "records-in")} \u2192 ${flow(node, "records-out")}</span>
+      </span>
+      <span class="graph-shares">
+        <span>busy</span><${Share} kind="busy" value=${node.busy?.max} title=${shareTitle(node, "busy")} />
+        <span>blocked</span><${Share} kind="blocked" value=${node["back-pressured"]?.max} title=${shareTitle(node, "back-pressured")} />
+      </span>
+      <span class="graph-line quiet">
+        <${Lag} node=${node} /><span title=${node.why["state-bytes"] ?? "state in the last checkpoint"}>state ${bytes(node["state-bytes"])}</span>
+      </span>
+    </a>
+  `;
+}
+
+/** Of a vertex its page; of a fold the graph with its vertices. */
+function addressOf(/** @type {string} */ job, /** @type {any} */ node) {
+  return node.members ? to(["jobs", job], { fold: node.rank }) : to(["jobs", job, "vertices", node.id]);
+}
+
+/** A source has no input, and a sink gives nothing to others. */
+function flow(/** @type {any} */ node, /** @type {string} */ name) {
+  if (name === "records-in" && node.source && !node[name]) return "source";
+  if (name === "records-out" && node.sink && !node[name]) return "sink";
+  return rate(node[name]);
+}
+
+function shareTitle(/** @type {any} */ node, /** @type {string} */ name) {
+  const told = node[name];
+  if (!told) return node.why[name];
+  const percent = (/** @type {number} */ value) => `${Math.round(value * 100)} %`;
+  return `${name}: most ${percent(told.max)}, median ${percent(told.median)}, least ${percent(told.min)} of the subtasks' time`;
+}
+
+function NodeState({ node }) {
+  const states = Object.entries(node.states);
+  if (states.length < 2) return html`<${State} state=${node.state} />`;
+  return html`<span>${states.map(([state, number]) => `${number} ${state.toLowerCase()}`).join(", ")}</span>`;
+}
+
+function Lag({ node }) {
+  const lag = node["watermark-lag"];
+  const title = lag === null ? node.why["watermark-lag"] : "how far the watermark is behind the clock";
+  const isLate = lag !== null && lag > LATE_MS;
+  return html`<span class=${classes(isLate && "graph-late")} title=${title}>\u25f7 ${duration(lag)}</span>`;
+}

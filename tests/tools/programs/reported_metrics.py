@@ -1,0 +1,64 @@
+"""An observer that keeps what tasks report of themselves, and looks it up as REST would."""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.hosting.observer import JobObserver
+from penstock.model.messages import MetricsReport
+from penstock.model.metrics import Value
+from penstock.observation.metrics.entities import SubtaskScope, VertexScope
+from penstock.observation.metrics.store import MetricStore
+
+
+class Reported(JobObserver):
+    """All reports of a job. Look when the job has ended, or call `await_report` first."""
+
+    def __init__(self) -> None:
+        self.store = MetricStore()
+        self.reports = 0
+        self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
+
+    def metrics_reported(self, report: MetricsReport) -> None:
+        with self._news:
+            self.reports += 1
+            self.store.report(report.payload, self.reports)
+            self._news.notify_all()
+
+    def await_report(self, is_wanted, timeout_s: float = 30) -> None:
+        """Wait until a report has made it true."""
+        with self._news:
+            assert self._news.wait_for(is_wanted, timeout_s)
+
+    def vertices(self) -> dict[str, VertexScope]:
+        """The vertices by name."""
+        return {
+            one.place.variables["task_name"]: VertexScope(
+                one.place.variables["job_id"], one.place.variables["task_id"]
+            )
+            for one in self.store.metrics(with_ended=True)
+            if "task_id" in one.place.variables
+        }
+
+    def vertex(self, begin: str) -> VertexScope:
+        """The vertex whose name begins so."""
+        (found,) = (scope for name, scope in self.vertices().items() if name.startswith(begin))
+        return found
+
+    def values(self, begin: str, subtask: int = 0) -> dict[str, str]:
+        """What REST shows of a subtask."""
+        vertex = self.vertex(begin)
+        return self.store.values(SubtaskScope(vertex.job_id, vertex.vertex_id, subtask))
+
+    def sum(self, begin: str, rest_id: str) -> int:
+        """A whole number of all subtasks of a vertex."""
+        vertex = self.vertex(begin)
+        scopes = self.store.subtasks(vertex.job_id, vertex.vertex_id)
+        found = [self.store.values(scope).get(rest_id) for scope in scopes]
+        return sum(int(text) for text in found if text is not None)
+
+    def value(self, begin: str, rest_id: str, subtask: int = 0) -> Value | None:
+        vertex = self.vertex(begin)
+        scope = SubtaskScope(vertex.job_id, vertex.vertex_id, subtask)
+        return self.store.value(scope, rest_id)
