@@ -8,7 +8,7 @@ PY := .venv/bin/python
 IN_MEMORY := sh scripts/with-files-in-memory
 STAMP := .venv/.ready
 
-.PHONY: run test test-all check sim bench peers differential soak chaos plan q5 docs dist clean java postgres zookeeper
+.PHONY: run test test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres zookeeper prometheus chromium
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -20,13 +20,13 @@ q5: $(STAMP) java
 # busy: each file in one worker, so that its tests share a Spark, and in the files' order, for the longest is the first. (With this
 # pytest xdist's loadgroup does not see groups: it spreads single tests, and Spark starts anew all the time.)
 # 5: nothing was selected.
-test: $(STAMP) java postgres zookeeper
-	$(IN_MEMORY) $(PY) -m pytest -m "not spark and not long" -n 3 --dist worksteal $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest -m "spark and not long" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
+test: $(STAMP) java postgres zookeeper chromium
+	$(IN_MEMORY) $(PY) -m pytest -m "not spark and not browser and not long and not foreign" -n 3 --dist worksteal $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
 
 # What is too long for every run besides: more tests, and more examples of each law.
 test-all: test
-	$(PY) -m pytest -m long $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest -m "long and not foreign" $(ARGS) || [ $$? = 5 ]
 	PENSTOCK_EXAMPLES=500 $(IN_MEMORY) $(PY) -m pytest tests/property -m "not long" -n 2 --dist worksteal $(ARGS)
 
 check: $(STAMP) .venv/.pyright-ready
@@ -35,6 +35,7 @@ check: $(STAMP) .venv/.pyright-ready
 	.venv/bin/mypy
 	.venv/bin/mypy tests/typing
 	.venv/bin/pyright
+	$(PY) -m scripts.check_dashboard
 	.venv/bin/lint-imports
 	$(PY) -m pytest tests/test_tidy.py tests/test_mirror.py
 
@@ -54,10 +55,24 @@ bench: $(STAMP) java
 peers: $(STAMP) java
 	$(PY) -m benchmarks.peers $(ARGS)
 
-# Random programs on true PyFlink and here: what differs has to stand on the compatibility page.
+# Random programs on true PyFlink and here: what differs has to stand on the compatibility page. Then archives of jobs: Flink's own
+# history server reads ours, and ours reads Flink's.
 PROGRAMS ?= 500
 differential: $(STAMP) java
 	$(PY) -m differential --programs $(PROGRAMS) $(ARGS)
+	$(PY) -m differential.flink_history
+
+# Flink's own programs, Prometheus and Chromium, unchanged, against jobs of Penstock. Flink comes from PyPI, the others from the system.
+foreign: $(STAMP) java prometheus chromium
+	$(PY) -m pytest -m foreign $(ARGS)
+
+# A job that can be made ill from its dashboard.
+demo: $(STAMP) java
+	$(PY) examples/demo.py
+
+# Every page of the dashboard in each of its states.
+browser: $(STAMP) chromium
+	$(PY) -m pytest -m browser -n 2 --dist loadfile $(ARGS)
 
 plan: $(STAMP)
 	.venv/bin/penstock plan examples/word_count.py --taskmanagers 2 --slots 3
@@ -91,6 +106,12 @@ postgres:
 
 zookeeper:
 	@sh scripts/ensure-zookeeper
+
+prometheus:
+	@sh scripts/ensure-prometheus
+
+chromium:
+	@sh scripts/ensure-chromium
 
 $(STAMP): pyproject.toml constraints.txt
 	@sh scripts/make-venv "$(PYTHON)"

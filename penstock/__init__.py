@@ -16,8 +16,8 @@ class _ErrorsOnly(logging.Handler):
         return is_error
 
 
-for _room in ("penstock.hosting.jobmanager", "penstock.hosting.taskmanager"):
-    logging.getLogger(_room).addHandler(_ErrorsOnly())
+for _room in ("batch", "jobmanager", "taskmanager"):
+    logging.getLogger(f"penstock.hosting.{_room}").addHandler(_ErrorsOnly())
 
 
 def jobs() -> list[Any]:

@@ -16,10 +16,12 @@ from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.ids import AllocationId, AttemptId, FencingToken, JobId
 from penstock.model.messages import (
     AnswerOffers,
+    AskTaskManager,
     CancelTask,
     DeployTask,
     Fenced,
     FreeSlot,
+    ListLogs,
     NotifyCheckpointComplete,
     ReleasePartitions,
     RequestSlot,
@@ -56,4 +58,5 @@ def _messages(taskmanager: SimTaskManager, number: int) -> Iterator[Fenced]:
         yield ReleasePartitions(me, made)
         yield TriggerCheckpoint(me, attempt_id, checkpoint_id, 0, CheckpointOptions())
         yield NotifyCheckpointComplete(me, attempt_id, checkpoint_id, 0)
+    yield AskTaskManager(me, number, ListLogs())
     yield Shutdown("deposed")

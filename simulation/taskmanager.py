@@ -19,6 +19,7 @@ from penstock.model.ids import AllocationId, AttemptId, ResourceId, ResultPartit
 from penstock.model.messages import (
     FENCED,
     AcknowledgeCheckpoint,
+    AskTaskManager,
     CheckpointFailureReason,
     Committable,
     DeclineCheckpoint,
@@ -289,6 +290,7 @@ _EFFECTS: Final[dict[type, Callable[[SimTaskManager, Any], None]]] = {
     ReleasePartitions: SimTaskManager._do_release_partitions,
     ReleaseLocalState: SimTaskManager._ignore,
     UpdatePartitions: SimTaskManager._ignore,
+    AskTaskManager: SimTaskManager._ignore,
     TriggerCheckpoint: SimTaskManager._do_trigger,
     NotifyCheckpointComplete: SimTaskManager._do_complete,
     NotifyCheckpointAborted: SimTaskManager._ignore,

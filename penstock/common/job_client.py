@@ -1,17 +1,19 @@
-"""JobClient: a program's access to its running job. Knows only the JobControl port.
+"""JobClient: a program's access to its running job. Knows only the JobControl port, and tells `hosting.waiting` that it reads.
 
-Source: pyflink.common.job_client; differs: `get_checkpoints`, `get_task_metrics` and `get_latencies` are additions.
+Source: pyflink.common.job_client; differs: `get_checkpoints`, `get_task_metrics` and `get_latencies` are additions, and notebooks show
+the job.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.source_lines import with_source_lines
+from penstock.hosting.waiting import Reader
 from penstock.model import states
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
@@ -19,12 +21,40 @@ from penstock.model.errors import JobCancelledError, JobExecutionError, JobSuspe
 from penstock.model.messages import LatencySummary, TaskIo
 from penstock.model.program import JobControl, JobOutcome
 
+if TYPE_CHECKING:
+    from penstock.hosting.program.notebook import JobDisplay
+
 
 class JobClient:
     """Observes and controls a job, as `env.execute_async` returns it."""
 
     def __init__(self, control: JobControl) -> None:
         self._control = control
+        self._reader: Reader | None = None
+        self._display: JobDisplay | None = None
+
+    def __repr__(self) -> str:
+        return f"JobClient(job_id={self._control.job_id!r}, status={self._control.status()})"
+
+    def _repr_html_(self) -> str | None:
+        """Return the job as HTML: its state, its vertices with their rates, and what limits it."""
+        return self._shown().bundle().get("text/html")
+
+    def _ipython_display_(self) -> None:
+        """Show the job in a notebook, where it is drawn again in its place until it has ended."""
+        self._shown().show()
+
+    def _shown(self) -> JobDisplay:
+        if self._display is None:
+            from penstock.hosting.program.notebook import JobDisplay
+
+            self._display = JobDisplay(self._control)
+        return self._display
+
+    def _refresh(self) -> None:
+        """Draw the job's end before the cell that has waited for it ends."""
+        if self._display is not None:
+            self._display.refresh()
 
     def get_job_id(self) -> JobID:
         return JobID(self._control.job_id)
@@ -39,6 +69,7 @@ class JobClient:
 
         def ended(timeout_s: float | None) -> None:
             self._control.wait(timeout_s)
+            self._refresh()
 
         return CompletableFuture(ended)
 
@@ -70,11 +101,16 @@ class JobClient:
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Return the job's result once it has finished.
 
-        The future raises JobExecutionError if it failed.
+        The future raises JobExecutionError if it failed. Who has asked once is expected to ask again, so the console leaves the error
+        of the job to the future.
         """
+        if self._reader is None:
+            self._reader = Reader(self._control.job_id)
 
         def fetch(timeout_s: float | None) -> JobExecutionResult:
-            return result_of(self._control.job_id, self._control.wait(timeout_s))
+            outcome = self._control.wait(timeout_s)
+            self._refresh()
+            return result_of(self._control.job_id, outcome)
 
         return CompletableFuture(fetch)
 

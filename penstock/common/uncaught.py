@@ -1,16 +1,20 @@
 """How an error that ends the program is shown: with the program's frames and without Penstock's.
 
-Python's own hook is replaced only if nobody else has replaced it; so is IPython's way to show these errors in a cell.
+Python's own hook is replaced only if nobody else has replaced it. IPython asks the error itself. It makes the lines the output of the
+cell's error, which notebooks and the tools that run them know from other output.
 """
 
 from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import Any
+from typing import Final
 
 from penstock.model.error_text import frames_of_user
 from penstock.model.errors import PenstockError
+
+_OF_IPYTHON: Final = "_render_traceback_"
+"""The method of an error by which IPython gets its traceback as lines."""
 
 
 class _Shown:
@@ -25,10 +29,10 @@ def show_errors(*, is_full: bool) -> None:
     _Shown.is_full = is_full
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show
-    ipython: Any = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    if shell is not None and not shell.custom_exceptions:
-        shell.set_custom_exc((PenstockError,), _show_in_cell)
+    if not is_full:
+        setattr(PenstockError, _OF_IPYTHON, _lines_for_cell)
+    elif hasattr(PenstockError, _OF_IPYTHON):
+        delattr(PenstockError, _OF_IPYTHON)
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -38,14 +42,6 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
     sys.stderr.write(frames_of_user(error) + "\n")
 
 
-def _show_in_cell(
-    shell: Any,
-    kind: type[BaseException],
-    error: BaseException,
-    trace: TracebackType | None,
-    tb_offset: int | None = None,
-) -> None:
-    if _Shown.is_full:
-        shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
-        return
-    sys.stderr.write(frames_of_user(error, without="IPython") + "\n")
+def _lines_for_cell(error: PenstockError) -> list[str]:
+    """What a cell shows of an error that ends it."""
+    return frames_of_user(error, without="IPython").split("\n")

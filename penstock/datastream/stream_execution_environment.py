@@ -284,7 +284,11 @@ class StreamExecutionEnvironment(StreamSources):
         self.plumbing.python_archives.append((path, target_dir))
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Set the Python interpreter of the tasks."""
+        """Set the Python interpreter of the tasks, `python.executable`.
+
+        The job is refused where Spark runs another one: with a local master that of the driver, on a cluster the one with which the
+        SparkSession was made.
+        """
         self._configuration.set_string(PythonOptions.EXECUTABLE.key, python_exec)
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:

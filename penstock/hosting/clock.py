@@ -15,3 +15,8 @@ def monotonic_ms() -> int:
 def wall_ms() -> int:
     """Since 1970, roughly equal on all machines. It may be set back."""
     return time.time_ns() // 1_000_000
+
+
+def give_way() -> None:
+    """Let a thread that waits for the interpreter go first. Long work that is not urgent calls it between its parts."""
+    time.sleep(0)

@@ -67,7 +67,7 @@ class Files(Protocol):
 def open_files(uri: str, *, is_checked: bool = True) -> tuple[Files, str]:
     """Return the file system of a URI or plain path, and the path in it. Raises: ConfigurationError: it is unknown.
 
-    `is_checked` False: what is read is never unpickled, so it may be another user's.
+    `is_checked` False: what is read is never unpickled, so it may be another user's, and files are written where others write, too.
     """
     if not uri.strip():
         raise ConfigurationError(
@@ -136,7 +136,7 @@ class LocalFiles:
     """File systems of this machine, or mounted on it."""
 
     def __init__(self, *, is_checked: bool = True) -> None:
-        """`is_checked` False: files of other users are read, too."""
+        """`is_checked` False: files of other users are read, too, and files are created where others write."""
         self._is_checked = is_checked
 
     def uri(self, path: str) -> str:
@@ -147,7 +147,10 @@ class LocalFiles:
 
     def create(self, path: str) -> ByteSink:
         with _io_errors(f"create {path}"):
-            return _Durable(path, private_files.create(path))
+            if self._is_checked:
+                return _Durable(path, private_files.create(path))
+            private_files.make_folder(os.path.dirname(path), is_checked=False)
+            return _Durable(path, private_files.new_file(path))
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         with _missing(path), _io_errors(f"read {path}"), self._opened(path) as file:

@@ -19,7 +19,8 @@ from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.host import LazyFrame, Needed
 from penstock.hosting.provider import MasterAddress, OnEnded, TaskManagerProvider
 from penstock.hosting.shipping.in_process import refuse_files
-from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
+from penstock.hosting.taskmanager.config import TaskManagerConfig
+from penstock.hosting.taskmanager.taskmanager import TaskManager
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.model.config import Settings
 from penstock.model.ids import ResourceId
@@ -122,6 +123,7 @@ class MiniCluster:
     """Runs jobs in this process, for tests: `env.use_executor(MiniCluster(...).executor())`."""
 
     ships_modules = False
+    serves_rest = False
 
     def __init__(
         self,

@@ -11,16 +11,24 @@ import traceback
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from penstock.machines.job.exception_history import ExceptionHistory
 from penstock.machines.job.job_views import TaskPlace
+from penstock.model.deployment import TaskManagerLocation
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import ResourceId
+from penstock.model.ids import AllocationId, AttemptId, ResourceId
 from penstock.model.messages import (
+    AcknowledgeCheckpoint,
     CheckpointEnded,
     ExecutionStateChanged,
+    Heartbeat,
     JobStatusChanged,
+    LogEvents,
+    MetricsReport,
     RegisterTaskManager,
     ResetSubtasks,
     ResourcesMissing,
+    TaskIo,
+    TriggerCheckpoint,
     UserOutput,
     VertexProgress,
 )
@@ -34,6 +42,8 @@ class JobView(Protocol):
     def status(self) -> JobStatus: ...
     @property
     def checkpoints_under_way(self) -> int: ...
+    @property
+    def exceptions(self) -> ExceptionHistory: ...
     def progress(self) -> list[VertexProgress]: ...
     def where_tasks_ran(self) -> list[TaskPlace]: ...
 
@@ -49,12 +59,52 @@ class JobObserver:
     def resources_missing(self, missing: ResourcesMissing, host: str) -> None: ...
     def status_changed(self, change: JobStatusChanged) -> None: ...
     def execution_changed(self, change: ExecutionStateChanged, job_graph: JobGraph) -> None: ...
+    def task_deployed(
+        self, attempt_id: AttemptId, location: TaskManagerLocation, slot: AllocationId | None
+    ) -> None: ...
+    def heartbeat(self, message: Heartbeat) -> None: ...
+    def task_reported(self, attempt_id: AttemptId, io: TaskIo) -> None:
+        """The last counters of an attempt that has ended."""
+
+    def checkpoint_triggered(self, first: TriggerCheckpoint) -> None:
+        """`first`: what is sent to the first of the tasks that begin the checkpoint."""
+
+    def checkpoint_acknowledged(self, message: AcknowledgeCheckpoint) -> None: ...
+    def checkpoint_restored(
+        self, checkpoint_id: int, location: str | None, *, is_savepoint: bool
+    ) -> None:
+        """`is_savepoint`: the checkpoint is not the job's own. See `RestoredCheckpoint`."""
+
     def checkpoint_ended(self, ended: CheckpointEnded) -> None: ...
     def restarting(self, reset: ResetSubtasks) -> None: ...
     def user_output(self, output: UserOutput, job_graph: JobGraph) -> None: ...
+    def user_logged(self, told: LogEvents, job_graph: JobGraph) -> None: ...
+    def metrics_reported(self, report: MetricsReport) -> None: ...
     def tick(self, job: JobView) -> None: ...
     def job_ended(self, status: JobStatus, job: JobView) -> None: ...
     def engine_failed(self, error: BaseException) -> None: ...
+
+
+class _All:
+    """Passes each call on to several observers."""
+
+    def __init__(self, observers: tuple[JobObserver, ...]) -> None:
+        self._observers = observers
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        calls = [getattr(one, name) for one in self._observers]
+
+        def call_all(*arguments: object, **named: object) -> None:
+            for call in calls:
+                call(*arguments, **named)
+
+        setattr(self, name, call_all)  # The next call finds it without this method.
+        return call_all
+
+
+def all_of(*observers: JobObserver) -> JobObserver:
+    """Return one observer for several. A fault in one does not keep the call from the others."""
+    return cast("JobObserver", _All(tuple(guarded(one) for one in observers)))
 
 
 class _Guarded:
@@ -67,9 +117,9 @@ class _Guarded:
     def __getattr__(self, name: str) -> Callable[..., None]:
         call = getattr(self._inner, name)
 
-        def guarded_call(*arguments: object) -> None:
+        def guarded_call(*arguments: object, **named: object) -> None:
             try:
-                call(*arguments)
+                call(*arguments, **named)
             except Exception:
                 if not self._has_complained:
                     self._has_complained = True

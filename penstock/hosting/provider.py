@@ -6,9 +6,10 @@ Source: Flink ResourceManagerDriver. Every call returns at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from penstock.hosting.logs.settings import LogSettings
 from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
@@ -35,6 +36,7 @@ class MasterAddress:
     heartbeat_interval_s: float
     task_settings: TaskSettings
     silence_timeout_s: float = 50.0
+    logs: LogSettings = field(default_factory=LogSettings)
 
 
 class TaskManagerProvider(Protocol):

@@ -7,11 +7,13 @@ gives a `ChildOrder`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from penstock.hosting.logs.settings import LogSettings
 from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.wire.addresses import Addresses
+from penstock.model.deployment import SparkTask
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import SlotSize
 
@@ -30,8 +32,8 @@ class ProcessSettings:
 class TaskManagerOrder:
     """From the driver.
 
-    `bind_host` None: the address from which the driver is reached. `cores` and `files_root` are set
-    in the plain data where the task runs, because `hosting/spark/executor_task.py` has none of our
+    `bind_host` None: the address from which the driver is reached. `cores`, `files_root` and `spark_task` are
+    set in the plain data where the task runs, because `hosting/spark/executor_task.py` has none of our
     classes. `has_log`: the executor has a log that is not the user's console.
     """
 
@@ -45,12 +47,14 @@ class TaskManagerOrder:
     has_log: bool = False
     cores: int = 1
     files_root: str = ""
+    logs: LogSettings = field(default_factory=LogSettings)
+    spark_task: SparkTask | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChildOrder:
     """From the supervisor. `identity`: of TLS, as PEM; None without it. `progress_fd`: the process writes signs of progress to it. `log_fd`: the
-    executor's stderr.
+    executor's stderr. `log_path`: of the TaskManager's own log; "": it has none.
     """
 
     taskmanager: TaskManagerOrder
@@ -66,3 +70,4 @@ class ChildOrder:
     progress_fd: int
     log_fd: int
     supervisor_pid: int
+    log_path: str = ""

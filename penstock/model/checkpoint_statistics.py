@@ -13,8 +13,8 @@ from penstock.model.checkpoints import CheckpointType
 class CheckpointSummary:
     """A checkpoint or savepoint that has ended. `location`: of its metadata; None: it failed, and `failure` says why.
 
-    `triggered_at_ms`: epoch milliseconds. `duration_ms`: until it was complete or aborted. `size_bytes`: of the
-    acknowledged state. `written_bytes`: the part of it that was written for this checkpoint; less with incremental
+    `triggered_at_ms`: epoch milliseconds. `duration_ms`: until the last task acknowledged it, or until it failed.
+    `size_bytes`: of the acknowledged state. `written_bytes`: the part of it that was written for this checkpoint; less with incremental
     checkpoints. The other numbers are the largest of all tasks.
     """
 
@@ -37,11 +37,14 @@ class CheckpointSummary:
 
 @dataclass(frozen=True, slots=True)
 class RestoredCheckpoint:
-    """The checkpoint from which attempts of the job were restored. `restored_at_ms`: epoch milliseconds."""
+    """The checkpoint from which attempts of the job were restored. `restored_at_ms`: epoch milliseconds. `is_savepoint`: whoever took
+    it still owns it, so the job never deletes it.
+    """
 
     checkpoint_id: int
     restored_at_ms: int
     location: str | None = None
+    is_savepoint: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ INLINE_BYTES = 20 * 1024
 """State smaller than this travels in the acknowledgement and is stored in the metadata."""
 
 
+METADATA = "_metadata"
+"""The file, in a checkpoint's folder, that is written last."""
 SHARED_FOLDER = "shared"
 """The folder, in a job's checkpoint directory, of whole files to which several checkpoints refer."""
 
@@ -224,7 +226,7 @@ class SubtaskState:
 class CheckpointMetrics:
     """Measurements of one subtask. Alignment: from the first barrier to the last.
 
-    `written_bytes`: without the bytes that earlier checkpoints have written.
+    `written_bytes`: without the bytes that earlier checkpoints have written. `processed_bytes`: read during the alignment.
     """
 
     alignment_ms: float = 0.0
@@ -233,3 +235,4 @@ class CheckpointMetrics:
     bytes_in_flight: int = 0
     start_delay_ms: float = 0.0
     written_bytes: int = 0
+    processed_bytes: int = 0

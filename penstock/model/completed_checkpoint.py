@@ -5,7 +5,7 @@ Source: Flink CompletedCheckpoint, OperatorState, CheckpointMetadata.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.model.checkpoints import (
     CheckpointType,
@@ -41,7 +41,8 @@ class OperatorCheckpoint:
 class CompletedCheckpoint:
     """A checkpoint that all tasks have acknowledged. `location`: of the metadata; None until it is written.
 
-    `target_directory`: the directory that the user chose for a savepoint.
+    `target_directory`: the directory that the user chose for a savepoint. `metadata_bytes`: size of the metadata file, where it
+    has just been written.
     """
 
     checkpoint_id: int
@@ -51,6 +52,7 @@ class CompletedCheckpoint:
     operators: tuple[OperatorCheckpoint, ...]
     location: str | None = None
     target_directory: str | None = None
+    metadata_bytes: int = field(default=0, compare=False)
 
     @property
     def is_for_recovery(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar, cast
 
-from penstock.model.options.catalogue import FORMER_KEYS, OPTIONS, option_named
+from penstock.model.options.catalogue import FORMER_KEYS, find_option, option_named
 from penstock.model.options.option import Option
 from penstock.model.options.parsing import as_text
 from penstock.model.options.spelling import check_spelling, nearest
@@ -55,8 +55,9 @@ class Settings:
         for _, values in self._layers:
             for key, value in values.items():
                 _check_known(key)
-                if key in OPTIONS:
-                    OPTIONS[key].parse(value)
+                option = find_option(key)
+                if option is not None:
+                    option.parse(value)
 
     def get(self, option: Option[T]) -> T:
         """The option's value: durations in ms, sizes in bytes. None is possible only for an option without a default."""
@@ -76,7 +77,8 @@ class Settings:
         keys = {
             key for layer, values in self._layers if layer is not Layer.DEFAULT for key in values
         }
-        return sorted(key for key in keys if key not in OPTIONS or not OPTIONS[key].is_used)
+        found = {key: find_option(key) for key in keys}
+        return sorted(key for key, option in found.items() if option is None or not option.is_used)
 
     def ignored_texts(self) -> list[str]:
         """The keys of `ignored_keys`, each with the option that it was probably meant to be."""
@@ -101,6 +103,14 @@ class Settings:
             merged.update(values)
         return merged
 
+    def origins(self) -> dict[str, Layer]:
+        """Who set each key that is set: the strongest layer of those that do."""
+        return {key: self._layer_of(key) for key in self.as_dict()}
+
+    def host_defaults(self) -> dict[str, object]:
+        """The values that the host sets unless a user does."""
+        return next(dict(values) for layer, values in self._layers if layer is Layer.DEFAULT)
+
     def _raw(self, key: str) -> object | None:
         return next((values[key] for _, values in self._layers if key in values), None)
 
@@ -123,7 +133,7 @@ def _from_spark(spark: Mapping[str, object]) -> dict[str, object]:
     for key, value in spark.items():
         if key.startswith(prefix):
             short = key.removeprefix(prefix)
-            is_flinks = short in OPTIONS or short in FORMER_KEYS
+            is_flinks = find_option(short) is not None or short in FORMER_KEYS
             found[short if is_flinks else PENSTOCK_PREFIX + short] = value
     return found
 

@@ -36,6 +36,18 @@ class TaskManagerLocation:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkTask:
+    """The task of Spark in which a TaskManager lives. `attempt`: Spark's number of this task in its application. `executor` None: its id is not
+    known.
+    """
+
+    stage: int
+    partition: int
+    attempt: int
+    executor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionDeployment:
     """A result partition that the task makes. `subpartitions`: the number of consumers."""
 
@@ -130,6 +142,12 @@ class TaskDeployment:
     partitions: tuple[PartitionDeployment, ...]
     gates: tuple[InputGateDeployment, ...]
     restore: TaskRestore | None = None
+
+    @property
+    def title(self) -> str:
+        """The task as Flink names its thread: vertex, subtask from 1, attempt."""
+        subtask = f"{self.attempt_id.subtask + 1}/{self.parallelism}"
+        return f"{self.vertex_name} ({subtask})#{self.attempt_id.attempt}"
 
 
 def pack_producers(

@@ -48,6 +48,13 @@ def told_to_user(error: BaseException) -> str:
     return cut_lines(f"{headline}\n{''.join(whole.stack.format()).rstrip()}", MOST_OF_MESSAGE)
 
 
+def headline_of(text: str, otherwise: str) -> str:
+    """Return the error's own line of a traceback. `otherwise`: if there is none."""
+    lines = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    errors = [line for line in lines if not line.startswith("Traceback")]
+    return errors[-1] if errors else otherwise
+
+
 def frames_of_user(error: BaseException, without: str | None = None) -> str:
     """The traceback of an error in Python's own form, with the frames of the program alone.
 

@@ -19,6 +19,7 @@
     |  |- ProducerFailed
     |  |- BufferReordering
     |  |- AuthenticationError
+    |  |- NoProgress            a task has done nothing for too long
     |  `- DamagedFrame          a connection does not carry what was sent
     `- EngineBug                Penstock is wrong
        |- IllegalTransition
@@ -77,6 +78,10 @@ class JobSuspendedError(JobExecutionError):
 
 class ExternalError(PenstockError):
     """Something outside of Penstock failed; another try may succeed."""
+
+
+class NoProgress(ExternalError):
+    """A task has done nothing for `penstock.task.progress-timeout`, although it had something to do."""
 
 
 class NoResourceAvailable(ExternalError):

@@ -183,7 +183,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "penstock.hosting.worker_files": "penstock.hosting.shipping.worker_files",
     "penstock.hosting.worker_folders": "penstock.hosting.shipping.worker_folders",
     "penstock.hosting.worker_imports": "penstock.hosting.shipping.worker_imports",
-    "penstock.machines.aggregate_state": "penstock.machines.execution.aggregate_state",
+    "penstock.machines.aggregate_state": "penstock.model.aggregate_state",
     "penstock.machines.batch_master": "penstock.machines.batch.master",
     "penstock.machines.batch_parallelism": "penstock.machines.batch.parallelism",
     "penstock.machines.bulk_check": "penstock.machines.scheduling.bulk_check",

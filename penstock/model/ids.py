@@ -24,6 +24,11 @@ NO_TOKEN: Final = FencingToken("")
 """The token of a message that no JobManager has sent yet."""
 
 
+def taskmanager_name(job_id: JobId, resource_id: ResourceId) -> str:
+    """Return the name of a TaskManager among those of all jobs of a driver: each job counts its own."""
+    return f"{resource_id}-{job_id[:6]}"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class ExecutionVertexId:
     """One parallel instance of a JobVertex; subtask counts from 0."""

@@ -13,8 +13,11 @@ import penstock
 
 PACKAGE_FOLDER: Final = os.path.dirname(os.path.abspath(penstock.__file__)) + os.sep
 """The package's folder in this process: it contains all of our files, and no others."""
+ARCHIVE_ROOT: Final = "/penstock.zip/"
+"""What stands before the names of files in the bytecode of the archive that executors import, wherever it lies."""
 _LIBRARY: Final = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGE: Final = "/penstock/"
+_ARCHIVED: Final = ARCHIVE_ROOT + "penstock/"
 _ENGINE: Final = "/penstock/runtime/"
 _TASK_THREAD: Final = "/penstock/hosting/task/thread.py"
 
@@ -26,7 +29,7 @@ def is_ours(filename: str) -> bool:
 
 def is_ours_here(filename: str) -> bool:
     """Whether a frame of this process is in the package. Unlike `is_ours`, it takes no user's folder for ours."""
-    return filename.startswith(PACKAGE_FOLDER)
+    return filename.startswith((PACKAGE_FOLDER, _ARCHIVED))
 
 
 def is_pythons(filename: str) -> bool:

@@ -76,8 +76,11 @@ class JobControl(Protocol):
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         """(vertex name, subtask, counters and gauges) of each subtask, as of the last heartbeats."""
 
-    def collect(self, stream: str) -> Iterator[list[Any]]:
-        """Batches of a collect stream until the job ends; JobExecutionError when it fails."""
+    def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:
+        """Batches of a collect stream until the job ends; JobExecutionError when it fails.
+
+        `shows_error` False: the caller does not pass the error on to the program, so it must be shown elsewhere.
+        """
 
 
 class JobExecutor(Protocol):

@@ -147,7 +147,11 @@ class RuntimeContext(KeyedStateStore):
         return self._context.job_parameters.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
-        """Return the operator's metric group, in which the function registers its metrics."""
-        return self._context.metrics
+        """Return the operator's metric group, in which the function registers its metrics; None with
+        `python.metric.enabled: false`.
+        """
+        group = self._context.metrics
+        # As in PyFlink, whose type has no None: programs are written for the usual case.
+        return group if group.is_for_functions else None  # type: ignore[return-value] # PyFlink's
 
     get_metric_group = get_metrics_group

@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from penstock.model.key_types import KeyType
+from penstock.model.metrics import Measured, OwnMetric
 from penstock.model.types import TypeInformation
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import (
@@ -173,6 +174,12 @@ class Operator:
     """False: the input may have ended, but results are still outstanding. Only the head of a chain is asked."""
     poison: PoisonRecords | None = None
     """Takes the records at which a function of the user raises; None: such an error fails the job. The chain sets it before `open`."""
+    fired_timers: int = 0
+    """How many timers have fired."""
+    records_read: int = 0
+    """Of a source: how many records its reader has read, if the reader counts them."""
+    drops_late_records: ClassVar[bool] = False
+    """Whether it may drop records because they are late, and counts them."""
     has_put_off: bool = False
     """Whether its timer will try something again. That timer fires after the end of the data too, and the task waits for it."""
 
@@ -195,6 +202,14 @@ class Operator:
 
     def open(self, context: OperatorContext) -> None:
         """Called once per attempt, before any element; the tail of the chain first."""
+
+    def own_metrics(self) -> Sequence[OwnMetric]:
+        """The metrics that only this kind of operator has. Asked once it is open; they are read on another thread."""
+        return ()
+
+    def measured(self) -> Iterable[Measured]:
+        """Metrics whose names are known only while it runs, as those of a split. Called on another thread."""
+        return ()
 
     def rows_from(
         self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int

@@ -63,6 +63,24 @@ class ConvertingWriter(Protocol):
         """Write what `convert` returned; `write` is both in one."""
 
 
+@dataclass(slots=True)
+class SendFigures:
+    """What a writer counts of what it sends. Written by the task or by the client's thread, read on any thread.
+
+    `bytes`: as far as known. `errors`: records that could not be sent.
+    """
+
+    bytes: int = 0
+    errors: int = 0
+
+
+@runtime_checkable
+class MeasuredWriter(Protocol):
+    """A writer that counts what it sends."""
+
+    sent: SendFigures
+
+
 @runtime_checkable
 class CheckpointedWriter(Protocol):
     """A writer that needs to know the checkpoint for which it prepares."""

@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from typing import Any, Final, TypeVar
 
 from penstock.model.messages import UserMetric
+from penstock.model.metrics import Group, Groups
 
 MOST_NUMBERS: Final = 200
 """How many numbers one task reports with each heartbeat. The others are only counted."""
@@ -117,6 +118,11 @@ class Gauge(Metric):
         self._has_complained = bool(complaint)
         return complaint if is_new else None
 
+    @property
+    def last(self) -> float | None:
+        """The number that the function returned last; None: it gave none."""
+        return self._last
+
     def numbers(self) -> Iterator[tuple[str, float]]:
         if self._last is not None:
             yield "", self._last
@@ -133,14 +139,19 @@ def _plain(value: object) -> float | None:
 class MetricGroup:
     """Holds the named metrics of one operator; groups can be nested."""
 
-    path: tuple[str, ...] = ()
+    path: Groups = ()
+    is_for_functions: bool = True
+    """False: functions do not get it (`python.metric.enabled`)."""
     metrics: dict[str, Metric] = field(default_factory=dict)
-    groups: dict[str, MetricGroup] = field(default_factory=dict)
+    groups: dict[Group, MetricGroup] = field(default_factory=dict)
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """Return a sub-group called `name`; with `extra`, `name` is a key and `extra` its value."""
-        inner = self.groups.setdefault(name, MetricGroup((*self.path, name)))
-        return inner if extra is None else inner.add_group(extra)
+        """Return a sub-group called `name`; with `extra`, `name` is a key and `extra` its value.
+
+        The same group comes back for the same name and kind. Reporters with tags show a key as a tag.
+        """
+        inner = str(name), None if extra is None else str(extra)
+        return self.groups.setdefault(inner, MetricGroup((*self.path, inner)))
 
     def counter(self, name: str) -> Counter:
         """Return the counter of this name; the first call registers it."""
@@ -166,10 +177,12 @@ class MetricGroup:
         """Return the distribution of this name; the first call registers it."""
         return self._named(name, Distribution, Distribution)
 
-    def walk(self) -> Iterator[tuple[str, Metric]]:
-        """All metrics of this group and of the groups below it. Any thread: functions may add some meanwhile."""
+    def walk(self) -> Iterator[tuple[Groups, str, Metric]]:
+        """All metrics of this group and of the groups below it, with their groups and names. Any thread: functions may
+        add some meanwhile.
+        """
         for name, metric in list(self.metrics.items()):
-            yield ".".join((*self.path, name)), metric
+            yield self.path, name, metric
         for group in list(self.groups.values()):
             yield from group.walk()
 
@@ -183,15 +196,22 @@ class MetricGroup:
         return found
 
 
+def whole_name(groups: Groups, name: str) -> str:
+    """The name with its groups, separated by dots."""
+    return ".".join([*(word for pair in groups for word in pair if word is not None), name])
+
+
 class UserMetrics:
     """The metrics of all operators of a task."""
 
     def __init__(self) -> None:
         self._groups: dict[str, tuple[str, MetricGroup]] = {}
+        self.is_enabled = True
+        """Whether functions have metrics. Set before the operators are opened."""
 
     def group_of(self, operator_id: str, operator: str) -> MetricGroup:
         """A new group, for an operator that is opened."""
-        group = MetricGroup()
+        group = MetricGroup(is_for_functions=self.is_enabled)
         self._groups[operator_id] = operator, group
         return group
 
@@ -222,7 +242,12 @@ class UserMetrics:
                 complaints.append(f"gauge {name!r} of operator '{operator}' {complaint}")
         return complaints
 
+    def of(self, operator_id: str) -> Iterator[tuple[Groups, str, Metric]]:
+        """The metrics of one operator, with their groups and names. Any thread."""
+        found = self._groups.get(operator_id)
+        return iter(()) if found is None else found[1].walk()
+
     def _all(self) -> Iterator[tuple[str, str, str, Metric]]:
         for operator_id, (operator, group) in list(self._groups.items()):
-            for name, metric in group.walk():
-                yield operator_id, operator, name, metric
+            for groups, name, metric in group.walk():
+                yield operator_id, operator, whole_name(groups, name), metric

@@ -1,5 +1,7 @@
 """Windows, and the merging of sessions. Do not know assigners or state.
 
+Times are signed 64-bit epoch ms. A window that would begin before the first of them, or end behind the last one, is cut there
+(docs/spec/windows.md#assigners).
 Source: PyFlink pyflink.datastream.window, Flink TimeWindow; differs: windows can be pickled,
 so the engine needs no serializers for them.
 """
@@ -10,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.runtime.elements import MAX_WATERMARK
+from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
 
 
 class Window(ABC):
@@ -24,7 +26,9 @@ class Window(ABC):
 
 
 class TimeWindow(Window):
-    """The time from `start` up to, but not including, `end`; both in epoch ms."""
+    """The time from `start` up to, but not including, `end`; both in epoch ms. A window that ends at 2^63-1 has no end: it includes
+    this time too.
+    """
 
     __slots__ = ("end", "start")
 
@@ -33,7 +37,7 @@ class TimeWindow(Window):
         self.end = end
 
     def max_timestamp(self) -> int:
-        return self.end - 1
+        return self.end - 1 if self.end < MAX_WATERMARK else MAX_WATERMARK
 
     def intersects(self, other: TimeWindow) -> bool:
         """Return whether the windows overlap or touch."""
@@ -114,6 +118,13 @@ class GlobalWindow(Window):
 
     def __repr__(self) -> str:
         return "GlobalWindow"
+
+
+def cut_window(start: int, end: int) -> TimeWindow:
+    """The window from `start` to `end`, as far as times can be 64-bit integers. Flink's wrap around there, so that the window ends
+    before it starts, and its records are late.
+    """
+    return TimeWindow(max(start, MIN_WATERMARK), min(end, MAX_WATERMARK))
 
 
 def merged_groups(

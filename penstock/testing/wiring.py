@@ -126,7 +126,8 @@ class Wiring:
 
     @property
     def poison_records(self) -> int:
-        return sum(one.chain.poison_records for one in self._vertices)
+        nodes = [node for one in self._vertices for node in one.chain.nodes]
+        return sum(node.poison.count for node in nodes if node.poison is not None)
 
     # ------------------------------------------------------------------ between vertices
 

@@ -1,15 +1,22 @@
-"""`penstock`: show the plan of a program, run it with settings from the command line, take over its job, or examine Spark.
+"""`penstock`: show the plan of a program, run it, look at its jobs and steer them, take over its job, or examine Spark.
 
     penstock plan examples/word_count.py --taskmanagers 2 --slots 3
     penstock plan examples/word_count.py --cluster left=2,2 --cluster right=2 --fail tm-1
     penstock run my_job.py -D parallelism.default=4 -- --input /data
     penstock run my_job.py --master local[5] --taskmanagers 2 --slots 2
+    penstock run -d my_job.py
     penstock run my_job.py --from-savepoint /mnt/savepoints/savepoint-5f2c8a-0123456789ab
     penstock doctor --master spark://host:7077 -D parallelism.default=8
     penstock recover --cluster-id nightly --storage-dir /mnt/penstock
     penstock savepoint check my_job.py /mnt/savepoints/savepoint-5f2c8a-0123456789ab -- --input /data
     penstock savepoint inspect /mnt/savepoints/savepoint-5f2c8a-0123456789ab
     penstock savepoint dispose /mnt/savepoints/savepoint-5f2c8a-0123456789ab
+    penstock list
+    penstock savepoint 7e7cae1b /mnt/savepoints
+    penstock cancel 7e7cae1b -m localhost:8081
+    penstock logs 7e7cae1b -f
+    penstock top
+    penstock history /mnt/archive
 
 Runs the program's own script as `python` would; only where its jobs go is decided here.
 """
@@ -17,77 +24,33 @@ Runs the program's own script as `python` would; only where its jobs go is decid
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.checkpoints.reader import read_savepoint
-from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.shipping.pickling import serialize
 from penstock.hosting.spark import host as spark_host
-from penstock.machines.books.job_settings import job_settings_of
-from penstock.machines.planning.cluster_shape import ClusterShape, alike, parse_shape
-from penstock.machines.planning.plan import render_loss
-from penstock.machines.planning.planner import plan_loss, plan_on
-from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, PenstockError
-from penstock.model.graph.stream_graph import StreamGraph
-from penstock.model.ids import JobId
 from penstock.model.options.checkpoints import RecoveryOptions
 from penstock.model.options.cluster import SparkOptions, TaskManagerOptions
 from penstock.model.options.high_availability import HighAvailabilityOptions
 from penstock.model.options.scheduling import SchedulingOptions
-from penstock.model.program import ProgramSettings
 from penstock.model.states import JobStatus
+from penstock.ui.detached import add_detached, check_attached, run_detached
 from penstock.ui.doctor import doctor
+from penstock.ui.history import add_history, serve_history
+from penstock.ui.plan import PlanExecutor, PlanShown, add_shape, positive, shape_of
+from penstock.ui.remote.commands import COMMANDS, add_commands, add_take, take_savepoint
 from penstock.ui.savepoint_check import BAD_USE, check_savepoint
 from penstock.ui.savepoints import render_rows, render_savepoint
+from penstock.ui.top.command import add_top, top
 
-_PLAN_JOB_ID = JobId("0" * 32)
-
-
-class PlanShown(BaseException):
-    """Raised after the plan is printed, to end the program. A BaseException, so that programs do not catch it."""
-
-
-class PlanExecutor:
-    """`model.program.JobExecutor` that prints what would run where, and ends the program."""
-
-    def __init__(
-        self,
-        shape: ClusterShape,
-        parallelism: int,
-        lost: Sequence[str],
-        command_line: Mapping[str, str],
-    ) -> None:
-        """`lost`: TaskManagers or hosts; the plan also shows what happens when they are lost."""
-        self._shape = shape
-        self._parallelism = parallelism
-        self._lost = lost
-        self._command_line = command_line
-
-    def serialize(self, value: object) -> bytes:
-        return serialize(value)
-
-    def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobHandle:
-        configured = program.configuration.get(SchedulingOptions.DEFAULT_PARALLELISM.key)
-        graph.default_parallelism = int(configured) if configured else self._parallelism
-        job_graph = build_job_graph(graph, _PLAN_JOB_ID, serialize)
-        settings = job_settings_of(Settings(program.configuration, command_line=self._command_line))
-        if self._lost:
-            before, after = plan_loss(job_graph, self._shape, self._lost, settings)
-            print(
-                before.render(),
-                render_loss(before, after, self._shape.named(self._lost)),
-                sep="\n\n",
-            )
-        else:
-            print(plan_on(job_graph, self._shape, settings).render())
-        raise PlanShown
+_ACTIONS: Final = ("take", "inspect", "dispose", "check")
+"""What `penstock savepoint` can do."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,15 +58,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(sys.argv[1:] if arguments is None else arguments)
     try:
         if options.command == "plan":
-            shape = _shape(options)
+            shape = shape_of(options)
             parallelism = options.parallelism or shape.slots
             spark_host.override_executor(
                 PlanExecutor(shape, parallelism, options.fail, _settings(options.define))
             )
-        spark_host.set_command_line(*_command_line(options))
+        settings, conf = _command_line(options)
+        if options.command == "run":
+            if options.detached:
+                return run_detached(options, conf)
+            check_attached(options)
+        spark_host.set_command_line(settings, conf)
         command = _WITHOUT_PROGRAM.get(options.command)
         if command is not None:
-            return command(options)
+            return _answered(command, options)
         _run_script(options.script, options.arguments)
     except PlanShown:
         return 0
@@ -122,10 +90,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _answered(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """Run a command that runs no program, and return its exit code."""
+    try:
+        code = command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads, such as `head`, has seen enough. Python must not write the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """The options. What follows `--` belongs to the program: argparse takes it only right behind the other positions."""
     place = list(arguments).index("--") if "--" in arguments else len(arguments)
-    options = parser().parse_args(arguments[:place])
+    options = parser().parse_args(_with_action(arguments[:place]))
     behind = list(arguments[place + 1 :])
     if behind and not hasattr(options, "arguments"):
         parser().error(
@@ -134,6 +114,13 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     if behind:
         options.arguments = [*options.arguments, *behind]
     return options
+
+
+def _with_action(arguments: Sequence[str]) -> Sequence[str]:
+    """`savepoint JOB` is short for `savepoint take JOB`, as Flink has it."""
+    first, *others = [*arguments, ""][:2]
+    is_short = first == "savepoint" and others[0] not in {*_ACTIONS, "-h", "--help"}
+    return ["savepoint", "take", *arguments[1:]] if is_short and len(arguments) > 1 else arguments
 
 
 def parser() -> argparse.ArgumentParser:
@@ -150,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
         "doctor", help="check whether jobs can run on a Spark cluster, and which settings to change"
     )
     _add_savepoints(commands, runs)
+    history = add_history(commands)
     for command in (runs, takes_over, examines):
         command.add_argument(
             "--master", help="Spark's master, if the program starts no session itself"
@@ -161,30 +149,18 @@ def parser() -> argparse.ArgumentParser:
     for command in (shows, runs):
         command.add_argument("script", help="the program")
         command.add_argument("arguments", nargs="*", help="the program's own arguments, after --")
-    for command in (shows, runs, takes_over, examines):
+    for command in (shows, runs, takes_over, examines, history):
         command.add_argument(
             "-D", dest="define", action="append", default=[], metavar="KEY=VALUE", help="an option"
         )
     runs.add_argument(
         "--taskmanagers",
-        type=_positive,
+        type=positive,
         help="how many TaskManagers, if the program sets no parallelism",
     )
-    runs.add_argument("--slots", type=_positive, help="slots of each TaskManager")
-    shows.add_argument("--taskmanagers", type=_positive, default=2, help="how many of them (2)")
-    shows.add_argument("--slots", type=_positive, default=1, help="slots of each TaskManager (1)")
-    shows.add_argument(
-        "--cluster", action="append", default=[], metavar="HOST=SLOTS,...",
-        help="a host with the slots of each of its TaskManagers, for example left=3,3; replaces "
-        "--taskmanagers and --slots",
-    )  # fmt: skip
-    shows.add_argument(
-        "--fail", action="append", default=[], metavar="NAME",
-        help="a TaskManager, for example tm-1, or a host that is lost: shows what moves where",
-    )  # fmt: skip
-    shows.add_argument(
-        "--parallelism", type=_positive, help="parallelism, if the program sets none (all slots)"
-    )
+    runs.add_argument("--slots", type=positive, help="slots of each TaskManager")
+    add_detached(runs)
+    add_shape(shows)
     return parser
 
 
@@ -221,10 +197,11 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the job owns the savepoint, and removes it when it is no longer needed",
     )
-    looks = commands.add_parser(
-        "savepoint", help="look into a savepoint or checkpoint, or remove it"
-    )
+    add_commands(commands)
+    add_top(commands)
+    looks = commands.add_parser("savepoint", help="take a savepoint, look into one, or remove it")
     actions = looks.add_subparsers(dest="action", required=True)
+    add_take(actions)
     inspects = actions.add_parser("inspect", help="show operators, states, sizes and key groups")
     disposes = actions.add_parser(
         "dispose",
@@ -233,7 +210,7 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
     inspects.add_argument(
         "--state", nargs=2, metavar=("UID", "NAME"), help="show the rows of a keyed state"
     )
-    inspects.add_argument("--rows", type=_positive, default=20, help="how many rows (20)")
+    inspects.add_argument("--rows", type=positive, default=20, help="how many rows (20)")
     checks = actions.add_parser(
         "check",
         help="tell what a program would make of each state, without running a job; exit code 0: "
@@ -324,6 +301,8 @@ def _recovery(options: argparse.Namespace) -> dict[str, str]:
 def _savepoint(options: argparse.Namespace) -> int:
     if options.action == "check":
         return _check(options)
+    if options.action == "take":
+        return take_savepoint(options)
     savepoint = read_savepoint(options.directory)
     if options.action == "dispose":
         savepoint.dispose()
@@ -355,21 +334,11 @@ def _check(options: argparse.Namespace) -> int:
 _WITHOUT_PROGRAM: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "savepoint": _savepoint,
     "recover": _recover,
+    "history": lambda options: serve_history(options, _settings(options.define)),
     "doctor": lambda _options: doctor(),
+    "top": top,
+    **COMMANDS,
 }
-
-
-def _shape(options: argparse.Namespace) -> ClusterShape:
-    if options.cluster:
-        return parse_shape(options.cluster)
-    return alike(options.taskmanagers, options.slots)
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
-    return value
 
 
 def _settings(pairs: Sequence[str], flag: str = "-D") -> dict[str, str]:

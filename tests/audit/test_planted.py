@@ -26,8 +26,8 @@ ROUNDS = 6
     ("parallelism", "settings"),
     [
         (2, {}),
-        (2, UNALIGNED),
-        (2, ROCKSDB),
+        pytest.param(2, UNALIGNED, marks=pytest.mark.long),
+        pytest.param(2, ROCKSDB, marks=pytest.mark.long),
         pytest.param(1, {}, marks=pytest.mark.long),
         pytest.param(3, {}, marks=pytest.mark.long),
         pytest.param(3, UNALIGNED, marks=pytest.mark.long),
@@ -44,13 +44,9 @@ def test_without_a_bug_nothing_is_wrong(tmp_path, monkeypatch, parallelism, sett
 
 IN_EVERY_RUN = {
     "commit_again_what_is_committed",
-    "forget_keyed_state",
-    "forget_what_is_in_flight",
     "readers_forget_their_splits",
-    "stale_acknowledgements_are_accepted",
-    "the_first_barrier_is_enough",
 }
-"""Of commits, state, data in flight, splits, acknowledgements and barriers one bug each; the others are `long`."""
+"""Of commits and of splits one bug each; the others are `long`."""
 
 
 def plants():

@@ -277,6 +277,7 @@ def test_a_finished_job_leaves_no_entry(spark, tmp_path):
     check_result(tmp_path)
 
 
+@pytest.mark.long  # as a cancelled one
 def test_a_failed_job_leaves_no_entry(spark, tmp_path):
     with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
         with_store(tmp_path, lambda v: v // (v - 777)).execute("fails")

@@ -65,7 +65,10 @@ def items(mode):
     return env.from_collection(ITEMS, ITEM).assign_timestamps_and_watermarks(IN_ORDER)
 
 
-@pytest.fixture(params=[RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
+BATCH = pytest.param(RuntimeExecutionMode.BATCH, marks=pytest.mark.long)
+
+
+@pytest.fixture(params=[RuntimeExecutionMode.STREAMING, BATCH])
 def stream(request):
     return items(request.param)
 
@@ -144,7 +147,10 @@ def test_a_field_as_key_is_any_other_key(stream, program):
         assert collected_by_repr(build(stream.key_by(selector))) == expected
 
 
-@pytest.mark.parametrize("key_type", [None, Types.TUPLE([Types.STRING(), Types.LONG()])])
+TYPED = pytest.param(Types.TUPLE([Types.STRING(), Types.LONG()]), marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("key_type", [None, TYPED])
 @pytest.mark.parametrize("program", list(PROGRAMS))
 def test_a_tuple_of_fields_as_key_is_any_other_key(stream, program, key_type):
     build = PROGRAMS[program]

@@ -15,7 +15,8 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.model.errors import JobExecutionError
-from penstock.testing import MiniCluster
+from penstock.testing import CollectingSink, MiniCluster
+from tests.tools.waiting import wait_until
 
 HERE = "test_messages.py"
 OF_PENSTOCK = re.compile(r'File "[^"]*[/\\]penstock[/\\](?!tests)')
@@ -181,7 +182,7 @@ def test_a_hook_of_the_program_stays(monkeypatch):
 
 
 ONCE = """
-from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.testing import MiniCluster
 
 env = StreamExecutionEnvironment.get_execution_environment()
@@ -191,6 +192,9 @@ failing = env.from_collection([1]).map(lambda v: v / 0)
 ENDS = {
     "execute": "failing.print()\nenv.execute()",
     "collect": "print(list(failing.execute_and_collect()))",
+    "BATCH": "env.set_runtime_mode(RuntimeExecutionMode.BATCH)\nfailing.print()\nenv.execute()",
+    "collect in BATCH": "env.set_runtime_mode(RuntimeExecutionMode.BATCH)\n"
+    "print(list(failing.execute_and_collect()))",
 }
 
 
@@ -201,15 +205,97 @@ def test_a_failing_job_shows_its_error_once(tmp_path, end):
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.count("ZeroDivisionError") == 1
-    assert "penstock: job FAILED\n" in done.stderr
+    assert "penstock: job FAILED" in done.stderr
+
+
+def failing_results(env):
+    return values(env).map(lambda v: 1 / (v - 7)).execute_and_collect()
+
+
+def until_told(capsys) -> str:
+    """What the console has said up to the end of the job. Its status changes a moment before."""
+    said = []
+
+    def is_told() -> bool:
+        said.append(capsys.readouterr().err)
+        return "job FAILED" in "".join(said)
+
+    wait_until(is_told, "the console tells nobody that the job has failed")
+    return "".join(said)
+
+
+def ended_with_error(client) -> None:
+    """All that the console has to say is said when this returns."""
+    with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
+        client.get_job_execution_result().result()
 
 
 def test_the_console_tells_the_error_of_a_job_that_nobody_waits_for(capsys):
     env = environment()
     values(env).map(lambda v: 1 / (v - 7)).print()
     client = env.execute_async()
-    while not client.get_job_status().result().is_terminal_state():
-        pass
-    with pytest.raises(JobExecutionError):
-        client.get_job_execution_result().result()
-    assert "job FAILED: ZeroDivisionError: division by zero" in capsys.readouterr().err
+    assert "job FAILED: ZeroDivisionError: division by zero" in until_told(capsys)
+    ended_with_error(client)
+
+
+def test_an_error_between_two_reads_comes_with_the_second_and_not_on_the_console(capsys):
+    with failing_results(environment()) as results:
+        said = until_told(capsys)
+        with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
+            next(results)
+        ended_with_error(results.get_job_client())
+    said += capsys.readouterr().err
+    assert "job FAILED; the error comes where the program reads its results" in said
+    assert "ZeroDivisionError" not in said
+
+
+def test_an_error_that_the_program_does_not_read_is_told_on_the_console_in_the_end(capsys):
+    with failing_results(environment()):
+        assert "ZeroDivisionError" not in until_told(capsys)
+    assert capsys.readouterr().err.count("FAILED: ZeroDivisionError: division by zero") == 1
+
+
+def test_who_has_asked_for_the_jobs_result_is_given_its_error_once(capsys):
+    env = environment()
+    values(env).map(lambda v: 1 / (v - 7)).print()
+    client = env.execute_async()
+    result = client.get_job_execution_result()
+    said = until_told(capsys)
+    with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
+        result.result()
+    del client, result
+    assert "ZeroDivisionError" not in said + capsys.readouterr().err
+
+
+def test_a_sink_that_collects_is_not_given_the_error_for_the_program(capsys):
+    env = environment()
+    values(env).map(lambda v: 1 / (v - 7)).sink_to(CollectingSink())
+    client = env.execute_async()
+    assert "job FAILED: ZeroDivisionError: division by zero" in until_told(capsys)
+    ended_with_error(client)
+
+
+UNREAD = """
+import sys, threading
+told = threading.Event()
+
+class Watched:
+    def write(self, text):
+        sys.__stderr__.write(text)
+        if "job FAILED" in text:
+            told.set()
+
+    def flush(self):
+        sys.__stderr__.flush()
+
+sys.stderr = Watched()
+results = failing.execute_and_collect()
+told.wait()
+"""
+
+
+def test_an_error_that_nobody_reads_is_told_when_the_program_ends(tmp_path):
+    path = tmp_path / "my_job.py"
+    path.write_text(ONCE + UNREAD)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
+    assert done.stderr.count("ZeroDivisionError") == 1

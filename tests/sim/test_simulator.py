@@ -23,7 +23,7 @@ from simulation.scenario import AT_MOMENTS, FaultKind, Moment
 from simulation.summary import Summary
 from simulation.world import SeedResult, World, run_seed
 
-SEEDS = 160
+SEEDS = 120
 
 
 def test_every_invariant_holds_in_hundreds_of_seeds_and_they_say_enough() -> None:
@@ -37,7 +37,7 @@ def test_every_invariant_holds_in_hundreds_of_seeds_and_they_say_enough() -> Non
         assert word in text
 
 
-@pytest.mark.parametrize("seed", range(1000, 1030))
+@pytest.mark.parametrize("seed", range(1000, 1012))
 def test_without_faults_jobs_finish_with_first_attempts(seed: int) -> None:
     world = World(seed, is_calm=True)
     world.run()

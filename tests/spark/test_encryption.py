@@ -50,7 +50,9 @@ def test_a_keyed_job_over_tls(spark_cluster, tasks, monkeypatch):
     assert not taskmanagers_left()
 
 
-@pytest.mark.parametrize("settings", [ENCRYPTED, {}], ids=["TLS", "tags"])
+@pytest.mark.parametrize(
+    "settings", [ENCRYPTED, pytest.param({}, marks=pytest.mark.long)], ids=["TLS", "tags"]
+)
 def test_a_dataframe_is_fed_to_a_streaming_job(spark_cluster, settings):
     frame = spark_cluster.range(0, 10_000, 1, 3).withColumn("key", F.col("id") % 5)
     env = environment(2, **settings)

@@ -30,15 +30,17 @@ THREE_SLOTS = {"taskmanager.numberOfTaskSlots": "3"}
 
 
 class Ancestry(JobObserver):
-    """Who started each TaskManager, looked up while it lives: (supervisor's pid, commands above it)."""
+    """Who started each TaskManager, looked up while it lives: (supervisor's pid, commands above it). And the task of Spark that it names."""
 
     def __init__(self) -> None:
         self.taskmanagers: dict[str, tuple[int, int, list[str]]] = {}
+        self.spark_tasks = []
 
     def taskmanager_registered(self, message) -> None:
         process = psutil.Process(message.pid)
         above = [" ".join(parent.cmdline()) for parent in process.parents()]
         self.taskmanagers[message.resource_id] = (process.ppid(), message.supervisor_pid, above)
+        self.spark_tasks.append(message.spark_task)
 
 
 def plus(left, right):
@@ -95,6 +97,14 @@ def test_the_figure_four_sources_and_maps_three_reduces_on_two_times_three_slots
         assert "pyspark.daemon" in above[0]
         assert any("CoarseGrainedExecutorBackend" in command for command in above)
     assert len({parent for parent, _, _ in ancestry.taskmanagers.values()}) == 2
+    assert {one.executor for one in ancestry.spark_tasks} <= {"0", "1"}
+    assert len({(one.stage, one.attempt) for one in ancestry.spark_tasks}) == 2
+    store = spark_cluster.sparkContext._jsc.sc().statusStore()
+    for one in ancestry.spark_tasks:
+        tasks = store.taskList(one.stage, 0, 10)
+        found = [tasks.apply(place) for place in range(tasks.length())]
+        told = [(task.taskId(), task.index(), task.executorId()) for task in found]
+        assert told == [(one.attempt, one.partition, one.executor)]
     assert not taskmanagers_left()
 
 

@@ -55,6 +55,7 @@ def test_a_user_error_is_shown_first_with_operator_record_and_source_line(spark)
     assert "ZeroDivisionError" in text and "10 // v" in text
     assert "in operator: Divide" in text
     assert "at record:   0" in text
+    assert "/penstock/runtime/" not in text  # Nor other frames of ours, which say nothing to users.
     assert "test_word_count.py:" in text.split("built at:")[1].splitlines()[0]
 
 

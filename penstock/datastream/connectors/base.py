@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+from penstock.model.metrics import Measured, MetricType
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.sink import Committer, Sink, SinkWriter, WriterContext
@@ -105,6 +106,9 @@ class PolledSplitReader(SourceReader):
     give the same rows in the same order each time.
     """
 
+    counts_records: ClassVar[bool] = True
+    """Whether its records count in numRecordsIn. Sources that make their records do not count them, as in Flink."""
+
     def __init__(self, context: ReaderContext) -> None:
         self.context = context
         self._splits: deque[Any] = deque()
@@ -112,6 +116,10 @@ class PolledSplitReader(SourceReader):
         self._rows = 0
         self._batches: Iterator[Batch] | None = None
         self._no_more = False
+        self._splits_processed = 0
+
+    def measured(self) -> Iterable[Measured]:
+        yield Measured("numSplitsProcessed", MetricType.COUNTER, self._splits_processed)
 
     @abstractmethod
     def read(self, split: Any) -> Iterator[Batch]:
@@ -140,8 +148,11 @@ class PolledSplitReader(SourceReader):
         batch = next(self._batches, None)
         if batch is not None:
             self._rows += len(batch)
+            if self.counts_records:
+                self.records_read += len(batch)
             return SplitBatch(batch, self.split_id(self._current))
         finished, self._current, self._batches = self._current, None, None
+        self._splits_processed += 1
         if not self._splits:
             self.context.send_split_request()
         return SplitFinished(self.split_id(finished))

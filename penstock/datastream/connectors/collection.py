@@ -62,6 +62,8 @@ class CollectionSource(Source):
 
 
 class _CollectionReader(PolledSplitReader):
+    counts_records = False
+
     def __init__(self, context: ReaderContext, values: list[Any]) -> None:
         super().__init__(context)
         self._values = values

@@ -26,9 +26,10 @@ from penstock.datastream.connectors.elasticsearch_bulk import (
     FlushBackoffType,
     parsed_host,
 )
-from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.model.errors import ConfigurationError, ExternalError, UserCodeError
 from penstock.model.row import Row
 from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.sink import SendFigures
 
 __all__ = [
     "Elasticsearch6SinkBuilder",
@@ -264,6 +265,7 @@ class _DocumentWriter:
         is_bounded = settings.max_mb != UNSET
         self._max_bytes = settings.max_mb * BYTES_PER_MB if is_bounded else float("inf")
         self._sent_s = monotonic()
+        self.sent = SendFigures()
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
         self.write_converted(self.convert(batch), watermark_ms)
@@ -294,8 +296,13 @@ class _DocumentWriter:
 
     def _flush(self) -> None:
         """Sends the documents. If one cannot be sent, the job fails and restarts from the checkpoint before it."""
-        actions, self._actions, self._bytes = self._actions, [], 0
-        self.client.send(actions)
+        actions, size, self._actions, self._bytes = self._actions, self._bytes, [], 0
+        try:
+            self.client.send(actions)
+        except ExternalError:
+            self.sent.errors += len(actions)
+            raise
+        self.sent.bytes += size
         self._sent_s = monotonic()
 
     def _action(self, record: Any) -> Action:

@@ -61,6 +61,8 @@ def split_range(start: int, stop: int, parts: int) -> list[tuple[int, int]]:
 
 
 class _NumberReader(PolledSplitReader):
+    counts_records = False
+
     def read(self, split: Any) -> Iterator[Batch]:
         low, high = split
         for start in range(low, high, ROWS_PER_BATCH):

@@ -86,7 +86,7 @@ class CollectingSink(Sink):
         self, control: JobControl, stream: str, values: Callable[[list[Any]], list[Any]]
     ) -> None:
         with contextlib.suppress(PenstockError):  # execute() raises the job's failure
-            for batch in control.collect(stream):
+            for batch in control.collect(stream, shows_error=False):
                 self._values += values(batch)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:

@@ -7,7 +7,7 @@ job keeps running without a reader.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Generic, Self
 
@@ -21,7 +21,8 @@ from penstock.model.program import JobControl
 class CloseableIterator(Generic[T]):
     """Iterates over the results of a running job; use it in `with`.
 
-    Without `with`, the job is cancelled when nobody holds the iterator any more, because nobody can read its results then.
+    Without `with`, the job is cancelled when nobody holds the iterator any more, because nobody can read its results then. Ctrl-C, or
+    an interrupt of a notebook's kernel, that comes while the iterator waits for a record cancels the job too.
 
     Raises:
         JobExecutionError: from the iteration, when the job fails.
@@ -31,7 +32,9 @@ class CloseableIterator(Generic[T]):
         self, control: JobControl, stream: str, type_info: TypeInformation | None = None
     ) -> None:
         self._control = control
-        self._batches = map(client_values(type_info), control.collect(stream))
+        self._batches: Iterator[Iterable[T]] = map(
+            client_values(type_info), control.collect(stream)
+        )
         self._values: Iterator[T] = iter(())
         self._is_exhausted = False
         self._is_closed = False
@@ -45,7 +48,11 @@ class CloseableIterator(Generic[T]):
         while not self._is_exhausted:
             for value in self._values:
                 return value
-            batch = None if self._is_closed else next(self._batches, None)
+            try:
+                batch = None if self._is_closed else next(self._batches, None)
+            except KeyboardInterrupt:
+                self.close()
+                raise
             if batch is None:
                 self._finish()
             else:
@@ -73,6 +80,8 @@ class CloseableIterator(Generic[T]):
             return
         self._is_closed = True
         self._values = iter(())
+        # Nobody reads on: an error that was not read is shown on the console.
+        self._batches = iter(())
         if not self._control.status().is_terminal:
             self._control.cancel()
             self._control.wait()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.hosting.batch.key_spool import KeySpool
-from penstock.hosting.batch.plan import Exchange
+from penstock.hosting.batch.orders import Orders, Report
 from penstock.hosting.batch.shuffle_input import KeyedInput, ShuffleInput
 from penstock.hosting.batch.shuffle_output import (
     DriverOutput,
@@ -26,14 +26,14 @@ from penstock.hosting.batch.shuffle_output import (
     Outbox,
     ShuffleOutput,
 )
+from penstock.hosting.batch.stage_metrics import StageMetrics, StagePlace
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.dataframes.source import StageFrameSource
 from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.hosting.task.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
-from penstock.model.ids import DataSetId, JobId
-from penstock.model.messages import UserMetric
+from penstock.model.ids import JobId
 from penstock.model.program import FRAME_STREAM
 from penstock.runtime.interruption import UnwatchedCalls
 from penstock.runtime.network.partitioner import keys_of, make_partitioner
@@ -55,50 +55,6 @@ from penstock.runtime.task.stream_task import StreamTask
 _LOGGER: Final = logging.getLogger(__name__)
 _STEP_NS: Final = 5_000_000
 _LONGEST_WAIT_S: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class StageSettings:
-    """What the configuration says of all stages. `memory`: bytes of encoded input that a keyed subtask may hold
-    (`execution.sorted-inputs.memory`). `tells_all_frames`: see `failure_info`.
-    """
-
-    memory: int = 128 << 20
-    tells_all_frames: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """What all subtasks of a stage are told.
-
-    `chain`: a ChainSpec, made by `pickling.serialize`. `outputs`: exchanges by data set. `wholes`:
-    the broadcast gates, and how many subtasks write each of them.
-    """
-
-    chain: bytes
-    vertex_name: str
-    job_name: str
-    job_id: str
-    parallelism: int
-    max_parallelism: int
-    outputs: dict[DataSetId, Exchange]
-    driver_partition: int
-    wholes: dict[int, int] = field(default_factory=dict)
-    settings: StageSettings = field(default_factory=StageSettings)
-    job_parameters: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a subtask reports when it has finished. `committables`: (node, payload) of its sinks."""
-
-    subtask: int
-    records_in: int
-    records_out: int
-    late_records_dropped: int
-    committables: tuple[tuple[int, bytes], ...] = ()
-    user_metrics: tuple[UserMetric, ...] = ()
-    user_metrics_left_out: int = 0
 
 
 @dataclass(slots=True)
@@ -193,6 +149,12 @@ class BatchTask:
         outputs = [self._output(spec, output) for output in spec.outputs]
         timing = TaskTiming(time.perf_counter_ns, wall_ms, _STEP_NS, 1 << 62)
         self._task = StreamTask(self._chain, self._input, outputs, timing)
+        self._chain.user_metrics.is_enabled = orders.settings.has_user_metrics
+        place = StagePlace(
+            orders.job_id, orders.job_name, orders.vertex_id, orders.vertex_name, subtask, attempt
+        )
+        records_in, records_out = self._records_in, self._records_out
+        self._metrics = StageMetrics(self._chain, place, records_in, records_out)
 
     def run(self) -> Iterator[tuple[int, bytes]]:
         """Yield (reduce partition, record) pairs; the last one is the report for the driver.
@@ -203,11 +165,13 @@ class BatchTask:
             self._chain.open(self._context_of)
             if isinstance(self._input, SourceInput):
                 self._input.start()
+            self._metrics.opened(time.monotonic())
             while (status := self._task.process_input()) is not InputStatus.END_OF_INPUT:
                 yield from self._outbox.take()
                 if status is InputStatus.NOTHING_AVAILABLE:
                     self._wait()
                 self._mails.run()
+                self._metrics.tick(time.monotonic())
             for complaint in self._chain.user_metrics.update_gauges():
                 _LOGGER.warning("%s", complaint)
         finally:
@@ -230,14 +194,22 @@ class BatchTask:
             self._mails.is_there.wait(wait_s)
 
     def _report(self) -> Report:
+        reports = self._orders.settings.reports_metrics
         return Report(
             self._subtask,
-            self._input.records_in,
-            sum(output.records_out for output in self._task.outputs),
+            self._records_in(),
+            self._records_out(),
             self._chain.late_records_dropped,
             tuple(self._committables),
             *self._chain.user_metrics.numbers(),
+            metrics=self._metrics.payload() if reports else b"",
         )
+
+    def _records_in(self) -> int:
+        return self._input.records_in
+
+    def _records_out(self) -> int:
+        return sum(output.records_out for output in self._task.outputs)
 
     # ------------------------------------------------------------------ building
 

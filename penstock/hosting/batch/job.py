@@ -13,9 +13,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.hosting.batch.batch_task import Orders, Report, StageSettings
+from penstock.hosting.batch.orders import Orders, Report, StageSettings
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageRunner, failure_of
 from penstock.hosting.batch.shuffle_output import driver_records
@@ -28,7 +29,7 @@ from penstock.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
 from penstock.hosting.observer import JobObserver, guarded
 from penstock.hosting.shipping.pickling import loads_records
 from penstock.hosting.transition_log import log_attempt, log_status
-from penstock.hosting.waiting import awaited, wait_for_end
+from penstock.hosting.waiting import Interruptible, Reader, awaited, wait_for_end
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.batch.master import BatchMaster
 from penstock.model.checkpoint_statistics import CheckpointStatistics
@@ -60,8 +61,20 @@ _TICK_S: Final = 0.5
 _LOG: Final = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class _Given:
+    """What the subtasks have given to the driver."""
+
+    committables: list[Committable] = field(default_factory=list)
+    reports: dict[tuple[VertexId, int], Report] = field(default_factory=dict)
+    collected: dict[str, list[bytes]] = field(default_factory=dict)
+
+
 class BatchJob:
-    """A BATCH job; begins with `start`. Its public methods may be called from any thread."""
+    """A BATCH job; begins with `start`. Its public methods may be called from any thread.
+
+    `look`: returns the JobSnapshot of what is known of the job now; None: nobody records it.
+    """
 
     def __init__(
         self,
@@ -84,11 +97,11 @@ class BatchJob:
         )
         self._ended = threading.Event()
         self._outcome: JobOutcome | None = None
+        self._interruptible = Interruptible(job.graph.name, self.cancel, self.status)
+        self.look: Callable[[], Any] | None = None
         self._told_status = self._master.status
         self._started_ms = monotonic_ms()
-        self._committables: list[Committable] = []
-        self._reports: dict[tuple[VertexId, int], Report] = {}
-        self._collected: dict[str, list[bytes]] = {}
+        self._given = _Given()
 
     def start(self) -> None:
         self._feed(lambda: self._master.start(monotonic_ms()))
@@ -110,12 +123,10 @@ class BatchJob:
     def wait(self, timeout_s: float | None = None) -> JobOutcome:
         """See `wait_for_end`."""
         with awaited(self.job_id):
-            wait_for_end(
-                self._ended,
-                timeout_s,
-                self.cancel,
-                lambda: f"job {self._job.graph.name} is {self.status()}",
-            )
+            return self._wait_for_end(timeout_s)
+
+    def _wait_for_end(self, timeout_s: float | None) -> JobOutcome:
+        wait_for_end(self._ended, timeout_s, self._interruptible)
         assert self._outcome is not None
         return self._outcome
 
@@ -139,17 +150,21 @@ class BatchJob:
         names = {vertex_id: vertex.name for vertex_id, vertex in self._job.graph.vertices.items()}
         return [
             (names[vertex_id], subtask, _io_of(report))
-            for (vertex_id, subtask), report in sorted(self._reports.items())
+            for (vertex_id, subtask), report in sorted(self._given.reports.items())
         ]
 
-    def collect(self, stream: str) -> Iterator[list[Any]]:
+    def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:
         """Return the collected rows once the job has ended: a result counts only when it is
         complete.
         """
-        outcome = self.wait()
+        return self._rows(stream, Reader(self.job_id) if shows_error else None)
+
+    def _rows(self, stream: str, reader: Reader | None) -> Iterator[list[Any]]:
+        """The reader lets go with the generator."""
+        outcome = self._wait_for_end(None) if reader is None else self.wait()
         if outcome.status is not JobStatus.FINISHED:
             raise JobExecutionError(outcome.failure or f"the job is {outcome.status}")
-        for payload in self._collected.get(stream, ()):
+        for payload in self._given.collected.get(stream, ()):
             yield loads_records(payload)
 
     # ------------------------------------------------------------------ the master's thread
@@ -209,7 +224,7 @@ class BatchJob:
         failure = None
         try:
             committers = committers_of(self._job.coordinated)
-            commit_all(committers, self._committables, job_prefix_of(self.job_id))
+            commit_all(committers, self._given.committables, job_prefix_of(self.job_id))
             self._print()
         except Exception as error:
             # Errors of a file system or a database: the job fails with them.
@@ -217,7 +232,7 @@ class BatchJob:
         self._feed(lambda: self._master.committed(monotonic_ms(), failure))
 
     def _print(self) -> None:
-        for payload in self._collected.pop(PRINT_STREAM, ()):
+        for payload in self._given.collected.pop(PRINT_STREAM, ()):
             lines: list[str] = loads_records(payload)
             write_text(sys.stdout, "\n".join(lines) + "\n")
 
@@ -225,12 +240,17 @@ class BatchJob:
         """Take the records that a finished stage has for the driver."""
         for one in told:
             if isinstance(one, Report):
-                self._reports[vertex_id, one.subtask] = one
-                self._master.note_io(vertex_id, one.subtask, _io_of(one))
-                self._committables += [Committable(*pair) for pair in one.committables]
+                self._given.reports[vertex_id, one.subtask] = one
+                io = _io_of(one)
+                attempt_id = self._master.note_io(vertex_id, one.subtask, io)
+                self._observer.task_reported(attempt_id, io)
+                self._given.committables += [Committable(*pair) for pair in one.committables]
+                metrics = one.metrics_report()
+                if metrics is not None:
+                    self._observer.metrics_reported(metrics)
             else:
                 stream, payload = one
-                self._collected.setdefault(stream, []).append(payload)
+                self._given.collected.setdefault(stream, []).append(payload)
         return ()
 
     def _drop_leftovers(self) -> None:
@@ -290,6 +310,7 @@ class BatchJob:
             wholes=stage.wholes(graph),
             settings=self._settings,
             job_parameters=tuple(parameters.items()),
+            vertex_id=vertex.vertex_id,
         )
 
 

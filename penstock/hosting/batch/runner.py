@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from penstock.hosting.batch.batch_task import BatchTask, Orders
+from penstock.hosting.batch.batch_task import BatchTask
+from penstock.hosting.batch.orders import Orders
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.dataframes.source import Frame
 from penstock.hosting.shipping.pickling import serialize

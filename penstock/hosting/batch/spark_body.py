@@ -8,7 +8,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from penstock.hosting.batch.batch_task import BatchTask, Orders
+from penstock.hosting.batch.batch_task import BatchTask
+from penstock.hosting.batch.orders import Orders
 from penstock.hosting.batch.runner import failure_of
 from penstock.hosting.batch.shuffle_output import FRAME_PARTITION
 from penstock.hosting.shipping.least_versions import check_here

@@ -230,18 +230,19 @@ class CheckpointKeeper:
     def _store(self, checkpoint: CompletedCheckpoint) -> None:
         checkpoint_id = checkpoint.checkpoint_id
         try:
-            location = self._write(checkpoint)
+            location, size = self._write(checkpoint)
         except Exception as error:
             # Any error must be reported: the JobMaster waits for the answer.
             text = f"{type(error).__name__}: {error}"
             self._feed(lambda now: CheckpointNotStored(checkpoint_id, text, now))
         else:
-            self._feed(lambda now: CheckpointStored(checkpoint_id, location, now))
+            self._feed(lambda now: CheckpointStored(checkpoint_id, location, now, size))
         finally:
             with self._lock:
                 self._unanswered -= 1
 
-    def _write(self, checkpoint: CompletedCheckpoint) -> str:
+    def _write(self, checkpoint: CompletedCheckpoint) -> tuple[str, int]:
+        """Returns: where its metadata is, and how many bytes that has."""
         folder = checkpoint.target_directory
         if folder is None:
             folder = self._storage.folder_of(checkpoint.checkpoint_id)
@@ -250,7 +251,7 @@ class CheckpointKeeper:
         if not stored.is_for_recovery:
             with self._lock:
                 self._savepoints += 1
-            return stored.location
+            return stored.location, stored.metadata_bytes
         with self._lock:
             kept = [*self._kept, stored]
         try:
@@ -261,7 +262,7 @@ class CheckpointKeeper:
             raise
         with self._lock:
             self._kept.append(stored)
-        return stored.location
+        return stored.location, stored.metadata_bytes
 
     def _discard(self, checkpoint: CompletedCheckpoint) -> None:
         self._storage.discard(checkpoint)

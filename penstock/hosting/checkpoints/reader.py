@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.hosting.checkpoints.databases import keyed_part, opened
-from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
+from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.file_systems import joined, parted
 from penstock.hosting.shipping.pickling import loads_records
-from penstock.model.checkpoints import SHARED_FOLDER, FileHandle, OperatorSubtaskState
+from penstock.model.checkpoints import METADATA, SHARED_FOLDER, FileHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import (
     CompletedCheckpoint,
     ListStateShare,

@@ -35,6 +35,7 @@ from penstock.hosting.file_systems import (
 )
 from penstock.model.checkpoints import (
     INLINE_BYTES,
+    METADATA,
     SHARED_FOLDER,
     FileHandle,
     InlineHandle,
@@ -44,7 +45,6 @@ from penstock.model.checkpoints import (
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.ids import JobId
 
-METADATA: Final = "_metadata"
 _CHECKPOINT: Final = re.compile(r"chk-(\d+)")
 _WHOLE: Final = re.compile(r"chk-\d+$|savepoint-")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.-]+")
@@ -112,10 +112,11 @@ class CheckpointStorage:
         """
         files, at = self._place(folder)
         unfinished = f"{at}/.{METADATA}-{secrets.token_hex(4)}"
+        metadata = encode_metadata(checkpoint, folder)
         try:
             stream = files.create(unfinished)
             try:
-                stream.write(encode_metadata(checkpoint, folder))
+                stream.write(metadata)
             finally:
                 stream.close()
             files.publish(unfinished, f"{at}/{METADATA}")
@@ -124,8 +125,7 @@ class CheckpointStorage:
                 files.remove(unfinished)
                 self._drop_empty([folder])
             raise
-        location = joined(folder, METADATA)
-        return replace(checkpoint, location=location if is_uri(folder) else files.uri(location))
+        return replace(checkpoint, location=_at(files, folder), metadata_bytes=len(metadata))
 
     # ------------------------------------------------------------------ reading
 
@@ -424,6 +424,12 @@ class StateWriter:
     def _created(self, path: str) -> ByteSink:
         files, at = self._place(path)
         return files.create(at)
+
+
+def _at(files: Files, folder: str) -> str:
+    """Return where the metadata of a folder is, as anybody can open it."""
+    location = joined(folder, METADATA)
+    return location if is_uri(folder) else files.uri(location)
 
 
 def _paths_of(checkpoints: Iterable[CompletedCheckpoint]) -> set[str]:

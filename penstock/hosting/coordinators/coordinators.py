@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex, SourceCoordinator
+from penstock.hosting.logs.driver import thread_belongs_to
 from penstock.hosting.shipping.pickling import deserialize
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
@@ -29,7 +30,8 @@ from penstock.model.messages import (
     SourceEvent,
     SplitRequest,
 )
-from penstock.runtime.checkpoint.two_phase_commit import RETRY_AFTER_MS
+from penstock.model.metrics import Measured, MetricType
+from penstock.runtime.checkpoint.two_phase_commit import RETRY_AFTER_MS, CommitFigures
 from penstock.runtime.sink import Committer, Sink
 from penstock.runtime.sources.contract import Source
 from penstock.runtime.sources.operator import SourceOperator
@@ -56,6 +58,7 @@ class Coordinators:
     def __init__(
         self, job_id: JobId, places: Sequence[CoordinatedVertex], callbacks: Callbacks
     ) -> None:
+        self._job_id = job_id
         self._job_prefix = job_prefix_of(job_id)
         self._callbacks = callbacks
         self._worker = WorkerThreads("penstock-coordinator")
@@ -68,6 +71,8 @@ class Coordinators:
                 source = SourceCoordinator(place, place.coordinator, self)
                 self._sources[place.node_id] = source
         self._committers = committers_of(places)
+        self._sinks = {one.node_id: one for one in places if one.node_id in self._committers}
+        self._commits = {node_id: CommitFigures() for node_id in self._sinks}
 
     # ------------------------------------------------------------------ called by the loop
 
@@ -102,7 +107,7 @@ class Coordinators:
         """Commit the results, then tell the JobManager."""
 
         def commit() -> None:
-            commit_all(self._committers, committables, self._job_prefix)
+            commit_all(self._committers, committables, self._job_prefix, figures=self._commits)
             self._callbacks.job_finalized()
 
         self._submit("commit of the job's results", commit)
@@ -126,6 +131,13 @@ class Coordinators:
         for source in self._sources.values():
             state = found.get(source.place.uid)
             self._submit(source.place.name, functools.partial(source.restore, state))
+
+    def measured(self) -> list[tuple[CoordinatedVertex, list[Measured]]]:
+        """The metrics of each coordinator that has any, with its place in the job. Any thread."""
+        found = [(source.place, source.measured()) for source in self._sources.values()]
+        for node_id, figures in self._commits.items():
+            found.append((self._sinks[node_id], _measured_commits(figures)))
+        return found
 
     def close(self, *, is_committed: bool) -> None:
         """End all coordinators within a bounded time. Without a commit, remove what attempts left behind."""
@@ -168,6 +180,7 @@ class Coordinators:
         def guarded() -> None:
             if self._is_closed:
                 return
+            thread_belongs_to(self._job_id)
             try:
                 work()
             except BaseException as error:
@@ -225,9 +238,10 @@ def commit_all(
     committables: Sequence[Committable],
     job_prefix: str,
     wait_s: Callable[[float], None] = time.sleep,
+    figures: Mapping[int, CommitFigures] | None = None,
 ) -> None:
     """Make committables visible, and drop what else the job's attempts left behind. May be
-    repeated.
+    repeated. `figures`: by node; None: nobody counts.
 
     Waits while a committer postpones committables; the committer decides when to give up.
     """
@@ -235,11 +249,27 @@ def commit_all(
     for committable in committables:
         by_node.setdefault(committable.node_id, []).append(committable.payload)
     for node_id, committer in committers.items():
-        put_off = committer.commit([deserialize(data) for data in by_node.get(node_id, [])])
+        counts = CommitFigures() if figures is None else figures[node_id]
+        waiting: Sequence[object] = [deserialize(data) for data in by_node.get(node_id, [])]
+        counts.total += len(waiting)
+        put_off = counts.counted(committer.commit, waiting)
         while put_off:
             wait_s(RETRY_AFTER_MS / 1000)
-            put_off = committer.commit(put_off)
+            put_off = counts.counted(committer.commit, put_off)
         committer.abort(job_prefix)
+
+
+def _measured_commits(figures: CommitFigures) -> list[Measured]:
+    return [
+        Measured(name, MetricType.COUNTER, count)
+        for name, count in (
+            ("totalCommittables", figures.total),
+            ("successfulCommittables", figures.successful),
+            ("retriedCommittables", figures.retried),
+            ("failedCommittables", figures.failed),
+            ("alreadyCommittedCommittables", 0),
+        )
+    ] + [Measured("pendingCommittables", MetricType.GAUGE, figures.total - figures.successful)]
 
 
 def coordinated_vertices(

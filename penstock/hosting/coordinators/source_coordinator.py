@@ -25,10 +25,12 @@ from penstock.model.messages import (
     SourceEvent,
     SplitRequest,
 )
+from penstock.model.metrics import Groups, Measured, MetricType
 from penstock.runtime.sources.contract import EnumeratorContext, Source, SplitEnumerator
 from penstock.runtime.watermarks.strategy import AlignmentParams
 
 _LOG: Final = logging.getLogger(__name__)
+_ENUMERATOR: Final[Groups] = (("coordinator", None), ("enumerator", None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,14 @@ class SourceCoordinator:
             self._around.call_periodically(
                 self.place.name, alignment.update_interval_ms, self._announce, lambda: True
             )
+
+    def measured(self) -> list[Measured]:
+        """The enumerator's metrics. Any thread."""
+        enumerator = self.enumerator
+        waiting = None if enumerator is None else enumerator.unassigned_splits()
+        if waiting is None:
+            return []
+        return [Measured("unassignedSplits", MetricType.GAUGE, waiting, _ENUMERATOR)]
 
     # ------------------------------------------------------------------ readers
 

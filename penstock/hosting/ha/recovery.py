@@ -51,7 +51,7 @@ class EndedJob:
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         return []  # Its tasks are gone.
 
-    def collect(self, stream: str) -> Iterator[list[Any]]:
+    def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:
         raise JobExecutionError(
             f"job {self._job_id} was run by another driver, which got its rows. Run it again, "
             "or write the rows to a file sink."

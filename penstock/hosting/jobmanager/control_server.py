@@ -51,7 +51,7 @@ class Listener(Protocol):
 
 
 class ControlServer:
-    """Call `open` on the listener's loop. `close` stops listening; open connections stay with their owner."""
+    """Call `open` and `close` on the listener's loop. Connections that have proved themselves stay with their owner."""
 
     def __init__(
         self, credentials: Credentials, listener: Listener, invitations: Invitations | None = None
@@ -61,6 +61,7 @@ class ControlServer:
         self._invitations = invitations
         self._listener = listener
         self._server: asyncio.Server | None = None
+        self._is_closed = False
         self._complaints = Complaints()
         self._unproven: dict[asyncio.Task[None], str] = {}
 
@@ -71,9 +72,15 @@ class ControlServer:
         port: int = sock.getsockname()[1]
         return endpoint.port or port
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Stop listening, and close the connections that have not proved themselves: whoever dials would wait for an answer."""
+        self._is_closed = True
         if self._server is not None:
             self._server.close()
+        while unproven := list(self._unproven):
+            for task in unproven:
+                task.cancel()
+            await asyncio.wait(unproven)
 
     async def _on_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -84,6 +91,8 @@ class ControlServer:
         job ends with that error; the peer is not blamed and replaced.
         """
         try:
+            if self._is_closed:
+                return
             handshake = await self._authenticate(reader, writer)
             if handshake is not None and handshake.is_guest:
                 writer.write(admission(self._credentials, handshake.session))

@@ -4,24 +4,49 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
+from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
+from penstock.hosting.jobmanager.flame_graphs import FlameGraphs
 from penstock.hosting.jobmanager.jobmanager import JobManager
-from penstock.hosting.jobmanager.savepoints import start_savepoint, statistics_of
-from penstock.hosting.waiting import awaited, wait_for_end
+from penstock.hosting.jobmanager.savepoints import start_savepoint
+from penstock.hosting.waiting import Interruptible, Reader, awaited, interrupted, wait_for_end
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
-from penstock.model.ids import JobId
-from penstock.model.messages import TaskIo
+from penstock.model.errors import JobExecutionError
+from penstock.model.ids import JobId, ResourceId
+from penstock.model.messages import (
+    DumpThreads,
+    ListLogs,
+    LogList,
+    LogPiece,
+    ReadLog,
+    TaskIo,
+    ThreadDump,
+)
+from penstock.model.metrics import Measured
 from penstock.model.program import JobOutcome
 from penstock.model.states import JobStatus
+from penstock.observation.jobs.snapshots import JobSnapshot
+from penstock.observation.jobs.statistics import statistics_of
 
 
 class JobHandle:
     """`model.program.JobControl` over a JobManager."""
 
-    def __init__(self, manager: JobManager) -> None:
+    def __init__(self, manager: JobManager, look: Callable[[], JobSnapshot], instead: str) -> None:
+        """`look`: returns what is known of the job now. Any thread may call it. `instead`: what a user could have done to keep the
+        job's state, where Ctrl-C has cancelled it.
+        """
         self.manager = manager
+        self.look = look
+        self._interruptible = Interruptible(
+            manager.job_graph.name, manager.cancel, lambda: manager.status, instead
+        )
+        self.flame_graphs = FlameGraphs(
+            manager.ask, lambda: dict(manager.shell.where), manager.parts.settings.stacks
+        )
 
     @property
     def job_id(self) -> JobId:
@@ -34,12 +59,7 @@ class JobHandle:
         """See `wait_for_end`."""
         manager = self.manager
         with awaited(self.job_id):
-            wait_for_end(
-                manager.ended,
-                timeout_s,
-                manager.cancel,
-                lambda: f"job {manager.job_graph.name} is {manager.status}",
-            )
+            wait_for_end(manager.ended, timeout_s, self._interruptible)
         runtime_ms = manager.ended_ms - manager.started_ms
         return JobOutcome(manager.status, runtime_ms, manager.failure_text)
 
@@ -67,18 +87,50 @@ class JobHandle:
         return wait
 
     def checkpoints(self) -> CheckpointStatistics:
-        return statistics_of(self.manager)
+        return statistics_of(self.look().checkpoints)
+
+    def thread_dump(self, resource_id: ResourceId) -> Future[ThreadDump]:
+        """Ask a TaskManager for its threads. See `Questions.ask`."""
+        depth = self.manager.parts.settings.stacks.dump_depth
+        return self.manager.ask(resource_id, DumpThreads(depth))
+
+    def log_files(self, resource_id: ResourceId) -> Future[LogList]:
+        """Ask a TaskManager for the files in the folder of its log. See `Questions.ask`."""
+        return self.manager.ask(resource_id, ListLogs())
+
+    def read_log(self, resource_id: ResourceId, question: ReadLog) -> Future[LogPiece]:
+        """Ask a TaskManager, or what is kept of one that has ended, for a piece of a file. See `Questions.ask`."""
+        return self.manager.ask(resource_id, question)
+
+    def story(self, part: str = "") -> list[str]:
+        """Return what the job's machine did, oldest first, one line for each change. `part`: only lines that have it."""
+        lines = map(str, self.manager.job_master.story.last())
+        return [line for line in lines if part in line]
+
+    def coordinator_metrics(self) -> list[tuple[CoordinatedVertex, list[Measured]]]:
+        """Return what the enumerators and committers on the driver measure."""
+        return self.manager.coordinators.measured()
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         return self.manager.job_master.task_metrics()
 
-    def collect(self, stream: str) -> Iterator[list[Any]]:
-        return self._read(self.manager.collect(stream).batches())
+    def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:
+        batches = self.manager.collect(stream).batches()
+        return self._read(batches, Reader(self.job_id)) if shows_error else batches
 
-    def _read(self, batches: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    def _read(self, batches: Iterator[list[Any]], reader: Reader) -> Iterator[list[Any]]:
+        """The batches. The reader lets go with the generator, also if nobody reads on."""
         while True:
-            with awaited(self.job_id):  # Between two batches it may be that nobody reads on.
-                batch = next(batches, None)
+            with reader:
+                try:
+                    batch = next(batches, None)
+                except JobExecutionError:
+                    reader.was_given()
+                    raise
+                except KeyboardInterrupt:
+                    if not self.manager.ended.is_set():
+                        interrupted(self._interruptible)
+                    raise
             if batch is None:
                 return
             yield batch

@@ -15,27 +15,32 @@ import secrets
 import threading
 import traceback
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final
 
 from penstock.hosting.checkpoints.keeper import keeper_of, settled
 from penstock.hosting.checkpoints.port import NoCheckpoints
+from penstock.hosting.clock import wall_ms
 from penstock.hosting.coordinators.coordinators import Coordinators
 from penstock.hosting.ha.guard import RecordedResult
 from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.jobmanager.control_server import ControlServer
 from penstock.hosting.jobmanager.driver_streams import CollectStream, DriverStreams
 from penstock.hosting.jobmanager.links import Links
+from penstock.hosting.jobmanager.long_lived import LongLived
 from penstock.hosting.jobmanager.machine_shell import JobParts, MachineShell, now_ms
+from penstock.hosting.jobmanager.questions import ANSWER_TIMEOUT_S, Questions
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
-from penstock.hosting.observer import guarded
+from penstock.hosting.logs.driver import thread_belongs_to
+from penstock.hosting.observer import all_of
 from penstock.hosting.provider import MasterAddress
 from penstock.hosting.wire.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.hosting.wire.invitations import Invitations
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, UserError
-from penstock.model.ids import AttemptId, BlobKey, FencingToken, ResourceId
+from penstock.model.ids import AttemptId, BlobKey, FencingToken, JobId, ResourceId
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CancelJob,
@@ -49,10 +54,13 @@ from penstock.model.messages import (
     Heartbeat,
     JobEvent,
     JobFinalized,
+    LogEvents,
+    MetricsReport,
     OfferSlots,
     PartitionDataProduced,
     ProcessEnded,
     ProcessStopped,
+    Question,
     RegisterTaskManager,
     RegistrationAccepted,
     ReportedWatermark,
@@ -63,6 +71,7 @@ from penstock.model.messages import (
     SplitRequest,
     StartScheduling,
     TaskIoReported,
+    TaskManagerAnswer,
     TaskManagerRegistered,
     TaskReported,
     TaskStateChanged,
@@ -83,10 +92,11 @@ class JobManager:
     def __init__(self, parts: JobParts) -> None:
         silence_s = min(parts.settings.silence_timeout_s, parts.guard.silence_s)
         settings = replace(parts.settings, silence_timeout_s=silence_s)
-        observer = guarded(parts.observer)
+        long_lived = LongLived(parts.job_graph)
+        observers = (parts.observer, long_lived) if long_lived.is_large else (parts.observer,)
+        observer = all_of(*observers)
         self.parts = parts = replace(parts, settings=settings, observer=observer)
         self.job_graph = parts.job_graph
-        self.job_id = parts.job_graph.job_id
         self.ended = threading.Event()
         self.started_ms = now_ms()
         self.ended_ms = 0
@@ -115,6 +125,12 @@ class JobManager:
         self.watch: TaskManagerWatch = TaskManagerWatch(
             self.shell, parts.provider, observer, settings, self._done.is_set
         )
+
+        self.questions: Questions = Questions(self.shell.links, self._soon, now_ms)
+
+    @property
+    def job_id(self) -> JobId:
+        return self.job_graph.job_id
 
     @property
     def status(self) -> JobStatus:
@@ -164,6 +180,12 @@ class JobManager:
         """Feed the event that `make` returns for the time at which it is processed. Any thread."""
         self._soon(lambda: self.shell.feed_job(make(now_ms())))
 
+    def ask(
+        self, resource_id: ResourceId, question: Question, timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> Future[Any]:
+        """Ask a TaskManager. Any thread, also after the job. See `Questions.ask`."""
+        return self.questions.ask(resource_id, question, timeout_s)
+
     def _soon(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # The loop is closed: the job is over.
             self._loop.call_soon_threadsafe(call)
@@ -172,6 +194,7 @@ class JobManager:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        thread_belongs_to(self.job_id)
         try:
             self._loop.run_until_complete(self._main())
         except Exception as error:
@@ -204,6 +227,7 @@ class JobManager:
             interval,
             self.parts.settings.task,
             self.parts.settings.silence_timeout_s,
+            self.parts.settings.logs,
         )
         self.parts.provider.open(master, self._on_host_ended)
         self.shell.feed_job(StartScheduling(now_ms()))
@@ -213,7 +237,7 @@ class JobManager:
         await self._done.wait()
         await settled(self.keeper, lambda: self._broken is not None)
         ticker.cancel()
-        server.close()
+        await server.close()
         for resource_id in self.shell.links.everybody():
             self.shell.end_taskmanager(resource_id, f"job {self.status}")
         await self.shell.links.drained()
@@ -237,11 +261,12 @@ class JobManager:
             self._end_leadership,
             self.parts.provider.close,
             self.shell.links.close,
-            self._cancel_tasks,
+            lambda: _cancel_tasks(self._loop),
             self._close_coordinators,
             lambda: self.parts.guard.close(self._result()),
             lambda: self._streams.end(self._failure_text()),
             self._loop.close,
+            self.questions.close,
             lambda: self.parts.observer.job_ended(self.status, self.job_master),
         )
         for step in steps:
@@ -278,19 +303,10 @@ class JobManager:
             return None
         return RecordedResult(self.status, now_ms() - self.started_ms, self.failure_text)
 
-    def _cancel_tasks(self) -> None:
-        self._loop.run_until_complete(asyncio.sleep(0))
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
-
     @property
     def failure_text(self) -> str | None:
         """The first failure, with its kind. A user's traceback ends with its kind anyway."""
-        failure = self.failure
-        if failure is None or failure.is_user_code or failure.kind in failure.text:
-            return failure.text if failure is not None else None
-        return f"{failure.kind}: {failure.text}"
+        return None if self.failure is None else _told(self.failure)
 
     def _failure_text(self) -> str | None:
         if self.status in {JobStatus.FAILED, JobStatus.SUSPENDED}:
@@ -301,6 +317,7 @@ class JobManager:
         while True:
             await asyncio.sleep(_TICK_S)
             self.watch.tick()
+            self.questions.tick()
             self.shell.tend_leadership()
             self.shell.feed_resources(ResourceTick(now_ms()))
             self.parts.observer.tick(self.shell.job_master)
@@ -313,6 +330,7 @@ class JobManager:
             self._on_heartbeat(role, message, control)
             return message.resource_id
         if isinstance(message, ProcessEnded):
+            self.questions.ended(message, wall_ms())
             self.watch.lost(message.resource_id, message.cause)
             return message.resource_id
         if isinstance(message, RegisterTaskManager):
@@ -350,23 +368,13 @@ class JobManager:
             self.watch.supervisor_heard(message.resource_id, message.progress)
             return
         self.watch.heard(message.resource_id)
+        self.parts.observer.heartbeat(message)
         if message.ios:
             self.shell.feed_job(TaskIoReported(message.ios, now_ms()))
 
     def _on_reader(self, message: SplitRequest | SourceEvent | ReportedWatermark) -> None:
         if message.attempt_id in self.shell.where:
             self.coordinators.from_reader(message)
-
-    def _on_slot_freed(self, message: SlotFreed) -> None:
-        slot, name = message.allocation_id, message.resource_id
-        _LOG.debug("job=%s slot=%s FREE taskmanager=%s", self.job_id, slot, name)
-        self.shell.feed_job(message)
-        self.shell.feed_resources(message)
-
-    def _on_offers(self, message: OfferSlots) -> None:
-        location = self.shell.links.location(message.resource_id)
-        if location is not None:
-            self.shell.feed_job(SlotsOffered(location, message.offers, now_ms()))
 
     def _on_driver_data(self, data: DriverData) -> None:
         # Otherwise the attempt has been replaced by a restart.
@@ -376,6 +384,19 @@ class JobManager:
     def _on_host_ended(self, resource_id: ResourceId, cause: str) -> None:
         """The host of a TaskManager has ended. Any thread."""
         self._soon(lambda: self.watch.host_ended(resource_id, cause))
+
+
+def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_until_complete(asyncio.sleep(0))
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+
+
+def _told(failure: FailureInfo) -> str:
+    if failure.is_user_code or failure.kind in failure.text:
+        return failure.text
+    return f"{failure.kind}: {failure.text}"
 
 
 def _recorded_or_left(parts: JobParts, result: RecordedResult) -> str | None:
@@ -395,24 +416,49 @@ def _recorded_or_left(parts: JobParts, result: RecordedResult) -> str | None:
     )
 
 
+def _on_task_state(own: JobManager, told: TaskStateChanged) -> None:
+    if told.io is not None:
+        own.parts.observer.task_reported(told.attempt_id, told.io)
+    own.shell.feed_job(TaskReported(told, now_ms()))
+
+
+def _on_acknowledged(own: JobManager, told: AcknowledgeCheckpoint) -> None:
+    own.parts.observer.checkpoint_acknowledged(told)
+    own.shell.feed_job(CheckpointAcknowledged(told, now_ms()))
+
+
+def _on_slot_freed(own: JobManager, message: SlotFreed) -> None:
+    slot, name = message.allocation_id, message.resource_id
+    _LOG.debug("job=%s slot=%s FREE taskmanager=%s", own.job_id, slot, name)
+    own.shell.feed_job(message)
+    own.shell.feed_resources(message)
+
+
+def _on_offers(own: JobManager, message: OfferSlots) -> None:
+    location = own.shell.links.location(message.resource_id)
+    if location is not None:
+        own.shell.feed_job(SlotsOffered(location, message.offers, now_ms()))
+
+
 _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
-    TaskStateChanged: lambda own, told: own.shell.feed_job(TaskReported(told, now_ms())),
-    AcknowledgeCheckpoint: lambda own, told: own.shell.feed_job(
-        CheckpointAcknowledged(told, now_ms())
-    ),
+    TaskStateChanged: _on_task_state,
+    AcknowledgeCheckpoint: _on_acknowledged,
     DeclineCheckpoint: lambda own, told: own.shell.feed_job(CheckpointDeclined(told, now_ms())),
     WaitsForFinalCheckpoint: lambda own, told: own.shell.feed_job(
         FinalCheckpointAwaited(told.attempt_id, now_ms())
     ),
     PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
     ProcessStopped: lambda own, told: own.watch.stopped(told.resource_id),
-    OfferSlots: JobManager._on_offers,
+    OfferSlots: _on_offers,
     SplitRequest: JobManager._on_reader,
     SourceEvent: JobManager._on_reader,
     ReportedWatermark: JobManager._on_reader,
     DriverData: JobManager._on_driver_data,
     UserOutput: lambda own, told: own.parts.observer.user_output(told, own.job_graph),
-    SlotFreed: JobManager._on_slot_freed,
+    LogEvents: lambda own, told: own.parts.observer.user_logged(told, own.job_graph),
+    TaskManagerAnswer: lambda own, told: own.questions.answered(told),
+    SlotFreed: _on_slot_freed,
+    MetricsReport: lambda own, told: own.parts.observer.metrics_reported(told),
 }
 
 

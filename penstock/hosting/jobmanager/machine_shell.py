@@ -22,6 +22,8 @@ from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.hosting.jobmanager.links import Links
+from penstock.hosting.jobmanager.stack_settings import StackSettings
+from penstock.hosting.logs.settings import LogSettings
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.session_jobs import SESSION_JOBS
@@ -29,7 +31,6 @@ from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.transition_log import log_attempt, log_status
 from penstock.hosting.wire.tls import Identity
 from penstock.machines.books.job_settings import JobSettings
-from penstock.machines.checkpoints.history import CheckpointHistory
 from penstock.machines.job.job_master import JobMaster
 from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.errors import ExternalError
@@ -96,9 +97,10 @@ class JobManagerSettings:
     frozen_timeout_s: float
     max_taskmanagers: int | None = None
     silence_timeout_s: float = 50.0
-    checkpoint_history_size: int = 10
     storage: JobStorage | None = None
     identity: Identity | None = None
+    logs: LogSettings = field(default_factory=LogSettings)
+    stacks: StackSettings = field(default_factory=StackSettings)
 
     @property
     def holds_results(self) -> bool:
@@ -145,7 +147,6 @@ class MachineShell:
         self.links = links
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
-        self.checkpoint_history = CheckpointHistory(settings.checkpoint_history_size)
         completed = () if settings.storage is None else settings.storage.completed
         self.job_master = JobMaster(parts.job_graph, settings.job, now_ms(), completed)
         self.resource_manager = ResourceManager(
@@ -248,8 +249,13 @@ class MachineShell:
     def _do_deploy(self, effect: DeployTask) -> None:
         key = effect.deployment.chain_blob
         self.links.send_blob_once(effect.resource_id, key, self._parts.job_graph.blobs[key])
-        self.where[effect.deployment.attempt_id] = effect.resource_id
+        attempt_id = effect.deployment.attempt_id
+        self.where[attempt_id] = effect.resource_id
         self.links.send(effect.resource_id, effect)
+        location = self.links.location(effect.resource_id)
+        if location is not None:
+            slot = effect.deployment.allocation_id
+            self._parts.observer.task_deployed(attempt_id, location, slot)
 
     def _log_slot(self, allocation_id: AllocationId, what: str, cause: str) -> None:
         """Log at DEBUG level: a large job has many slots."""
@@ -274,6 +280,7 @@ class MachineShell:
             _LOG.info(
                 "job=%s checkpoint=%d TRIGGERED type=%s", self.job_id, effect.checkpoint_id, kind
             )
+            self._parts.observer.checkpoint_triggered(effect)
         self._do_send_stamped(effect)
 
     def _do_store(self, effect: StoreCheckpoint) -> None:
@@ -299,12 +306,13 @@ class MachineShell:
     def _note_restored(self, checkpoint_id: int | None) -> None:
         latest = self.job_master.checkpoints.store.latest
         if checkpoint_id is not None and latest is not None:
-            at_ms = _wall_clock_ms(now_ms())
-            self.checkpoint_history.restored(checkpoint_id, latest.location, at_ms)
+            self._parts.observer.checkpoint_restored(
+                checkpoint_id,
+                latest.location,
+                is_savepoint=latest.checkpoint_type.is_savepoint,
+            )
 
     def _do_checkpoint_ended(self, effect: CheckpointEnded) -> None:
-        triggered_at_ms = _wall_clock_ms(effect.triggered_ms)
-        self.checkpoint_history.ended(effect, triggered_at_ms, _wall_clock_ms(now_ms()))
         self._log_checkpoint(effect)
         self._parts.observer.checkpoint_ended(effect)
 
@@ -312,11 +320,19 @@ class MachineShell:
         job_id, checkpoint_id = self.job_id, effect.checkpoint_id
         if effect.location is not None:
             size, place = effect.size_bytes, effect.location
-            text = "job=%s checkpoint=%d COMPLETED bytes=%d location=%s"
-            _LOG.info(text, job_id, checkpoint_id, size, place)
+            took_ms = now_ms() - effect.triggered_ms
+            text = "job=%s checkpoint=%d COMPLETED bytes=%d location=%s ms=%d"
+            _LOG.info(text, job_id, checkpoint_id, size, place, took_ms)
+            self._log_slow_checkpoint(checkpoint_id, took_ms)
         else:
             cause = f"{effect.reason}: {effect.text}"
             _LOG.info("job=%s checkpoint=%d ABORTED cause=%s", job_id, checkpoint_id, cause)
+
+    def _log_slow_checkpoint(self, checkpoint_id: int, took_ms: int) -> None:
+        slow_ms = self._parts.settings.logs.slow_checkpoint_ms
+        if slow_ms and took_ms > slow_ms:
+            text = "job=%s checkpoint=%d SLOW ms=%d limit_ms=%d (penstock.log.slow-checkpoint)"
+            _LOG.warning(text, self.job_id, checkpoint_id, took_ms, slow_ms)
 
     def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
         self._checkpoints.answer(effect)
@@ -350,6 +366,8 @@ class MachineShell:
         # Otherwise all coordinators are restored anyway.
         if not effect.is_global or effect.checkpoint_id is None:
             self._coordinators.reset(effect.vertices, effect.checkpoint_id)
+        text = "job=%s RESTARTS subtasks=%d checkpoint=%s"
+        _LOG.info(text, self.job_id, len(effect.vertices), effect.checkpoint_id)
         self._parts.observer.restarting(effect)
         if not self._streams.restart(reset):
             text = (

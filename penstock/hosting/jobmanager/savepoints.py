@@ -1,17 +1,14 @@
-"""Savepoints and statistics of a running job, for users' threads. Depends on the JobManager only by a protocol."""
+"""Savepoints of a running job, for users' threads. Depends on the JobManager only by a protocol."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Protocol
 
 from penstock.hosting.checkpoints.keeper import CheckpointKeeper, SavepointFailed
-from penstock.hosting.jobmanager.machine_shell import MachineShell
 from penstock.machines.job.job_master import JobMaster
-from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.messages import JobEvent, TriggerSavepoint
 
@@ -19,7 +16,6 @@ from penstock.model.messages import JobEvent, TriggerSavepoint
 class Manager(Protocol):
     """What these functions need of a JobManager."""
 
-    shell: MachineShell
     keeper: CheckpointKeeper | None
 
     @property
@@ -28,7 +24,7 @@ class Manager(Protocol):
 
 
 def start_savepoint(manager: Manager, kind: CheckpointType, directory: str | None) -> Future[str]:
-    """Ask for a savepoint. Returns a function that waits for its folder.
+    """Ask for a savepoint, or with type CHECKPOINT for a checkpoint. Returns a future of its folder.
 
     Raises: SavepointFailed, ConfigurationError: it cannot be asked for.
     """
@@ -39,14 +35,8 @@ def start_savepoint(manager: Manager, kind: CheckpointType, directory: str | Non
             "with blocking results take none. For other jobs, set "
             "execution.checkpointing.savepoint-dir or execution.checkpointing.dir."
         )
-    folder = keeper.savepoint_folder(directory)
+    folder = keeper.savepoint_folder(directory) if kind.is_savepoint else None
     request_id = secrets.token_hex(8)
     answered = keeper.expect_savepoint(request_id)
     manager.feed_soon(lambda now: TriggerSavepoint(request_id, kind, folder, now))
     return answered
-
-
-def statistics_of(manager: Manager) -> CheckpointStatistics:
-    """Return the current statistics."""
-    now = manager.shell.checkpoint_history.statistics
-    return replace(now, in_progress=manager.job_master.checkpoints.under_way)

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.hosting.batch.batch_task import StageSettings
 from penstock.hosting.batch.job import BatchJob
+from penstock.hosting.batch.orders import StageSettings
 from penstock.hosting.batch.plan import plan_of, speakers_of
 from penstock.hosting.batch.runner import StageOrder, StageRunner
 from penstock.hosting.ha.election import SubmittedJob
 from penstock.hosting.ha.settings import ha_settings_of
+from penstock.hosting.logs import driver as driver_log
+from penstock.hosting.logs.settings import log_settings_of
 from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.console import Console, say
+from penstock.hosting.program.console import say
 from penstock.hosting.program.host import Host
+from penstock.hosting.program.observed_jobs import ObservedJob
 from penstock.model.config import Settings
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.options.program import ExecutionOptions
 from penstock.model.options.scheduling import ErrorOptions
+from penstock.model.options.task import MetricOptions
 
 
 class BatchJobs:
@@ -33,11 +37,17 @@ class BatchJobs:
                 "high-availability.type has no effect on a job in runtime mode BATCH: "
                 "the job is lost with its driver"
             )
-        observer = self._observer or Console(settings)
+        driver_log.start(log_settings_of(settings))
+        observed = ObservedJob(
+            job.graph, settings, serves=self._host.serves_rest, given=self._observer
+        )
         plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
         runner = self._host.stage_runner(settings, job, plan)
-        made = BatchJob(job, plan, runner, observer, _stage_settings(settings))
-        observer.submitted(job.graph, settings.ignored_texts())
+        observed.watch(job.program, None)
+        made = BatchJob(job, plan, runner, observed.observer, _stage_settings(settings))
+        observed.observer.submitted(job.graph, settings.ignored_texts())
+        observed.started(made)
+        made.look = observed.look
         made.start()
         return made
 
@@ -59,4 +69,6 @@ def _stage_settings(settings: Settings) -> StageSettings:
     return StageSettings(
         memory=settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY),
         tells_all_frames=settings.get(ErrorOptions.FULL),
+        reports_metrics=bool(settings.get(MetricOptions.UPDATE_INTERVAL)),
+        has_user_metrics=settings.get(MetricOptions.PYTHON),
     )

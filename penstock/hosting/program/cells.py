@@ -23,18 +23,23 @@ def running_cell() -> Cell | None:
     place = _place_in(getattr(shell, "user_ns", None))
     if place is None:
         return None
-    # Front ends name the cell. Without that its code has a file name of its own, which stays the same until it is edited.
+    # Front ends name the cell. Without that its code has a file name of its own, which stays the same until it is edited. A cell with
+    # the same code, such as `%run $script`, has the same file name, so the script's is needed, too.
     header = getattr(shell, "parent_header", None) or {}
     name = (header.get("metadata") or {}).get("cellId")
     return Cell(str(name or place), getattr(shell, "execution_count", None))
 
 
 def _place_in(namespace: object) -> str | None:
-    """The file name of the outermost code that runs in the notebook's namespace."""
-    frame, place = sys._getframe(1), None
-    current: Any = frame
+    """The file name of the outermost code that runs in the notebook's namespace, and those of the scripts that it runs."""
+    place: str | None = None
+    scripts: list[str] = []
+    current: Any = sys._getframe(1)
     while current is not None:
+        code = current.f_code
         if current.f_globals is namespace:
-            place = current.f_code.co_filename
+            place = "\n".join([code.co_filename, *reversed(scripts)])
+        if code.co_name == "<module>":
+            scripts.append(code.co_filename)
         current = current.f_back
     return place

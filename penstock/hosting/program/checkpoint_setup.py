@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.hosting.checkpoints.keeper import JobStorage, Pointers
-from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
+from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.file_systems import CheckpointIoError, check_private, joined
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings
 from penstock.hosting.private_files import NotPrivate
@@ -30,7 +30,7 @@ from penstock.machines.checkpoints.settings import (
     checkpoint_places_of,
     checkpoint_settings_of,
 )
-from penstock.model.checkpoints import CheckpointType, TaskCheckpointing
+from penstock.model.checkpoints import METADATA, CheckpointType, TaskCheckpointing
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError

@@ -22,17 +22,19 @@ from penstock.hosting.program.progress import (
     line_of,
     snapshot_of,
 )
-from penstock.hosting.waiting import is_awaited
+from penstock.hosting.waiting import Given, owe
 from penstock.model.bounded_text import cut
 from penstock.model.config import Settings
-from penstock.model.error_text import traceback_of
+from penstock.model.error_text import headline_of, traceback_of
 from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import JobId, ResourceId
 from penstock.model.messages import (
+    AcknowledgeCheckpoint,
     CheckpointEnded,
     FailureInfo,
     JobStatusChanged,
+    LogEvents,
     RegisterTaskManager,
     ResetSubtasks,
     ResourcesMissing,
@@ -41,6 +43,8 @@ from penstock.model.messages import (
 from penstock.model.messages.checkpoints import CheckpointFailureReason as Reason
 from penstock.model.options.scheduling import ConsoleOptions
 from penstock.model.states import JobStatus
+from penstock.observation.logs.console import first_line, repeated_line
+from penstock.observation.logs.folding import Folding
 
 if TYPE_CHECKING:
     from penstock.hosting.program.progress_table import TableWriter
@@ -53,12 +57,15 @@ _EXPECTED: Final = frozenset({
     Reason.TASK_CLOSING,
 })
 _MOST_OF_HEADLINE: Final = 2000
+_FOLDED_MS: Final = 10_000
 
 
 class Console(JobObserver):
     """Calls come from the JobManager's loop and return at once."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, address: str | None = None) -> None:
+        """`address`: of the REST server; None: there is none."""
+        self._address = address
         self._shows_progress = settings.get(ConsoleOptions.PROGRESS)
         self._writer = LineWriter()
         self._stream = sys.stderr
@@ -72,19 +79,21 @@ class Console(JobObserver):
         self._interval_s = settings.get(interval) / 1000
         self._started = time.monotonic()
         self._next_progress_s = self._interval_s
-        self._job_name = ""
-        self._job_id = JobId("")
+        self._job = ("", JobId(""))
         self._rates = Rates(self._interval_s)
         self._checkpoints = CheckpointNews()
         self._table_writer: TableWriter | None = None
         self._taskmanagers: dict[ResourceId, str] = {}
+        self._folding = Folding(_FOLDED_MS, grows=True)
 
     def submitted(self, job_graph: JobGraph, ignored_keys: list[str]) -> None:
-        self._job_name, self._job_id = job_graph.name, job_graph.job_id
+        self._job = job_graph.name, job_graph.job_id
         known = [vertex.parallelism for vertex in job_graph.vertices.values()]
         subtasks = sum(parallelism for parallelism in known if parallelism != UNDECIDED)
         more = ", others decided by the data" if UNDECIDED in known else ""
-        self._say(f"job '{job_graph.name}': {len(known)} vertices, {subtasks} subtasks{more}")
+        seen = "" if self._address is None else f"; see {self._address}"
+        text = f"job '{job_graph.name}': {len(known)} vertices, {subtasks} subtasks{more}{seen}"
+        self._say(text)
         if ignored_keys:
             self._say(f"accepted but without effect here: {', '.join(ignored_keys)}")
 
@@ -109,9 +118,18 @@ class Console(JobObserver):
         if change.status is JobStatus.RESTARTING:
             self._say(f"restarting after: {_headline(change.failure)}")
         elif change.status is JobStatus.FAILED:
-            # A program that waits for the job is given the error, and shows it.
-            cause = "" if is_awaited(self._job_id) else f": {_headline(change.failure)}"
-            self._say(f"job FAILED{cause}")
+            self._say_that_it_failed(_headline(change.failure))
+
+    def _say_that_it_failed(self, cause: str) -> None:
+        """Say it without the cause to a program that is given the error, for it shows the cause itself."""
+        name = self._job[0]
+        match owe(self._job[1], lambda: say(f"job '{name}' FAILED: {cause}")):
+            case Given.NEVER:
+                self._say(f"job FAILED: {cause}")
+            case Given.NOW:
+                self._say("job FAILED")
+            case Given.LATER:
+                self._say("job FAILED; the error comes where the program reads its results")
 
     def restarting(self, reset: ResetSubtasks) -> None:
         if reset.checkpoint_id is None:
@@ -122,6 +140,9 @@ class Console(JobObserver):
             f"restarted subtasks: {len(reset.vertices)}, {place}; what they printed since "
             "then may be printed again"
         )
+
+    def checkpoint_acknowledged(self, message: AcknowledgeCheckpoint) -> None:
+        self._checkpoints.acknowledged(message.checkpoint_id, monotonic_ms())
 
     def checkpoint_ended(self, ended: CheckpointEnded) -> None:
         """Print a failed checkpoint, unless a restart, a newer checkpoint or the end of the job made it pointless."""
@@ -140,16 +161,32 @@ class Console(JobObserver):
         text = "\n".join(who + line for line in output.text.split("\n"))
         self._writer.put(stream, text + "\n")
 
+    def user_logged(self, told: LogEvents, job_graph: JobGraph) -> None:
+        """Show warnings and errors of functions. What repeats is counted, and shown less and less often."""
+        now_ms = monotonic_ms()
+        for event in told.events:
+            if self._folding.take(event, now_ms):
+                self._writer.put(sys.stderr, f"{first_line(event)}\n")
+        self._folding.left_out += told.left_out
+
+    def _show_repeats(self, *, is_all: bool = False) -> None:
+        for repeats in self._folding.due(monotonic_ms(), is_all=is_all):
+            self._writer.put(sys.stderr, f"{repeated_line(repeats)}\n")
+        left_out, self._folding.left_out = self._folding.left_out, 0
+        if left_out:
+            self._say(f"{left_out:,} further warnings and errors are in the TaskManagers' logs")
+
     def engine_failed(self, error: BaseException) -> None:
         self._say(traceback_of(error))
 
     def tick(self, job: JobView) -> None:
         moment = self._moment()
+        self._show_repeats()
         if not self._shows_progress or moment.since_start_s < self._next_progress_s:
             return
         self._next_progress_s = moment.since_start_s + self._interval_s
         snapshot = snapshot_of(
-            (self._job_name, job.status),
+            (self._job[0], job.status),
             job.progress(),
             self._rates,
             moment,
@@ -161,6 +198,7 @@ class Console(JobObserver):
             self._say(line_of(snapshot))
 
     def job_ended(self, status: JobStatus, job: JobView) -> None:
+        self._show_repeats(is_all=True)
         if self._is_live:
             self._writer.call(lambda: live_terminal(self._stream).remove(self))
         if self._tells_places:
@@ -198,9 +236,7 @@ def _headline(failure: FailureInfo | None) -> str:
     """Return the error's own line of a traceback."""
     if failure is None:
         return "unknown cause"
-    lines = [line for line in failure.text.splitlines() if line and not line.startswith(" ")]
-    errors = [line for line in lines if not line.startswith("Traceback")]
-    return cut(errors[-1], _MOST_OF_HEADLINE) if errors else failure.kind
+    return cut(headline_of(failure.text, failure.kind), _MOST_OF_HEADLINE)
 
 
 def say(text: str) -> None:

@@ -82,7 +82,8 @@ class ClusterExecutor:
         if ha is None:
             return self._streaming.start(job, settings, JobGuard())
         self._streaming.provider(job, settings)  # Announce only a job that this driver can run.
-        found = Election(ha, say).claim(key_of(job.graph, fixed_job_id(settings)), job)
+        with self._streaming.standing_by(settings):
+            found = Election(ha, say).claim(key_of(job.graph, fixed_job_id(settings)), job)
         if isinstance(found, Ended):
             return ended_elsewhere(found)
         lend_frames(found.job, job)

@@ -19,6 +19,8 @@ class Host(Protocol):
     """Supplies TaskManagers before a job is known."""
 
     ships_modules: bool
+    serves_rest: bool
+    """Whether its jobs have a REST server, unless `penstock.rest.enabled` says otherwise."""
 
     def command_line(self) -> Mapping[str, str]: ...
     def spark_configuration(self) -> dict[str, str]: ...

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.model.amounts import bytes_text, duration_text
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.ids import VertexId
 from penstock.model.messages import CheckpointEnded, VertexProgress
 from penstock.model.states import JobStatus
 
 _LEAST_WINDOW_S: Final = 3.0
 """Counters come with heartbeats. A rate over less time would jump with them."""
-_UNITS: Final = (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40))
-_TIMES: Final = (("min", 60), ("h", 3600), ("d", 86_400))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,28 +111,49 @@ class CheckpointNews:
 
     def __init__(self) -> None:
         self._newest: tuple[CheckpointEnded, float, int] | None = None
+        self._acknowledged_ms: dict[int, int] = {}
+
+    def acknowledged(self, checkpoint_id: int, now_ms: int) -> None:
+        """Note that a task has acknowledged a checkpoint. `now_ms`: by the JobMaster's clock."""
+        self._acknowledged_ms[checkpoint_id] = now_ms
 
     def ended(self, ended: CheckpointEnded, moment: Moment, now_ms: int) -> None:
-        """Note a checkpoint that has ended. `now_ms`: by the JobMaster's clock, as `triggered_ms` is."""
+        """Note a checkpoint that has ended. `now_ms`: by the JobMaster's clock, as `triggered_ms` is.
+
+        It took until the last task acknowledged it, as REST and Flink count.
+        """
+        last_ms = self._acknowledged_ms.pop(ended.checkpoint_id, now_ms)
+        for older in [one for one in self._acknowledged_ms if one < ended.checkpoint_id]:
+            del self._acknowledged_ms[older]
         if ended.location is not None:
-            self._newest = ended, moment.since_start_s, max(0, now_ms - ended.triggered_ms)
+            self._newest = ended, moment.since_start_s, max(0, last_ms - ended.triggered_ms)
 
     def told(self, moment: Moment, under_way: int) -> str:
         """Return the state of checkpoints in words."""
         parts = []
         if self._newest is not None:
             ended, at_s, took_ms = self._newest
-            what = "savepoint" if ended.checkpoint_type.is_savepoint else "checkpoint"
-            age = duration_text((moment.since_start_s - at_s) * 1000)
-            size = bytes_text(ended.size_bytes)
+            kind, age_ms = ended.checkpoint_type, (moment.since_start_s - at_s) * 1000
             parts.append(
-                f"{what} {ended.checkpoint_id} took {duration_text(took_ms)} ({size}) {age} ago"
+                checkpoint_text(kind, ended.checkpoint_id, took_ms, ended.size_bytes, age_ms)
             )
         if under_way:
-            parts.append(
-                "checkpoint under way" if under_way == 1 else f"{under_way} checkpoints under way"
-            )
+            parts.append(under_way_text(under_way))
         return ", ".join(parts)
+
+
+def checkpoint_text(
+    kind: CheckpointType, checkpoint_id: int, took_ms: int, size_bytes: int, age_ms: float
+) -> str:
+    """Return a completed checkpoint in words."""
+    what = "savepoint" if kind.is_savepoint else "checkpoint"
+    size, age = bytes_text(size_bytes), duration_text(age_ms)
+    return f"{what} {checkpoint_id} took {duration_text(took_ms)} ({size}) {age} ago"
+
+
+def under_way_text(count: int) -> str:
+    """Return how many checkpoints are under way."""
+    return "checkpoint under way" if count == 1 else f"{count} checkpoints under way"
 
 
 def snapshot_of(
@@ -180,20 +201,3 @@ def line_of(snapshot: Snapshot) -> str:
         for row in snapshot.rows
     ]
     return " | ".join([f"job '{snapshot.job_name}': {snapshot.headline}", *vertices])
-
-
-def duration_text(ms: float) -> str:
-    """Return a duration in its usual unit: 340 ms, 1.2 s, 12 min, 5 h, 3 d."""
-    if ms < 1000:
-        return f"{ms:.0f} ms"
-    seconds = ms / 1000
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    unit, size = next(one for one in reversed(_TIMES) if seconds >= one[1])
-    return f"{seconds / size:,.0f} {unit}"
-
-
-def bytes_text(count: int) -> str:
-    """Return a size in its usual unit: 512 B, 3.4 MiB."""
-    fitting = [one for one in _UNITS if count >= one[1]]
-    return f"{count / fitting[-1][1]:.1f} {fitting[-1][0]}" if fitting else f"{count} B"

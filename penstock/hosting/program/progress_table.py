@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
-from penstock.hosting.program.progress import Snapshot, VertexRow, duration_text
+from penstock.hosting.program.progress import Snapshot, VertexRow
+from penstock.model.amounts import duration_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +26,7 @@ _BLOCKED: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class Column:
     """`least`, `most`: the widths of the window, in characters, at which it is shown."""
 
     title: str
@@ -34,22 +35,26 @@ class _Column:
     least: int = 0
     most: int = 1 << 30
 
+    @property
+    def is_in_wide_windows(self) -> bool:
+        return self.least <= _WIDE <= self.most
 
-_COLUMNS: Final = (
-    _Column("subtasks", lambda row: row.states, least=_WIDE),
-    _Column("records/s", lambda row: f"{max(row.in_per_s, row.out_per_s):,.0f}", most=_USUAL - 1),
-    _Column("in/s", lambda row: f"{row.in_per_s:,.0f}", least=_USUAL),
-    _Column("out/s", lambda row: f"{row.out_per_s:,.0f}", least=_USUAL),
-    _Column(
+
+COLUMNS: Final = (
+    Column("subtasks", lambda row: row.states, least=_WIDE),
+    Column("records/s", lambda row: f"{max(row.in_per_s, row.out_per_s):,.0f}", most=_USUAL - 1),
+    Column("in/s", lambda row: f"{row.in_per_s:,.0f}", least=_USUAL),
+    Column("out/s", lambda row: f"{row.out_per_s:,.0f}", least=_USUAL),
+    Column(
         "busy", lambda row: f"{row.busy:.0%}", lambda row: "yellow" if row.busy >= _BUSY else ""
     ),
-    _Column(
+    Column(
         "back-pressured",
         lambda row: f"{row.backpressured:.0%}",
         lambda row: "red" if row.backpressured >= _BLOCKED else "",
         least=_USUAL,
     ),
-    _Column(
+    Column(
         "watermark lag",
         lambda row: "-" if row.lag_ms is None else duration_text(row.lag_ms),
         least=_HALF,
@@ -112,7 +117,7 @@ def _table_of(rows: Sequence[VertexRow], columns: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    shown = [one for one in _COLUMNS if one.least <= columns <= one.most]
+    shown = [one for one in COLUMNS if one.least <= columns <= one.most]
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), width=columns)
     table.add_column("vertex", no_wrap=True, overflow="ellipsis", ratio=1)
     for column in shown:

@@ -7,21 +7,25 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings
-from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.jobmanager.stack_settings import StackSettings
+from penstock.hosting.logs.settings import log_settings_of
+from penstock.hosting.metrics.settings import MetricSettings
+from penstock.hosting.task_settings import StepSettings, TaskSettings, WatchSettings
 from penstock.machines.books.job_settings import job_settings_of
 from penstock.machines.resources.resource_manager import max_taskmanagers_of, resource_settings_of
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.cluster import HeartbeatOptions, TaskManagerOptions
+from penstock.model.options.logs import StackOptions
 from penstock.model.options.network import ExchangeOptions
 from penstock.model.options.program import PipelineOptions, PythonOptions
-from penstock.model.options.scheduling import ErrorOptions, HistoryOptions
+from penstock.model.options.scheduling import ErrorOptions
 from penstock.model.options.task import MetricOptions, TaskOptions
 from penstock.model.program import ProgramSettings
 from penstock.runtime.network.network_settings import network_settings_of
 from penstock.runtime.network.partition.settings import blocking_settings_of
 from penstock.runtime.state.settings import state_backend_settings_of
-from penstock.runtime.task.latency import Granularity
+from penstock.runtime.task.latency import Granularity, LatencySettings
 
 # A supervisor sends heartbeats for its TaskManager even while a C call holds the GIL, so short
 # times are safe here.
@@ -35,6 +39,8 @@ HOST_DEFAULTS: Final[Mapping[str, object]] = {
     TaskOptions.CANCELLATION_INTERVAL.key: "500 ms",
     TaskOptions.CANCELLATION_TIMEOUT.key: "3 s",
 }
+
+_LEAST_PROBING_MS: Final = 5000
 
 
 def python_files(settings: Settings, program: ProgramSettings) -> list[str]:
@@ -70,6 +76,15 @@ def _job_parameters(settings: Settings, program: ProgramSettings) -> tuple[tuple
     return tuple({**found, **program.job_parameters}.items())
 
 
+def _watch_settings(settings: Settings) -> WatchSettings:
+    return WatchSettings(
+        cancellation_interval_ms=settings.get(TaskOptions.CANCELLATION_INTERVAL),
+        cancellation_timeout_ms=settings.get(TaskOptions.CANCELLATION_TIMEOUT),
+        progress_timeout_ms=settings.get(TaskOptions.PROGRESS_TIMEOUT),
+        fails_without_progress=settings.get(TaskOptions.FAIL_WITHOUT_PROGRESS),
+    )
+
+
 def _granularity(settings: Settings) -> Granularity:
     option = MetricOptions.LATENCY_GRANULARITY
     text = settings.get(option).lower()
@@ -82,28 +97,69 @@ def _granularity(settings: Settings) -> Granularity:
         ) from None
 
 
+def _column_rows(settings: Settings) -> int:
+    rows = settings.get(TaskOptions.COLUMN_ROWS)
+    if rows is not None and rows < 1:
+        raise ConfigurationError(
+            f"{TaskOptions.COLUMN_ROWS.key} must be 1 or more, got {rows}. "
+            "Remove it to have batches whole."
+        )
+    return rows or 0
+
+
+def _stack_settings(settings: Settings) -> StackSettings:
+    return StackSettings(
+        samples=settings.get(StackOptions.SAMPLES),
+        delay_ms=settings.get(StackOptions.DELAY),
+        depth=settings.get(StackOptions.DEPTH),
+        refresh_ms=settings.get(StackOptions.REFRESH_INTERVAL),
+        cleanup_ms=settings.get(StackOptions.CLEANUP_INTERVAL),
+        dump_depth=settings.get(StackOptions.DUMP_DEPTH),
+    )
+
+
+def metric_settings(settings: Settings) -> MetricSettings:
+    """What TaskManagers measure and report."""
+    probing_ms = max(_LEAST_PROBING_MS, settings.get(MetricOptions.SYSTEM_RESOURCE_INTERVAL))
+    return MetricSettings(
+        report_interval_ms=settings.get(MetricOptions.UPDATE_INTERVAL),
+        probing_interval_ms=probing_ms if settings.get(MetricOptions.SYSTEM_RESOURCE) else 0,
+        is_python_enabled=settings.get(MetricOptions.PYTHON),
+        has_channel_details=settings.get(MetricOptions.NETWORK_DETAILS),
+        latency=_latency(settings),
+    )
+
+
+def _latency(settings: Settings) -> LatencySettings:
+    """Raises: ConfigurationError: histograms of less than one value."""
+    option = MetricOptions.LATENCY_HISTORY
+    history = settings.get(option)
+    if history < 1:
+        raise ConfigurationError(f"{option.key}: expected at least 1, got {history}")
+    return LatencySettings(_granularity(settings), history)
+
+
 def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobManagerSettings:
     """Raises ConfigurationError for a value out of range."""
     return JobManagerSettings(
         job=job_settings_of(settings, lambda: random.Random().uniform(-1.0, 1.0)),
         resources=resource_settings_of(settings),
         task=TaskSettings(
-            max_step_ms=settings.get(TaskOptions.MAX_STEP_TIME),
+            steps=StepSettings(settings.get(TaskOptions.MAX_STEP_TIME), _column_rows(settings)),
             frame_bytes=settings.get(ExchangeOptions.FRAME_SIZE),
             watermark_interval_ms=program.auto_watermark_interval_ms,
             latency_interval_ms=settings.get(MetricOptions.LATENCY_INTERVAL),
-            latency_granularity=_granularity(settings),
             may_leave_splits_unaligned=bool(
                 settings.get(PipelineOptions.ALLOW_UNALIGNED_SOURCE_SPLITS)
             ),
-            cancellation_interval_ms=settings.get(TaskOptions.CANCELLATION_INTERVAL),
-            slow_call_ms=settings.get(TaskOptions.SLOW_CALL),
+            watch=_watch_settings(settings),
             checks_threads=settings.get(TaskOptions.CHECK_THREADS),
             tells_all_frames=settings.get(ErrorOptions.FULL),
             job_parameters=_job_parameters(settings, program),
             network=network_settings_of(settings),
             blocking=blocking_settings_of(settings),
             state_backend=state_backend_settings_of(settings),
+            metrics=metric_settings(settings),
         ),
         heartbeat_interval_s=settings.get(HeartbeatOptions.INTERVAL) / 1000,
         heartbeat_timeout_s=settings.get(HeartbeatOptions.TIMEOUT) / 1000,
@@ -111,5 +167,6 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
         frozen_timeout_s=settings.get(TaskManagerOptions.FROZEN_TIMEOUT) / 1000,
         max_taskmanagers=max_taskmanagers_of(settings),
         silence_timeout_s=settings.get(TaskManagerOptions.SILENCE_TIMEOUT) / 1000,
-        checkpoint_history_size=settings.get(HistoryOptions.CHECKPOINTS),
+        logs=log_settings_of(settings),
+        stacks=_stack_settings(settings),
     )

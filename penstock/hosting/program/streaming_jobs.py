@@ -6,6 +6,7 @@ Does not know where a job comes from: a program, or the high availability store.
 from __future__ import annotations
 
 import random
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from penstock.hosting.ha.election import SubmittedJob
@@ -14,13 +15,16 @@ from penstock.hosting.ha.settings import recovery_directory_of
 from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.jobmanager.jobmanager import JobManager
 from penstock.hosting.jobmanager.machine_shell import JobParts
+from penstock.hosting.logs import driver as driver_log
+from penstock.hosting.logs.settings import log_settings_of
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
-from penstock.hosting.program.console import Console, say
+from penstock.hosting.program.console import say
 from penstock.hosting.program.encryption import identity_of
 from penstock.hosting.program.frames_of_job import reads_frames
 from penstock.hosting.program.host import Host
 from penstock.hosting.program.needs import check_resources, slots_by_size
+from penstock.hosting.program.observed_jobs import ObservedJob, standing_by
 from penstock.hosting.program.settings import job_manager_settings
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.model.config import Settings
@@ -45,6 +49,10 @@ class StreamingJobs:
         self._host.check_workers(reads_frames=reads_frames(job))
         return provider
 
+    def standing_by(self, settings: Settings) -> AbstractContextManager[None]:
+        """Meanwhile the driver waits for the lead of a job. See `observed_jobs.standing_by`."""
+        return standing_by(settings, serves=self._host.serves_rest)
+
     def start(
         self, job: SubmittedJob, settings: Settings, guard: JobGuard, *, has_program: bool = True
     ) -> JobHandle:
@@ -52,6 +60,7 @@ class StreamingJobs:
 
         Raises: NoResourceAvailable, ConfigurationError.
         """
+        driver_log.start(log_settings_of(settings))
         provider = self.provider(job, settings)
         built = with_checkpoints(
             job_manager_settings(settings, job.program),
@@ -67,7 +76,11 @@ class StreamingJobs:
         )
         identity = identity_of(settings, self._host.spark_configuration())
         built = replace(built, identity=identity)
-        observer = self._observer or Console(settings)
+        observed = ObservedJob(
+            job.graph, settings, serves=self._host.serves_rest, given=self._observer
+        )
+        observed.watch(job.program, built.job.checkpoints)
+        observer, look = observed.observer, observed.look
         if reads_frames(job):
             from penstock.hosting.dataframes.job_frames import with_frames
 
@@ -79,9 +92,12 @@ class StreamingJobs:
         except BaseException:  # An interrupt, too, must not leave its directory.
             if built.storage is not None:
                 built.storage.drop_unused()
+            observed.forget()
             raise
         if not has_program:
             manager.drop_collected()
         observer.submitted(job.graph, settings.ignored_texts())
         manager.start()
-        return JobHandle(manager)
+        handle = JobHandle(manager, look, observed.way_to_stop)
+        observed.started(handle)
+        return handle

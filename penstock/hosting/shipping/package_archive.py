@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import penstock
+from penstock.model.own_places import ARCHIVE_ROOT
 
-_ROOT: Final = "/penstock.zip/"
-"""Prefix of file names in the bytecode. Code recognises Penstock's own stack frames by `/penstock/` in their path."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -32,7 +31,7 @@ def package_archive() -> bytes:
             source = path.read_bytes()
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
             archive.writestr(
-                zipfile.ZipInfo(name + "c", _EPOCH), _bytecode(source, f"{_ROOT}{name}")
+                zipfile.ZipInfo(name + "c", _EPOCH), _bytecode(source, f"{ARCHIVE_ROOT}{name}")
             )
     return buffer.getvalue()
 

@@ -18,6 +18,7 @@ from penstock.hosting.batch.plan import Plan
 from penstock.hosting.batch.runner import StageRunner
 from penstock.hosting.batch.spark_runner import SparkRunner
 from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.observation.observatory import OBSERVATORY
 from penstock.hosting.program.console import say
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.host import LazyFrame
@@ -25,9 +26,9 @@ from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark.checks import check_configuration
 from penstock.hosting.spark.frame_results import frame_of_files, frame_of_messages
 from penstock.hosting.spark.provider import SparkProvider
-from penstock.hosting.spark.session import active_session, embedded_session
+from penstock.hosting.spark.session import active_session, embedded_session, executable_of
 from penstock.hosting.spark.slots import SparkSlots
-from penstock.hosting.spark.worker_python import check_workers
+from penstock.hosting.spark.worker_python import check_executable, check_workers
 from penstock.hosting.taskmanager_order import ProcessSettings
 from penstock.hosting.wire.addresses import addresses_of
 from penstock.model.config import Settings
@@ -65,13 +66,16 @@ def spark_session(settings: Settings, cores: int) -> SparkSession:
     """Return the user's session, or an embedded one with so many cores. Raises: ConfigurationError:
     it does not start.
     """
-    return active_session() or embedded_session(settings, cores, _Overrides.spark)
+    session = active_session() or embedded_session(settings, cores, _Overrides.spark)
+    OBSERVATORY.spark_ui = session.sparkContext.uiWebUrl
+    return session
 
 
 class SparkHost:
     """`hosting.program.host.Host` on Spark."""
 
     ships_modules = True
+    serves_rest = True
 
     def __init__(self, configuration: Mapping[str, str] | None = None) -> None:
         self._configuration = dict(configuration or {})
@@ -100,6 +104,7 @@ class SparkHost:
         taskmanagers = -(-usual // slots) + sum(needed.values()) - usual
         spark = spark_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
         context = spark.sparkContext
+        _check_executable(settings, context)
         for warning in check_configuration(dict(context.getConf().getAll()), context.master):
             if warning not in _Overrides.warned:
                 _Overrides.warned.add(warning)
@@ -139,8 +144,16 @@ def _session_for(settings: Settings, plan: Plan) -> SparkSession:
     """Return a session whose workers can run the stages. Raises: ConfigurationError."""
     most = max(stage.vertex.parallelism for stage in plan.stages)
     spark = spark_session(settings, most)
+    _check_executable(settings, spark.sparkContext)
     check_workers(spark.sparkContext, needs_pyarrow=True, say=say)
     return spark
+
+
+def _check_executable(settings: Settings, context: SparkContext) -> None:
+    """Raises: ConfigurationError: tasks do not run the interpreter that the program has set."""
+    wanted = executable_of(settings)
+    if wanted is not None:
+        check_executable(wanted, context)
 
 
 def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:

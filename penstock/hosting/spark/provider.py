@@ -245,6 +245,7 @@ class SparkProvider:
                     files=self._files,
                     process=self._process,
                     has_log=self._has_executor_log,
+                    logs=master.logs,
                 )
             ),
         }

@@ -24,6 +24,7 @@ from penstock.hosting.spark.log_folder import log_folder, remove_with
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.cluster import SparkOptions
+from penstock.model.options.program import PythonOptions
 
 _LOG_TAIL: Final = 4000
 _JAVA_MIN: Final = 17
@@ -86,10 +87,23 @@ def embedded_session(
         return _Embedded.session
 
 
+def executable_of(settings: Settings) -> str | None:
+    """Return the interpreter that the program wants; None: any, which Flink's default stands for."""
+    wanted = settings.get(PythonOptions.EXECUTABLE)
+    return None if wanted == PythonOptions.EXECUTABLE.default else wanted
+
+
+def _python_for(master: str, settings: Settings) -> str:
+    """The interpreter of Spark's workers. With a local master they share one with the driver."""
+    is_local = master.startswith("local")
+    return (None if is_local else executable_of(settings)) or sys.executable
+
+
 def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSession:
     ensure_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Otherwise Spark takes PATH's python3.
     master = settings.get(SparkOptions.MASTER) or f"local[{cores}]"
+    # Otherwise Spark takes the python3 of PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", _python_for(master, settings))
     _refuse_connect(master)
     folder = log_folder()
     named = settings.get(SparkOptions.LOG_FILE)

@@ -3,6 +3,7 @@
 Spark starts the `python3` of PATH unless PYSPARK_PYTHON says otherwise, and that is another one than the program's where
 no virtual environment is activated: in an IDE, in a notebook's kernel. One short Spark task looks, once for each session,
 before a job starts. It is left out where the workers' interpreter is the program's own. `penstock doctor` looks at more.
+The task may have to wait for a free slot. All jobs of the session that start meanwhile wait for it, and those of other sessions do not.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ from typing import Any, ClassVar, Final
 
 from pyspark import InheritableThread, SparkContext
 
+from penstock.hosting.session_jobs import SESSION_JOBS
 from penstock.hosting.shipping.least_versions import is_too_old, least_text, numbers
+from penstock.hosting.spark.slots import SparkSlots
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.program import PythonOptions
 
 _GROUP: Final = "penstock-python-check"
 _LIMIT_S: Final = 60.0
 """Executors may have to start first, as TaskManagers would need too."""
+_PATIENCE_S: Final = 3.0
+"""How long the user is not told what the job waits for."""
 _VARIABLE: Final = "PYSPARK_PYTHON"
 _MISMATCH: Final = re.compile(r"different version: (\d+[\d.]*) than that in driver")
 _CAUSES: Final = (
@@ -47,43 +53,100 @@ class Interpreter:
     host: str = ""
 
 
-class _Known:
-    """What was found, by session. Warnings are told once."""
+class _Look:
+    """The look at the workers of one session. `answer`: what a worker has, or the text of Spark's error; None: not known yet, or it
+    did not come in time. `is_told`: whether a warning about it was given.
+    """
 
-    found: ClassVar[dict[tuple[str, str], Interpreter | None]] = {}
+    def __init__(self) -> None:
+        self.is_over = threading.Event()
+        self.answer: Interpreter | str | None = None
+        self.is_told = False
+
+    def begin(self, context: SparkContext) -> None:
+        # A thread has its own job group; the caller's must stay as it is.
+        InheritableThread(target=lambda: self.end(_answer(context)), daemon=True).start()
+
+    def end(self, answer: Interpreter | str | None) -> None:
+        """End with this answer, unless it has ended."""
+        if not self.is_over.is_set():
+            self.answer = answer
+            self.is_over.set()
+
+
+class _Known:
+    """The looks by session. The lock is held only to find one: no session waits for the workers of another."""
+
+    looks: ClassVar[dict[tuple[str, str], _Look]] = {}
     lock = threading.Lock()
 
 
 def check_workers(
-    context: SparkContext, *, needs_pyarrow: bool, say: Callable[[str], None]
+    context: SparkContext,
+    *,
+    needs_pyarrow: bool,
+    say: Callable[[str], None],
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
 ) -> None:
     """Find out in advance that Spark's Python workers cannot run a job.
 
     `needs_pyarrow`: the job's code runs in the workers themselves. TaskManagers on the driver's machine run the driver's
-    own interpreter. `say`: takes a warning.
+    own interpreter. `say`: takes a warning. `wait`: waits for an event, at most so many seconds, and returns whether it came.
     Raises: ConfigurationError, with both versions and the line to write.
     """
     python = str(context.pythonExec)
     if context.master.startswith("local") and _is_our_own(python):
         return
+    key = str(context.applicationId), python
     with _Known.lock:
-        key = str(context.applicationId), python
-        is_new = key not in _Known.found
-        if is_new:
-            _Known.found[key] = _looked_at(context)
-        there = _Known.found[key]
+        look = _Known.looks.get(key)
+        if look is None:
+            look = _Known.looks[key] = _Look()
+            look.begin(context)
+    try:
+        _await(look, context, say, wait)
+        there = _found(look.answer, context)
+    except BaseException:  # The next job looks again.
+        with _Known.lock:
+            _Known.looks.pop(key, None)
+        raise
     if there is None:
         return
     here = _here()
     refusal = refusal_of(there, here, needs_pyarrow=needs_pyarrow)
     if refusal is not None:
         raise ConfigurationError(f"{refusal} {remedy_for(context.master)}")
-    if is_new and there.pyarrow is not None and there.pyarrow != here.pyarrow:
+    if not look.is_told and there.pyarrow is not None and there.pyarrow != here.pyarrow:
+        look.is_told = True
         say(
             f"pyarrow is {there.pyarrow} in {there.executable} on {there.host}, and "
             f"{here.pyarrow} on the driver: one may not read what the other has written. "
             "Install the same everywhere."
         )
+
+
+def check_executable(wanted: str, context: SparkContext) -> None:
+    """Check that tasks run the interpreter that `python.executable` names. Nobody can change it once the session is made.
+
+    Raises: ConfigurationError: they run another one; it names what to set.
+    """
+    is_local = str(context.master).startswith("local")
+    theirs = sys.executable if is_local else str(context.pythonExec)
+    if wanted == theirs or (is_local and _is_our_own(wanted)):
+        return
+    what = f"{PythonOptions.EXECUTABLE.key} is {wanted!r}, but the tasks run {theirs!r}"
+    if is_local:
+        raise ConfigurationError(
+            f"{what}: with master {context.master} they run the driver's own interpreter. "
+            f"Run the program with {wanted!r}, or remove the option."
+        )
+    raise ConfigurationError(
+        f"{what}: Spark chooses the interpreter when the SparkSession is made. Write this before "
+        "it is made:\n"
+        f'    import os; os.environ["{_VARIABLE}"] = "{wanted}"\n'
+        f"or with spark-submit: --conf spark.pyspark.python={wanted}\n"
+        "An interpreter in an archive needs spark.archives too. Or remove the option."
+    )
 
 
 def refusal_of(there: Interpreter, here: Interpreter, *, needs_pyarrow: bool) -> str | None:
@@ -150,21 +213,37 @@ def _here() -> Interpreter:
     return Interpreter(sys.executable, platform.python_version(), pa.__version__)
 
 
-def _looked_at(context: SparkContext) -> Interpreter | None:
-    """Ask one Spark task; None: it did not run in time, which others tell, or failed for a reason of its own.
+def _await(
+    look: _Look,
+    context: SparkContext,
+    say: Callable[[str], None],
+    wait: Callable[[threading.Event, float], bool],
+) -> None:
+    """Wait until a look is over. Where it takes too long, it ends without an answer: what keeps Spark from running a task is
+    told when the job asks for its own.
+    """
+    try:
+        if wait(look.is_over, _PATIENCE_S):
+            return
+        rest_s = _LIMIT_S - _PATIENCE_S
+        say(
+            "waiting for a short Spark task that looks which Python the workers have: "
+            f"{SparkSlots(context).describe()}.{SESSION_JOBS.holders()} "
+            f"If no slot is free within {rest_s:.0f} s, the job starts without this look."
+        )
+        wait(look.is_over, rest_s)
+    finally:
+        if not look.is_over.is_set():
+            look.end(None)
+            context.cancelJobGroup(_GROUP)
+
+
+def _found(answer: Interpreter | str | None, context: SparkContext) -> Interpreter | None:
+    """What a worker has; None: the task did not run in time, which others tell, or failed for a reason of its own.
 
     Raises: ConfigurationError: no worker can be started.
     """
-    answers: list[Interpreter | str] = []
-    # A thread has its own job group; the caller's must stay as it is.
-    asking = InheritableThread(target=lambda: answers.append(_answer(context)), daemon=True)
-    asking.start()
-    asking.join(_LIMIT_S)
-    if not answers:
-        context.cancelJobGroup(_GROUP)
-        return None
-    answer = answers[0]
-    if isinstance(answer, Interpreter):
+    if answer is None or isinstance(answer, Interpreter):
         return answer
     other = _MISMATCH.search(answer)
     if other is not None:

@@ -90,8 +90,8 @@ class BuiltTask:
         self.chain = task.chain
         self._attempt = attempt
         self._checkpoints = checkpoints
-        self._gates = gates
-        self._partitions = partitions
+        self.gates = gates
+        self.partitions = partitions
         self._inputs = inputs
         self.debloating: list[GateDebloating] = []
         self._readers: dict[DataSetId, list[tuple[SingleInputGate, InputGateDeployment]]] = {}
@@ -104,17 +104,17 @@ class BuiltTask:
         Partitions come first: an operator may take long to open, and consumers wait for a partition
         only for a limited time.
         """
-        for partition in self._partitions:
+        for partition in self.partitions:
             plane = self._attempt.host.data_plane
             partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
-        for gate in self._gates:
+        for gate in self.gates:
             gate.setup()
         with COLLECTOR_HELD_OFF if self._attempt.deployment.restore else contextlib.nullcontext():
             restore_task(self._attempt, self._checkpoints, self.task, self._inputs)
             self.chain.open(self._context_for)
         for deployed in self._attempt.deployment.gates:
             self.connect(deployed.channels)
-        for gate in self._gates:
+        for gate in self.gates:
             gate.request_partitions()
         self._start_debloating()
         source = self.task.input
@@ -147,11 +147,11 @@ class BuiltTask:
 
     def time_out_barriers(self, checkpoint_id: int) -> None:
         """The aligned barriers at the outputs have waited too long, and now overtake."""
-        time_out_barriers(self._partitions, checkpoint_id)
+        time_out_barriers(self.partitions, checkpoint_id)
 
     def forget_barriers(self, checkpoint_id: int) -> None:
         """Drop what barriers of this checkpoint have overtaken."""
-        forget_barriers(self._partitions, checkpoint_id)
+        forget_barriers(self.partitions, checkpoint_id)
 
     def connect(self, descriptors: Iterable[ShuffleDescriptor]) -> None:
         """Turn channels of unknown producers into local or remote ones, for producers that are known now."""
@@ -165,7 +165,7 @@ class BuiltTask:
     def _start_debloating(self) -> None:
         network = self._attempt.host.data_plane.network
         debloat = network.debloat
-        if not debloat.is_enabled or not self._gates:
+        if not debloat.is_enabled or not self.gates:
             return
         target = DebloatTarget(
             target_ms=debloat.target_ms,
@@ -174,7 +174,7 @@ class BuiltTask:
             threshold_percent=debloat.threshold_percent,
             samples=debloat.samples,
         )
-        self.debloating = [GateDebloating(gate, target) for gate in self._gates]
+        self.debloating = [GateDebloating(gate, target) for gate in self.gates]
         self._debloat(debloat.period_ms)
 
     def _debloat(self, period_ms: int) -> None:
@@ -217,33 +217,46 @@ class BuiltTask:
     @property
     def bytes_in(self) -> int:
         """Bytes of everything that was read. The size of rows that were never encoded is estimated."""
-        return sum(gate.bytes_in for gate in self._gates)
+        return sum(gate.bytes_in for gate in self.gates)
 
     def remote_bytes(self) -> tuple[int, int]:
         """Bytes in and out over sockets."""
-        received = sum(gate.remote_bytes_in for gate in self._gates)
-        return received, sum(partition.remote_bytes_out for partition in self._partitions)
+        received = sum(gate.remote_bytes_in for gate in self.gates)
+        return received, sum(partition.remote_bytes_out for partition in self.partitions)
 
     @property
     def buffers_in(self) -> int:
         """Frames that wait for the task."""
-        return sum(gate.queued_buffers for gate in self._gates)
+        return sum(gate.queued_buffers for gate in self.gates)
+
+    @property
+    def waiting_input(self) -> int | None:
+        """How many records it has read, if it could read more and has room for what it makes of them; None: it has nothing to do.
+
+        An operator that chooses among its inputs may let one wait. Any thread.
+        """
+        read = self.task.input
+        may_let_wait = isinstance(read, StreamMultipleInputProcessor) and read.chooses
+        if may_let_wait or not self.task.is_output_available:
+            return None
+        waits = any(one.is_available and not one.is_finished for one in self._inputs)
+        return read.records_in if waits else None
 
     @property
     def buffers_out(self) -> int:
         """Frames that consumers have not taken yet."""
-        return sum(partition.queued for partition in self._partitions)
+        return sum(partition.queued for partition in self.partitions)
 
     @property
     def is_consumed(self) -> bool:
         """Whether every consumer has read to the end, or is gone."""
-        return all(partition.is_consumed for partition in self._partitions)
+        return all(partition.is_consumed for partition in self.partitions)
 
     def close(self) -> None:
         """The attempt has finished; its partitions stay as long as others need them."""
-        for gate in self._gates:
+        for gate in self.gates:
             gate.close()
-        for partition in self._partitions:
+        for partition in self.partitions:
             partition.close()
 
     def release(self, failure: str | None) -> None:
@@ -251,9 +264,9 @@ class BuiltTask:
 
         `failure`: reported to consumers; None: consumers wait for a message of the JobManager.
         """
-        for partition in self._partitions:
+        for partition in self.partitions:
             partition.fail(failure)
-        for gate in self._gates:
+        for gate in self.gates:
             gate.close()
 
     def _source_input(self) -> SourceInput:
@@ -334,14 +347,16 @@ def _chain(attempt: TaskAttempt, spec: ChainSpec) -> OperatorChain:
     restore = attempt.deployment.restore
     if restore is not None and restore.is_finished:
         return FinishedChain(spec, wall_ms)
-    return OperatorChain(
+    chain = OperatorChain(
         spec,
         wall_ms,
         attempt,
         random.randrange,
-        attempt.host.task_settings.latency_granularity,
+        attempt.host.task_settings.metrics.latency,
         dumps_records,
     )
+    chain.user_metrics.is_enabled = attempt.host.task_settings.metrics.is_python_enabled
+    return chain
 
 
 def build_gates(

@@ -63,11 +63,20 @@ class TaskCheckpoints:
         self._lock = threading.Lock()
         self.restored_local_bytes = 0
         self.restored_remote_bytes = 0
+        self.start_delay_ms = 0.0
+        """Of the last checkpoint: from its trigger until this task took part."""
+        self.state_sizes: dict[str, int] = {}
+        """Bytes of state in the last snapshot that was written, by the uid of the operator."""
 
     @property
     def settings(self) -> TaskCheckpointing | None:
         """None: the job has no checkpoints."""
         return self._attempt.host.task_settings.checkpointing
+
+    @property
+    def alignment_ms(self) -> int | None:
+        """How long the last alignment took, or the current one so far; None: the task has no inputs."""
+        return None if self._inputs is None else self._inputs.alignment_so_far_ms
 
     @property
     def _copies(self) -> LocalCopies | None:
@@ -190,9 +199,11 @@ class TaskCheckpoints:
         checkpoint_id = barrier.checkpoint_id
         metrics = CheckpointMetrics(
             alignment_ms=0 if inputs is None else inputs.alignment_ms,
+            processed_bytes=0 if inputs is None else inputs.processed_bytes,
             sync_ms=snapshot.sync_ns / 1e6,
             start_delay_ms=max(0, wall_ms() - barrier.timestamp_ms),
         )
+        self.start_delay_ms = metrics.start_delay_ms
         head_first = list(reversed(snapshot.operators.items()))
         writing = Writing(barrier, head_first, metrics, snapshot.is_at_end)
         if inputs is not None:
@@ -211,7 +222,10 @@ class TaskCheckpoints:
 
     def on_inputs_in_flight(self, checkpoint_id: int, channels: Mapping[Place, bytes]) -> None:
         """Take over the input data in flight of an unaligned checkpoint. Its snapshot may not be taken yet."""
-        if self._under_way.give_inputs(checkpoint_id, channels):
+        inputs = self._inputs
+        assert inputs is not None, "data in flight of a task without inputs"
+        until_the_last = inputs.alignment_ms, inputs.processed_bytes
+        if self._under_way.give_inputs(checkpoint_id, channels, *until_the_last):
             self.go_on(checkpoint_id)
         else:
             self._inputs_in_flight[checkpoint_id] = channels
@@ -306,6 +320,7 @@ class TaskCheckpoints:
             with contextlib.suppress(CheckpointIoError):  # The first error counts.
                 files.abandon()
             raise
+        self.state_sizes = {uid: state.size_bytes for uid, state in states}
         operators = tuple((uid, state) for uid, state in states if any(state.handles))
         if self._copies is not None:
             handles = (handle for _, state in operators for handle in state.handles)

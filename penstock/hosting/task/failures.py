@@ -6,9 +6,11 @@ import logging
 from typing import Final
 
 from penstock.model.bounded_text import bounded_str
+from penstock.model.deployment import TaskDeployment
 from penstock.model.error_text import traceback_of
 from penstock.model.errors import ExternalError, UserCodeError
-from penstock.model.messages import FailureInfo
+from penstock.model.messages import FailureInfo, TaskStateChanged
+from penstock.model.states import ExecutionState
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -28,6 +30,13 @@ def failure_info(error: BaseException, where: str, *, is_full: bool = False) -> 
             lost_partition=lost.partition_id if lost else None,
         )
     return FailureInfo(type(error).__name__, f"{traceback_of(error)}\n{where}")
+
+
+def not_started(deployment: TaskDeployment) -> TaskStateChanged:
+    """Return the report of a task whose code has not come."""
+    missing = ExternalError(f"the code of its chain ({deployment.chain_blob}) was not sent")
+    failure = failure_info(missing, f"  while deploying {deployment.vertex_name}")
+    return TaskStateChanged(deployment.attempt_id, ExecutionState.FAILED, failure)
 
 
 def user_failure(error: UserCodeError, where: str, is_full: bool) -> str:

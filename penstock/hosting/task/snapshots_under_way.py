@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from penstock.hosting.task.outputs_in_flight import Place
@@ -103,12 +103,21 @@ class SnapshotsUnderWay:
             one.close()
         return is_wanted
 
-    def give_inputs(self, checkpoint_id: int, channels: Mapping[Place, bytes]) -> bool:
-        """Add the input data in flight. False: the snapshot does not exist."""
+    def give_inputs(
+        self,
+        checkpoint_id: int,
+        channels: Mapping[Place, bytes],
+        alignment_ms: float,
+        processed_bytes: int,
+    ) -> bool:
+        """Add the input data in flight, and what was measured until the last barrier. False: the snapshot does not exist."""
         with self._lock:
             writing = self._writing.get(checkpoint_id)
             if writing is not None:
                 writing.inputs = channels
+                writing.metrics = replace(
+                    writing.metrics, alignment_ms=alignment_ms, processed_bytes=processed_bytes
+                )
             return writing is not None
 
     def submit(self, checkpoint_id: int, outputs: Mapping[Place, bytes] | None) -> Writing | None:

@@ -61,11 +61,11 @@ class TaskThread(TaskAttempt):
         self._committables: list[Committable] = []
         self._is_closed = False
         self._is_awaiting_consumers = False
-        self._metrics: TaskMetrics | None = None
-        wake = self.waker.wake
-        mailbox = TaskMailbox(threading.Lock(), wake, self.waker.wait, self._is_mine)
+        self.metrics: TaskMetrics | None = None
+        waker = self.waker
+        mailbox = TaskMailbox(threading.Lock(), waker.wake, waker.wait, self._is_mine)
         self.processor = MailboxProcessor(
-            mailbox, self._process_input, wake, self._is_mine, time.perf_counter_ns
+            mailbox, self._process_input, waker.wake, self._is_mine, time.perf_counter_ns
         )
         name = f"penstock-{deployment.vertex_name[:40]}-{deployment.attempt_id.subtask}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -91,6 +91,12 @@ class TaskThread(TaskAttempt):
     def is_waiting(self) -> bool:
         """Whether the thread waits for input, for room in an output, or for its consumers, and so is in no call."""
         return self.processor.is_default_action_suspended or self._is_awaiting_consumers
+
+    @property
+    def waiting_input(self) -> int | None:
+        """As `BuiltTask.waiting_input`; None too before it is built, and at its end."""
+        built = None if self._is_awaiting_consumers else self._built
+        return None if built is None else built.waiting_input
 
     def join(self, timeout_s: float) -> None:
         if self._thread.ident is not None:
@@ -173,7 +179,7 @@ class TaskThread(TaskAttempt):
 
     def io(self) -> TaskIo:
         """Return the counters so far."""
-        return TaskIo() if self._metrics is None else self._metrics.io()
+        return TaskIo() if self.metrics is None else self.metrics.io()
 
     # ------------------------------------------------------------------ the thread
 
@@ -192,8 +198,8 @@ class TaskThread(TaskAttempt):
             self._try(lambda: self._with_built(lambda built: built.close()))
         self.processor.mailbox.close()
         end_thread()
-        if self._metrics is not None:
-            self._metrics.finish()
+        if self.metrics is not None:
+            self.metrics.finish()
         is_finished = self.state is ExecutionState.FINISHED
         committables = tuple(self._committables) if is_finished else ()
         report = TaskStateChanged(self.attempt_id, self.state, failure, committables, self.io())
@@ -218,16 +224,16 @@ class TaskThread(TaskAttempt):
         spec: ChainSpec = deserialize(self._chain_blob)
         self.head_uid = spec.operators[0].uid
         self._built = build_task(self, self.checkpoints, spec)
-        self._metrics = TaskMetrics(self._built, self.processor, self.checkpoints, self.mail)
+        self.metrics = TaskMetrics(self._built, self, self.checkpoints)
         self._advance(ExecutionState.INITIALIZING)
-        self._built.start()
+        self.metrics.measure_start(self._built.start)
         self._advance(ExecutionState.RUNNING)
         self.processor.run_mailbox_loop()
         self._await_consumers(self._built)
         self._await(lambda: self.checkpoints.is_settled)
         self.processor.mailbox.quiesce()
         self.processor.drain()
-        self._metrics.update_gauges()
+        self.metrics.update_gauges()
         self._close_operators()
         self._advance(ExecutionState.FINISHED)
 
@@ -303,10 +309,7 @@ class TaskThread(TaskAttempt):
             self._built.chain.close()
 
     def _describe(self, error: BaseException) -> FailureInfo:
-        where = (
-            f"  in task:     {self.deployment.vertex_name} ({self.attempt_id.subtask + 1}/"
-            f"{self.deployment.parallelism}), attempt {self.attempt_id.attempt}"
-        )
+        where = _place_of(self.deployment)
         return failure_info(error, where, is_full=self.host.task_settings.tells_all_frames)
 
     def interrupt(self) -> None:
@@ -335,8 +338,17 @@ class TaskThread(TaskAttempt):
     def check_is_mine(self) -> None:
         """Raises: UserError: called on another thread than the task's own."""
         if not self._is_mine():
-            raise UserError(
-                f"thread {threading.current_thread().name!r} used state or operators of "
-                f"{self._thread.name!r}, but only the task's own thread may use them. Let an "
-                "AsyncFunction wait for slow work, and use its result in the operator."
-            )
+            raise _used_elsewhere(self._thread)
+
+
+def _place_of(told: TaskDeployment) -> str:
+    subtask = f"{told.attempt_id.subtask + 1}/{told.parallelism}"
+    return f"  in task:     {told.vertex_name} ({subtask}), attempt {told.attempt_id.attempt}"
+
+
+def _used_elsewhere(own: threading.Thread) -> UserError:
+    return UserError(
+        f"thread {threading.current_thread().name!r} used state or operators of {own.name!r}, but "
+        "only the task's own thread may use them. Let an AsyncFunction wait for slow work, and use "
+        "its result in the operator."
+    )

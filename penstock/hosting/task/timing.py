@@ -23,12 +23,14 @@ def task_timing(
     """`gates`: of the task's inputs, which have requested nothing yet."""
     timeouts = (output.buffer_timeout_ms for output in chain.spec.outputs)
     timeout_ms = min(timeouts, default=100)
+    steps = attempt.host.task_settings.steps
     return TaskTiming(
         time.perf_counter_ns,
         wall_ms,
-        max_step_ns=int(attempt.host.task_settings.max_step_ms * 1e6),
+        max_step_ns=int(steps.most_ms * 1e6),
         buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
         pace=_pace(attempt, chain, gates),
+        column_rows=steps.column_rows,
     )
 
 

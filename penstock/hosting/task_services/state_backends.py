@@ -55,6 +55,18 @@ class StateBackends:
         )
         return functools.partial(RocksKeyedStateBackend, settings=settings)
 
+    @property
+    def memory_used(self) -> int:
+        """Bytes that the databases of all slots use of their memory. Any thread."""
+        with self._lock:
+            memories = list(self._memories.values())
+        return sum(int(memory.cache.get_usage()) for memory in memories)
+
+    @property
+    def memory_of_slot(self) -> int:
+        """The most bytes that the databases of a slot use; 0: state is on the heap."""
+        return self._settings.rocks_memory_bytes if self._settings.is_rocks else 0
+
     def _memory_of(self, allocation_id: AllocationId) -> SlotMemory:
         """Return the slot's shared memory. It lives as long as a database that uses it."""
         with self._lock:

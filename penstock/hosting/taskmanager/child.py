@@ -49,11 +49,12 @@ class TaskManagerChild:
     """The process starts with this object. `close` ends it and leaves nothing in the worker, which
     Spark reuses.
 
-    `progress_pipe`: the process writes numbers to it, a line each. `reports`: how many were read.
+    `folder`: its own, which goes with it. `progress_pipe`: the process writes numbers to it, a line each. `reports`: how many were read.
     """
 
     def __init__(self, archive: str, python: str | None) -> None:
         """`python`: the interpreter, if it exists here; else the worker's. Raises: OSError, ValueError."""
+        self.folder = os.path.dirname(archive)
         self._errors = Path(archive).with_suffix(".stderr")
         self.reports = 0
         self.progress_pipe, self._progress_end = os.pipe()

@@ -12,16 +12,19 @@ import ctypes
 import gc
 import importlib.util
 import json
+import logging
 import os
 import signal
 import sys
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
+    from penstock.hosting.taskmanager.config import TaskManagerConfig
+    from penstock.hosting.taskmanager.process_log import ProcessLog
+    from penstock.hosting.taskmanager.taskmanager import TaskManager
     from penstock.hosting.taskmanager_order import ChildOrder, TaskManagerOrder
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -31,7 +34,8 @@ _SOUGHT_BY_PYARROW: Final = ("pandas", "dateutil", "pytz")
 
 
 def _configuration(told: ChildOrder) -> TaskManagerConfig:
-    from penstock.hosting.taskmanager.taskmanager import TaskManagerConfig
+    from penstock.hosting.taskmanager.config import TaskManagerConfig
+    from penstock.hosting.taskmanager.spark_executor import with_executor
     from penstock.hosting.wire import addresses
     from penstock.hosting.wire.handshake import Credentials
     from penstock.hosting.wire.tls import Identity
@@ -53,6 +57,8 @@ def _configuration(told: ChildOrder) -> TaskManagerConfig:
         supervisor_pid=told.supervisor_pid,
         size=order.size,
         cores=order.cores,
+        log_path=told.log_path,
+        spark_task=with_executor(order.spark_task, told.supervisor_pid),
     )
 
 
@@ -62,8 +68,7 @@ def main() -> None:
     _spare_pyarrow_its_searches()
 
     from penstock.hosting.shipping.pickling import load_cloudpickle_alone
-    from penstock.hosting.task_services import user_output
-    from penstock.hosting.taskmanager import process_log, stacks
+    from penstock.hosting.taskmanager import stacks
     from penstock.hosting.taskmanager.cpu_core import CoreKeeper
     from penstock.hosting.taskmanager.taskmanager import TaskManager
     from penstock.hosting.taskmanager_order import ChildOrder
@@ -76,7 +81,6 @@ def main() -> None:
         return  # The JobManager is gone.
     told = from_plain(ChildOrder, json.loads(line))
     threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
-    process_log.install(told.log_fd if told.taskmanager.has_log else None)
     sys.setswitchinterval(told.taskmanager.process.switch_interval_s)
     _place_files(told.taskmanager)
     config = _configuration(told)
@@ -86,10 +90,11 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD, 20, 20)
     manager = TaskManager(config)
-    user_output.install(manager.running_operator, manager.send)
+    log = _take_output(manager, told)
+    _log_signals()
     reporter = threading.Thread(
         target=_report_progress,
-        args=(manager, told.progress_fd, config.heartbeat_interval_s),
+        args=(manager, told.progress_fd, config.heartbeat_interval_s, log),
         name="penstock-progress",
         daemon=True,
     )
@@ -97,6 +102,37 @@ def main() -> None:
     if told.taskmanager.process.keeps_core and sys.platform == "linux":
         threading.Thread(target=CoreKeeper().run, name="penstock-core", daemon=True).start()
     os._exit(_run(manager))  # A user's thread that still runs must not keep the process alive.
+
+
+def _log_signals() -> None:
+    """Log the signals that end this process, before they do (Flink: SignalHandler). On the main thread."""
+
+    def ends(number: int, _frame: object) -> None:
+        name = signal.Signals(number).name
+        text = "RECEIVED SIGNAL %d: %s. Shutting down as requested."
+        logging.getLogger(__name__).info(text, number, name)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, ends)
+
+
+def _take_output(manager: TaskManager, told: ChildOrder) -> ProcessLog:
+    """Take all that is printed and logged. Raises: OSError: the files of the log cannot be made."""
+    from penstock.hosting.task_services import user_output
+    from penstock.hosting.taskmanager import process_log
+
+    def here() -> process_log.Logging:
+        return process_log.of_task(told.cluster_id, manager.running_task())
+
+    logs = told.taskmanager.logs
+    log = process_log.ProcessLog(logs, told.log_path, told.resource_id, here, manager.send)
+    process_log.install(logs, log, told.log_fd if told.taskmanager.has_log else None)
+    user_output.install(manager.running_operator, manager.send, log)
+    return log
 
 
 def _place_files(order: TaskManagerOrder) -> None:
@@ -178,9 +214,10 @@ def _watch_stdin() -> None:
     os._exit(1)
 
 
-def _report_progress(manager: Any, pipe: int, interval_s: float) -> None:
+def _report_progress(manager: TaskManager, pipe: int, interval_s: float, log: ProcessLog) -> None:
     os.set_blocking(pipe, False)
     while True:
+        log.tick()
         with contextlib.suppress(BlockingIOError):
             try:
                 os.write(pipe, b"%d\n" % manager.progress())

@@ -13,6 +13,8 @@ only (`hosting/spark/executor_task.py`), and removed from the worker's modules a
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import select
 import signal
 import socket
@@ -20,6 +22,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.hosting.logs.folder import LogFolder
+from penstock.hosting.logs.settings import LogSettings, taskmanager_log_path
 from penstock.hosting.shipping.worker_folders import sweep_leftovers
 from penstock.hosting.taskmanager.child import TaskManagerChild
 from penstock.hosting.taskmanager.stacks import DUMP_SIGNAL, stacks_of_tasks
@@ -33,12 +37,17 @@ from penstock.model.ids import ResourceId
 from penstock.model.messages import (
     Heartbeat,
     KillTaskManager,
+    LogEvent,
+    LogEvents,
     ProcessEnded,
     ProcessStopped,
     Shutdown,
 )
+from penstock.model.plain import from_plain
 
 _CONNECT_TIMEOUT_S: Final = 10.0
+_LOGS: Final = "log"
+"""In the worker's own folder, which has the shipped archive too."""
 _TURN_S: Final = 0.1  # So the child's end is noticed within this time.
 
 
@@ -68,7 +77,8 @@ def supervise(config: SupervisorConfig, child: TaskManagerChild) -> str:
     except (OSError, ExternalError) as error:
         return f"the supervisor could not reach the JobManager: {error}"
     with sock:
-        return _keep(config, _order(config, credentials), child, sock, wire)
+        logs = os.path.join(child.folder, _LOGS)
+        return _keep(config, _order(config, credentials, logs), child, sock, wire)
 
 
 def _keep(
@@ -78,7 +88,11 @@ def _keep(
     sock: socket.socket,
     wire: ControlWire,
 ) -> str:
+    name = ResourceId(config.resource_id)
     try:
+        order["log_path"], trouble = _usable(order["log_path"], os.path.join(child.folder, _LOGS))
+        if trouble:
+            _send(sock, wire.frame(_warning(name, trouble)))
         child.tell(order)
         ended = _watch(config, child, sock, wire)
         if isinstance(ended, KillTaskManager):
@@ -89,13 +103,39 @@ def _keep(
     except (OSError, ExternalError) as error:
         return f"connection to the JobManager ended: {error}"
     with contextlib.suppress(OSError):  # The JobManager may be gone.
-        _send(sock, wire.frame(ProcessEnded(ResourceId(config.resource_id), ended)))
+        last_lines = LogFolder(order["log_path"]).last_lines()
+        _send(sock, wire.frame(ProcessEnded(name, ended, last_lines)))
     return ended
 
 
-def _order(config: SupervisorConfig, credentials: Credentials) -> dict[str, Any]:
-    """Return what the child process is told; it adds what only it knows."""
+def _usable(log_path: str, own_folder: str) -> tuple[str, str]:
+    """Return a path of a log that can be written, and why it is not the wanted one; "": it is."""
+    folder = os.path.dirname(log_path)
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return log_path, ""
+        trouble = "this user may not write to it"
+    except OSError as error:
+        trouble = str(error)
+    instead = os.path.join(own_folder, os.path.basename(log_path))
+    return instead, (
+        f"the log cannot be written to {folder}: {trouble}. It goes to a temporary file, which is "
+        "removed with the TaskManager. Set env.log.dir to a folder that all executors can write."
+    )
+
+
+def _warning(resource_id: ResourceId, text: str) -> LogEvents:
+    level, now_ms = logging.WARNING, time.time_ns() // 1_000_000
+    event = LogEvent(now_ms, level, "WARNING", __name__, None, "", f"{resource_id}: {text}", text)
+    return LogEvents(resource_id, (event,))
+
+
+def _order(config: SupervisorConfig, credentials: Credentials, folder: str) -> dict[str, Any]:
+    """Return what the child process is told; it adds what only it knows. `folder`: its own."""
     identity = credentials.identity
+    logs = from_plain(LogSettings, config.taskmanager["logs"])
+    job_id = credentials.cluster_id
     return {
         "taskmanager": config.taskmanager,
         "resource_id": config.resource_id,
@@ -107,6 +147,7 @@ def _order(config: SupervisorConfig, credentials: Credentials) -> dict[str, Any]
         "identity": None if identity is None else identity.pem.decode(),
         "heartbeat_interval_s": config.heartbeat_interval_s,
         "silence_timeout_s": config.silence_timeout_s,
+        "log_path": taskmanager_log_path(logs, folder, job_id, config.resource_id),
     }
 
 

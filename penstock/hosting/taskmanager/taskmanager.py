@@ -9,18 +9,20 @@ TaskExecutor.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import platform
 import socket
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from penstock.hosting.metrics.reporter import Measuring
+from penstock.hosting.metrics.taskmanager import Memories, taskmanager_reporter
 from penstock.hosting.network.data_plane import DataPlane
 from penstock.hosting.shipping.pickling import deserialize
-from penstock.hosting.task.failures import failure_info
+from penstock.hosting.task.failures import not_started
 from penstock.hosting.task.ports import Built, TaskAttempt
 from penstock.hosting.task.thread import TaskThread
 from penstock.hosting.task_services.io_directories import IoDirectories
@@ -28,36 +30,35 @@ from penstock.hosting.task_services.local_copies import LocalCopies
 from penstock.hosting.task_services.producer_questions import ProducerQuestions
 from penstock.hosting.task_services.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_services.state_backends import StateBackends
-from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.taskmanager.answers import Answers
+from penstock.hosting.taskmanager.config import TaskManagerConfig
 from penstock.hosting.taskmanager.log import TaskManagerLog
 from penstock.hosting.taskmanager.user_modules import UserModules
-from penstock.hosting.taskmanager.watchdog import TaskWatchdog
-from penstock.hosting.wire.addresses import Endpoint
+from penstock.hosting.taskmanager.watchdog import TaskWatchdog, stall_event
 from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.dialling import dial
-from penstock.hosting.wire.handshake import (
-    ROLE_TASKMANAGER,
-    Credentials,
-)
+from penstock.hosting.wire.handshake import ROLE_TASKMANAGER
 from penstock.machines.taskmanager.task_executor import TaskExecutor
-from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import ExternalError
 from penstock.model.ids import (
     AllocationId,
     AttemptId,
-    BlobKey,
-    ResourceId,
+    JobId,
     ResultPartitionId,
+    taskmanager_name,
 )
 from penstock.model.messages import (
     FENCED,
     AddSplits,
+    AskTaskManager,
     DriverCredit,
     EndTaskManager,
     Heartbeat,
     JobManagerLost,
+    LogEvents,
     MasterHeartbeat,
     MaxAllowedWatermark,
+    MetricsReport,
     NoMoreSplits,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
@@ -73,37 +74,15 @@ from penstock.model.messages import (
     StopTask,
     TaskEnded,
     TaskManagerEvent,
-    TaskStateChanged,
     TriggerCheckpoint,
     UpdatePartitions,
-    UserOutput,
 )
-from penstock.model.slot_size import UNSIZED, SlotSize
-from penstock.model.states import ExecutionState
 from penstock.runtime.network.partition.result_partition import ResultPartition
 from penstock.runtime.task.user_errors import user_code_error
 
+_LOG: Final = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S: Final = 10.0
 _TASK_END_GRACE_S: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class TaskManagerConfig:
-    """Everything a TaskManager is told at its start; plain data."""
-
-    resource_id: ResourceId
-    master_host: str
-    master_port: int
-    credentials: Credentials = field(repr=False)
-    data: Endpoint
-    slots: int
-    heartbeat_interval_s: float
-    task_settings: TaskSettings
-    slot_timeout_s: float = 10.0
-    silence_timeout_s: float = 50.0
-    supervisor_pid: int = 0
-    size: SlotSize = UNSIZED
-    cores: int = 1
 
 
 class TaskManager:
@@ -123,12 +102,7 @@ class TaskManager:
         self.snapshot_writers = SnapshotWriters(config.slots + 1)
         self.local_copies = LocalCopies(self.io_directories.new_path)
         self.state_backends = StateBackends(self.task_settings.state_backend, self.io_directories)
-        self._blobs: dict[BlobKey, bytes] = {}
-        self._watchdog = TaskWatchdog(
-            config.task_settings.cancellation_interval_ms,
-            config.task_settings.slow_call_ms,
-            self._say,
-        )
+        self._watchdog = TaskWatchdog(config.task_settings.watch, self._say, self._give_up)
         self._executor = TaskExecutor(config.resource_id, config.slots, config.size)
         self._executor_lock = threading.Lock()  # A task reports its end on its own thread.
         self._slot_timeouts: list[tuple[float, AllocationId]] = []
@@ -136,14 +110,21 @@ class TaskManager:
         self._ended_tasks_progress = 0
         self._log = TaskManagerLog(config.resource_id)
         self._modules = UserModules()
+        self._answers = Answers(config.resource_id, config.log_path, self.tasks, self.send)
+        self._metrics = taskmanager_reporter(
+            taskmanager_name(JobId(config.credentials.cluster_id), config.resource_id),
+            self.host_name,
+            Memories(self.data_plane.memory, self.state_backends, config.slots),
+            self.task_settings.metrics,
+            lambda payload: self.send(MetricsReport(config.resource_id, payload)),
+        )
 
     # ------------------------------------------------------------------ life
 
     def run(self) -> str:
         """Connect, register, serve. Returns: why it ended."""
         try:
-            self._connect()
-            self._feed(JobManagerLost(self._serve()))
+            self._feed(JobManagerLost(self._serve(self._connect())))
         except (OSError, ExternalError) as error:
             self._feed(JobManagerLost(f"connection to the JobManager ended: {error}"))
         finally:
@@ -151,13 +132,14 @@ class TaskManager:
         assert self._end_cause is not None
         return self._end_cause
 
-    def _connect(self) -> None:
+    def _connect(self) -> Sequence[Any]:
+        """Register. Returns the messages that came with the handshake."""
         config = self.config
         address = (config.master_host, config.master_port)
         proven = dial(address, config.credentials, ROLE_TASKMANAGER, _CONNECT_TIMEOUT_S)
         self._socket = proven.sock
         self._wire = ControlWire(proven.session)
-        self._first = list(self._wire.feed(proven.early))
+        first = list(self._wire.feed(proven.early))
         self.send(
             RegisterTaskManager(
                 config.resource_id,
@@ -169,14 +151,16 @@ class TaskManager:
                 platform.python_version(),
                 config.size,
                 config.cores,
+                config.spark_task,
             )
         )
+        return first
 
-    def _serve(self) -> str:
+    def _serve(self, first: Sequence[Any]) -> str:
         sock, wire = self._socket, self._wire
         assert sock is not None
         assert wire is not None
-        for message in self._first:
+        for message in first:
             self._handle(message)
         next_beat = heard_at = time.monotonic()
         while self._end_cause is None:
@@ -186,6 +170,7 @@ class TaskManager:
             if now >= next_beat:
                 next_beat = now + self.config.heartbeat_interval_s
                 self.send(self.heartbeat())
+                self._metrics.tick(now, self._measuring)
             self._look_at_slot_timeouts(now)
             watch_s = self._watchdog.tick(int(now * 1000), list(self._tasks.values())) / 1000
             sock.settimeout(max(0.001, min(next_beat, watch_s) - time.monotonic()))
@@ -207,6 +192,15 @@ class TaskManager:
             self.config.resource_id, progress, tuple((task.attempt_id, task.io()) for task in tasks)
         )
 
+    def tasks(self) -> list[TaskThread]:
+        """Return the tasks that are here now. Any thread."""
+        return list(self._tasks.values())
+
+    def _measuring(self) -> list[Measuring]:
+        """The metrics of the tasks that have any yet."""
+        found = (task.metrics for task in list(self._tasks.values()))
+        return [metrics for metrics in found if metrics is not None]
+
     def progress(self) -> int:
         """Return a number that rises when any mailbox turns; for the supervisor."""
         return self._ended_tasks_progress + sum(t.progress for t in list(self._tasks.values()))
@@ -225,6 +219,7 @@ class TaskManager:
         deadline = time.monotonic() + _TASK_END_GRACE_S
         for task in tasks:
             task.join(max(0.0, deadline - time.monotonic()))
+        self._answers.close()
         self.snapshot_writers.close()
         self.data_plane.close()
         self.io_directories.close()
@@ -250,23 +245,32 @@ class TaskManager:
         """On the task's own thread, before its last report."""
         self._ended_tasks_progress += task.progress
         self._feed(TaskEnded(task.attempt_id))
-        self._tasks.pop(task.attempt_id, None)
+        ended = self._tasks.pop(task.attempt_id, None)
+        if ended is not None and ended.metrics is not None:
+            self._metrics.ended(ended.metrics)
+
+    def running_task(self) -> TaskThread | None:
+        """Return the task whose thread calls; None: it is no task's."""
+        ident = threading.get_ident()
+        return next((task for task in self.tasks() if task.thread_id == ident), None)
 
     def running_operator(self) -> tuple[AttemptId | None, str]:
         """Return attempt and operator of the calling thread, to mark the output of user code."""
-        ident = threading.get_ident()
-        for task in list(self._tasks.values()):
-            if task.thread_id == ident:
-                return task.attempt_id, task.operator
-        return None, ""
+        task = self.running_task()
+        return (None, "") if task is None else (task.attempt_id, task.operator)
 
     def _cancel(self, task: TaskThread) -> None:
         if task.cancel():
             self._watchdog.cancelled(task, int(time.monotonic() * 1000))
 
     def _say(self, task: TaskThread, text: str) -> None:
-        """Send a message about one subtask to the user."""
-        self.send(UserOutput(task.attempt_id, task.operator, text, is_error=True))
+        """Send a warning about one subtask to the user."""
+        self.send(LogEvents(self.config.resource_id, (stall_event(task, text),)))
+
+    def _give_up(self, cause: str) -> None:
+        """End, because a task cannot be ended. On the main thread."""
+        _LOG.error("taskmanager=%s GIVES_UP cause=%s", self.config.resource_id, cause)
+        self._end_cause = self._end_cause or cause
 
     def _partition_error(self, partition: ResultPartition, error: Exception) -> Exception:
         """A record could not be encoded for sending: fail the producing task, if it is still here."""
@@ -284,15 +288,9 @@ class TaskManager:
         if kind in FENCED or kind is RegistrationAccepted:
             self._feed(message)
         elif kind is PutBlob:
-            self._on_put_blob(message)
+            self._modules.put(message)
         elif kind is not MasterHeartbeat:
             raise ExternalError(f"a TaskManager does not accept {kind.__name__}")
-
-    def _on_put_blob(self, message: PutBlob) -> None:
-        if message.key.startswith("modules-"):
-            self._modules.install(message.data)
-        else:
-            self._blobs[message.key] = message.data
 
     def _look_at_slot_timeouts(self, now: float) -> None:
         """Report slots that were offered and not taken in time."""
@@ -320,19 +318,14 @@ class TaskManager:
 
     def _do_start(self, effect: StartTask) -> None:
         deployment = effect.deployment
-        blob = self._blobs.get(deployment.chain_blob)
+        blob = self._modules.chains.get(deployment.chain_blob)
         if blob is None:
-            self._cannot_start(deployment)
+            self._feed(TaskEnded(deployment.attempt_id))
+            self.send(not_started(deployment))
             return
         task = TaskThread(deployment, blob, self)
         self._tasks[deployment.attempt_id] = task
         task.start()
-
-    def _cannot_start(self, deployment: TaskDeployment) -> None:
-        missing = ExternalError(f"the code of its chain ({deployment.chain_blob}) was not sent")
-        failure = failure_info(missing, f"  while deploying {deployment.vertex_name}")
-        self._feed(TaskEnded(deployment.attempt_id))
-        self.send(TaskStateChanged(deployment.attempt_id, ExecutionState.FAILED, failure))
 
     def _do_stop(self, effect: StopTask) -> None:
         task = self._tasks.get(effect.attempt_id)
@@ -374,6 +367,7 @@ _EFFECTS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     ReleaseLocalState: lambda manager, effect: manager.local_copies.release(effect.allocation_id),
     ReleasePartitions: TaskManager._do_release_partitions,
     PartitionStateAnswer: lambda manager, effect: manager.questions.on_answer(effect),
+    AskTaskManager: lambda manager, effect: manager._answers.take(effect),
     UpdatePartitions: _to_built(lambda built, message: built.connect(message.descriptors)),
     AddSplits: _to_built(lambda built, message: built.add_splits(deserialize(message.splits))),
     NoMoreSplits: _to_built(lambda built, _message: built.no_more_splits()),

@@ -1,4 +1,4 @@
-"""The user's own modules in a TaskManager: unpacked, and importable by this job's tasks only."""
+"""The program's code in a TaskManager: chains of operators, and modules, which are importable by this job's tasks only."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ import sys
 import tempfile
 
 from penstock.hosting.shipping.module_archive import unpack
+from penstock.model.ids import BlobKey
+from penstock.model.messages import PutBlob
 
 
 class UserModules:
-    """The modules of the one job that this process serves. `close` removes the files."""
+    """The code of the one job that this process serves. `chains`: pickled, by key. `close` removes the modules' files."""
 
     def __init__(self) -> None:
+        self.chains: dict[BlobKey, bytes] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def put(self, blob: PutBlob) -> None:
+        """Keep what the driver has sent. Raises: as `install`."""
+        if blob.key.startswith("modules-"):
+            self.install(blob.data)
+        else:
+            self.chains[blob.key] = blob.data
 
     def install(self, archive: bytes) -> None:
         """Unpack and import from an archive. Raises: ExternalError: a name in the archive is outside of its folder."""

@@ -24,6 +24,7 @@ from penstock.machines.execution.execution_graph import (
     ExecutionJobVertex,
     ExecutionVertex,
 )
+from penstock.machines.job.exception_history import ExceptionHistory
 from penstock.machines.job.job_views import TaskPlace, progress_of
 from penstock.machines.story import Story
 from penstock.model.graph.job_graph import JobGraph
@@ -64,11 +65,11 @@ class BatchMaster:
         """`places`: where each vertex's all-to-all inputs are in the shuffles. If empty, stages are
         not told who reads what.
         """
-        self.job_graph = job_graph
         self.graph = ExecutionGraph(job_graph)
         self.status = JobStatus.CREATED
         self.failure: FailureInfo | None = None
         self.story = Story(f"BatchMaster of {job_graph.job_id}")
+        self.exceptions = ExceptionHistory()
         self.bytes_by_partition: dict[VertexId, tuple[int, ...]] = {}
         self._now_ms = now_ms
         self._parallelism = BatchParallelism(job_graph, places)
@@ -128,9 +129,15 @@ class BatchMaster:
 
     checkpoints_under_way: Final = 0
 
-    def note_io(self, vertex_id: VertexId, subtask: int, io: TaskIo) -> None:
-        """Take the counters of a subtask that has finished, for `progress`."""
-        self.graph.vertex(ExecutionVertexId(vertex_id, subtask)).execution.io = io
+    @property
+    def job_graph(self) -> JobGraph:
+        return self.graph.job_graph
+
+    def note_io(self, vertex_id: VertexId, subtask: int, io: TaskIo) -> AttemptId:
+        """Take the counters of a subtask that has finished, for `progress`. Returns the attempt to which they are counted."""
+        execution = self.graph.vertex(ExecutionVertexId(vertex_id, subtask)).execution
+        execution.io = io
+        return execution.attempt_id
 
     def progress(self) -> list[VertexProgress]:
         """Return one entry per job vertex whose subtasks are known."""
@@ -181,6 +188,7 @@ class BatchMaster:
         self._running.discard(event.vertex_id)
         if self.status is JobStatus.RUNNING:
             self.failure = event.failure
+            self.exceptions.begin(event.failure, self._now_ms)
             self._move(JobStatusEvent.FAIL)
             for vertex in self._vertices_of(event.vertex_id):
                 if not vertex.state.is_terminal:
@@ -280,6 +288,8 @@ class BatchMaster:
             self.graph.mark_finished(vertex)
         elif state is _S.FAILED:
             execution.failure = failure
+            if failure is not None:
+                self.exceptions.begin(failure, self._now_ms, [vertex])
             self._apply(vertex, execution, _E.FAIL, "" if failure is None else failure.text)
         elif state is _S.CANCELED:
             self._apply(vertex, execution, _E.CANCEL)

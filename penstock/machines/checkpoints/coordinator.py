@@ -317,7 +317,7 @@ class CheckpointCoordinator:
             self._subsume_before(checkpoint.checkpoint_id)
             self._ends.on_completed(pending.awaited)
             self._gateway.tell_complete(pending)
-        self._emit(pending.ended(event.location))
+        self._emit(pending.ended(event.location, metadata_bytes=event.metadata_bytes))
         self._gateway.answer(pending.request, event.location)
 
     def on_not_stored(self, event: CheckpointNotStored) -> None:

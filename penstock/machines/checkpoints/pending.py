@@ -131,7 +131,11 @@ class PendingCheckpoint:
         )
 
     def ended(
-        self, location: str | None, reason: CheckpointFailureReason | None = None, text: str = ""
+        self,
+        location: str | None,
+        reason: CheckpointFailureReason | None = None,
+        text: str = "",
+        metadata_bytes: int = 0,
     ) -> CheckpointEnded:
         """Return the event of its end, for people."""
         most = {
@@ -148,6 +152,7 @@ class PendingCheckpoint:
             reason,
             text,
             sum(one.written_bytes for one in self.metrics.values()),
+            metadata_bytes,
         )
 
     def stored(self, location: str) -> CompletedCheckpoint:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from penstock.machines.execution import execution as machine
-from penstock.machines.execution.aggregate_state import aggregate_state
 from penstock.machines.execution.distribution import partition_ranges
 from penstock.machines.execution.execution import Consequence, ExecutionEvent
+from penstock.model.aggregate_state import aggregate_state
 from penstock.model.completed_checkpoint import TaskRestore
 from penstock.model.deployment import Producers, TaskManagerLocation
 from penstock.model.errors import GraphError

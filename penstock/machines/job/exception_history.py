@@ -23,8 +23,9 @@ MAX_CONCURRENT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class OneFailure:
-    """`task`, `attempt_id` None: the job as a whole failed. `location` None: no slot yet."""
+    """`number`: counts all failures of the job from 1. `task`, `attempt_id` None: the job as a whole failed. `location` None: no slot yet."""
 
+    number: int
     failure: FailureInfo
     at_ms: int
     task: str | None = None
@@ -34,10 +35,15 @@ class OneFailure:
 
 @dataclass(slots=True)
 class FailureEntry:
-    """A failure that restarted tasks or ended the job, and those that came with it, oldest first."""
+    """A failure that restarted tasks or ended the job, and those that came with it, oldest first.
+
+    `restart`: counts the restarts of the job from 1; 0: none follows. `delay_ms`: from the failure to that restart.
+    """
 
     root: OneFailure
     concurrent: list[OneFailure] = field(default_factory=list)
+    restart: int = 0
+    delay_ms: int = 0
 
     def add(self, one: OneFailure) -> None:
         if explains(one.failure, self.root.failure):
@@ -47,17 +53,20 @@ class FailureEntry:
 
 
 class ExceptionHistory:
-    """The newest entries; iterates from the oldest that is kept."""
+    """The newest entries; iterates from the oldest that is kept. `changes`: how often it has changed."""
 
     def __init__(self, size: int = DEFAULT_SIZE) -> None:
+        self.changes = 0
+        self._failures = 0
+        self._restarts = 0
         self._entries: deque[FailureEntry] = deque(maxlen=size)
 
     def begin(
         self, failure: FailureInfo, at_ms: int, vertices: Iterable[ExecutionVertex] = ()
     ) -> None:
         """Begin an entry. `vertices`: those that failed; empty: the job as a whole failed."""
-        ones = [_of_task(failure, at_ms, vertex) for vertex in vertices]
-        first, *others = ones or [OneFailure(failure, at_ms)]
+        self.changes += 1
+        first, *others = self._numbered(failure, at_ms, vertices)
         self._entries.append(FailureEntry(first, others[:MAX_CONCURRENT]))
 
     def add(
@@ -67,9 +76,20 @@ class ExceptionHistory:
         if not self._entries:
             self.begin(failure, at_ms, vertices)
             return
-        ones = [_of_task(failure, at_ms, vertex) for vertex in vertices]
-        for one in ones or [OneFailure(failure, at_ms)]:
+        self.changes += 1
+        for one in self._numbered(failure, at_ms, vertices):
             self._entries[-1].add(one)
+
+    def restarts(self, delay_ms: int) -> None:
+        """A restart follows the newest entry. A history that keeps nothing has none."""
+        if not self._entries:
+            return
+        self.changes += 1
+        newest = self._entries[-1]
+        if not newest.restart:
+            self._restarts += 1
+            newest.restart = self._restarts
+        newest.delay_ms = delay_ms
 
     def __iter__(self) -> Iterator[FailureEntry]:
         return iter(self._entries)
@@ -77,7 +97,17 @@ class ExceptionHistory:
     def __len__(self) -> int:
         return len(self._entries)
 
-
-def _of_task(failure: FailureInfo, at_ms: int, vertex: ExecutionVertex) -> OneFailure:
-    execution = vertex.execution
-    return OneFailure(failure, at_ms, str(vertex), execution.attempt_id, execution.location)
+    def _numbered(
+        self, failure: FailureInfo, at_ms: int, vertices: Iterable[ExecutionVertex]
+    ) -> list[OneFailure]:
+        """Return the failure of each vertex; without vertices one of the job as a whole."""
+        found = []
+        for vertex in vertices:
+            execution = vertex.execution
+            self._failures += 1
+            task = (str(vertex), execution.attempt_id, execution.location)
+            found.append(OneFailure(self._failures, failure, at_ms, *task))
+        if not found:
+            self._failures += 1
+            found.append(OneFailure(self._failures, failure, at_ms))
+        return found

@@ -168,8 +168,9 @@ class FailureHandler:
         self._life.move(failure)
         for vertex in restart.vertices.values():
             self._attempts.cancel(vertex)
-        at_ms = self._journal.now_ms + self._backoff.delay_ms(self._journal.now_ms)
-        self._journal.emit(SetTimer(restart.timer, at_ms))
+        delay_ms = self._backoff.delay_ms(self._journal.now_ms)
+        self.history.restarts(delay_ms)
+        self._journal.emit(SetTimer(restart.timer, self._journal.now_ms + delay_ms))
 
     def _carry_out_restarts(self) -> None:
         for restart in self._restarts.take_ready():

@@ -27,6 +27,7 @@ from penstock.model.ids import (
 )
 from penstock.model.messages import (
     AnswerOffers,
+    AskTaskManager,
     CancelTask,
     CheckpointFailureReason,
     DeclineCheckpoint,
@@ -131,7 +132,7 @@ class TaskExecutor:
                 self._on_deploy(message.deployment)
             case CancelTask():
                 self._on_cancel(message.attempt_id)
-            case ReleasePartitions() | PartitionStateAnswer():
+            case ReleasePartitions() | PartitionStateAnswer() | AskTaskManager():
                 self._effects.append(message)
             case Shutdown():
                 self._end(message.reason)

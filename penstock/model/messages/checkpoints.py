@@ -152,11 +152,15 @@ class CoordinatorsSnapshotted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStored:
-    """Answer to StoreCheckpoint: it is stored, and another driver that restarts the job would begin with it."""
+    """Answer to StoreCheckpoint: it is stored, and another driver that restarts the job would begin with it.
+
+    `metadata_bytes`: size of its metadata file.
+    """
 
     checkpoint_id: int
     location: str
     now_ms: int
+    metadata_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +268,8 @@ class CheckpointEnded:
     """The result of a checkpoint, for logs and the console. `location` None: it failed, and `reason` says why.
 
     `triggered_ms`: by the JobMaster's clock. `size_bytes`: of the acknowledged state; `written_bytes`: the part of it
-    that was written for this checkpoint. `slowest`: the largest of each measurement over all tasks.
+    that was written for this checkpoint. `slowest`: the largest of each measurement over all tasks. `metadata_bytes`: size
+    of its metadata file; 0: it has none.
     """
 
     checkpoint_id: int
@@ -276,6 +281,7 @@ class CheckpointEnded:
     reason: CheckpointFailureReason | None = None
     text: str = ""
     written_bytes: int = 0
+    metadata_bytes: int = 0
 
 
 CheckpointEffect: TypeAlias = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.model.deployment import SparkTask
 from penstock.model.ids import (
     NO_TOKEN,
     AttemptId,
@@ -20,7 +21,9 @@ from penstock.model.states import ExecutionState
 
 @dataclass(frozen=True, slots=True)
 class RegisterTaskManager:
-    """(wire) The first message after the mutual challenge. `cores`: the cores that its host reserves for it."""
+    """(wire) The first message after the mutual challenge. `cores`: the cores that its host reserves for it. `spark_task` None: its host is not
+    Spark.
+    """
 
     resource_id: ResourceId
     host: str
@@ -31,6 +34,7 @@ class RegisterTaskManager:
     python_version: str
     size: SlotSize = UNSIZED
     cores: int = 1
+    spark_task: SparkTask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,14 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsReport:
+    """(wire) All metrics of a TaskManager, or those of a task that ends. `payload`: see `observation/metrics/report_format.py`."""
+
+    resource_id: ResourceId
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessStopped:
     """(wire) From a supervisor, in place of a heartbeat: a signal or a debugger has stopped its TaskManager."""
 
@@ -79,10 +91,11 @@ class MasterHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnded:
-    """(wire) From a supervisor: its TaskManager has ended; the cause, and the last output."""
+    """(wire) From a supervisor: its TaskManager has ended; the cause, and the last output. `last_lines`: of its log."""
 
     resource_id: ResourceId
     cause: str
+    last_lines: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,8 @@ class UserMetric:
 
 @dataclass(frozen=True, slots=True)
 class TaskIo:
-    """(wire) Counters of one attempt. Bytes count encoded frames; `remote_*` only those that crossed a socket.
+    """(wire) Counters of one attempt. Bytes count encoded frames, and an estimate of what is never encoded; `remote_*` only those
+    that crossed a socket.
 
     `*_ms`: since the start. `*_ms_per_s`: over the last minute at most; the three sum to 1,000. `watermark_ms`: of the
     input (for a source: of its output). `buffers_in`: frames that wait for the task. `buffers_out`: frames that wait

@@ -36,6 +36,7 @@ from penstock.model.messages.job import (
     TaskStateChanged,
     UpdatePartitions,
 )
+from penstock.model.messages.questions import AskTaskManager
 from penstock.model.messages.resources import RequestSlot
 from penstock.model.messages.shared import SlotFreed
 
@@ -58,6 +59,7 @@ Fenced: TypeAlias = (
     | CancelTask
     | ReleasePartitions
     | PartitionStateAnswer
+    | AskTaskManager
     | Shutdown
     | ToTask
 )
@@ -137,6 +139,7 @@ TaskManagerEffect: TypeAlias = (
     | ReleaseLocalState
     | ReleasePartitions
     | PartitionStateAnswer
+    | AskTaskManager
     | ToTask
     | EndTaskManager
 )

@@ -6,6 +6,7 @@ A new file of options must be imported here, otherwise its options do not exist.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -15,14 +16,19 @@ from penstock.model.options import (
     checkpoints,
     cluster,
     high_availability,
+    history,
+    logs,
     network,
     program,
+    reporters,
+    rest,
     scheduling,
     security,
     state,
     task,
+    telemetry,
 )
-from penstock.model.options.option import Option, OptionGroup
+from penstock.model.options.option import NAME, Option, OptionGroup
 from penstock.model.options.without_effect import WITHOUT_EFFECT
 
 _FILES: Final = (
@@ -34,8 +40,13 @@ _FILES: Final = (
     addresses,
     network,
     task,
+    reporters,
+    telemetry,
     high_availability,
+    rest,
+    history,
     security,
+    logs,
 )
 
 GROUPS: Final[tuple[type[OptionGroup], ...]] = tuple(
@@ -64,6 +75,23 @@ FORMER_KEYS: Final[Mapping[str, str]] = {
     former: option.key for option in OPTIONS.values() for former in option.former_keys
 }
 """Present keys by their former names (Flink's withDeprecatedKeys)."""
+
+
+_OF_A_NAME: Final = [
+    (re.compile(re.escape(option.key).replace(re.escape(NAME), r"([^.]+)")), option)
+    for option in OPTIONS.values()
+    if NAME in option.key
+]
+
+
+def find_option(key: str) -> Option[Any] | None:
+    """The option with this key, also one for a name: `metrics.reporter.x.port`. None: there is none."""
+    if key in OPTIONS:
+        return OPTIONS[key]
+    for pattern, option in _OF_A_NAME:
+        if found := pattern.fullmatch(key):
+            return option.of(found[1])
+    return None
 
 
 def option_named(key: str) -> Option[Any]:

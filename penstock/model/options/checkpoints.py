@@ -30,6 +30,7 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
         "execution.checkpointing.checkpoints-after-tasks-finish",
         "true",
         "Whether checkpoints go on after some tasks have finished.",
+        former_keys=("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
     )
     OLD_DATA_INLINE_THRESHOLD: Final = size(
         "state.storage.fs.memory-threshold",
@@ -41,6 +42,7 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
         "20 kb",
         "State smaller than this is stored in the metadata of the checkpoint.",
         fallback=OLD_DATA_INLINE_THRESHOLD,
+        former_keys=("state.backend.fs.memory-threshold",),
     )
     OLD_DIR: Final = text(
         "state.checkpoints.dir",
@@ -52,6 +54,7 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
         None,
         "Directory of checkpoints. Driver and executors must share it.",
         fallback=OLD_DIR,
+        former_keys=("state.backend.fs.checkpointdir",),
     )
     RETENTION: Final = text(
         "execution.checkpointing.externalized-checkpoint-retention",
@@ -111,6 +114,7 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
         None,
         "Directory of savepoints for which none is named.",
         fallback=OLD_SAVEPOINT_DIR,
+        former_keys=("savepoints.state.backend.fs.dir",),
     )
     TIMEOUT: Final = duration(
         "execution.checkpointing.timeout",

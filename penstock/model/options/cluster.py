@@ -87,6 +87,7 @@ class ResourceOptions(OptionGroup, title="Number of TaskManagers"):
         "resourcemanager.taskmanager-timeout",
         "30 s",
         "An idle TaskManager is released after this time.",
+        former_keys=("slotmanager.taskmanager-timeout",),
     )
     REGISTRATION_TIMEOUT: Final = duration(
         "resourcemanager.taskmanager-registration.timeout",

@@ -16,15 +16,21 @@ def _family(prefix: str, names: str) -> tuple[str, ...]:
 FLINK_NAMES: Final[frozenset[str]] = frozenset((
     *_family(
         "execution.checkpointing.",
-        """force-unaligned id-of-ignored-in-flight-data prefer-checkpoint-for-recovery
-        recover-without-channel-state.checkpoint-id""",
+        """approximate-local-recovery during-recovery.enabled
+        file-merging.max-subtasks-per-file prefer-checkpoint-for-recovery
+        recover-without-channel-state.checkpoint-id
+        unaligned.recover-output-on-downstream.enabled""",
+    ),
+    *_family(
+        "execution.state-recovery.",
+        "approximate-local-recovery without-channel-state.checkpoint-id",
     ),
     *_family(
         "state.",
         """backend.async backend.changelog.enabled backend.changelog.max-failures-allowed
         backend.changelog.storage backend.changelog.periodic-materialize.enabled
-        backend.changelog.periodic-materialize.interval backend.fs.checkpointdir
-        backend.fs.memory-threshold backend.fs.write-buffer-size
+        backend.changelog.periodic-materialize.interval
+        backend.fs.write-buffer-size
         backend.latency-track.history-size backend.latency-track.keyed-state-enabled
         backend.latency-track.sample-interval
         backend.latency-track.state-name-as-variable changelog.dstl.dfs.base-path
@@ -33,8 +39,9 @@ FLINK_NAMES: Final[frozenset[str]] = frozenset((
         changelog.storage checkpoint-storage checkpoint.cleaner.parallel-mode
         checkpoints.create-subdir latency-track.history-size
         latency-track.keyed-state-enabled latency-track.sample-interval
-        latency-track.state-name-as-variable size-track.keyed-state-enabled
-        size-track.sample-interval storage.fs.write-buffer-size""",
+        latency-track.state-name-as-variable size-track.history-size
+        size-track.keyed-state-enabled size-track.sample-interval
+        size-track.state-name-as-variable storage.fs.write-buffer-size""",
     ),
     *_family(
         "state.backend.rocksdb.",
@@ -58,74 +65,100 @@ FLINK_NAMES: Final[frozenset[str]] = frozenset((
         kubernetes.leader-election.renew-deadline
         kubernetes.leader-election.retry-period zookeeper.client.acl
         zookeeper.client.authorization zookeeper.client.ensemble-tracker
-        zookeeper.client.max-retry-attempts zookeeper.client.retry-wait
-        zookeeper.client.tolerate-suspended-connections
+        zookeeper.client.max-close-wait zookeeper.client.max-retry-attempts
+        zookeeper.client.max-retry-wait zookeeper.client.retry-wait
+        zookeeper.client.simulated-session-expiration-percent
+        zookeeper.client.tolerate-suspended-connections zookeeper.path.applications
         zookeeper.path.checkpoint-counter zookeeper.path.checkpoints
         zookeeper.path.jobgraphs zookeeper.path.latch zookeeper.path.leader
         zookeeper.path.running-registry""",
     ),
     *_family("job-result-store.", "delete-on-commit storage-path"),
+    *_family("application-result-store.", "delete-on-commit storage-path"),
     *_family(
         "cleanup-strategy.",
-        "exponential-delay.attempts fixed-delay.attempts fixed-delay.delay type",
+        """exponential-delay.attempts exponential-delay.initial-backoff
+        exponential-delay.max-backoff fixed-delay.attempts fixed-delay.delay type""",
     ),
     *_family(
         "execution.",
         """attached job-listeners job-status-changed-listeners
         shutdown-on-application-finish shutdown-on-attached-exit
-        submit-failed-job-on-application-error target async-state.buffer-size
-        async-state.enabled async-state.in-flight-records-limit""",
+        submit-failed-job-on-application-error target async-state.active-buffer-size
+        async-state.active-buffer-timeout async-state.total-buffer-size""",
     ),
     *_family(
         "jobmanager.",
-        """archive.fs.dir failure-enrichers future-pool.size heap.size io-pool.size
+        """failure-enrichers future-pool.size heap.size io-pool.size
         memory.enable-jvm-direct-memory-limit memory.flink.size memory.heap.size
         memory.jvm-metaspace.size memory.jvm-overhead.fraction memory.jvm-overhead.max
         memory.jvm-overhead.min memory.off-heap.size memory.process.size
-        persistent-cache.on-disk resource-id""",
+        adaptive-scheduler.scaling-interval.max resource-id web.access-control-allow-origin
+        web.history web.tmpdir
+        web.upload.dir""",
     ),
     *_family(
         "taskmanager.",
-        """cpu.cores data.ssl.enabled debug.memory.log debug.memory.log-interval heap.size
-        log.path memory.framework.heap.size memory.framework.off-heap.size
+        """cpu.cores data.ssl.enabled debug.memory.log debug.memory.log-interval
+        debug.memory.logIntervalMs heap.size
+        memory.framework.heap.size memory.framework.off-heap.batch-shuffle.size
+        memory.framework.off-heap.size memory.size memory.starting-segment-size
+        net.client.connectTimeoutSec
         memory.jvm-metaspace.size memory.jvm-overhead.fraction memory.jvm-overhead.max
         memory.jvm-overhead.min memory.managed.consumer-weights memory.managed.fraction
         memory.managed.size memory.task.heap.size memory.task.off-heap.size
-        network.bind-policy network.detailed-metrics
+        network.bind-policy
         network.netty.client.connectTimeoutSec network.netty.num-arenas
         network.netty.sendReceiveBufferSize network.netty.transport
         network.tcp-connection.enable-reuse-across-jobs resource-id""",
     ),
-    *_family("jobstore.", "cache-size expiration-time max-capacity type"),
+    *_family("jobstore.", "cache-size type"),
+    *_family(
+        "historyserver.",
+        """archive.clean-expired-applications archive.clean-expired-jobs
+        archive.retained-applications archive.retained-ttl log.jobmanager.url-pattern
+        log.taskmanager.url-pattern web.ssl.enabled web.tmpdir""",
+    ),
     *_family(
         "metrics.",
-        """busy-time.aggregator fetcher.update-interval internal.query-service.port
-        internal.query-service.thread-priority job.status.enable latency.history-size
-        reporters scope.delimiter scope.jm scope.jm-job scope.jm-operator scope.operator
-        scope.task scope.tm scope.tm-job system-resource
-        system-resource-probing-interval""",
+        "internal.query-service.port internal.query-service.thread-priority",
     ),
     *_family(
         "web.",
-        """access-control-allow-origin address cancel.enable history log.path port
-        refresh-interval rescale.enable submit.enable timeout tmpdir upload.dir""",
+        """access-control-allow-origin address history log.path submit.enable timeout
+        tmpdir upload.dir""",
+    ),
+    *_family(
+        "security.ssl.",
+        """algorithms close-notify-flush-timeout handshake-timeout internal.cert.fingerprint
+        internal.close-notify-flush-timeout internal.handshake-timeout internal.key-password
+        internal.keystore internal.keystore-password internal.keystore-type
+        internal.session-cache-size internal.session-timeout internal.truststore
+        internal.truststore-password internal.truststore-type key-password keystore
+        keystore-password protocol provider rest.authentication-enabled rest.cert.fingerprint
+        rest.keystore-password rest.keystore-type rest.truststore rest.truststore-password
+        rest.truststore-type rest.verify-hostname session-cache-size session-timeout
+        truststore truststore-password verify-hostname""",
     ),
     *_family("client.", "heartbeat.interval heartbeat.timeout retry-period timeout"),
     *_family(
         "env.",
-        "hadoop.conf.dir java.home java.opts.all java.opts.taskmanager log.dir "
-        "log.level log.max pid.dir",
+        "hadoop.conf.dir java.default-opts.jobmanager "
+        "java.default-opts.taskmanager java.home java.opts java.opts.all "
+        "java.opts.jobmanager java.opts.taskmanager pid.dir",
     ),
     *_family(
         "cluster.", "id io-pool.size processes.halt-on-fatal-error uncaught-exception-handling"
     ),
     *_family(
         "table.",
-        "exec.mini-batch.enabled exec.resource.default-parallelism exec.state.ttl local-time-zone",
+        "exec.mini-batch.enabled exec.mini-batch.size exec.resource.default-parallelism "
+        "exec.state.ttl local-time-zone",
     ),
     *_family(
         "",
-        "classloader.resolve-order fs.default-scheme local.number-resourcemanager "
-        "queryable-state.enable",
+        "akka.client.timeout classloader.resolve-order cleanup-strategy fs.default-scheme "
+        "local.number-resourcemanager "
+        "queryable-state.enable retry-strategy yarn.heartbeat.interval",
     ),
 ))

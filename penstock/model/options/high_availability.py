@@ -18,37 +18,49 @@ class HighAvailabilityOptions(OptionGroup, title="High availability"):
             "NONE, FILE or ZOOKEEPER: with the last two, another driver can take over a job whose "
             "driver is gone."
         ),
-        former_keys=("high-availability",),
+        former_keys=("high-availability", "recovery.mode"),
     )
     STORAGE_DIR: Final = text(
         "high-availability.storageDir",
         None,
         "Directory that all these drivers share.",
+        former_keys=(
+            "high-availability.zookeeper.storageDir",
+            "recovery.zookeeper.storageDir",
+        ),
     )
     CLUSTER_ID: Final = text(
         "high-availability.cluster-id",
         "/default",
         "Only drivers with the same id find each other's jobs.",
+        former_keys=(
+            "high-availability.zookeeper.path.namespace",
+            "recovery.zookeeper.path.namespace",
+        ),
     )
     ZOOKEEPER_QUORUM: Final = text(
         "high-availability.zookeeper.quorum",
         None,
         "With ZOOKEEPER: its servers, as `host:port` separated by commas.",
+        former_keys=("recovery.zookeeper.quorum",),
     )
     ZOOKEEPER_ROOT: Final = text(
         "high-availability.zookeeper.path.root",
         "/flink",
         "With ZOOKEEPER: path below which everything is kept.",
+        former_keys=("recovery.zookeeper.path.root",),
     )
     ZOOKEEPER_SESSION_TIMEOUT: Final = duration(
         "high-availability.zookeeper.client.session-timeout",
         "60 s",
         "With ZOOKEEPER: longest wait for an answer.",
+        former_keys=("recovery.zookeeper.client.session-timeout",),
     )
     ZOOKEEPER_CONNECTION_TIMEOUT: Final = duration(
         "high-availability.zookeeper.client.connection-timeout",
         "15 s",
         "With ZOOKEEPER: longest wait for a connection.",
+        former_keys=("recovery.zookeeper.client.connection-timeout",),
     )
     LEASE_DURATION: Final = duration(
         "penstock.high-availability.lease-duration",

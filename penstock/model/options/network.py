@@ -77,12 +77,19 @@ class NetworkMemoryOptions(OptionGroup, title="Network memory"):
         "taskmanager.memory.network.fraction",
         "0.1",
         "Share of taskmanager.memory.flink.size that becomes network memory.",
+        former_keys=("taskmanager.network.memory.fraction",),
     )
-    NETWORK_MIN: Final = size("taskmanager.memory.network.min", "64 mb", "Smallest network memory.")
+    NETWORK_MIN: Final = size(
+        "taskmanager.memory.network.min",
+        "64 mb",
+        "Smallest network memory.",
+        former_keys=("taskmanager.network.memory.min",),
+    )
     NETWORK_MAX: Final = size(
         "taskmanager.memory.network.max",
         "9223372036854775807 bytes",
         "Largest network memory.",
+        former_keys=("taskmanager.network.memory.max",),
     )
     FLINK_SIZE: Final = size(
         "taskmanager.memory.flink.size",
@@ -147,11 +154,13 @@ class NetworkOptions(OptionGroup, title="Network buffers"):
         "taskmanager.network.request-backoff.initial",
         "100",
         "Milliseconds before a missing partition is requested again for the first time.",
+        former_keys=("taskmanager.net.request-backoff.initial",),
     )
     REQUEST_BACKOFF_MAX: Final = whole(
         "taskmanager.network.request-backoff.max",
         "10000",
         "Most milliseconds between two such requests.",
+        former_keys=("taskmanager.net.request-backoff.max",),
     )
     PARTITION_REQUEST_TIMEOUT: Final = duration(
         "taskmanager.network.partition-request-timeout",
@@ -211,4 +220,5 @@ class BlockingShuffleOptions(OptionGroup, title="Results on disk"):
             "Directories for blocking results, separated by commas. Without it: the system's "
             "directory for temporary files."
         ),
+        former_keys=("taskmanager.tmp.dirs",),
     )

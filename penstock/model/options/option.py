@@ -7,7 +7,7 @@ text as Flink prints it, and a kind is called to make an option.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Generic, TypeVar, overload
 
 from penstock.model.options.parsing import (
@@ -20,11 +20,15 @@ from penstock.model.options.parsing import (
     parse_list,
     parse_map,
     parse_memory_bytes,
+    parse_separated,
     parse_str,
     refusal,
 )
 
 T = TypeVar("T")
+
+NAME: Final = "<name>"
+"""Stands in the key of an option that users may set several times, each time for another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,10 @@ class Option(Generic[T]):
     is_used: bool = True
     former_keys: tuple[str, ...] = ()
     fallback: Option[T] | None = None
+
+    def of(self, name: str) -> Option[T]:
+        """Return the option for one name: for x the key `a.<name>.b` is `a.x.b`."""
+        return replace(self, key=self.key.replace(NAME, name))
 
     def parse(self, given: object) -> T:
         """The value of a setting. Raises: ConfigurationError: the text names the key."""
@@ -111,6 +119,8 @@ number: Final = Kind("number", parse_float)
 flag: Final = Kind("true or false", parse_bool)
 text: Final = Kind("text", parse_str)
 texts: Final = Kind("list of texts", parse_list)
+separated_texts: Final = Kind("list of texts", parse_separated)
+"""Texts that may have commas themselves."""
 pairs: Final = Kind("pairs of texts", parse_map)
 
 

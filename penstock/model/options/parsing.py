@@ -11,6 +11,7 @@ from typing import Final
 from penstock.model.errors import ConfigurationError
 
 INT_MAX: Final = 2**31 - 1
+_LAST_PORT: Final = 65_535
 
 _UNITS_MS: Final = {
     "ns": 1e-6, "nano": 1e-6, "nanosecond": 1e-6,
@@ -87,11 +88,28 @@ def parse_list(text: str, _key: str) -> list[str]:
     return [part.strip().strip("'\"") for part in re.split(r"[;,]", inner) if part.strip()]
 
 
+def parse_separated(text: str, _key: str) -> list[str]:
+    """Texts between semicolons. A comma is a part of a text."""
+    inner = text.strip().removeprefix("[").removesuffix("]")
+    return [part.strip().strip("'\"") for part in inner.split(";") if part.strip()]
+
+
 def parse_map(text: str, key: str) -> dict[str, str]:
     pairs = (part.partition(":") for part in text.split(",") if part.strip())
     found = {name.strip(): value.strip() for name, colon, value in pairs if colon}
     if text.strip() and not found:
         raise refusal(key, text, "pairs such as 'a:1,b:2'")
+    return found
+
+
+def ports_in(text: str) -> list[int]:
+    """Return the ports of `8081-8181,50100`, in order. Raises: ValueError: the text is another one, or has none."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, sign, last = part.strip().partition("-")
+        found += range(int(first), (int(last) if sign else int(first)) + 1)
+    if not found or not all(0 <= port <= _LAST_PORT for port in found):
+        raise ValueError("no ports from 0 to 65535")
     return found
 
 

@@ -156,6 +156,9 @@ class PythonOptions(OptionGroup, title="Python files and packages"):
     EXECUTABLE: Final = text(
         "python.executable",
         "python",
-        "Kept for the program; the tasks run Spark's Python.",
-        is_used=False,
+        (
+            "The Python interpreter of the tasks. A Spark that Penstock starts on a cluster gets "
+            "it as PYSPARK_PYTHON. Elsewhere the tasks run the driver's interpreter (local "
+            "masters) or that of the SparkSession, and another one is refused."
+        ),
     )

@@ -73,11 +73,13 @@ class AdaptiveBatchOptions(OptionGroup, title="Parallelism by AdaptiveBatch"):
         "execution.batch.adaptive.auto-parallelism.min-parallelism",
         "1",
         "Smallest number of subtasks that it chooses for a vertex.",
+        former_keys=("jobmanager.adaptive-batch-scheduler.min-parallelism",),
     )
     MAX_PARALLELISM: Final = whole(
         "execution.batch.adaptive.auto-parallelism.max-parallelism",
         "128",
         "Largest number of subtasks that it chooses for a vertex.",
+        former_keys=("jobmanager.adaptive-batch-scheduler.max-parallelism",),
     )
     DEFAULT_SOURCE_PARALLELISM: Final = whole(
         "execution.batch.adaptive.auto-parallelism.default-source-parallelism",
@@ -86,11 +88,13 @@ class AdaptiveBatchOptions(OptionGroup, title="Parallelism by AdaptiveBatch"):
             "Subtasks of a source. Without it: as many as the cluster runs at once, up to the "
             "maximum."
         ),
+        former_keys=("jobmanager.adaptive-batch-scheduler.default-source-parallelism",),
     )
     AVG_DATA_VOLUME_PER_TASK: Final = size(
         "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task",
         "16 mb",
         "Bytes that one subtask should read.",
+        former_keys=("jobmanager.adaptive-batch-scheduler.avg-data-volume-per-task",),
     )
 
 
@@ -184,6 +188,7 @@ class HistoryOptions(OptionGroup, title="History"):
         "web.checkpoints.history",
         "10",
         "How many ended checkpoints the statistics of a job show.",
+        former_keys=("jobmanager.web.checkpoints.history",),
     )
     STORY: Final = whole(
         "penstock.story.size",
@@ -194,6 +199,7 @@ class HistoryOptions(OptionGroup, title="History"):
         "jobmanager.execution.attempts-history-size",
         "16",
         "How many past attempts of a subtask are kept.",
+        former_keys=("job-manager.max-attempts-history-size",),
     )
 
 

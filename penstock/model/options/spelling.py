@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from penstock.model.errors import ConfigurationError
-from penstock.model.options.catalogue import FORMER_KEYS, OPTIONS
+from penstock.model.options.catalogue import FORMER_KEYS, OPTIONS, find_option
 from penstock.model.options.flink_names import FLINK_NAMES
 
 _NEAR: Final = 0.82
@@ -41,7 +41,7 @@ _OPEN: Final = (
 @lru_cache(maxsize=1024)
 def nearest(key: str) -> str | None:
     """The option that this key was probably meant to be; None: it is one of Flink's names, or like none of them."""
-    if key in OPTIONS or key in FORMER_KEYS or key in FLINK_NAMES:
+    if _is_known(key):
         return None
     names = [*OPTIONS, *FORMER_KEYS, *FLINK_NAMES]
     cutoff = _VERY_NEAR if key.startswith(_OPEN) else _NEAR
@@ -51,7 +51,7 @@ def nearest(key: str) -> str | None:
 
 def check_spelling(key: str) -> None:
     """Raises ConfigurationError: the key is unknown, and it or the option that it resembles decides whether data is safe."""
-    if key in OPTIONS or key in FORMER_KEYS or key in FLINK_NAMES:
+    if _is_known(key):
         return
     near = nearest(key)
     is_closed = key.startswith(_SAFETY) and not key.startswith(_OPEN)
@@ -61,3 +61,7 @@ def check_spelling(key: str) -> None:
             f"there is no option '{key}'. {hint} It looks like an option that decides whether "
             "data is safe after a failure, so it is not ignored. Correct its name, or remove it."
         )
+
+
+def _is_known(key: str) -> bool:
+    return find_option(key) is not None or key in FORMER_KEYS or key in FLINK_NAMES

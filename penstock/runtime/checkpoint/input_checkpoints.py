@@ -72,6 +72,11 @@ class InputChannels(Protocol):
         """
         ...
 
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of everything that was read so far."""
+        ...
+
 
 def _tell_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
     """Tells nobody: whoever reads the elements sees the marker."""
@@ -103,18 +108,23 @@ TOLD_TO_NOBODY: Final = InputHooks()
 
 @dataclass(slots=True)
 class _Collecting:
-    """A checkpoint whose barriers are coming in. `channels`: those that have delivered theirs."""
+    """A checkpoint whose barriers are coming in. `channels`: those that have delivered theirs.
+
+    `first_ms`, `first_bytes`: when the first one came, and how much had been read by then.
+    """
 
     barrier: CheckpointBarrier
     first_ms: int
+    first_bytes: int
     channels: set[int] = field(default_factory=set)
 
 
 class InputCheckpoints:
     """Handles the barriers of all inputs. Channels are numbered consecutively through the inputs. Mailbox thread.
 
-    `alignment_ms`: of the newest checkpoint with a snapshot, the time from its first barrier until the snapshot was due.
-    `in_flight`: what is being recorded; None: nothing.
+    `alignment_ms`, `processed_bytes`: of the newest checkpoint with a snapshot, the time from its first barrier to its last one,
+    and what was read meanwhile; as long as barriers overtake data, up to the snapshot. `in_flight`: what is being recorded;
+    None: nothing.
     """
 
     def __init__(
@@ -127,6 +137,7 @@ class InputCheckpoints:
     ) -> None:
         """`dumps`: pickles the records in flight."""
         self.alignment_ms = 0
+        self.processed_bytes = 0
         self.in_flight: InputsInFlight | None = None
         self._handler = handler
         self._now_ms = now_ms
@@ -135,7 +146,14 @@ class InputCheckpoints:
         self._dumps = dumps
         self._barriers: dict[int, _Collecting] = {}
         self._last_id = -1
+        self._newest: _Collecting | None = None
         self._timer_ms: int | None = None
+
+    @property
+    def alignment_so_far_ms(self) -> int:
+        """The time of the alignment that lasts, or of the last one. Any thread."""
+        began_ms = [one.first_ms for one in list(self._barriers.values())]
+        return max(0, self._now_ms() - min(began_ms)) if began_ms else self.alignment_ms
 
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, overtaken: Overtaken = _nothing_overtaken
@@ -169,7 +187,8 @@ class InputCheckpoints:
         """The barriers so far. None: the snapshot of this checkpoint or of a newer one was taken before."""
         checkpoint_id = barrier.checkpoint_id
         if checkpoint_id > self._last_id and checkpoint_id not in self._barriers:
-            self._barriers[checkpoint_id] = _Collecting(barrier, self._now_ms())
+            now_ms, bytes_in = self._now_ms(), self._channels.bytes_in
+            self._barriers[checkpoint_id] = _Collecting(barrier, now_ms, bytes_in)
         return self._barriers.get(checkpoint_id)
 
     def _watch_timer(self) -> None:
@@ -238,11 +257,19 @@ class InputCheckpoints:
         found = self._barriers[checkpoint_id]
         self._last_id = checkpoint_id
         self._barriers = {i: b for i, b in self._barriers.items() if i > checkpoint_id}
-        self.alignment_ms = max(0, self._now_ms() - found.first_ms)
+        self._newest = found
+        self._measure(found)
         is_late = action.is_unaligned and not found.barrier.is_unaligned
         return found.barrier.as_unaligned() if is_late else found.barrier.behind_forced_aligned()
 
+    def _measure(self, found: _Collecting) -> None:
+        self.alignment_ms = max(0, self._now_ms() - found.first_ms)
+        self.processed_bytes = self._channels.bytes_in - found.first_bytes
+
     def _stop_recording(self, checkpoint_id: int, aborted: set[int]) -> None:
+        newest = self._newest
+        if newest is not None and newest.barrier.checkpoint_id == checkpoint_id:
+            self._measure(newest)
         recorded, self.in_flight = self.in_flight, None
         is_this = recorded is not None and recorded.checkpoint_id == checkpoint_id
         if recorded is not None and is_this and checkpoint_id not in aborted:

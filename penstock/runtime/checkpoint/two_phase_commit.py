@@ -8,6 +8,7 @@ Source: Flink CommittableCollector, CommitterOperator.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from penstock.model.errors import EngineBug
@@ -17,6 +18,27 @@ RETRY_AFTER_MS: Final = 1000
 
 Commit: TypeAlias = Callable[[Sequence[object]], "Sequence[object] | None"]
 """Makes these visible. Returns those to try again later, or None."""
+
+
+@dataclass(slots=True)
+class CommitFigures:
+    """How many committables there were. `retried`: tries that put one off. `failed`: those of a commit that raised."""
+
+    total: int = 0
+    successful: int = 0
+    retried: int = 0
+    failed: int = 0
+
+    def counted(self, commit: Commit, waiting: Sequence[object]) -> Sequence[object] | None:
+        """Commit, and count what became of it. Returns and raises as `commit`."""
+        try:
+            put_off = commit(waiting)
+        except Exception:
+            self.failed += len(waiting)
+            raise
+        self.successful += len(waiting) - len(put_off or ())
+        self.retried += len(put_off or ())
+        return put_off
 
 
 class CommitterState:
@@ -30,6 +52,7 @@ class CommitterState:
         self._waiting: dict[int, list[object]] = {}
         self._expected: dict[int, int] = {}
         self._completed = -1
+        self.figures = CommitFigures()
 
     @property
     def retry_after_ms(self) -> int | None:
@@ -40,6 +63,7 @@ class CommitterState:
     def add(self, checkpoint_id: int, committables: Sequence[object]) -> None:
         """Add what a writer prepared for a checkpoint."""
         if committables:
+            self.figures.total += len(committables)
             self._waiting.setdefault(checkpoint_id, []).extend(committables)
 
     def expect(self, checkpoint_id: int, count: int) -> None:
@@ -65,6 +89,11 @@ class CommitterState:
         """(checkpoint, committable) of everything that is not committed, oldest first."""
         return [(one, kept) for one in sorted(self._waiting) for kept in self._waiting[one]]
 
+    @property
+    def pending_count(self) -> int:
+        """How many are not committed. Any thread."""
+        return sum(map(len, list(self._waiting.values())))
+
     def take(self) -> list[object]:
         """Remove and return everything that is not committed, oldest first: somebody else commits it."""
         taken = [committable for _, committable in self.pending()]
@@ -84,7 +113,7 @@ class CommitterState:
     def _try(self, checkpoint_id: int) -> bool:
         # An interrupt while a connection closes would leave its transaction and its locks behind.
         with uninterruptible():
-            put_off = self._commit(self._waiting[checkpoint_id])
+            put_off = self.figures.counted(self._commit, self._waiting[checkpoint_id])
         if put_off:
             self._waiting[checkpoint_id] = list(put_off)
             return False

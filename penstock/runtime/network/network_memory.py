@@ -165,6 +165,11 @@ class NetworkMemory:
         with self._lock:
             return self._exclusive + sum(pool.in_use for pool in self._pools)
 
+    @property
+    def requested_percent(self) -> float:
+        """What all pools and channels would like to have, in percent of the memory. It may exceed 100."""
+        return 100.0 * self._demand * self.buffer_bytes / self.total_bytes
+
     def create_pool(
         self,
         limits: PoolLimits,

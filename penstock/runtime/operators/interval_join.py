@@ -17,6 +17,7 @@ import numpy as np
 
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
+    MAX_WATERMARK,
     MIN_WATERMARK,
     NO_TIMESTAMP,
     Batch,
@@ -80,6 +81,8 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
     `is_exclusive`: whether the lower and the upper bound themselves do not match. `late_tags`: side outputs for late
     records of the left and of the right stream; None: they are dropped and counted.
     """
+
+    drops_late_records = True
 
     def __init__(
         self,
@@ -145,7 +148,9 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
             mine.put(stamp, bucket)
             if self.key_timers is None:
                 cleanup = self.cleanup_ms(side, stamp)
-                self.timers.register_event(cleanup, self.state.skey, _CLEANUP[side])
+                # A time beyond the last one is never.
+                if cleanup <= MAX_WATERMARK:
+                    self.timers.register_event(cleanup, self.state.skey, _CLEANUP[side])
             yield from self._pairs(side, value, stamp, collector)
         yield from collector.take()
 

@@ -15,12 +15,14 @@ from itertools import repeat
 from typing import Any, ClassVar, Final
 
 from penstock.model.key_types import KeyType
+from penstock.model.metrics import OwnMetric, gauge
 from penstock.model.types import TypeInformation, is_pickled
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
 from penstock.runtime.keys.hashing import is_int32_type, original_key
 from penstock.runtime.operator import BatchOrder, Emitted, OperatorContext
+from penstock.runtime.operators.pauses import Pauses
 from penstock.runtime.operators.stateless import (
     FunctionOperator,
     expand,
@@ -91,8 +93,20 @@ class KeyedOperator(KeyTaker):
         self.restored_states = restore_backend(self.state, self._restored, "state")
         made = BatchTimerService if context.is_batch else InternalTimerService
         self.timers = made(context.timers, self.state.timer_queue)
+        self._pauses = Pauses(context.timers.now_ms)
         self.key_timers = self.timers if isinstance(self.timers, BatchTimerService) else None
         return RuntimeContext(context, self.state)
+
+    def own_metrics(self) -> Sequence[OwnMetric]:
+        return (
+            *super().own_metrics(),
+            gauge("numKeys", self.state.key_count),
+            gauge("numTimers", lambda: timer_count(self.timers)),
+        )
+
+    @property
+    def fired_timers(self) -> int:  # type: ignore[override] # what the base sets, this one counts
+        return self.timers.fired if hasattr(self, "timers") else 0
 
     @property
     def state_keys(self) -> KeyType:
@@ -166,6 +180,12 @@ class KeyedOperator(KeyTaker):
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         self._restored = snapshot
+
+
+def timer_count(timers: InternalTimerService) -> int | None:
+    """Timers of both kinds; None: counting them would take long."""
+    event, processing = timers.event.count, timers.processing.count
+    return None if event is None or processing is None else event + processing
 
 
 def key_type_of(selections: Sequence[KeySelection], namespace: str = "") -> KeyType:

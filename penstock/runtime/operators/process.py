@@ -342,10 +342,11 @@ class KeyedProcessOperator(KeyedOperator):
 
     def _collect_timers(
         self, due: Iterator[tuple[int, Any, Any]], domain: TimeDomain
-    ) -> Iterator[RowBatch]:
+    ) -> Iterator[RowBatch | None]:
         """The results of timers in batches. They carry the timer's time, as in PyFlink; in Flink those of processing time have none."""
         stamps: list[int] = []
         collector = Collector(stamps)
+        self._pauses.begin()
         for timer in due:
             stamps.append(timer[0])
             try:
@@ -360,7 +361,11 @@ class KeyedProcessOperator(KeyedOperator):
                 self._firing = None
                 self.end_record()
             collector.counts.append(len(collector.values))
-            if len(collector.values) >= MAX_EMIT:
+            if self._pauses.is_due():
+                yield from collector.take()
+                yield None
+                self._pauses.resume()
+            elif len(collector.values) >= MAX_EMIT:
                 yield from collector.take()
         yield from collector.take()
 

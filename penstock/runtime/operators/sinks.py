@@ -6,21 +6,25 @@ collected values leave the task as batches on a driver stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.model.bounded_text import MOST_OF_LINE, cut
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import ConfigurationError, EngineBug
+from penstock.model.metrics import OwnMetric
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.elements import MIN_WATERMARK, Batch, LatencyMarker, RowBatch, Watermark
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
+from penstock.runtime.operators.sink_figures import SinkFigures
 from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.records.parts import in_parts
 from penstock.runtime.records.text import format_batch
 from penstock.runtime.sink import (
     CheckpointedWriter,
     ConvertingWriter,
+    MeasuredWriter,
+    SendFigures,
     Sink,
     SinkWriter,
     StatefulWriter,
@@ -47,8 +51,14 @@ class SinkOperator(Operator):
         self._writer: SinkWriter | None = None
         self._watermark_ms = MIN_WATERMARK
 
+    def own_metrics(self) -> Sequence[OwnMetric]:
+        writer = self._writer
+        sent = writer.sent if isinstance(writer, MeasuredWriter) else SendFigures()
+        return self._figures.metrics(sent, lambda: self._committer)
+
     def open(self, context: OperatorContext) -> None:
         self._context = context
+        self._figures = SinkFigures()  # Here: an operator that an earlier release pickled has none.
         writer_context = WriterContext(
             subtask=context.subtask,
             parallelism=context.parallelism,
@@ -69,11 +79,13 @@ class SinkOperator(Operator):
     def process(self, batch: Batch, input_index: int) -> Emitted:
         writer = self._writer
         assert writer is not None, "a sink was fed before it was opened"
+        began_ms = self._context.timers.now_ms()
         if self.poison is None or not isinstance(writer, ConvertingWriter):
             writer.write(batch, self._watermark_ms)
-            return ()
-        for converted in in_parts(writer.convert, batch, self.put_aside):
-            writer.write_converted(converted, self._watermark_ms)
+        else:
+            for converted in in_parts(writer.convert, batch, self.put_aside):
+                writer.write_converted(converted, self._watermark_ms)
+        self._figures.wrote(len(batch), self._context.timers.now_ms() - began_ms)
         return ()
 
     @property

@@ -38,6 +38,8 @@ class InternalTimerService:
         self.event = queue_of("timers/event")
         self.processing = queue_of("timers/processing")
         self.current_watermark = MIN_WATERMARK
+        self.fired = 0
+        """How many timers have fired."""
         self._physical = physical
         self._scheduled: int | None = None
         self._is_quiesced = False
@@ -69,6 +71,7 @@ class InternalTimerService:
         self.current_watermark = watermark
         pop = self.event.pop_due
         while (timer := pop(watermark)) is not None:
+            self.fired += 1
             yield timer
 
     def due_processing(self, now_ms: int) -> Iterator[tuple[int, Any, Any]]:
@@ -76,6 +79,7 @@ class InternalTimerService:
         self._scheduled = None
         pop = self.processing.pop_due
         while (timer := pop(now_ms - 1)) is not None:
+            self.fired += 1
             yield timer
         if not self._is_quiesced:
             self._schedule_head()
@@ -121,6 +125,7 @@ class BatchTimerService(InternalTimerService):
 
     def due_processing(self, now_ms: int) -> Iterator[tuple[int, Any, Any]]:
         while (timer := self.processing.pop_due(now_ms)) is not None:
+            self.fired += 1
             yield timer
 
     def register_event(self, timestamp: int, skey: Any, namespace: Any) -> None:

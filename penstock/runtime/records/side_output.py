@@ -86,18 +86,24 @@ class AsideCollector:
 
 
 def separated(
-    batches: Iterable[RowBatch], tags: tuple[str, ...]
+    batches: Iterable[RowBatch | None], tags: tuple[str, ...]
 ) -> Iterable[Element | Tagged | None]:
-    """Separate tagged tuples from the main output, if some side output is read. Results with tags that are not read are dropped."""
+    """Separate tagged tuples from the main output, if some side output is read. Results with tags that are not read are dropped.
+
+    None, a place to stop, stays what it is.
+    """
     if not tags:
         return batches
     return _separate(batches, tags)
 
 
 def _separate(
-    batches: Iterable[RowBatch], tags: tuple[str, ...]
+    batches: Iterable[RowBatch | None], tags: tuple[str, ...]
 ) -> Iterable[Element | Tagged | None]:
     for batch in batches:
+        if batch is None:
+            yield None
+            continue
         sides: dict[str | None, list[int]] = {}
         for index, value in enumerate(batch.values):
             if is_tagged(value):

@@ -8,11 +8,12 @@ Readers return whole batches. Does not know tasks or the network.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
+from penstock.model.metrics import Measured
 from penstock.runtime.elements import Batch
 
 
@@ -73,6 +74,10 @@ class SplitEnumerator(ABC):
             "restore_state, or restore_enumerator of its source."
         )
 
+    def unassigned_splits(self) -> int | None:
+        """Return how many splits wait for a reader, for metrics; None: unknown. Called on any thread."""
+        return None
+
     def close(self) -> None:
         """Release connections; called once, at the end of the job."""
 
@@ -106,7 +111,12 @@ class Fetched:
 
 
 class SplitReader(ABC):
-    """Reads splits on a fetcher's thread, where it may block. It is made on the task's thread."""
+    """Reads splits on a fetcher's thread, where it may block. It is made on the task's thread.
+
+    `bytes_read`: as in `SourceReader`.
+    """
+
+    bytes_read: int = 0
 
     @abstractmethod
     def fetch(self) -> Fetched:
@@ -119,6 +129,10 @@ class SplitReader(ABC):
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
         """Pause and resume splits, as `SourceReader.pause_or_resume_splits` does."""
         raise NotImplementedError(f"{type(self).__name__} cannot pause single splits")
+
+    def measured(self) -> Iterable[Measured]:
+        """As `SourceReader.measured`."""
+        return ()
 
     def wake_up(self) -> None:
         """Make a waiting `fetch` return soon. May be called from any thread."""
@@ -189,7 +203,16 @@ Polled: TypeAlias = SplitBatch | SplitFinished | ReaderStatus
 
 
 class SourceReader(ABC):
-    """Reads its splits on one subtask. `poll_next` must not block for more than a few ms."""
+    """Reads its splits on one subtask. `poll_next` must not block for more than a few ms.
+
+    `records_read`: how many records `poll_next` has returned, for the metric numRecordsIn; `bytes_read`: how many bytes it got from
+    outside, for numBytesIn. 0: it does not count.
+    `fetched_at_ms`: when the connector got the records that `poll_next` returned last, in epoch ms; None: unknown.
+    """
+
+    records_read: int = 0
+    bytes_read: int = 0
+    fetched_at_ms: int | None = None
 
     def start(self) -> None:
         """Prepare; called once. Most readers ask for their first split here."""
@@ -230,6 +253,10 @@ class SourceReader(ABC):
             f"and has several splits at once (to pause: {list(to_pause)}). Define pause_or_resume_splits, or "
             "allow it with pipeline.watermark-alignment.allow-unaligned-source-splits: true."
         )
+
+    def measured(self) -> Iterable[Measured]:
+        """Return the connector's own metrics, such as pendingRecords. Called on another thread."""
+        return ()
 
     def before_checkpoint(self, checkpoint_id: int) -> None:
         """Note that the next `snapshot_state` is for this checkpoint."""

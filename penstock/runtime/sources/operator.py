@@ -7,12 +7,13 @@ task does the waiting. Differs: batches, and modes are a few booleans.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
+from penstock.model.metrics import Measured, OwnMetric, counter, gauge
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import (
     MAX_WATERMARK,
@@ -33,8 +34,10 @@ from penstock.runtime.sources.contract import (
     SplitBatch,
     SplitFinished,
 )
+from penstock.runtime.sources.figures import SourceFigures, StandStill
 from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.watermarks.by_split import SplitWatermarks
+from penstock.runtime.watermarks.split_times import SplitSpent
 from penstock.runtime.watermarks.strategy import WatermarkStrategy
 
 SPLITS: Final = "splits"
@@ -104,8 +107,8 @@ class SourceOperator(Operator):
         self._watermarks = SplitWatermarks(self.watermark_strategy)
         self._allowed_ms = MAX_WATERMARK
         self._paused_splits: set[Hashable] = set()
-        self._waiting_since: int | None = None
-        self._waited_ms = 0
+        self._stand_still = StandStill()
+        self._figures = SourceFigures(clock.now_ms, lambda: self._watermarks.watermark_ms)
         now_ms = clock.monotonic_ms()
         if settings.watermark_interval_ms > 0:
             self._due_ms["watermark"] = now_ms + settings.watermark_interval_ms
@@ -162,8 +165,12 @@ class SourceOperator(Operator):
         if isinstance(polled, SplitBatch):
             self.records_out += len(polled.batch)
             elements.extend(self._taken(polled))
+            fetched_at_ms: int | None = getattr(self._reader, "fetched_at_ms", None)
+            self._figures.emitted(elements, fetched_at_ms)
         elif polled is ReaderStatus.END_OF_INPUT:
             return self._ended(EndOfData(drain=True))
+        else:
+            self._figures.idle()
         elements.extend(self._what_is_due())
         elements.extend(self._dead_letters())
         return elements
@@ -171,6 +178,49 @@ class SourceOperator(Operator):
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
+
+    # ------------------------------------------------------------------ metrics: any thread
+
+    @property
+    def records_read(self) -> int:  # type: ignore[override] # what the base sets, the reader counts
+        return 0 if self._reader is None else self._reader.records_read
+
+    def own_metrics(self) -> Sequence[OwnMetric]:
+        if self._reader is None:
+            return ()
+        return (
+            counter("numRecordsIn", lambda: self.records_read, has_rate=True),
+            counter("numBytesIn", self._bytes_read, has_rate=True),
+            counter("numRecordsInErrors", self._errors),
+            *self._figures.metrics(),
+            gauge("watermarkAlignmentDrift", self._drift),
+        )
+
+    def measured(self) -> Iterable[Measured]:
+        return () if self._reader is None else self._reader.measured()
+
+    def split_figures(self) -> dict[str, tuple[int, SplitSpent]]:
+        """Watermark and times of each split, by its id as a text. Empty for readers that do not tell splits apart."""
+        if self._reader is None:
+            return {}
+        times, by_split = self._watermarks.times, self._watermarks.by_split()
+        return {
+            str(split): (watermark_ms, times.spent(split))
+            for split, watermark_ms in by_split.items()
+            if split is not None
+        }
+
+    def _bytes_read(self) -> int:
+        return 0 if self._reader is None else self._reader.bytes_read
+
+    def _errors(self) -> int:
+        return 0 if self.poison is None else self.poison.count
+
+    def _drift(self) -> int | None:
+        """None: not aligned, or nothing was announced yet."""
+        if self._allowed_ms == MAX_WATERMARK:
+            return None
+        return self._watermarks.watermark_ms - self._allowed_ms
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Emitted:
         if self._reader is not None:
@@ -250,9 +300,7 @@ class SourceOperator(Operator):
 
     def _idle_clock_ms(self) -> int:
         """The clock for idleness. It stands still while the source may not read."""
-        now_ms = self._clock.active_ms()
-        paused_at = now_ms if self._waiting_since is None else self._waiting_since
-        return paused_at - self._waited_ms
+        return self._stand_still.clock(self._clock.active_ms())
 
     # ------------------------------------------------------------------ alignment
 
@@ -266,11 +314,10 @@ class SourceOperator(Operator):
     def _align(self) -> None:
         """Wait as a whole, or pause the splits that are ahead."""
         now_ms = self._clock.active_ms()
-        if self.is_waiting and self._waiting_since is None:
-            self._waiting_since = now_ms
-        elif not self.is_waiting and self._waiting_since is not None:
-            self._waited_ms += now_ms - self._waiting_since
-            self._waiting_since = None
+        if self.is_waiting:
+            self._stand_still.begin(now_ms)
+        else:
+            self._stand_still.end(now_ms)
         ahead = self._watermarks.splits_ahead_of(self._allowed_ms)
         to_pause, to_resume = ahead - self._paused_splits, self._paused_splits - ahead
         if not to_pause and not to_resume:

@@ -42,6 +42,9 @@ class QueueEnumerator(SplitEnumerator):
         self._splits.extend(splits)
         self._serve_waiting()
 
+    def unassigned_splits(self) -> int:
+        return len(self._splits)
+
     def snapshot_state(self) -> Any:
         return list(self._splits)
 

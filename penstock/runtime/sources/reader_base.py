@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+from penstock.model.metrics import Measured
 from penstock.runtime.elements import Batch
 from penstock.runtime.sources.contract import (
     Polled,
@@ -36,6 +37,7 @@ class SourceReaderBase(SourceReader):
     def __init__(self, context: ReaderContext) -> None:
         self.context = context
         self._fetcher: SplitFetcher | None = None
+        self._splits: SplitReader | None = None
         self._can_pause = True
         self._open: dict[Hashable, Any] = {}
         self._ready: deque[SplitBatch | SplitFinished] = deque()
@@ -66,7 +68,8 @@ class SourceReaderBase(SourceReader):
                     self.context.send_split_request()
                 return element
             self.note_read(element)
-            if len(element.batch):
+            if rows := len(element.batch):
+                self.records_read += rows
                 return element
         is_over = self._has_no_more and not self._open
         return ReaderStatus.END_OF_INPUT if is_over else ReaderStatus.NOTHING_AVAILABLE
@@ -86,7 +89,7 @@ class SourceReaderBase(SourceReader):
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._open.update((self.split_id(split), split) for split in splits)
         if self._fetcher is None:
-            split_reader = self.create_split_reader()
+            self._splits = split_reader = self.create_split_reader()
             pause = getattr(type(split_reader), "pause_or_resume_splits", None)
             self._can_pause = pause is not SplitReader.pause_or_resume_splits
             self._fetcher = self.context.start_fetcher(split_reader)
@@ -110,6 +113,13 @@ class SourceReaderBase(SourceReader):
         if self._fetcher is not None:
             self._fetcher.pause_or_resume_splits(to_pause, to_resume)
 
+    @property
+    def bytes_read(self) -> int:  # type: ignore[override] # the SplitReader counts it
+        return 0 if self._splits is None else self._splits.bytes_read
+
+    def measured(self) -> Iterable[Measured]:
+        return () if self._splits is None else self._splits.measured()
+
     def run_on_fetcher(self, order: Callable[[], None]) -> None:
         """Run `order` on the fetcher's thread between two fetches, if there is a SplitReader."""
         if self._fetcher is not None:
@@ -129,6 +139,7 @@ class SourceReaderBase(SourceReader):
         fetched = self._fetcher.poll() if self._fetcher is not None else None
         if fetched is None:
             return False
+        self.fetched_at_ms = self.context.now_ms()
         self._ready.extend(fetched.batches)
         self._ready.extend(SplitFinished(split_id) for split_id in fetched.finished)
         return bool(self._ready)

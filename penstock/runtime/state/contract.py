@@ -241,6 +241,10 @@ class KeyedStateBackend(ABC):
     def records_passed(self, count: int) -> None:
         """So many records were processed. Clean-up of expired state that runs per record does its part."""
 
+    def key_count(self) -> int | None:
+        """How many keys have state; None: counting them would take long. Any thread."""
+        return None
+
     def forget(self) -> None:
         """Drop all values of all keys. For BATCH jobs, where no key comes again; their state is on the heap."""
         raise EngineBug(

@@ -70,6 +70,13 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         for one in self._states.values():
             one.tables.clear()
 
+    def key_count(self) -> int | None:
+        """Of the state that has most. With several namespaces, as windows are, keys count in each."""
+        whole = [len(table) for _, table in list(self._tables.values())]
+        states = list(self._states.values())
+        by_namespace = [sum(map(len, list(state.tables.values()))) for state in states]
+        return max(*whole, *by_namespace, 0, 0)
+
     def snapshot(self) -> Snapshot:
         kept = {
             name: self._part(one.info, one.alive_tables()) for name, one in self._states.items()

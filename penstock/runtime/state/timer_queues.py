@@ -48,6 +48,11 @@ class TimerQueue(ABC):
     def clear(self) -> None:
         """Remove all timers."""
 
+    @property
+    def count(self) -> int | None:
+        """How many timers there are; None: counting them would take long. Any thread."""
+        return None
+
 
 class HeapTimerQueue(TimerQueue):
     """Entries are (timestamp, number, state key, namespace). Timers of equal time are in the order in which they were set."""
@@ -55,14 +60,14 @@ class HeapTimerQueue(TimerQueue):
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Any, Any]] = []
         self._live: dict[tuple[int, Any, Any], int] = {}
-        self._count = 0
+        self._number = 0
 
     def add(self, timestamp: int, skey: Any, namespace: Any) -> None:
         triple = (timestamp, skey, namespace)
         if triple not in self._live:
-            self._count += 1
-            self._live[triple] = self._count
-            heappush(self._heap, (timestamp, self._count, skey, namespace))
+            self._number += 1
+            self._live[triple] = self._number
+            heappush(self._heap, (timestamp, self._number, skey, namespace))
 
     def remove(self, timestamp: int, skey: Any, namespace: Any) -> None:
         if self._live.pop((timestamp, skey, namespace), None) is None:
@@ -91,6 +96,10 @@ class HeapTimerQueue(TimerQueue):
     def entries(self) -> list[tuple[int, Any, Any]]:
         by_time = sorted(self._live, key=itemgetter(0))
         return [(stamp, original_key(skey), namespace) for stamp, skey, namespace in by_time]
+
+    @property
+    def count(self) -> int:
+        return len(self._live)
 
     def clear(self) -> None:
         self._heap.clear()

@@ -9,10 +9,10 @@ Does not know channels: it yields `(output index, element)`, and None where it m
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, TypeAlias
+from functools import partial
+from typing import ClassVar, Final, TypeAlias
 
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
@@ -36,7 +36,7 @@ from penstock.runtime.records.frozen import Dumps, plain_dumps
 from penstock.runtime.records.shared_records import Sharing
 from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot, check_all_taken
 from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, let_put_aside, node_of
-from penstock.runtime.task.latency import Granularity, LatencyStats
+from penstock.runtime.task.latency import LatencySettings, LatencyStats
 from penstock.runtime.task.operator_calls import (
     END,
     Emitting,
@@ -50,10 +50,11 @@ from penstock.runtime.task.slices import ColumnCuts
 from penstock.runtime.user_metrics import UserMetrics
 
 Routed: TypeAlias = "tuple[int, Element] | None"
+_LATENCY: Final = LatencySettings()
 
 
 class OperatorChain:
-    """The operators of one attempt. Built once per attempt, on the mailbox thread."""
+    """The operators of one attempt. Built once per attempt, on the mailbox thread. `nodes`: with what is counted of them, for any thread to read."""
 
     begins_finished: ClassVar[bool] = False
     """Whether its operators had finished before this attempt, so that the chain has none."""
@@ -64,7 +65,7 @@ class OperatorChain:
         clock_ms: Callable[[], int],
         calls: OperatorCalls = UNWATCHED,
         choose: Callable[[int], int] = lambda _count: 0,
-        latency_granularity: Granularity = Granularity.OPERATOR,
+        latency: LatencySettings = _LATENCY,
         dumps: Dumps = plain_dumps,
         fresh_head: Callable[[], Operator] | None = None,
     ) -> None:
@@ -76,66 +77,62 @@ class OperatorChain:
         self._calls = calls
         self._choose = choose
         self._clock_ms = clock_ms
-        self._latency_granularity = latency_granularity
+        self._latency = latency
         self._has_ended_data = False
         self._fresh_head = fresh_head
         self.user_metrics = UserMetrics()
         self._sharing = Sharing(spec, dumps)
-        self._nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
+        self.nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
     def head(self) -> Operator:
-        return self._nodes[0].operator
+        return self.nodes[0].operator
 
     @property
     def operators(self) -> list[Operator]:
         """The operators, head to tail."""
-        return [node.operator for node in self._nodes]
+        return [node.operator for node in self.nodes]
 
     @property
     def takes_rows(self) -> bool:
         """Whether some operator loops over Python objects, so that long batches must be sliced."""
-        return any(node.operator.accepts is Accepts.ROWS for node in self._nodes)
+        return any(node.operator.accepts is Accepts.ROWS for node in self.nodes)
 
     @property
     def is_in_record(self) -> bool:
         """Whether the output of a record is not complete, so that timers and barriers must wait."""
-        return any(node.operator.is_in_record for node in self._nodes)
+        return any(node.operator.is_in_record for node in self.nodes)
 
     @property
     def takes_input(self) -> bool:
         """Whether the head can be fed."""
-        return self._nodes[0].operator.takes_input
+        return self.nodes[0].operator.takes_input
 
     @property
     def is_drained(self) -> bool:
         """Whether nothing is outstanding at the head, so that `finish` may run."""
-        return self._nodes[0].operator.is_drained
+        return self.nodes[0].operator.is_drained
 
     @property
     def has_put_off(self) -> bool:
         """Whether an operator has to try something again before the task may end."""
-        return any(node.operator.has_put_off for node in self._nodes)
+        return any(node.operator.has_put_off for node in self.nodes)
 
     @property
     def latencies(self) -> tuple[LatencySummary, ...]:
         """The latencies of all operators that saw a latency marker."""
-        return tuple(itertools.chain.from_iterable(node.latencies() for node in self._nodes))
+        return tuple(itertools.chain.from_iterable(node.latencies() for node in self.nodes))
 
     @property
     def late_records_dropped(self) -> int:
-        return sum(node.late_records_dropped.count for node in self._nodes)
-
-    @property
-    def poison_records(self) -> int:
-        return sum(node.poison.count for node in self._nodes if node.poison is not None)
+        return sum(node.late_records_dropped.count for node in self.nodes)
 
     def open(
         self, context_for: Callable[[ChainedOperator, OperatorTimer], OperatorContext]
     ) -> None:
         """Open all operators, tail to head."""
         self._context_for = context_for
-        for node in reversed(self._nodes):
+        for node in reversed(self.nodes):
             self._open(node)
 
     def _open(self, node: ChainNode) -> None:
@@ -144,7 +141,7 @@ class OperatorChain:
         context.late_records_dropped = node.late_records_dropped
         context.metrics = self.user_metrics.group_of(node.spec.uid, node.spec.name)
         let_put_aside(node, context, self._calls, self._dumps)
-        self._guard(node, functools.partial(node.operator.open, context))
+        self._guard(node, partial(node.operator.open, context))
         if node.restored is not None:
             check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
             node.restored = None
@@ -155,7 +152,7 @@ class OperatorChain:
         This also holds when one is interrupted by a cancel, because the resources of the others must be released too.
         """
         first: BaseException | None = None
-        for node in reversed(self._nodes):
+        for node in reversed(self.nodes):
             try:
                 if node.poison is not None:
                     node.poison.close()
@@ -174,7 +171,7 @@ class OperatorChain:
 
     def emit_from_head(self, element: Element) -> Iterator[Routed]:
         """Process an element that a source head made."""
-        head = self._nodes[0]
+        head = self.nodes[0]
         if head.poison is None:
             return self._route(head, element)
         parts = with_letters(head, head.poison, element)
@@ -192,24 +189,24 @@ class OperatorChain:
         """Fire all due processing-time timers, head first."""
         for node in self._timed_nodes():
             if node.timer.fires_at(now_ms):
-                fire = functools.partial(node.operator.on_processing_time, now_ms)
+                fire = partial(node.operator.on_processing_time, now_ms)
                 yield from self._run(node, fire)
 
     def _timed_nodes(self) -> Sequence[ChainNode]:
         if not self._has_ended_data:
-            return self._nodes
-        return [node for node in self._nodes if node.operator.has_put_off]
+            return self.nodes
+        return [node for node in self.nodes if node.operator.has_put_off]
 
     def end_input(self, input_index: int) -> Iterator[Routed]:
         """A logical input of the head has no more records."""
-        head = self._nodes[0]
-        yield from self._run(head, functools.partial(head.operator.end_input, input_index))
+        head = self.nodes[0]
+        yield from self._run(head, partial(head.operator.end_input, input_index))
 
     def end_keys(self) -> Iterator[Routed]:
         """In a BATCH job: the head ends for the keys so far, as at the end of its input. A fresh head takes the keys that follow."""
-        head = self._nodes[0]
-        yield from self._run(head, functools.partial(_end_time, head.operator))
-        yield from self._run(head, functools.partial(head.operator.end_input, 0))
+        head = self.nodes[0]
+        yield from self._run(head, partial(_end_time, head.operator))
+        yield from self._run(head, partial(head.operator.end_input, 0))
         yield from self._run(head, head.operator.finish)
         self._guard(head, head.operator.close)
         assert self._fresh_head is not None, "keys end in BATCH jobs only"
@@ -218,26 +215,26 @@ class OperatorChain:
 
     def finish(self) -> Iterator[Routed]:
         """All inputs have ended: each operator emits what it still holds, head to tail."""
-        for index, node in enumerate(self._nodes):
+        for index, node in enumerate(self.nodes):
             if index > 0:
-                yield from self._run(node, functools.partial(node.operator.end_input, 0))
+                yield from self._run(node, partial(node.operator.end_input, 0))
             yield from self._run(node, node.operator.finish)
 
     # ------------------------------------------------------------------ checkpoints
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Iterator[Routed]:
         """Emit what must go out before the barrier, head to tail."""
-        for node in self._nodes:
+        for node in self.nodes:
             prepare = node.operator.prepare_snapshot_pre_barrier
-            yield from self._run(node, functools.partial(prepare, checkpoint_id))
+            yield from self._run(node, partial(prepare, checkpoint_id))
 
     def restore(self, states: Mapping[str, OperatorSnapshot]) -> None:
         """Restore operators by their uids. Call before `open`."""
-        for node in self._nodes:
+        for node in self.nodes:
             state = states.get(node.spec.uid)
             if state is not None:
                 node.restored = state
-                self._guard(node, functools.partial(node.operator.restore, state))
+                self._guard(node, partial(node.operator.restore, state))
 
     def snapshot(self, in_hand: Sequence[tuple[int, Element]] = ()) -> dict[str, OperatorSnapshot]:
         """The frozen state of each operator that has any, by its uid. Tail to head; no element may be in progress.
@@ -248,41 +245,41 @@ class OperatorChain:
 
         def take(node: ChainNode) -> None:
             state = node.operator.snapshot()
-            if in_hand and node is self._nodes[0]:
+            if in_hand and node is self.nodes[0]:
                 state.lists[IN_HAND] = ListPart(RedistributionMode.SPLIT, list(in_hand))
             if state:
                 states[node.spec.uid] = state.freeze(self._dumps, node.operator.state_keys)
 
-        for node in reversed(self._nodes):
-            self._guard(node, functools.partial(take, node))
+        for node in reversed(self.nodes):
+            self._guard(node, partial(take, node))
         return states
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Tell all operators, tail to head."""
-        for node in reversed(self._nodes):
-            notify = functools.partial(node.operator.notify_checkpoint_complete, checkpoint_id)
-            self._guard(node, notify)
+        for node in reversed(self.nodes):
+            self._guard(node, partial(node.operator.notify_checkpoint_complete, checkpoint_id))
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Tell all operators, tail to head."""
-        for node in reversed(self._nodes):
-            notify = functools.partial(node.operator.notify_checkpoint_aborted, checkpoint_id)
-            self._guard(node, notify)
+        for node in reversed(self.nodes):
+            self._guard(node, partial(node.operator.notify_checkpoint_aborted, checkpoint_id))
 
     # ------------------------------------------------------------------ one element, one operator
 
     def _feed(self, index: int, element: Element, input_index: int) -> Iterator[Routed]:
-        node = self._nodes[index]
+        node = self.nodes[index]
         operator = node.operator
         if isinstance(element, (RowBatch, ColumnBatch)):
+            node.counts.records_in += len(element)
             return self._run(node, lambda: processed(node, element, input_index))
         if isinstance(element, Watermark):
+            node.counts.watermarks_in[input_index] = element.timestamp_ms
             return self._run(node, lambda: operator.process_watermark(element, input_index))
         if isinstance(element, WatermarkStatus):
             return self._run(node, lambda: operator.process_status(element, input_index))
         if isinstance(element, LatencyMarker):
             if node.latency is None:
-                node.latency = LatencyStats(self._latency_granularity)
+                node.latency = LatencyStats(self._latency.granularity, self._latency.history)
             node.latency.report(element, self._clock_ms())
             return self._run(node, lambda: operator.process_latency_marker(element))
         raise EngineBug(f"{element!r} is not an element that operators process")
@@ -303,13 +300,14 @@ class OperatorChain:
 
     def _route(self, node: ChainNode, emitted: Element | Tagged) -> Iterator[Routed]:
         if isinstance(emitted, Tagged):
+            node.counts.records_out += len(emitted.batch)
             outputs = node.tagged_outputs.get(emitted.tag, ())
             targets = node.tagged_targets.get(emitted.tag, ())
             copies = self._sharing.copies(emitted.batch, outputs, targets)
             for output in outputs:
                 yield output, next(copies)
             for target in targets:
-                element = enforced(node, next(copies), target, self._nodes[target.operator_index])
+                element = enforced(node, next(copies), target, self.nodes[target.operator_index])
                 yield from self._feed(target.operator_index, element, 0)
             return
         if not isinstance(emitted, (RowBatch, ColumnBatch)):
@@ -319,13 +317,15 @@ class OperatorChain:
             if not _announces(node, emitted):
                 return
             yield from self._to_tagged(node, emitted)
-        elif not len(emitted):
+        elif rows := len(emitted):
+            node.counts.records_out += rows
+        else:
             return
         copies = self._sharing.copies(emitted, node.outputs, node.targets)
         for output in node.outputs:
             yield output, next(copies)
         for target in node.targets:
-            own, consumer = next(copies), self._nodes[target.operator_index]
+            own, consumer = next(copies), self.nodes[target.operator_index]
             is_kept = node.operator.keeps_records and not node.has_misfits
             element = own if is_kept else enforced(node, own, target, consumer)
             yield from self._feed(target.operator_index, element, 0)
@@ -371,6 +371,8 @@ def _end_time(operator: Operator) -> Emitted:
 def _announces(node: ChainNode, event: Element) -> bool:
     """Whether the event may pass: no watermark while IDLE is announced, and a status only when it changes."""
     if isinstance(event, Watermark):
+        if not node.is_announced_idle:
+            node.counts.watermark_out = event.timestamp_ms
         return not node.is_announced_idle
     if isinstance(event, WatermarkStatus):
         if event.idle == node.is_announced_idle:

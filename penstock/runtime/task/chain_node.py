@@ -12,6 +12,7 @@ from typing import Any
 from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
 from penstock.model.messages import LatencySummary
+from penstock.runtime.elements import MIN_WATERMARK
 from penstock.runtime.interruption import OperatorCalls
 from penstock.runtime.operator import Operator, OperatorContext
 from penstock.runtime.records.dead_letters import POISON_METRIC, PoisonPlace, PoisonRecords
@@ -60,6 +61,16 @@ class OperatorTimer:
 
 
 @dataclass(slots=True)
+class OperatorCounts:
+    """What went in and out of an operator. `watermarks_in`: the last one of each logical input that has had one."""
+
+    records_in: int = 0
+    records_out: int = 0
+    watermarks_in: dict[int, int] = field(default_factory=dict)
+    watermark_out: int = MIN_WATERMARK
+
+
+@dataclass(slots=True)
 class ChainNode:
     """One operator with the places where its output goes."""
 
@@ -72,6 +83,7 @@ class ChainNode:
     tagged_targets: dict[str, tuple[ChainTarget, ...]] = field(default_factory=dict)
     tagged_outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
     is_announced_idle: bool = False
+    counts: OperatorCounts = field(default_factory=OperatorCounts)
     late_records_dropped: CountingMetric = field(default_factory=CountingMetric)
     latency: LatencyStats | None = None
     restored: OperatorSnapshot | None = None

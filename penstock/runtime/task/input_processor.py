@@ -95,6 +95,11 @@ class StreamMultipleInputProcessor:
         self._is_started = False
         self._last_read: tuple[int, InputStatus] | None = None
 
+    @property
+    def chooses(self) -> bool:
+        """Whether the operator chooses the input to read, so that others may wait for long."""
+        return self._is_one_by_one
+
     def poll(self) -> tuple[int, Sequence[Element]] | None:
         """The next elements and their input. The elements returned before must have been processed, because the
         operator selects anew.

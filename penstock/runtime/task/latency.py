@@ -32,35 +32,46 @@ Pair: TypeAlias = tuple[str, int]
 
 @dataclass(slots=True)
 class Histogram:
-    """Keeps the last HISTORY_SIZE values, and the number of all values."""
+    """Keeps the last values, by default HISTORY_SIZE, and the number of all values."""
 
     values: Int64s
     count: int = 0
 
     @staticmethod
-    def empty() -> Histogram:
-        return Histogram(np.zeros(HISTORY_SIZE, np.int64))
+    def empty(size: int = HISTORY_SIZE) -> Histogram:
+        return Histogram(np.zeros(size, np.int64))
 
     def add(self, value: int) -> None:
-        self.values[self.count % HISTORY_SIZE] = value
+        self.values[self.count % len(self.values)] = value
         self.count += 1
 
     def kept(self) -> Int64s:
         """The values that are kept, in no particular order."""
-        return self.values[: min(self.count, HISTORY_SIZE)]
+        return self.values[: min(self.count, len(self.values))]
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySettings:
+    """`history`: how many values each histogram keeps."""
+
+    granularity: Granularity = Granularity.OPERATOR
+    history: int = HISTORY_SIZE
 
 
 class LatencyStats:
     """All histograms of one operator in one subtask."""
 
-    def __init__(self, granularity: Granularity = Granularity.OPERATOR) -> None:
+    def __init__(
+        self, granularity: Granularity = Granularity.OPERATOR, history: int = HISTORY_SIZE
+    ) -> None:
         self._granularity = granularity
+        self._history = history
         self.histograms: dict[Pair, Histogram] = {}
 
     def report(self, marker: LatencyMarker, now_ms: int) -> None:
         """Record a marker. If this clock is behind the source's clock, the latency counts as 0."""
         pair = self._pair(marker)
-        histogram = self.histograms.get(pair) or Histogram.empty()
+        histogram = self.histograms.get(pair) or Histogram.empty(self._history)
         histogram.add(max(0, now_ms - marker.marked_at_ms))
         # Added only now, because the heartbeat's thread reads the dict.
         self.histograms[pair] = histogram
@@ -82,7 +93,8 @@ class LatencyStats:
 
 def _summary(pair: Pair, operator_id: str, histogram: Histogram) -> LatencySummary:
     kept = histogram.kept()
-    p50, p95, p99 = np.percentile(kept, (50, 95, 99)).tolist()
+    # Flink's rule for quantiles is not numpy's default.
+    p50, p95, p99 = np.percentile(kept, (50, 95, 99), method="weibull").tolist()
     return LatencySummary(
         source_id=pair[0], source_subtask=pair[1], operator_id=operator_id, count=histogram.count,
         min_ms=int(kept.min()), max_ms=int(kept.max()), mean_ms=float(kept.mean()),

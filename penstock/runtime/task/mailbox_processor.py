@@ -57,6 +57,8 @@ class MailboxProcessor:
         self.mailbox = mailbox
         self.idle_ns = 0
         self.backpressured_ns = 0
+        self.longest_blocked_ns = 0
+        """The longest wait for an output so far. Whoever measures windows of time sets it to 0."""
         self._waits: tuple[int, bool] | None = None
         self.mails = 0
         self._default_action = default_action
@@ -131,6 +133,7 @@ class MailboxProcessor:
     def _count_wait(self, suspension: Suspension, elapsed_ns: int) -> None:
         if suspension.for_output:
             self.backpressured_ns += elapsed_ns
+            self.longest_blocked_ns = max(self.longest_blocked_ns, elapsed_ns)
         else:
             self.idle_ns += elapsed_ns
 

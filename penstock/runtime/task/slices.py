@@ -22,7 +22,8 @@ NOT_COUNTED: Final = -1
 class TaskTiming:
     """Clocks of the host, and time limits. `clock_ns`: monotonic. `now_ms`: wall clock, which timers follow. `max_step_ns`:
     the longest time in user code before mails run. `buffer_timeout_ns`: the longest time that written records stay
-    invisible. `pace`: is told how fast records are processed; None: nobody wants to know.
+    invisible. `pace`: is told how fast records are processed; None: nobody wants to know. `column_rows`: how many rows an operator that
+    takes columns gets at most at once; 0: any number.
     """
 
     clock_ns: Callable[[], int]
@@ -30,6 +31,7 @@ class TaskTiming:
     max_step_ns: int
     buffer_timeout_ns: int
     pace: Pace | None = None
+    column_rows: int = 0
 
 
 class LimitedOutputs(Protocol):
@@ -62,7 +64,8 @@ class SliceSizer:
 
 class ColumnCuts(StrEnum):
     """When column batches are cut. ALWAYS: an operator loops over their rows. FOR_OUTPUT: if few records may wait at an output.
-    NEVER: an operator takes columns, and may need as long for one record as for many.
+    NEVER: an operator takes columns, and may need as long for one record as for many. Only the user can set a limit
+    (`TaskTiming.column_rows`).
     """
 
     ALWAYS = "always"
@@ -77,7 +80,6 @@ class Slices:
 
     __slots__ = (
         "_batch",
-        "_clock_ns",
         "_cuts",
         "_gain",
         "_input",
@@ -90,11 +92,12 @@ class Slices:
         "_rows_out",
         "_sizer",
         "_started_ns",
+        "_timing",
         "kept",
     )
 
     def __init__(self, timing: TaskTiming, outputs: LimitedOutputs, cuts: ColumnCuts) -> None:
-        self._clock_ns = timing.clock_ns
+        self._timing = timing
         self._sizer = SliceSizer(timing.max_step_ns)
         self._pace = timing.pace
         self._outputs = outputs
@@ -132,13 +135,15 @@ class Slices:
         rows, start = len(batch), self._offset
         is_whole = self._cuts is not ColumnCuts.ALWAYS and isinstance(batch, ColumnBatch)
         stop = rows if is_whole else min(rows, start + self._sizer.rows)
+        if is_whole and self._cuts is ColumnCuts.NEVER and self._timing.column_rows:
+            stop = min(rows, start + self._timing.column_rows)
         limit = self._outputs.row_limit
         if limit is not None and not (is_whole and self._cuts is ColumnCuts.NEVER):
             stop = min(stop, start + max(1, int(limit / self._gain)))
             self._rows_out = self._outputs.rows
         piece = batch if stop - start == rows else batch.slice(start, stop)
         self._rows = len(piece)
-        self._started_ns = self._clock_ns()
+        self._started_ns = self._timing.clock_ns()
         self._offset = stop
         if self._pace is not None:
             self._is_paced = not is_whole
@@ -156,7 +161,7 @@ class Slices:
 
     def resume(self) -> None:
         if self._left_at_ns:
-            self._started_ns += self._clock_ns() - self._left_at_ns
+            self._started_ns += self._timing.clock_ns() - self._left_at_ns
             self._left_at_ns = 0
 
     def end(self, now_ns: int) -> None:
@@ -176,7 +181,7 @@ class Slices:
     def rest_for_now(self) -> None:
         """There is nothing to process."""
         if self._pace is not None:
-            self._pace.rest(self._clock_ns())
+            self._pace.rest(self._timing.clock_ns())
 
     def keep_all(self, behind: Iterable[tuple[int, Element]]) -> None:
         """Keep the rest, and the records `behind` it, for the attempt that goes on from the next snapshot."""

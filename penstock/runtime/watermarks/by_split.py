@@ -17,6 +17,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from penstock.runtime.watermarks.split_times import SplitTimes
 from penstock.runtime.watermarks.strategy import (
     WatermarkGenerator,
     WatermarkStrategy,
@@ -128,8 +129,7 @@ class SplitWatermarks:
         self._without_splits = None
         if strategy.idle_timeout_ms is not None:
             self._without_splits = strategy.create_generator()
-        self._paused_since: dict[Hashable, int] = {}
-        self._paused_ms: dict[Hashable, int] = {}
+        self.times = SplitTimes()
 
     @property
     def watermark_ms(self) -> int:
@@ -146,6 +146,11 @@ class SplitWatermarks:
         if split not in self._generators:
             self._generators[split] = self._strategy.create_generator()
             self._multiplexer.register(split)
+            self.times.add(split)
+
+    def by_split(self) -> dict[Hashable, int]:
+        """The last watermark of each split. Any thread."""
+        return {split: self._multiplexer.watermark_of(split) for split in list(self._generators)}
 
     def splits_ahead_of(self, timestamp_ms: int) -> set[Hashable]:
         """Splits whose own watermark is above this. Empty for a source with one split, which waits as a whole."""
@@ -156,16 +161,14 @@ class SplitWatermarks:
 
     def pause(self, split: Hashable, now_ms: int) -> None:
         """The split gives nothing for now. That does not make it idle, because its clock stands still."""
-        self._paused_since.setdefault(split, now_ms)
+        self.times.pause(split, now_ms)
 
     def resume(self, split: Hashable, now_ms: int) -> None:
-        since = self._paused_since.pop(split, now_ms)
-        self._paused_ms[split] = self._paused_ms.get(split, 0) + now_ms - since
+        self.times.resume(split, now_ms)
 
     def unregister(self, split: Hashable) -> None:
         """A split is finished: it no longer holds the others back."""
-        self._paused_since.pop(split, None)
-        self._paused_ms.pop(split, None)
+        self.times.remove(split)
         self._generators.pop(split, None)
         self._multiplexer.unregister(split)
 
@@ -177,18 +180,20 @@ class SplitWatermarks:
         outputs = self._output.emit((stamped,))
         self._generators[split].on_events(timestamp_max(stamped))
         self._multiplexer.set_status(split, ACTIVE, is_immediate=False)
+        self.times.active(split)
         if self._without_splits is not None:
             self._without_splits.on_events(MIN_WATERMARK)
         return outputs
 
     def on_periodic(self, now_ms: int) -> list[Element]:
         """Call every generator, then recompute once."""
-        multiplexer = self._multiplexer
+        multiplexer, times = self._multiplexer, self.times
+        times.now_ms = now_ms
         for split, generator in self._generators.items():
-            paused_at = self._paused_since.get(split, now_ms)
-            watermark = generator.on_periodic(paused_at - self._paused_ms.get(split, 0))
+            watermark = generator.on_periodic(times.clock(split, now_ms))
             if watermark is None:
                 multiplexer.set_status(split, IDLE, is_immediate=False)
+                times.idle(split)
             elif watermark > MIN_WATERMARK:
                 multiplexer.deferred(split, watermark)
         alone = self._without_splits

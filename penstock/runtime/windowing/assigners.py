@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
+from math import gcd
 from typing import Any
+
+import numpy as np
 
 from penstock.model.parametrised import Parametrised
 from penstock.model.time import millis_of
-from penstock.runtime.elements import NO_TIMESTAMP
+from penstock.runtime.elements import MAX_WATERMARK, NO_TIMESTAMP, Int64s
 from penstock.runtime.state.descriptors import ValueStateDescriptor
 from penstock.runtime.windowing.serializers import (
     CountWindowSerializer,
@@ -27,7 +30,7 @@ from penstock.runtime.windowing.triggers import (
     PurgingTrigger,
     Trigger,
 )
-from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow, Window
+from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow, Window, cut_window
 
 
 class WindowAssigner(Parametrised, ABC):
@@ -82,7 +85,11 @@ class MergingWindowAssigner(WindowAssigner):
 
 
 class _TimeGrid(WindowAssigner):
-    """Tumbling and sliding windows on a grid. `slide` equals `size` when they tumble."""
+    """Tumbling and sliding windows on a grid. `slide` equals `size` when they tumble.
+
+    Operators name a window by its start on the grid, which no other window has. It is below the start of the TimeWindow if that one
+    is cut at the first of all times. A pane is the widest slice of time that no window cuts.
+    """
 
     def __init__(self, size: int, slide: int, offset: int = 0) -> None:
         name = type(self).__name__
@@ -100,11 +107,40 @@ class _TimeGrid(WindowAssigner):
 
     def windows_at(self, timestamp: int) -> list[TimeWindow]:
         """The windows that contain the timestamp, newest first."""
+        return [self.window(start) for start in self.starts_at(timestamp)]
+
+    def starts_at(self, timestamp: int) -> Collection[int]:
+        """The starts of these windows on the grid, newest first."""
         size, slide = self.size, self.slide
         start = TimeWindow.get_window_start_with_offset(timestamp, self.offset, slide)
-        if size == slide:
-            return [TimeWindow(start, start + size)]
-        return [TimeWindow(at, at + size) for at in range(start, timestamp - size, -slide)]
+        return (start,) if size == slide else range(start, timestamp - size, -slide)
+
+    def window(self, start: int) -> TimeWindow:
+        """The window with this start on the grid."""
+        return cut_window(start, start + self.size)
+
+    def last_ms(self, start: int) -> int:
+        """The last time of this window, and so the watermark that completes it."""
+        return min(start + self.size - 1, MAX_WATERMARK)
+
+    @property
+    def pane_ms(self) -> int:
+        return gcd(self.size, self.slide)
+
+    @property
+    def pane_zero_ms(self) -> int:
+        """When pane 0 begins. Panes of 1 ms are numbered by their times, so that the numbers have 64 bits, too."""
+        return self.offset if self.pane_ms > 1 else 0
+
+    def panes_of(self, stamps: Int64s) -> Int64s:
+        """The number of each timestamp's pane."""
+        pane_ms = self.pane_ms
+        panes: Int64s = stamps // pane_ms
+        if self.pane_zero_ms:
+            # Without `stamps - pane_zero_ms`, which can leave 64 bits.
+            whole, part = divmod(self.pane_zero_ms, pane_ms)
+            panes -= (stamps - panes * pane_ms < part) + np.int64(whole)
+        return panes
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size}, {self.slide}, {self.offset})"
@@ -214,7 +250,7 @@ class _Sessions(MergingWindowAssigner):
             raise ValueError(
                 f"a session gap must be positive, in whole ms, got {gap!r} for {element!r:.200}"
             )
-        return [TimeWindow(start, start + gap)]
+        return [cut_window(start, start + int(gap))]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._gap_of!r})"

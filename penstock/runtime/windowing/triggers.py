@@ -18,6 +18,7 @@ from penstock.runtime.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.runtime.windows import GlobalWindow
 
 
 class TriggerResult(Enum):
@@ -322,7 +323,11 @@ class _Continuous(Trigger):
 
 
 class ContinuousEventTimeTrigger(_Continuous):
-    """Fires at multiples of an interval in event time, and at the window's end."""
+    """Fires at multiples of an interval in event time, and at the window's end.
+
+    Differs: when all input has ended, a global window fires for the multiple that is due and then for its end. Flink fires it for
+    each multiple until the end of time, which no job lives to see.
+    """
 
     @staticmethod
     def of(interval: Any) -> ContinuousEventTimeTrigger:
@@ -375,6 +380,11 @@ class ContinuousEventTimeTrigger(_Continuous):
         self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
     ) -> None:
         next_fire = self._next(time, window)
+        if (
+            isinstance(window, GlobalWindow)
+            and ctx.get_current_watermark() >= window.max_timestamp()
+        ):
+            next_fire = window.max_timestamp()
         fire_timestamp_state.add(next_fire)
         ctx.register_event_time_timer(next_fire)
 

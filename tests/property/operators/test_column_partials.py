@@ -68,7 +68,7 @@ def test_windows_are_finished_one_below_the_other(windows):
     for partials in (dense, plain):
         parts = [partials.combine([p for _, p in partials.first(table(rows))]) for rows in windows]
         starts = np.arange(len(windows)) * 10
-        rows = partials.finish(parts, starts, 20).to_pylist()
+        rows = partials.finish(parts, starts, starts + 20).to_pylist()
         got = {(r["window_start"], r["window_end"], r["key"]): r["count"] for r in rows}
         assert got == Counter(
             (at * 10, at * 10 + 20, key) for at, rows in enumerate(windows) for _, key in rows
@@ -79,7 +79,7 @@ def test_keys_keep_their_type():
     narrow = pa.table({PANE: pa.array([0, 0], pa.int64()), "key": pa.array([7, 9], pa.int16())})
     partials = DenseCounts(("key",), [count()])
     ((_, part),) = partials.first(narrow)
-    finished = partials.finish([partials.combine([part])], np.array([0]), 10)
+    finished = partials.finish([partials.combine([part])], np.array([0]), np.array([10]))
     assert finished.schema.field("key").type == pa.int16()
 
 

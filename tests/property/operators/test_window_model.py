@@ -60,10 +60,10 @@ class Model:
         if self.kind == "global":
             return [(LOWEST, HIGHEST + 1)]
         if self.kind == "session":
-            return [(stamp, stamp + self.sizes[0])]
+            return [cut(stamp, stamp + self.sizes[0])]
         size, slide = (self.sizes * 2)[:2]
         newest = stamp - stamp % slide
-        return [(start, start + size) for start in range(newest, stamp - size, -slide)]
+        return [cut(start, start + size) for start in range(newest, stamp - size, -slide)]
 
     def merged(self, window) -> tuple:
         old = [one for one in self.live if one[0] <= window[1] and one[1] >= window[0]]
@@ -79,19 +79,19 @@ class Model:
         )
         for one in old:
             self.timers -= {timer for timer in self.timers if timer[1] == one}
-        if self.trigger == "event" and cover[1] - 1 > self.watermark:
-            self.timers.add((cover[1] - 1, cover))
+        if self.trigger == "event" and last(cover) > self.watermark:
+            self.timers.add((last(cover), cover))
         if self.live[cover].next_fire is not None:
             self.timers.add((self.live[cover].next_fire, cover))
         return cover
 
     def cleanup(self, window) -> int:
-        return min(window[1] - 1 + self.lateness, HIGHEST)
+        return min(last(window) + self.lateness, HIGHEST)
 
     # ------------------------------------------------------------------ triggers
 
     def fires_on_element(self, window, one, stamp) -> bool:
-        end = window[1] - 1
+        end = last(window)
         if self.trigger == "count":
             one.count += 1
             is_full = one.count >= self.parameter[0]
@@ -107,13 +107,14 @@ class Model:
         return False
 
     def fire_next(self, window, one, stamp) -> None:
-        one.next_fire = min(stamp + self.parameter[0], window[1] - 1)
+        is_over = self.kind == "global" and self.watermark == HIGHEST
+        one.next_fire = HIGHEST if is_over else min(stamp + self.parameter[0], last(window))
         self.timers.add((one.next_fire, window))
 
     def fires_at(self, window, one, stamp) -> bool:
         if self.trigger in {"count", "never"}:
             return False
-        if stamp == window[1] - 1:
+        if stamp == last(window):
             return True
         if self.trigger == "event" or one.next_fire != stamp:
             return False
@@ -155,6 +156,14 @@ class Model:
         return [one for one in contents if one[1] > newest - number]
 
 
+def cut(start, end) -> tuple:
+    return max(start, LOWEST), min(end, HIGHEST)
+
+
+def last(window) -> int:
+    return HIGHEST if window[1] >= HIGHEST else window[1] - 1
+
+
 def numbers(text) -> list:
     word, *rest = text.split()
     return [word, *(int(one) for one in rest if one.isdigit())]
@@ -187,6 +196,23 @@ STEPS = st.lists(
 @settings(max_examples=300)
 @given(ASSIGNERS, TRIGGERS, EVICTORS, st.sampled_from([0, 5]), STEPS)
 def test_windows_fire_as_the_model_says(assigner, trigger, evictor, lateness, drawn):
+    check(assigner, trigger, evictor, lateness, drawn)
+
+
+@settings(max_examples=300)
+@given(ASSIGNERS, TRIGGERS, EVICTORS, st.sampled_from([0, 5]), STEPS, st.booleans())
+def test_windows_at_both_ends_of_time_fire_as_the_model_says(
+    assigner, trigger, evictor, lateness, drawn, is_end
+):
+    first = HIGHEST - 40 if is_end else LOWEST + 21
+    shifted = [
+        (word, min(first + stamp, HIGHEST - (word == "wm"))) for word, stamp in drawn
+    ]  # No record comes behind the last watermark.
+    check(assigner, trigger, evictor, lateness, [*shifted, ("wm", HIGHEST)])
+
+
+def check(assigner, trigger, evictor, lateness, drawn) -> None:
+    """Compare the operator with the model. `drawn`: (word, stamp) of each record and watermark."""
     evictor = "" if assigner.startswith("session") else evictor  # order after a merge is free
     model, steps, found = Model(assigner, trigger, evictor, lateness), [], []
     for number, (word, stamp) in enumerate(drawn):

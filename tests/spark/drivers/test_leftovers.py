@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.tools.terminal import ROOT
+from tests.tools.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -37,13 +38,21 @@ else:
 @pytest.mark.parametrize(
     ("how", "argument", "said"),
     [
-        (None, "ends", ""),
-        (signal.SIGINT, "", "KeyboardInterrupt"),
-        (signal.SIGTERM, "", ""),
-        (signal.SIGTERM, "handles", "ended by my handler"),
-        (signal.SIGKILL, "", ""),
+        pytest.param(None, "ends", "", id="ends", marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, "", "KeyboardInterrupt", id="ctrl-c"),
+        pytest.param(
+            signal.SIGINT, "twice", "KeyboardInterrupt", id="ctrl-c twice", marks=pytest.mark.long
+        ),
+        pytest.param(signal.SIGTERM, "", "", id="terminated", marks=pytest.mark.long),
+        pytest.param(
+            signal.SIGTERM,
+            "handles",
+            "ended by my handler",
+            id="terminated with a handler",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(signal.SIGKILL, "", "", id="killed"),
     ],
-    ids=["ends", "ctrl-c", "terminated", "terminated with a handler", "killed"],
 )
 def test_no_folder_of_the_embedded_spark_is_left(tmp_path, how, argument, said):
     errors = tmp_path / "errors"
@@ -60,6 +69,9 @@ def test_no_folder_of_the_embedded_spark_is_left(tmp_path, how, argument, said):
         processes = psutil.Process(driver.pid).children(recursive=True)
         if how is not None:
             assert list(folder.glob("penstock-spark-*/spark.log"))
+            driver.send_signal(how)
+        if argument == "twice":
+            wait_until(lambda: "Ctrl-C again" in errors.read_text(), "nothing is said")
             driver.send_signal(how)
         driver.communicate(timeout=_PATIENCE_S)
     _, alive = psutil.wait_procs(processes, timeout=_PATIENCE_S)

@@ -35,6 +35,7 @@ with numbers.execute_and_collect("numbers") as rows:
 """
 
 
+@pytest.mark.long
 def test_the_first_program_shows_all_its_output(tmp_path):
     """The program of the README, as a user runs it: an embedded Spark, and the table on."""
     readme = (ROOT / "README.md").read_text("utf-8")

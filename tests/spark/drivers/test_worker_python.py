@@ -78,7 +78,10 @@ def bare(tmp_path_factory):
     return environment(tmp_path_factory.mktemp("bare") / "env")
 
 
-@pytest.mark.parametrize("kind", ["batch", "from_spark", "to_spark"])
+@pytest.mark.parametrize(
+    "kind",
+    ["batch", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("from_spark", "to_spark"))],
+)
 def test_workers_without_pyarrow_are_told_with_the_line_to_write(tmp_path, bare, kind):
     said = run(tmp_path, bare, "local[3]", kind).stdout
     assert said.startswith("refused: ConfigurationError")
@@ -88,13 +91,22 @@ def test_workers_without_pyarrow_are_told_with_the_line_to_write(tmp_path, bare,
     assert 'import os, sys; os.environ["PYSPARK_PYTHON"] = sys.executable' in said
 
 
-@pytest.mark.parametrize("arguments", [("batch", "line"), ("from_spark", "line"), ("streaming",)])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("batch", "line"),
+        pytest.param(("from_spark", "line"), marks=pytest.mark.long),
+        pytest.param(("streaming",), marks=pytest.mark.long),
+    ],
+)
 def test_with_that_line_they_run_and_streaming_jobs_do_without_it(tmp_path, bare, arguments):
     """TaskManagers on the driver's machine run the driver's own Python."""
     found = run(tmp_path, bare, "local[3]", *arguments)
     assert found.stdout == "[0, 1, 2]\n", found.stderr
 
 
+@pytest.mark.long
 def test_an_old_pyarrow_on_executors_is_refused_with_both_versions(tmp_path):
     import pyarrow as pa
 
@@ -106,7 +118,9 @@ def test_an_old_pyarrow_on_executors_is_refused_with_both_versions(tmp_path):
     assert "Tasks need pyarrow 15 or newer" in said
 
 
-@pytest.mark.parametrize("master", ["local[3]", "local-cluster[1,2,1024]"])
+@pytest.mark.parametrize(
+    "master", ["local[3]", pytest.param("local-cluster[1,2,1024]", marks=pytest.mark.long)]
+)
 def test_another_python_on_executors_is_refused_with_both_versions(tmp_path, master):
     other = environment(tmp_path / "env", version="3.9")
     said = run(tmp_path, other, master, "streaming").stdout

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.shipping import pickling
 from penstock.hosting.task_settings import TaskSettings
-from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
+from penstock.hosting.taskmanager.config import TaskManagerConfig
+from penstock.hosting.taskmanager.taskmanager import TaskManager
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
 from penstock.machines.checkpoints.restore import RestorePlan

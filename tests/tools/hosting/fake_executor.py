@@ -39,7 +39,7 @@ class FakeControl:
     def checkpoints(self):
         return CheckpointStatistics(completed=3)
 
-    def collect(self, stream):
+    def collect(self, stream, *, shows_error=True):
         self.streams.append(stream)
         yield from self.collected
         if self.outcome.status is JobStatus.FAILED:

@@ -267,8 +267,15 @@ class Doubling(AsyncFunction):
         return [value * 2]
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-@pytest.mark.parametrize("is_unaligned", ["true", "false"])
+@pytest.mark.parametrize(
+    ("is_unaligned", "backend"),
+    [
+        ("true", "rocksdb"),
+        ("false", "hashmap"),
+        pytest.param("true", "hashmap", marks=pytest.mark.long),
+        pytest.param("false", "rocksdb", marks=pytest.mark.long),
+    ],
+)
 def test_no_thread_that_may_be_interrupted_takes_a_lock_of_ours(
     checked_locks, tmp_path, backend, is_unaligned
 ):

@@ -12,6 +12,8 @@ import pytest
 import penstock
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.hosting.logs import driver
+from penstock.hosting.logs.settings import LogSettings
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.taskmanager import process_log
@@ -20,6 +22,7 @@ from penstock.model.errors import JobExecutionError
 from penstock.model.messages import (
     EndTaskManager,
     FailureInfo,
+    ReadLog,
     SlotFreed,
     StopTask,
     TaskStateChanged,
@@ -33,6 +36,7 @@ from tests.tools.programs.checkpoint_programs import (
     restarting_environment,
     sums_to_file,
 )
+from tests.tools.programs.environments import RESTARTS, minicluster_environment
 from tests.tools.programs.user_functions import same
 
 PROGRAM = """
@@ -127,6 +131,55 @@ def test_checkpoints_are_logged(tmp_path, caplog):
     env.execute("sums")
     assert len(lines(caplog, r"checkpoint=1 TRIGGERED type=CHECKPOINT", logging.INFO)) == 1
     assert lines(caplog, r"checkpoint=1 COMPLETED bytes=\d+ location=\S+", logging.INFO)
+
+
+def test_slow_checkpoints_are_warned_of(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "penstock")
+    stage = Stage("slow")
+    stage.gate.set()
+    settings = {
+        "execution__checkpointing__interval": "1 h",
+        "penstock__log__slow-checkpoint": "1 ms",
+    }
+    env = restarting_environment(Watcher(), **settings)
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 10, 0), same)
+    env.execute("sums")
+    assert lines(caplog, r"checkpoint=1 SLOW ms=\d+ limit_ms=1 ", logging.WARNING)
+
+
+def test_restarts_are_logged_with_what_they_begin_with(caplog, tmp_path):
+    caplog.set_level(logging.INFO, "penstock")
+    mark = tmp_path / "failed"
+
+    def fails_once(value):
+        if not mark.exists():
+            mark.touch()
+            raise ValueError("once")
+        return value
+
+    env = minicluster_environment(MiniCluster(parallelism=1, observer=JobObserver()), RESTARTS)
+    env.set_parallelism(1).from_collection([1]).map(fails_once).print()
+    env.execute()
+    assert len(lines(caplog, r"^job=\S+ RESTARTS subtasks=\d+ checkpoint=None$", logging.INFO)) == 1
+
+
+@pytest.fixture
+def driver_log(tmp_path):
+    """The log of this process, in a folder of its own."""
+    driver.stop()
+    driver.start(LogSettings(directory=str(tmp_path / "logs")))
+    yield driver.log_folder()
+    driver.stop()
+
+
+def test_the_drivers_log_has_the_states_of_its_jobs(env, driver_log):
+    env.from_collection([1, 2]).map(lambda one: one).print()
+    env.execute()
+    text = driver_log.read(ReadLog()).data.decode()
+    for move in ("INITIALIZING->RUNNING", "RUNNING->FINISHED"):
+        assert re.search(
+            rf" INFO    penstock\.hosting\.\S+ - job=[0-9a-f]{{32}} {move}$", text, re.MULTILINE
+        )
 
 
 def test_a_program_that_configures_no_logging_sees_none():

@@ -68,14 +68,22 @@ def test_a_small_value_has_its_own_repr(value):
     assert bounded_repr(value) == repr(value)
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["x" * HUGE, b"x" * HUGE, ["x" * HUGE] * 1000, {"k": "x" * HUGE}, Row(a="x" * HUGE),
-     (("x" * HUGE,),),
-     list(range(1_000_000)), set(range(100_000)), bytearray(HUGE)],
-    ids=["str", "bytes", "list", "dict", "Row", "tuple", "long list", "set", "bytearray"],
-)  # fmt: skip
-def test_a_huge_value_has_a_small_repr(value):
+HUGE_VALUES = {  # Made when they are needed: a test process must not hold all of them.
+    "str": lambda: "x" * HUGE,
+    "bytes": lambda: b"x" * HUGE,
+    "list": lambda: ["x" * HUGE] * 1000,
+    "dict": lambda: {"k": "x" * HUGE},
+    "Row": lambda: Row(a="x" * HUGE),
+    "tuple": lambda: (("x" * HUGE,),),
+    "long list": lambda: list(range(1_000_000)),
+    "set": lambda: set(range(100_000)),
+    "bytearray": lambda: bytearray(HUGE),
+}
+
+
+@pytest.mark.parametrize("kind", HUGE_VALUES)
+def test_a_huge_value_has_a_small_repr(kind):
+    value = HUGE_VALUES[kind]()
     text = bounded_repr(value, 500)
     assert len(text) < 600
     assert "cut: " in text

@@ -8,6 +8,7 @@ from penstock.model.options.catalogue import OPTIONS, option_named
 from penstock.model.options.cluster import HeartbeatOptions, TaskManagerOptions
 from penstock.model.options.parsing import parse_duration_ms, parse_memory_bytes
 from penstock.model.options.program import PipelineOptions
+from penstock.model.options.reporters import ReporterOptions
 from penstock.model.options.scheduling import SchedulingOptions
 from penstock.model.options.state import StateBackendOptions
 
@@ -81,6 +82,23 @@ def test_penstock_keys_are_found_in_spark_with_one_prefix() -> None:
     assert settings.get(TaskManagerOptions.MAX_TASKMANAGERS) == 2
 
 
+def test_a_key_with_a_name_of_the_users_is_read_checked_and_found_in_spark() -> None:
+    option = ReporterOptions.INTERVAL.of("x")
+    assert Settings({"metrics.reporter.x.interval": "3 s"}).get(option) == 3000
+    spark = Settings(spark={"spark.penstock.metrics.reporter.x.interval": "4 s"})
+    assert spark.get(option) == 4000
+    assert spark.ignored_keys() == []
+    assert Settings({}).get(option) == 10_000
+    with pytest.raises(ConfigurationError, match=r"metrics\.reporter\.x\.interval.*soon"):
+        Settings({"metrics.reporter.x.interval": "soon"})
+
+
+def test_texts_between_semicolons_keep_their_commas() -> None:
+    option = ReporterOptions.INCLUDES.of("x")
+    for given in ("a:b,c; d", "[a:b,c;d]", ["a:b,c", "d"]):
+        assert Settings({option.key: given}).get(option) == ["a:b,c", "d"]
+
+
 def test_an_unknown_penstock_key_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ConfigurationError, match=r"penstock\.taskmanager\.keep-core"):
         Settings({"penstock.taskmanager.keep-cor": "2"})
@@ -98,8 +116,8 @@ def test_an_old_name_sets_its_option_where_the_present_name_is_not_set() -> None
 
 
 def test_keys_that_change_nothing_are_listed() -> None:
-    settings = Settings({"python.executable": "python3", "slot.idle.timeout": 7, "mine": "x"})
-    assert settings.ignored_keys() == ["mine", "python.executable"]
+    settings = Settings({"python.profile.enabled": "true", "slot.idle.timeout": 7, "mine": "x"})
+    assert settings.ignored_keys() == ["mine", "python.profile.enabled"]
 
 
 def test_a_wrong_value_is_refused_with_its_key() -> None:

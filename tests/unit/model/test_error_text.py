@@ -5,7 +5,7 @@ import traceback
 import pytest
 
 from penstock.model.bounded_text import MOST_OF_MESSAGE
-from penstock.model.error_text import traceback_of
+from penstock.model.error_text import headline_of, traceback_of
 
 HUGE = 250_000_000
 
@@ -50,19 +50,19 @@ def test_a_group_has_pythons_own_text():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("make", "told"),
     [
-        (Huge(), "Huge: xxx"),
-        (ValueError("x" * HUGE), "ValueError: xxx"),
-        (KeyError("x" * HUGE), "KeyError: 'xxx"),
-        (Endless(), "Endless: <Endless whose str took too long>"),
-        (Raising(), "Raising: <exception str() failed>"),
-        (ValueError(Endless()), "ValueError: <ValueError whose str took too long>"),
+        (Huge, "Huge: xxx"),
+        (lambda: ValueError("x" * HUGE), "ValueError: xxx"),
+        (lambda: KeyError("x" * HUGE), "KeyError: 'xxx"),
+        (Endless, "Endless: <Endless whose str took too long>"),
+        (Raising, "Raising: <exception str() failed>"),
+        (lambda: ValueError(Endless()), "ValueError: <ValueError whose str took too long>"),
     ],
     ids=["huge", "huge argument", "huge key", "endless", "raising", "endless argument"],
 )
-def test_a_text_that_is_huge_endless_or_raises_hides_nothing(error, told):
-    text = traceback_of(raised(ValueError("the last"), raised(error)))
+def test_a_text_that_is_huge_endless_or_raises_hides_nothing(make, told):
+    text = traceback_of(raised(ValueError("the last"), raised(make())))
     assert len(text) < MOST_OF_MESSAGE + 100
     assert told in text
     assert "test_error_text.py" in text
@@ -89,3 +89,16 @@ def test_a_circle_of_causes_ends():
     first, second = raised(Huge()), raised(Huge())
     first.__cause__, second.__cause__ = second, first
     assert len(traceback_of(first)) < MOST_OF_MESSAGE + 100
+
+
+@pytest.mark.parametrize(
+    ("text", "headline"),
+    [
+        ("Traceback (most recent call last):\n  File x\nValueError: no\n", "ValueError: no"),
+        ("ValueError: no\n  in map 'x'", "ValueError: no"),
+        ("Traceback (most recent call last):\n  File x", "OSError"),
+        ("", "OSError"),
+    ],
+)
+def test_the_headline_of_a_traceback_is_the_errors_own_line(text, headline):
+    assert headline_of(text, "OSError") == headline

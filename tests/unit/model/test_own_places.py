@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -10,18 +11,21 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.hosting.shipping.package_archive import package_archive
 from penstock.hosting.task.thread import TaskThread
 from penstock.hosting.taskmanager import child
 from penstock.hosting.taskmanager import process as taskmanager_process
 from penstock.hosting.wire.messages import _OURS
 from penstock.model import former_modules, messages
-from penstock.model.config import OPTIONS
+from penstock.model.options.catalogue import OPTIONS
 from penstock.model.own_places import PACKAGE_FOLDER, is_engine, is_ours, is_task_thread
 from penstock.runtime.task.chain import OperatorChain
 
 PACKAGE = Path(penstock.__file__).parent
 MODULE = re.compile(r"penstock(?:\.[A-Za-z_]\w*)+")
 ARCHIVE = "penstock.zip"
+LOGS = {"penstock.traces", "penstock.events"}
+"""Names of logs that users set up, and that are of no module."""
 IMPORT = re.compile(r"from (penstock[\w.]*) import (\w+)")
 
 
@@ -53,7 +57,8 @@ def test_every_text_that_is_the_name_of_a_module_names_one_that_is_there():
     named = {
         (path, text)
         for path, text in texts()
-        if MODULE.fullmatch(text) and text not in {*OPTIONS, *former_modules._MODULES, ARCHIVE}
+        if MODULE.fullmatch(text)
+        and text not in {*OPTIONS, *former_modules._MODULES, ARCHIVE, *LOGS}
     }
     assert (
         "penstock/hosting/spark/executor_task.py",
@@ -98,3 +103,30 @@ def test_the_processes_of_taskmanagers_are_known_by_the_module_that_they_run():
     """Tests, the audit and benchmarks look for them, and would find none left if they looked for another name."""
     assert taskmanager_process.__name__ == child.PROCESS_NAME
     assert f"from {child.PROCESS_NAME} import main" in child._BOOT
+
+
+IN_ARCHIVE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from penstock.model.error_text import told_to_user
+from penstock.runtime.records.emissions import opened
+
+def results(value):
+    return opened(value)
+
+try:
+    results(7)
+except TypeError as error:
+    print(told_to_user(error))
+"""
+
+
+def test_frames_of_the_archive_that_executors_import_are_ours(tmp_path):
+    """Their bytecode has file names of its own, because nobody knows where the archive will lie."""
+    archive, program = tmp_path / ARCHIVE, tmp_path / "program.py"
+    archive.write_bytes(package_archive())
+    program.write_text(IN_ARCHIVE)
+    command = [sys.executable, program, archive]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert 'program.py", line 8, in results' in done.stdout
+    assert f"{ARCHIVE}/penstock" not in done.stdout

@@ -11,16 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.hosting.logs.settings import LogSettings
+from penstock.hosting.metrics.settings import MetricSettings
 from penstock.hosting.shipping.worker_files import WorkerFiles
-from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.task_settings import StepSettings, TaskSettings, WatchSettings
 from penstock.hosting.taskmanager_order import ChildOrder, ProcessSettings, TaskManagerOrder
 from penstock.hosting.wire.addresses import Addresses
 from penstock.model.checkpoints import TaskCheckpointing
+from penstock.model.deployment import SparkTask
 from penstock.model.plain import NotPlain, from_plain, to_plain
 from penstock.runtime.network.network_settings import DebloatSettings, NetworkSettings
 from penstock.runtime.network.partition.settings import BlockingSettings
 from penstock.runtime.state.settings import StateBackendSettings
-from penstock.runtime.task.latency import Granularity
+from penstock.runtime.task.latency import Granularity, LatencySettings
 
 SCALARS = {
     str: st.text(max_size=5),
@@ -70,8 +73,9 @@ def through_json(value: object) -> Any:
 
 def test_every_class_of_settings_that_a_taskmanager_gets_is_tried() -> None:
     assert set(SETTINGS) == {
-        ChildOrder, TaskManagerOrder, ProcessSettings, Addresses, TaskSettings, TaskCheckpointing,
-        NetworkSettings, DebloatSettings, BlockingSettings, StateBackendSettings,
+        ChildOrder, TaskManagerOrder, ProcessSettings, Addresses, TaskSettings, StepSettings,
+        TaskCheckpointing, NetworkSettings, DebloatSettings, BlockingSettings, StateBackendSettings,
+        WatchSettings, LogSettings, MetricSettings, LatencySettings, SparkTask,
     }  # fmt: skip
 
 
@@ -96,8 +100,8 @@ def test_a_field_that_is_missing_or_unknown_is_named(cls: type, data: st.DataObj
 
 
 def test_an_enum_is_the_same_member_again() -> None:
-    told = TaskSettings(latency_granularity=Granularity.SUBTASK)
-    assert through_json(told).latency_granularity is Granularity.SUBTASK
+    told = TaskSettings(metrics=MetricSettings(latency=LatencySettings(Granularity.SUBTASK)))
+    assert through_json(told).metrics.latency.granularity is Granularity.SUBTASK
 
 
 def test_a_named_tuple_keeps_its_class() -> None:

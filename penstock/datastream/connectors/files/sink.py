@@ -1,8 +1,7 @@
 """FileSink: part files on a local or mounted directory, visible when the job commits.
 
-Source: Flink FileSink, FileWriterBucket, BucketAssigner, RollingPolicy; differs: part files are written under hidden
-names, and the committer renames them: at once for the whole job or, with checkpoints, those that each checkpoint
-covers; every checkpoint rolls.
+Source: Flink FileSink, FileWriterBucket, BucketAssigner, RollingPolicy; differs: part files are written under hidden names, and the
+committer renames them: at once for the whole job or, with checkpoints, those that each checkpoint covers; every checkpoint rolls.
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ from penstock.datastream.formats.file_listing import local_path
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.interruption import uninterruptible
+from penstock.runtime.sink import SendFigures
 
 DEFAULT_PART_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_INTERVAL_MS: Final = 60_000
@@ -321,6 +321,7 @@ class _FileWriter:
         self._finished: list[Part] = []
         self._compaction = Compaction(settings.compaction)
         self._parts = 0
+        self.sent = SendFigures()
         self._writer = f"{context.attempt}-{uuid.uuid4().hex[:8]}"
         self._unique = unique_name(context, f"{self._mark}.{self._writer}")
         if not context.may_have_rivals:
@@ -395,6 +396,7 @@ class _FileWriter:
         # The order matters: if a cancel interrupts this, close() still finds the file in `_open`.
         self._finished.append(self._open[bucket].finish())
         del self._open[bucket]
+        self.sent.bytes += Path(self._finished[-1].hidden).stat().st_size
 
     def _prepared(self, named: Callable[[Part], Part]) -> list[Part]:
         """The parts that become visible next; the others wait to be compacted.
@@ -437,10 +439,7 @@ class _FileCommitter(Committer):
         self._token = settings.token
 
     def commit(self, committables: Sequence[object]) -> None:
-        """Makes the parts visible.
-
-        Raises: ExternalError: a part is gone, or another file has its name; in the second case no part is renamed.
-        """
+        """Makes the parts visible. Raises: ExternalError: a part is gone, or another file has its name; then no part is renamed."""
         parts = [Part.of(one) for one in committables]
         pairs = [(Path(part.hidden), Path(part.final)) for part in parts]
         for hidden, final in pairs:

@@ -60,6 +60,10 @@ class HybridEnumerator(SplitEnumerator):
 
     # ---------------------------------------------------------- SplitEnumerator
 
+    def unassigned_splits(self) -> int | None:
+        """Of the current source."""
+        return None if self.inner is None else self.inner.unassigned_splits()
+
     def start(self) -> None:
         self.open()
 

@@ -7,7 +7,7 @@ messages at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
 )
 from penstock.datastream.connectors.kafka.client import import_kafka, make_consumer
+from penstock.datastream.connectors.kafka.figures import KafkaFigures
 from penstock.datastream.connectors.kafka.properties import (
     CLIENT_ID_PREFIX,
     COMMIT_ON_CHECKPOINT,
@@ -32,6 +33,7 @@ from penstock.datastream.connectors.messaging.reader import (
 )
 from penstock.datastream.connectors.messaging.records import NO_RECORDS
 from penstock.model.errors import ExternalError
+from penstock.model.metrics import Measured
 
 MAX_MESSAGES: Final = 4096
 MAX_BATCH_BYTES: Final = 1 << 20
@@ -102,6 +104,10 @@ class KafkaSplitReader(CommittingSplitReader):
         self._open: dict[tuple[str, int], KafkaSplit] = {}
         self._over: list[KafkaTopicPartition] = []
         self._count = MAX_MESSAGES
+        self._figures = KafkaFigures()
+
+    def measured(self) -> Iterable[Measured]:
+        return self._figures.measured()
 
     # ------------------------------------------------------------------ the fetcher's thread
 
@@ -144,6 +150,7 @@ class KafkaSplitReader(CommittingSplitReader):
         for message in ends:  # after the records that came with them
             self._note_end(message)
         finished, self._over = self._over, []
+        self._figures.measure({key: one.offset for key, one in self._open.items()}, self._end_of)
         return Fetched(batches, finished)
 
     def commit(self) -> None:
@@ -183,7 +190,9 @@ class KafkaSplitReader(CommittingSplitReader):
 
     def _size_next(self, messages: Sequence[Any]) -> None:
         """Sets the number of messages of the next fetch, so that they have about the size of a full batch."""
-        size = sum(len(message) for message in messages) // max(1, len(messages))
+        total = sum(len(message) for message in messages)
+        self.bytes_read += total
+        size = total // max(1, len(messages))
         self._count = max(1, min(MAX_MESSAGES, MAX_BATCH_BYTES // max(1, size)))
 
     def _note_end(self, message: Any) -> None:
@@ -219,7 +228,16 @@ class KafkaSplitReader(CommittingSplitReader):
 
     def _note_commit(self, error: Any, places: Sequence[Any]) -> None:
         if error is not None:
+            self._figures.commit_failed()
             _LOG.warning("where=%s commit=FAILED cause=%s", self._where, error)
+        else:
+            self._figures.committed({(one.topic, one.partition): one.offset for one in places})
+
+    def _end_of(self, key: tuple[str, int]) -> int | None:
+        """The end of a partition, as the client has heard of it with the last records."""
+        place = self._kafka.TopicPartition(*key)
+        _, end = self._consumer.get_watermark_offsets(place, cached=True)
+        return int(end) if end >= 0 else None
 
 
 def _key(partition: KafkaTopicPartition) -> tuple[str, int]:

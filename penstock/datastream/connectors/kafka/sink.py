@@ -190,6 +190,7 @@ class _KafkaDirectWriter(DirectMessageWriter):
     """Sends records as they come."""
 
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
+        super().__init__()
         where = f"{settings.name}, subtask {context.subtask} of {context.parallelism}"
         self._maker = _RecordMaker(settings)
         self._flushes = settings.flushes_on_checkpoint
@@ -205,6 +206,7 @@ class _KafkaDirectWriter(DirectMessageWriter):
 
     def write_converted(self, converted: ProducedRecords, watermark_ms: int) -> None:
         self._producer.send(converted)
+        self.sent.bytes += converted.total_bytes()
 
     def flush(self) -> None:
         self._producer.flush()

@@ -104,6 +104,9 @@ class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
         self._waiting.extend(splits)
         self._assign()
 
+    def unassigned_splits(self) -> int:
+        return len(self._waiting)
+
     def snapshot_state(self) -> Any:
         """The partitions that were found, the splits that no reader has yet, and whether a first round was made."""
         return sorted(self._known), list(self._waiting), self._has_begun

@@ -45,6 +45,11 @@ class ProducedRecords:
     def __len__(self) -> int:
         return len(self.values)
 
+    def total_bytes(self) -> int:
+        """The bytes of all keys and values."""
+        keys = () if self.keys is None else self.keys
+        return sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, keys)))
+
     def sizes(self) -> list[int]:
         """The bytes of key and value of each record."""
         values = [0 if value is None else len(value) for value in self.values]
@@ -67,6 +72,8 @@ class StagedRecords:
         self._loose: list[ProducedRecords] = []
         self._loose_bytes = 0
         self._pieces: list[bytes] = []
+        self.bytes = 0
+        """Of all records that were staged."""
         self.first_topic: str | None = None
 
     def add(self, records: ProducedRecords) -> None:
@@ -84,6 +91,7 @@ class StagedRecords:
             self.first_topic = records.topics[0]
         self._loose.append(records)
         self._loose_bytes += sum(sizes)
+        self.bytes += sum(sizes)
         if self._loose_bytes >= PIECE_BYTES:
             self._pack()
 

@@ -10,10 +10,14 @@ from collections.abc import Sequence
 
 from penstock.datastream.connectors.messaging.staging import ProducedRecords, StagedRecords
 from penstock.runtime.elements import Batch
+from penstock.runtime.sink import SendFigures
 
 
 class DirectMessageWriter(ABC):
     """Sends as records come; all are delivered before a checkpoint's barrier goes on."""
+
+    def __init__(self) -> None:
+        self.sent = SendFigures()
 
     @abstractmethod
     def flush(self) -> None:
@@ -35,6 +39,7 @@ class StagingMessageWriter(ABC):
     def __init__(self, staged: StagedRecords) -> None:
         self._staged = staged
         self._number = 0
+        self.sent = SendFigures()
 
     @abstractmethod
     def records(self, batch: Batch) -> ProducedRecords: ...
@@ -51,6 +56,7 @@ class StagingMessageWriter(ABC):
 
     def write_converted(self, converted: ProducedRecords, watermark_ms: int) -> None:
         self._staged.add(converted)
+        self.sent.bytes = self._staged.bytes
 
     def prepare_commit(self) -> Sequence[object]:
         """At most one committable, so that its records are written together."""

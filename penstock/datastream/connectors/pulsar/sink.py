@@ -220,6 +220,7 @@ class _PulsarDirectWriter(DirectMessageWriter):
     """Sends messages as records come."""
 
     def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
+        super().__init__()
         self._maker = _MessageMaker(settings, context)
         self._name = settings.new_producer_name(context.subtask)
         options, where = settings.options, self._maker.where
@@ -239,6 +240,7 @@ class _PulsarDirectWriter(DirectMessageWriter):
                 self._producers.open(topic, producer_name=self._name)
                 self._opened.add(topic)
         self._producers.send(converted)
+        self.sent.bytes += converted.total_bytes()
 
     def flush(self) -> None:
         self._producers.flush()

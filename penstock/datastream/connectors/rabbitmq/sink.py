@@ -19,6 +19,7 @@ from penstock.datastream.connectors.rabbitmq.client import PikaClient, import_pi
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.publisher import QueuePublisher
 from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.sink import SendFigures
 
 
 class RMQSink(Sink):
@@ -66,6 +67,7 @@ class _QueueWriter:
     def __init__(self, publisher: QueuePublisher, schema: SerializationSchema) -> None:
         self._publisher = publisher
         self._schema = schema
+        self.sent = SendFigures()
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
         self.write_converted(self.convert(batch), watermark_ms)
@@ -82,6 +84,7 @@ class _QueueWriter:
 
     def write_converted(self, converted: list[bytes], watermark_ms: int) -> None:
         self._publisher.send(converted)
+        self.sent.bytes += sum(map(len, converted))
 
     def prepare_commit(self) -> Sequence[object]:
         """Called before a barrier, and at the end of the job."""

@@ -287,6 +287,10 @@ class InputsAsOne:
     def recovered(self) -> Iterable[tuple[int, Batch]]:
         return chain.from_iterable(one.recovered for one in self._inputs)
 
+    @property
+    def bytes_in(self) -> int:
+        return sum(one.gate.bytes_in for one in self._inputs)
+
     def owner_of(self, channel: int) -> tuple[NetworkInput, int]:
         """The input of a channel, and the channel's index in that input."""
         index = bisect_right(self.firsts, channel) - 1

@@ -51,6 +51,10 @@ class UnionInputGate:
             if member.gate.is_available:
                 self.on_gate_available(member)
 
+    @property
+    def bytes_in(self) -> int:
+        return sum(gate.bytes_in for gate in self.gates)
+
     def offset(self, gate_index: int) -> int:
         """The index in the union of that gate's first channel. Raises: EngineBug: the gate is not in the union."""
         return self._member(gate_index).offset

@@ -52,11 +52,11 @@ _KEEPS_NOTHING: Final = _KeepsNothing()
 
 
 class PipelinedSubpartition:
-    """`write`, `add`, `flush`, `finish`: the producer's thread. Its view: the consumer's thread. `release`: any thread."""
+    """`write`, `add`, `flush`, `finish`: the producer's thread. Its view: the consumer's thread. `release`: any thread. `taken`: frames and events that the consumer has taken; its low 32 bits."""
 
     __slots__ = (
-        "_listener", "_lock", "_marks", "_output_state", "_owner", "_queue", "_sequence", "_timeoutable", "_view", "index",
-        "is_released", "pool", "records", "sizes",
+        "_listener", "_lock", "_marks", "_output_state", "_owner", "_timeoutable", "_view", "index",
+        "is_released", "pool", "queue", "records", "sizes", "taken",
     )  # fmt: skip
 
     def __init__(
@@ -82,8 +82,8 @@ class PipelinedSubpartition:
         self._owner = owner
         self._marks = marks
         self._lock = lock
-        self._queue = FrameQueue(delivers_empty=delivers_empty)
-        self._sequence = 0
+        self.queue = FrameQueue(delivers_empty=delivers_empty)
+        self.taken = 0
         self._view: PipelinedSubpartitionView | None = None
         self._listener: ViewListener | None = None
         self._timeoutable: Any = None
@@ -97,7 +97,7 @@ class PipelinedSubpartition:
 
     def limit_rows(self, rows: int | None) -> None:
         with self._lock:
-            self._queue.row_limit = rows
+            self.queue.row_limit = rows
             self._marks.row_limits.set(self.index, rows)
             if not self._made_room():
                 return
@@ -112,7 +112,7 @@ class PipelinedSubpartition:
         self.records += rows
         self._marks.row_limits.use(self.index)
         sizes = self.sizes
-        if self._queue.tail is None or rows >= sizes.frame_rows:
+        if self.queue.tail is None or rows >= sizes.frame_rows:
             sizes.sample(batch)
         if rows <= sizes.frame_rows:
             self._write(batch, rows, is_whole=rows == sizes.frame_rows)
@@ -122,7 +122,7 @@ class PipelinedSubpartition:
 
     def _write(self, batch: Batch, rows: int, *, is_whole: bool) -> None:
         """`is_whole`: nothing may be joined to the batch."""
-        queue, limit = self._queue, self._queue.frame_rows(self.sizes.frame_rows)
+        queue, limit = self.queue, self.queue.frame_rows(self.sizes.frame_rows)
         is_whole = is_whole or rows >= limit
         is_whole = is_whole or (rows >= _COLUMN_ROWS_DIRECT and type(batch) is ColumnBatch)
         with self._lock:
@@ -144,9 +144,9 @@ class PipelinedSubpartition:
             return self._add_priority(event)
         replaced = None
         with self._lock:
-            if self._queue.is_finished or self.is_released:
+            if self.queue.is_finished or self.is_released:
                 return REFUSED
-            is_news = self._queue.add_event(event)
+            is_news = self.queue.add_event(event)
             self._watch_bound()
             if getattr(event, "is_timeoutable", False):
                 replaced, self._timeoutable = self._timeoutable, event
@@ -159,7 +159,7 @@ class PipelinedSubpartition:
         """Add a frame of its own; an unfinished tail before it is finished. Returns as `add`."""
         rows = len(batch)
         with self._lock:
-            if self._queue.is_finished or self.is_released:
+            if self.queue.is_finished or self.is_released:
                 return REFUSED
             self.records += rows
             is_news = self._add_frame(batch, rows, is_finished=is_finished)
@@ -171,17 +171,17 @@ class PipelinedSubpartition:
     def finish_tail(self) -> None:
         """Finish the frame that is being filled: later batches start another one."""
         with self._lock:
-            is_news = self._queue.finish_tail()
+            is_news = self.queue.finish_tail()
             self._watch_bound()
         if is_news and self._listener is not None:
             self._listener.notify_data()
 
     def finish(self) -> None:
         with self._lock:
-            if self._queue.is_finished or self.is_released:
+            if self.queue.is_finished or self.is_released:
                 return
-            self._queue.add_event(EndOfPartition())
-            self._queue.is_finished = True
+            self.queue.add_event(EndOfPartition())
+            self.queue.is_finished = True
             self._watch_bound()
         if self._listener is not None:
             self._listener.notify_data()
@@ -189,33 +189,33 @@ class PipelinedSubpartition:
     def flush(self) -> None:
         """Make the rows of the unfinished tail visible. Does nothing if there are none."""
         with self._lock:
-            is_news = self._queue.flush()
+            is_news = self.queue.flush()
         if is_news and self._listener is not None:
             self._listener.notify_data()
 
     def _add_frame(self, batch: Batch, rows: int, *, is_finished: bool) -> bool:
         if self.pool is not None:
             self.pool.take(self.index)
-        return self._queue.add_frame(batch, rows, is_finished=is_finished)
+        return self.queue.add_frame(batch, rows, is_finished=is_finished)
 
     def _watch_bound(self) -> None:
-        if self._queue.is_full:
+        if self.queue.is_full:
             self._marks.full.add(self.index)
 
     def _made_room(self) -> bool:
         """Whether the producer was blocked and is not any more. The lock is held."""
-        return not self._queue.is_full and self._marks.cleared(self.index)
+        return not self.queue.is_full and self._marks.cleared(self.index)
 
     # -------------------------------------------------------------- priority
 
     def _add_priority(self, event: Element) -> int:
-        queue = self._queue
+        queue = self.queue
         with self._lock:
             if queue.is_finished or self.is_released:
                 return REFUSED
             overtaken = queue.add_priority(event)
             self._watch_bound()
-            sequence, is_first, is_news = self._sequence, queue.is_first_priority, queue.is_news
+            sequence, is_first, is_news = self.taken, queue.is_first_priority, queue.is_news
         if hasattr(event, "checkpoint_id"):
             self._output_state.complete(event.checkpoint_id, self.index, overtaken)
         if self._listener is not None:
@@ -232,8 +232,8 @@ class PipelinedSubpartition:
             if barrier is None or barrier.checkpoint_id != checkpoint_id:
                 return
             self._timeoutable = None
-            before = self._queue.replace_by_priority(barrier, barrier.as_unaligned())
-            sequence, is_first = self._sequence, self._queue.is_first_priority
+            before = self.queue.replace_by_priority(barrier, barrier.as_unaligned())
+            sequence, is_first = self.taken, self.queue.is_first_priority
         self._output_state.complete(checkpoint_id, self.index, before)
         if is_first and self._listener is not None:
             self._listener.notify_priority(sequence)
@@ -273,15 +273,15 @@ class PipelinedSubpartition:
             return self._view
 
     def poll(self) -> Polled | None:
-        queue, through = self._queue, None
+        queue, through = self.queue, None
         with self._lock:
             frames = queue.frames
             taken = queue.take()
             emptied = frames - queue.frames
             has_room = self._made_room()
             if taken is not None:
-                polled = Polled(taken, queue.backlog, queue.next_type, self._sequence)
-                self._sequence = following(self._sequence)
+                polled = Polled(taken, queue.backlog, queue.next_type, self.taken)
+                self.taken = following(self.taken)
                 if taken is self._timeoutable:
                     through, self._timeoutable = taken, None
         self._recycle(emptied)
@@ -298,34 +298,34 @@ class PipelinedSubpartition:
     def is_available(self, *, has_credit: bool) -> bool:
         """For the view: whether a poll would give something that may be sent."""
         with self._lock:
-            kind = self._queue.next_type
+            kind = self.queue.next_type
         return kind is not NextType.NONE and (has_credit or kind is not NextType.DATA)
 
     def resume(self) -> None:
         """For the view: go on after an element that blocked. Raises: EngineBug: nothing is blocked."""
         with self._lock:
-            self._queue.resume()
+            self.queue.resume()
 
     @property
     def backlog(self) -> int:
         """How many data frames a consumer can read."""
         with self._lock:
-            return self._queue.backlog
+            return self.queue.backlog
 
     @property
     def has_priority(self) -> bool:
         """Whether the next element has priority over all the rest."""
-        return self._queue.next_type is NextType.PRIORITY_EVENT
+        return self.queue.next_type is NextType.PRIORITY_EVENT
 
     @property
     def is_blocked(self) -> bool:
         """Whether an element that blocks was taken and the consumer has not resumed yet."""
-        return self._queue.is_blocked
+        return self.queue.is_blocked
 
     @property
     def queued(self) -> int:
         """Number of entries in the queue, including events and the unfinished tail."""
-        return len(self._queue)
+        return len(self.queue)
 
     # -------------------------------------------------------------- the end
 
@@ -334,7 +334,7 @@ class PipelinedSubpartition:
             if self.is_released:
                 return
             self.is_released = True
-            dropped = self._queue.clear()
+            dropped = self.queue.clear()
             self._marks.forget(self.index)
             view, barrier, self._timeoutable = self._view, self._timeoutable, None
         self._recycle(dropped)

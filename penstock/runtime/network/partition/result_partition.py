@@ -84,7 +84,10 @@ class PartitionHooks:
 
 
 class ResultPartition:
-    """Call `setup`, then write from one thread until `finish`. Call `close` when the task ends, however it ends."""
+    """Call `setup`, then write from one thread until `finish`. Call `close` when the task ends, however it ends.
+
+    `pool` None: memory does not limit it.
+    """
 
     def __init__(
         self,
@@ -104,7 +107,7 @@ class ResultPartition:
         self.remote_bytes_out = 0
         self._lock = lock
         self._manager: PartitionManager | None = None
-        self._pool: LocalBufferPool | None = None
+        self.pool: LocalBufferPool | None = None
         self._users: ReleaseOnConsumption | None = None
         self._has_ended_data = False
         self._readers_at_end: set[int] = set()
@@ -120,16 +123,16 @@ class ResultPartition:
         if not self.result_type.is_released_by_scheduler:
             self._users = ReleaseOnConsumption(len(self.subpartitions))
         if make_pool is not None:
-            self._pool = make_pool(self.hooks.wake_producer, self._resize)
+            self.pool = make_pool(self.hooks.wake_producer, self._resize)
             for subpartition in self.subpartitions:
-                subpartition.use_pool(self._pool)
+                subpartition.use_pool(self.pool)
         manager.register(self)
 
     def _resize(self) -> None:
         """The pool's buffers have another size. Any thread."""
-        if self._pool is not None:
+        if self.pool is not None:
             for subpartition in self.subpartitions:
-                subpartition.limit_frames(self._pool.buffer_bytes)
+                subpartition.limit_frames(self.pool.buffer_bytes)
 
     def limit_rows(self, rows: int) -> None:
         """Let only so many records wait in each subpartition until its consumer asks for more."""
@@ -143,7 +146,7 @@ class ResultPartition:
         """Whether every subpartition has room and a buffer is free. Otherwise the producer must pause (nothing is dropped if
         it does not).
         """
-        return not self.marks.full and (self._pool is None or self._pool.is_available)
+        return not self.marks.full and (self.pool is None or self.pool.is_available)
 
     def flush(self) -> None:
         """Make all gathered data visible to consumers."""
@@ -265,8 +268,8 @@ class ResultPartition:
         self.failure = failure
         for subpartition in self.subpartitions:
             subpartition.release(failure)
-        if self._pool is not None:
-            self._pool.destroy()
+        if self.pool is not None:
+            self.pool.destroy()
 
     def _release_if(self, *, is_last: bool) -> None:
         if is_last and self._manager is not None:

@@ -41,6 +41,11 @@ class RowSize:
         self._wanted_bytes = frame_bytes
         self._update()
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether rows were encoded, which happens only on the way to another process."""
+        return self._is_measured
+
     def limit(self, buffer_bytes: int) -> None:
         """Set the largest size of the pool's buffers."""
         self._buffer_bytes = buffer_bytes

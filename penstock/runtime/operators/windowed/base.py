@@ -14,7 +14,7 @@ from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Int64s, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import original_key
-from penstock.runtime.operator import OperatorContext
+from penstock.runtime.operator import Emitted, OperatorContext
 from penstock.runtime.operators.keyed import (
     KeyedOperator,
     key_type_of,
@@ -59,6 +59,8 @@ class WindowOperator(KeyedOperator):
     None: the contents themselves are the results. `late_tag`: id of the side output for late records.
     `side_tags`: ids of the tags that are read.
     """
+
+    drops_late_records = True
 
     has_time_of_firing = False
     """Whether a result has the time of the record or the timer that fired the window, as in PyFlink. Else it has the window's
@@ -220,6 +222,13 @@ class WindowOperator(KeyedOperator):
         """Put a window aside whose function raised. Raises: the error, if the job is to fail."""
         self.end_record()
         self.put_aside(error, FiredWindow(original_key(skey), window), window.max_timestamp())
+
+    def pause(self, collector: StampedCollector) -> Emitted:
+        """Emit what was collected, and offer a place to stop."""
+        yield from collector.take()
+        yield from self.take_aside()
+        yield None
+        self._pauses.resume()
 
     def clear_window_state(self, skey: Any, window: Any) -> None:
         """Call the user's own clean-up."""

@@ -132,14 +132,12 @@ class Partials:
         """One table with the rows of all parts."""
         return pa.concat_tables(parts, promote_options="permissive")
 
-    def finish(self, parts: Sequence[Part], starts: Int64s, size: int) -> pa.RecordBatch:
-        """Key columns, window_start, window_end, results. `starts`: of each part's window, shape (len(parts),);
-        `size`: of the windows.
-        """
+    def finish(self, parts: Sequence[Part], starts: Int64s, ends: Int64s) -> pa.RecordBatch:
+        """Key columns, window_start, window_end, results. `starts`, `ends`: of each part's window, shape (len(parts),)."""
         partials = self.table(parts)
-        begins = pa.array(np.repeat(starts, [rows_in(part) for part in parts]))
+        rows = [rows_in(part) for part in parts]
         arrays = [partials.column(name) for name in self.keys]
-        arrays += [begins, pc.add(begins, size)]
+        arrays += [pa.array(np.repeat(times, rows)) for times in (starts, ends)]
         arrays += [self._result(partials, aggregate) for aggregate in self.aggregates]
         names = [*self.keys, "window_start", "window_end"]
         names += [aggregate.output_name for aggregate in self.aggregates]

@@ -51,6 +51,7 @@ class ColumnWindowOperator(Operator):
     Windows that one watermark completes come in one batch, the oldest first.
     """
 
+    drops_late_records = True
     accepts = Accepts.COLUMNS
     batch_order = BatchOrder.BY_TIME
 

@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import Any
 
 from penstock.runtime.operator import MAX_EMIT
+from penstock.runtime.operators.pauses import Pauses
 from penstock.runtime.operators.windowed.base import WindowOperator
 from penstock.runtime.state.window_tables import Fold
 
@@ -36,8 +37,9 @@ def results_of(
     window: Any,
     rows: Iterable[tuple[Any, Any]],
     result: Callable[[Any], Any] | None,
-) -> Iterator[list[Any]]:
-    """The results of a window, in lists of at most MAX_EMIT.
+    pauses: Pauses,
+) -> Iterator[list[Any] | None]:
+    """The results of a window, in lists of at most MAX_EMIT, and None where it may be left.
 
     Args: rows: state keys with their contents. result: from an accumulator to its result; None: the contents are lists of results.
     Raises: RuntimeError: `result` raised StopIteration, at which an iteration in C would end without an error.
@@ -53,20 +55,27 @@ def results_of(
         is_through = True
 
     results = chain.from_iterable(contents()) if result is None else map(result, contents())
-    while True:
+    is_over = False
+    while not is_over:
         values: list[Any] = []
-        while True:
+        is_pause = False
+        while not (is_over or is_pause or len(values) == MAX_EMIT):
+            before, room = len(values), MAX_EMIT - len(values)
+            wanted = room if result is None else min(room, pauses.calls)
             try:
-                values.extend(islice(results, MAX_EMIT - len(values)))
-                _check(is_through=is_through or len(values) == MAX_EMIT)
+                values.extend(islice(results, wanted))
+                found = len(values) - before
+                _check(is_through=is_through or found == wanted)
             except Exception as error:
                 operator.put_window_aside(error, last, window)
             else:
-                break
+                is_over = found < wanted
+                is_pause = result is not None and pauses.is_due(found)
         if values:
             yield values
-        if len(values) < MAX_EMIT:
-            return
+        if is_pause:
+            yield None
+            pauses.resume()
 
 
 def _check(*, is_through: bool) -> None:

@@ -27,7 +27,8 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.keys import state_keys
-from penstock.runtime.operator import Emitted
+from penstock.runtime.operator import MAX_EMIT, Emitted
+from penstock.runtime.operators.pauses import Pauses
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.windowed.base import GRID, WindowOperator
 from penstock.runtime.operators.windowed.going_on import folding, results_of
@@ -48,6 +49,7 @@ class GridWindowOperator(WindowOperator):
         self._tables = self.windows.window_tables(
             GRID, self._info(), folding(self, self.contents.fold())
         )
+        self._result_pauses = Pauses(self.timers.now_ms, MAX_EMIT)
         self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
         # The watermark is not restored. Until the first one comes, windows that had fired take
         # records as if they had not.
@@ -88,13 +90,13 @@ class GridWindowOperator(WindowOperator):
     def _fold(
         self, skeys: list[Any], values: list[Any], stamps: Int64s, collector: StampedCollector
     ) -> Iterator[RowBatch]:
-        panes = (stamps - self._grid.offset) // self._pane_ms()
+        panes = self._grid.panes_of(stamps)
         cuts = _cuts(panes)
         # Runs of one pane would be short.
         is_in_disorder = len(cuts) > 8 and len(cuts) * 16 > len(panes)
         # Records may be sorted by pane if windows do not overlap, or if each key's records are in
         # the order of time: then the order of records within each window does not change.
-        is_kept = self._grid.size == self._pane_ms() or self.key_timers is not None
+        is_kept = self._grid.size == self._grid.pane_ms or self.key_timers is not None
         if is_in_disorder and not is_kept:
             yield from self._by_window(skeys, values, stamps, panes, collector)
         else:
@@ -117,13 +119,13 @@ class GridWindowOperator(WindowOperator):
         for end in [*cuts.tolist(), len(values)]:
             if end > begin:
                 run = slice(begin, end)
-                windows = self._open_at(int(stamps[begin]))
-                if not windows:
+                starts = self._open_at(int(stamps[begin]))
+                if not starts:
                     self.all_late(values[run], stamps[run])
-                for window in windows:
+                for start in starts:
                     members = skeys[run], values[run], stamps[run]
-                    if not self._is_folded(window, *members):
-                        yield from self._refire(window, *members, collector)
+                    if not self._is_folded(start, *members):
+                        yield from self._refire(start, *members, collector)
             begin = end
 
     def _by_window(
@@ -141,68 +143,62 @@ class GridWindowOperator(WindowOperator):
         late: list[int] = []
         for begin, end in pairwise([0, *_cuts(panes[order]).tolist(), len(numbers)]):
             group = numbers[begin:end]
-            windows = self._open_at(int(stamps[group[0]]))
-            for window in windows:
-                members.setdefault(window.start, []).extend(group)
-            if not windows:
+            starts = self._open_at(int(stamps[group[0]]))
+            for start in starts:
+                members.setdefault(start, []).extend(group)
+            if not starts:
                 late += group
         for start, group in members.items():
-            window = TimeWindow(start, start + self._grid.size)
             group.sort()
             its = [skeys[i] for i in group], [values[i] for i in group], stamps[group]
-            if not self._is_folded(window, *its):
-                yield from self._refire(window, *its, collector)
+            if not self._is_folded(start, *its):
+                yield from self._refire(start, *its, collector)
         if late:
             late.sort()
             self.all_late([values[i] for i in late], stamps[late])
 
-    def _open_at(self, stamp: int) -> list[TimeWindow]:
-        """The windows that contain this time and are not late."""
-        windows = self._grid.windows_at(stamp)
-        return [window for window in windows if not self.is_window_late(window)]
+    def _open_at(self, stamp: int) -> list[int]:
+        """The starts of the windows that contain this time and are not late."""
+        now, last_of = self.timers.current_watermark, self._grid.last_ms
+        limit = now - self.allowed_lateness_ms if now != MAX_WATERMARK else now
+        return [start for start in self._grid.starts_at(stamp) if last_of(start) > limit]
 
-    def _is_folded(
-        self, window: TimeWindow, skeys: list[Any], values: list[Any], stamps: Int64s
-    ) -> bool:
+    def _is_folded(self, start: int, skeys: list[Any], values: list[Any], stamps: Int64s) -> bool:
         """Fold records into a window that has not fired. False: it has fired, so each record has to fire it again."""
-        if window.max_timestamp() <= self.timers.current_watermark:
+        if self._grid.last_ms(start) <= self.timers.current_watermark:
             return False
-        self._announce(window.start)
-        self._tables.add(window.start, skeys, self.watched(values, stamps))
-        if self._fired_before and window.start in self._fired_before:
-            self._tables.let_wait(window.start, skeys)
+        self._announce(start)
+        self._tables.add(start, skeys, self.watched(values, stamps))
+        if self._fired_before and start in self._fired_before:
+            self._tables.let_wait(start, skeys)
         return True
-
-    def _pane_ms(self) -> int:
-        """The widest slice of time that no window cuts."""
-        return int(np.gcd(self._grid.size, self._grid.slide))
 
     def _announce(self, start: int) -> None:
         known = self._tables.known
         if start not in known:
             known.add(start)
-            window_end = start + self._grid.size
-            if window_end - 1 > self.timers.current_watermark:
+            if self._grid.last_ms(start) > self.timers.current_watermark:
                 heappush(self._to_fire, start)
             else:
                 heappush(self._to_forget, start)
 
     def _refire(
         self,
-        window: TimeWindow,
+        start: int,
         skeys: list[Any],
         values: list[Any],
         stamps: Int64s,
         collector: StampedCollector,
     ) -> Iterator[RowBatch]:
         """Handle records within the allowed lateness: each fires its window again at once."""
-        self._announce(window.start)
+        self._announce(start)
+        window = self._grid.window(start)
         watched = self.watched(values, stamps)
         for skey, value, stamp in zip(skeys, watched, stamps.tolist(), strict=False):
             self.context.fired_at_ms = stamp
-            self._tables.add(window.start, (skey,), (value,))
+            self._tables.add(start, (skey,), (value,))
             if not self.is_put_aside:
-                kept = self._tables.get(window.start, skey)
+                kept = self._tables.get(start, skey)
                 yield from self._call_with(skey, window, kept, collector)
         self.context.fired_at_ms = None
 
@@ -253,23 +249,24 @@ class GridWindowOperator(WindowOperator):
         self, skey: Any, windows: list[tuple[int, Any]], collector: StampedCollector
     ) -> Iterator[RowBatch]:
         """Fire and clear each window of a key, in the order in which this would happen as time goes on."""
-        size = self._grid.size
+        window_at = self._grid.window
         # Without a function no key has state.
         if self.output is None:
             for start, kept in windows:
-                window = TimeWindow(start, start + size)
-                yield from self._call_with(skey, window, kept, collector)
+                yield from self._call_with(skey, window_at(start), kept, collector)
             return
         self.timers.current_watermark = MAX_WATERMARK
         fired: deque[TimeWindow] = deque()
         for start, kept in windows:
-            window = TimeWindow(start, start + size)
+            window = window_at(start)
             while fired and self.cleanup_ms(fired[0]) < window.max_timestamp():
                 self.clear_window_state(skey, fired.popleft())
             yield from self._call_with(skey, window, kept, collector)
             fired.append(window)
         for window in fired:
-            self.clear_window_state(skey, window)
+            # Lateness that goes on to the end of time never ends.
+            if self.cleanup_ms(window) != MAX_WATERMARK or window.end == MAX_WATERMARK:
+                self.clear_window_state(skey, window)
         self.forget_key()
 
     # ------------------------------------------------------------------ firing
@@ -281,27 +278,28 @@ class GridWindowOperator(WindowOperator):
             return
         now = self.timers.current_watermark = watermark.timestamp_ms
         self.watched([])
-        size = self._grid.size
-        for start in sorted(s for s in self._tables.some_wait if s + size - 1 <= now):
+        self._pauses.begin()
+        self._result_pauses.begin()
+        window_at, last_of = self._grid.window, self._grid.last_ms
+        for start in sorted(s for s in self._tables.some_wait if last_of(s) <= now):
             rows = self._tables.take_waiting(start)
-            yield from self._fire(TimeWindow(start, start + size), rows)
-        while self._to_fire and (end := self._to_fire[0] + size) - 1 <= now:
-            self._forget_until(end - 2)
-            window = TimeWindow(heappop(self._to_fire), end)
-            yield from self._fire(window, self._tables.rows(window.start))
-            if self.allowed_lateness_ms == 0:
-                self._forget(window)
+            yield from self._fire(window_at(start), rows)
+        while self._to_fire and (last := last_of(self._to_fire[0])) <= now:
+            self._forget_until(last - 1)
+            start = heappop(self._to_fire)
+            yield from self._fire(window_at(start), self._tables.rows(start))
+            if self.allowed_lateness_ms == 0 or last == MAX_WATERMARK:
+                self._forget(start)
             else:
-                heappush(self._to_forget, window.start)
-        self._forget_until(now)
+                heappush(self._to_forget, start)
+        self._forget_until(min(now, MAX_WATERMARK - 1))
         yield watermark
 
     def _forget_until(self, now: int) -> None:
-        """Forget the windows whose lateness is over at this time."""
+        """Forget the windows whose lateness is over at this time, which is before 2^63-1."""
         kept_ms = self._grid.size - 1 + self.allowed_lateness_ms
         while self._to_forget and self._to_forget[0] + kept_ms <= now:
-            start = heappop(self._to_forget)
-            self._forget(TimeWindow(start, start + self._grid.size))
+            self._forget(heappop(self._to_forget))
 
     def _end_last_keys(self) -> Emitted:
         self.watched([])
@@ -317,24 +315,28 @@ class GridWindowOperator(WindowOperator):
         collector = StampedCollector(self)
         for skey, kept in rows:
             yield from self._call_with(skey, window, kept, collector)
+            if self._pauses.is_due():
+                yield from self.pause(collector)
         yield from collector.take()
         yield from self.take_aside()
 
-    def _passed(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Iterator[RowBatch]:
+    def _passed(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Emitted:
         """Emit the accumulators themselves as results."""
-        is_list = self.contents.function is None
-        for values in results_of(self, window, rows, None if is_list else self._result):
-            yield RowBatch(values, np.full(len(values), window.max_timestamp(), np.int64))
+        result = None if self.contents.function is None else self._result
+        for some in results_of(self, window, rows, result, self._result_pauses):
+            stamps = np.full(len(some or ()), window.max_timestamp(), np.int64)
+            yield None if some is None else RowBatch(some, stamps)
 
     def _elements(self, kept: Any) -> list[Any]:
         return list(kept) if self.contents.function is None else [self._result(kept)]
 
-    def _forget(self, window: TimeWindow) -> None:
+    def _forget(self, start: int) -> None:
         if self._clear is not None:
-            for skey, _ in self._tables.rows(window.start):
+            window = self._grid.window(start)
+            for skey, _ in self._tables.rows(start):
                 self.clear_window_state(skey, window)
-        self._tables.drop(window.start)
-        self._tables.known.discard(window.start)
+        self._tables.drop(start)
+        self._tables.known.discard(start)
 
 
 def _cuts(panes: Int64s) -> Int64s:

@@ -5,7 +5,6 @@ A pane is the widest slice of time that no window cuts. Does not know the waterm
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -24,31 +23,24 @@ class PaneGrid:
     """Which windows contain which panes. Windows are named by their start, panes by their number; times are epoch ms."""
 
     def __init__(self, windows: _EventTime, allowed_lateness_ms: int) -> None:
-        self.size = windows.size
+        self._size = windows.size
         self._slide, self._offset = windows.slide, windows.offset
         self._allowed_lateness_ms = allowed_lateness_ms
-        self._pane_ms = math.gcd(windows.size, windows.slide)
-
-    def panes_of(self, stamps: Int64s) -> Int64s:
-        """The pane of each timestamp."""
-        return (stamps - self._offset) // self._pane_ms
+        self._pane_ms, self._pane_zero_ms = windows.pane_ms, windows.pane_zero_ms
+        self.panes_of, self.end, self.window = windows.panes_of, windows.last_ms, windows.window
 
     def starts(self, pane: int) -> range:
         """The windows that contain the pane, oldest first."""
-        begin = pane * self._pane_ms + self._offset
-        slide, size = self._slide, self.size
+        begin = pane * self._pane_ms + self._pane_zero_ms
+        slide, size = self._slide, self._size
         newest = begin - (begin - self._offset) % slide
         count = max(0, -((begin - newest - size) // slide))
         return range(newest - (count - 1) * slide, newest + 1, slide)
 
     def panes_in(self, start: int) -> range:
         """The panes of a window."""
-        first = (start - self._offset) // self._pane_ms
-        return range(first, first + self.size // self._pane_ms)
-
-    def end(self, start: int) -> int:
-        """The watermark that completes a window."""
-        return start + self.size - 1
+        first = (start - self._pane_zero_ms) // self._pane_ms
+        return range(first, first + self._size // self._pane_ms)
 
     def cleanup_ms(self, start: int) -> int:
         """The watermark from which on a window takes no late records."""

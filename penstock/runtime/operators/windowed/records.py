@@ -232,8 +232,11 @@ class RecordWindowOperator(WindowOperator):
     def _fired(self, due: Iterator[tuple[int, Any, Any]], *, is_event_time: bool) -> Emitted:
         collector = StampedCollector(self)
         self.watched([])
+        self._pauses.begin()
         for timer in due:
             yield from self._fire_timer(timer, collector, is_event_time)
+            if self._pauses.is_due():
+                yield from self.pause(collector)
         yield from collector.take()
         yield from self.take_aside()
 

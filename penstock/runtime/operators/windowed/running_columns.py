@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.runtime.elements import (
+    MAX_WATERMARK,
     MIN_WATERMARK,
     NO_TIMESTAMP,
     ColumnBatch,
@@ -32,6 +33,7 @@ from penstock.runtime.operators.windowed.panes import PaneGrid, PaneStore, disti
 from penstock.runtime.records.frozen import Column
 from penstock.runtime.state.snapshot import KeyedPart
 from penstock.runtime.windowing.assigners import checked_timestamp
+from penstock.runtime.windows import TimeWindow
 
 _MAX_FIRED_ROWS: Final = 1 << 16
 
@@ -122,7 +124,7 @@ class RunningColumnWindows:
         end = self._grid.end
         if self._to_fire and end(self._to_fire[0]) <= now:
             self.store.flush()
-        fired = _Fired(self._partials, self._grid.size)
+        fired = _Fired(self._partials, self._grid)
         while self._to_fire and end(self._to_fire[0]) <= now:
             start = heappop(self._to_fire)
             self._known.discard(start)
@@ -160,7 +162,7 @@ class RunningColumnWindows:
         self.store.flush()
         keys = self._partials.keys
         only = pa.Table.from_batches([data]).select(keys)
-        fired = _Fired(self._partials, self._grid.size)
+        fired = _Fired(self._partials, self._grid)
         for start in starts:
             contents = self._contents(start)
             if contents is not None and keys:
@@ -246,25 +248,29 @@ class RunningColumnWindows:
 class _Fired:
     """Windows that fire together and are emitted as one batch."""
 
-    def __init__(self, partials: Partials, size: int) -> None:
+    def __init__(self, partials: Partials, grid: PaneGrid) -> None:
         self._partials = partials
-        self._size = size
+        self._grid = grid
         self._parts: list[Part] = []
-        self._starts: list[int] = []
+        self._windows: list[TimeWindow] = []
         self.rows = 0
 
     def add(self, start: int, contents: Part | None) -> None:
         rows = 0 if contents is None else rows_in(contents)
         if contents is not None and rows:
             self._parts.append(contents)
-            self._starts.append(start)
+            self._windows.append(self._grid.window(start))
             self.rows += rows
 
     def take(self) -> Iterator[ColumnBatch]:
         """The results, in the order of the windows; nothing if there are none."""
         if self._parts:
-            starts = np.array(self._starts, np.int64)
-            data = self._partials.finish(self._parts, starts, self._size)
+            starts = np.array([window.start for window in self._windows], np.int64)
+            ends = np.array([window.end for window in self._windows], np.int64)
+            data = self._partials.finish(self._parts, starts, ends)
             stamps = pc.subtract(data.column("window_end"), 1).to_numpy()
-            self._parts, self._starts, self.rows = [], [], 0
+            # The last window is the newest.
+            if ends[-1] == MAX_WATERMARK:
+                stamps = np.where(stamps == MAX_WATERMARK - 1, MAX_WATERMARK, stamps)
+            self._parts, self._windows, self.rows = [], [], 0
             yield ColumnBatch(data, stamps)

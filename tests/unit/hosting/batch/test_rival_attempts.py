@@ -10,7 +10,8 @@ from penstock.common import Encoder, Types
 from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.datastream import MapFunction, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.batch.batch_task import BatchTask, Orders, Report
+from penstock.hosting.batch.batch_task import BatchTask
+from penstock.hosting.batch.orders import Orders, Report
 from penstock.hosting.batch.splits import splits_of
 from penstock.hosting.coordinators.coordinators import (
     commit_all,

@@ -115,6 +115,7 @@ def test_a_stored_checkpoint_is_whole_and_pointed_at(bench):
     assert bench.pointers.recorded == [(3,)]
     found = bench.storage.load(answer.location)
     bench.storage.verify(found)
+    assert answer.metadata_bytes == (Path(bench.storage.root) / "chk-3/_metadata").stat().st_size
     assert bench.keeper.keeps_own
     assert bench.keeper.is_settled
 

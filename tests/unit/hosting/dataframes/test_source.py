@@ -213,6 +213,7 @@ class ReaderPlace:
     def __init__(self) -> None:
         self.requests = 0
         self.fetcher = None
+        self.now_ms = lambda: 0
 
     def send_split_request(self):
         self.requests += 1

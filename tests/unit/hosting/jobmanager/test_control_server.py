@@ -58,7 +58,7 @@ def address(recorder):
 
 
 async def _closed(server):
-    server.close()
+    await server.close()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -76,6 +76,29 @@ def test_silent_strangers_do_not_keep_a_taskmanager_out(address, recorder, caplo
         assert recorder.told.get(timeout=HANG_S) == Heartbeat(TM, 1)
         assert all(closed_by_peer(one) for one in strangers[:MAX_UNPROVEN])
     assert caplog.text.count("peer=127.0.0.1 REFUSED") == 1
+
+
+def test_who_has_not_proved_itself_is_let_go_at_once_when_the_server_closes(recorder):
+    """A TaskManager of a job that was cancelled while it started: it waits for an answer, and the job waits for its end."""
+
+    class Noticing(ControlServer):
+        async def _authenticate(self, reader, writer):
+            is_dialled.set()
+            return await super()._authenticate(reader, writer)
+
+    async def dialled():
+        server = Noticing(SECRET, recorder)
+        port = await server.open(Endpoint("127.0.0.1"))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await is_dialled.wait()
+        await server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        end = await reader.read()
+        writer.close()
+        return end, tasks
+
+    is_dialled = asyncio.Event()
+    assert asyncio.run(dialled()) == (b"", set())
 
 
 def test_a_peer_in_another_role_is_dropped(address, recorder, caplog):

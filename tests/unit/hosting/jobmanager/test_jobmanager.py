@@ -324,7 +324,7 @@ def test_a_job_that_fails_without_spark_is_left_to_other_drivers(
     own = JobManager.__new__(JobManager)
     own.shell = SimpleNamespace(status=status, failure=FailureInfo("Lost", "no slots"))
     own.parts = SimpleNamespace(guard=guard, provider=SimpleNamespace(gone=lambda: gone))
-    own.started_ms, own.job_id = 0, "job"
+    own.started_ms, own.job_graph = 0, SimpleNamespace(job_id="job")
     own._end_leadership()
     assert own.status is expected
     assert [one.status for one in recorded] == ([] if expected is JobStatus.SUSPENDED else [status])

@@ -52,6 +52,18 @@ def test_an_edited_cell_keeps_the_name_that_the_front_end_gives_it(shell):
     assert first.key == edited.key == "c1"
 
 
+@pytest.mark.parametrize("space", ["{'running_cell': running_cell}", "globals()"])
+def test_each_script_that_a_cell_runs_has_a_key_of_its_own(shell, space):
+    """As `%run $script` runs it, also with -i: cells with the same code have the same name if the front end gives them none."""
+    code = f"space = {space}\nexec(compile(CALL, script, 'exec'), space)\nfound = space['found']"
+    keys = []
+    for script in ("/home/me/a.py", "/home/me/b.py", "/home/me/a.py"):
+        shell.user_ns.update(script=script, CALL=CALL)
+        keys.append(shell.run(code, "cell-a").key)
+    assert keys[0] == keys[2]
+    assert len({*keys, shell.run(CALL, "cell-a").key}) == 3
+
+
 def test_code_outside_of_cells_is_in_no_cell(shell):
     assert running_cell() is None
 

@@ -1,12 +1,18 @@
-"""What the console says of checkpoints: failures of their own, and what a restart begins with."""
+"""What the console says of checkpoints, of restarts, and of what functions log."""
 
 import pytest
 
 from penstock.hosting.program.console import Console
 from penstock.model.checkpoints import CheckpointMetrics, CheckpointType
 from penstock.model.config import Settings
-from penstock.model.ids import ExecutionVertexId, VertexId
-from penstock.model.messages import CheckpointEnded, CheckpointFailureReason, ResetSubtasks
+from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
+from penstock.model.messages import (
+    CheckpointEnded,
+    CheckpointFailureReason,
+    LogEvent,
+    LogEvents,
+    ResetSubtasks,
+)
 from penstock.model.states import JobStatus
 
 
@@ -54,3 +60,28 @@ def test_others_are_not(said, one):
 def test_a_restart_says_what_it_begins_with(said, checkpoint_id, what):
     reset = ResetSubtasks((ExecutionVertexId(VertexId("v"), 0),), False, checkpoint_id)
     assert what in said(lambda console: console.restarting(reset))
+
+
+def event(subtask, text):
+    attempt_id = AttemptId(ExecutionVertexId(VertexId("v"), subtask), 0)
+    return LogEvent(0, 30, "WARNING", "app", attempt_id, "Map", text, "no price for %s")
+
+
+def test_warnings_of_functions_are_shown_once_and_their_repeats_in_one_line(said):
+    """Those of all TaskManagers together."""
+
+    def warn(console):
+        for number in range(42):
+            told = LogEvents(ResourceId(f"tm-{number % 2}"), (event(number % 3, f"no {number}"),))
+            console.user_logged(told, None)
+
+    first, rest = said(warn).splitlines()
+    assert first.endswith(" WARNING app [Map 1]: no 0")
+    assert rest.endswith(" WARNING app [Map 1, 2, 3]: no 41 ... 41 more times")
+
+
+def test_what_a_taskmanager_has_left_out_is_told_with_where_it_is(said):
+    told = LogEvents(ResourceId("tm-1"), (), 1234)
+    assert said(lambda console: console.user_logged(told, None)) == (
+        "penstock: 1,234 further warnings and errors are in the TaskManagers' logs\n"
+    )

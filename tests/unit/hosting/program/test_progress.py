@@ -9,8 +9,6 @@ from penstock.hosting.program.progress import (
     CheckpointNews,
     Moment,
     Rates,
-    bytes_text,
-    duration_text,
     line_of,
     snapshot_of,
 )
@@ -57,32 +55,11 @@ def test_the_newest_completed_checkpoint_is_told_with_its_age():
     assert news.told(Moment(5.0, 0), 0) == ""
     news.ended(ended(), Moment(5.0, 0), 2_500)
     assert news.told(Moment(65.0, 0), 0) == "checkpoint 7 took 1.5 s (3.0 MiB) 1 min ago"
-    news.ended(ended(CheckpointType.SAVEPOINT), Moment(70.0, 0), 1_040)
+    for checkpoint_id, now_ms in ((6, 1_010), (7, 1_005), (7, 1_040)):
+        news.acknowledged(checkpoint_id, now_ms)
+    news.ended(ended(CheckpointType.SAVEPOINT), Moment(70.0, 0), 1_900)
     told = news.told(Moment(70.0, 0), 2)
     assert told == "savepoint 7 took 40 ms (3.0 MiB) 0 ms ago, 2 checkpoints under way"
-
-
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [(0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (59_900, "59.9 s"), (60_000, "1 min"),
-     (3_600_000, "1 h"), (86_400_000, "1 d"), (86_400_000 * 20_000, "20,000 d")],
-)  # fmt: skip
-def test_a_duration_has_its_usual_unit(ms, text):
-    assert duration_text(ms) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (5 << 30, "5.0 GiB"),
-        (3 << 50, "3072.0 TiB"),
-    ],
-)
-def test_a_size_has_its_usual_unit(count, text):
-    assert bytes_text(count) == text
 
 
 def progress(vertex_id, name, **more):

@@ -1,7 +1,10 @@
 """What the configuration sets for tasks, beside the program's own calls."""
 
+import pytest
+
 from penstock.hosting.program.settings import job_manager_settings, python_files
 from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
 from penstock.model.program import ProgramSettings
 
 
@@ -17,3 +20,12 @@ def test_configured_python_files_come_after_the_programs():
     assert python_files(Settings(), program) == ["own.py"]
     configured = Settings({"python.files": "one.py, folder/two.zip"})
     assert python_files(configured, program) == ["own.py", "one.py", "folder/two.zip"]
+
+
+def test_rows_of_a_call_with_columns_are_limited_only_if_the_user_says_so():
+    key = "python.fn-execution.arrow.batch.size"
+    assert job_manager_settings(Settings(), ProgramSettings()).task.steps.column_rows == 0
+    limited = job_manager_settings(Settings({key: "500"}), ProgramSettings())
+    assert limited.task.steps.column_rows == 500
+    with pytest.raises(ConfigurationError, match=f"{key} must be 1 or more, got 0"):
+        job_manager_settings(Settings({key: "0"}), ProgramSettings())

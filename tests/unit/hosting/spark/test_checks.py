@@ -45,6 +45,7 @@ class FakeContext:
         self.master = master
         self.looks = list(looks)
         self.conf = dict(conf)
+        self.uiWebUrl = None
         self._jsc = SimpleNamespace(sc=lambda: self)
 
     def getConf(self):

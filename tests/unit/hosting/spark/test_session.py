@@ -1,5 +1,7 @@
 """What the command line says of the Spark session that is started here, without one."""
 
+import sys
+
 import pytest
 
 from penstock.hosting.spark import host as session
@@ -18,6 +20,20 @@ def test_on_a_cluster_spark_finds_the_drivers_address_itself(tmp_path, master, i
     conf = spark_session._embedded_configuration(tmp_path, tmp_path / "spark.log", master)
     assert ("spark.driver.host" in conf) is is_on_loopback
     assert ("spark.driver.bindAddress" in conf) is is_on_loopback
+
+
+@pytest.mark.parametrize(
+    ("wanted", "master", "python"),
+    [
+        ({}, "spark://there:7077", sys.executable),
+        ({"python.executable": "/opt/py/bin/python"}, "yarn", "/opt/py/bin/python"),
+        ({"python.executable": "python"}, "yarn", sys.executable),
+        ({"python.executable": "/opt/py/bin/python"}, "local[2]", sys.executable),
+    ],
+    ids=["not set", "on a cluster", "Flink's default", "local"],
+)
+def test_a_spark_that_is_started_here_runs_the_programs_interpreter(wanted, master, python):
+    assert spark_session._python_for(master, Settings(wanted)) == python
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from penstock.hosting.spark.worker_python import (
     Interpreter,
     _is_our_own,
     cause_in,
+    check_executable,
     check_workers,
     refusal_of,
     remedy_for,
@@ -106,10 +108,10 @@ def looked(monkeypatch):
     def prepare(found):
         asked = []
         monkeypatch.setattr(
-            worker_python, "_looked_at", lambda context: asked.append(context) or found
+            worker_python, "_answer", lambda context: asked.append(context) or found
         )
         monkeypatch.setattr(worker_python, "_here", lambda: HERE)
-        monkeypatch.setattr(worker_python._Known, "found", {})
+        monkeypatch.setattr(worker_python._Known, "looks", {})
         return asked
 
     return prepare
@@ -151,6 +153,135 @@ def test_workers_that_cannot_run_a_job_are_refused_each_time(looked):
     assert len(asked) == 1
 
 
-def test_workers_that_did_not_answer_stop_nothing(looked):
-    looked(None)
-    check_workers(session(), needs_pyarrow=True, say=pytest.fail)
+class Busy:
+    """A session whose slots are all taken: no task of it runs before `free`."""
+
+    master, pythonExec, applicationId = "spark://there:7077", "python3", "busy"
+
+    def __init__(self):
+        self.free = threading.Event()
+        self.cancelled = []
+
+    def cancelJobGroup(self, group):
+        self.cancelled.append(group)
+        self.free.set()
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """A session that answers when it is free, among others that answer at once."""
+    one = Busy()
+
+    def answer(context):
+        if context is one:
+            one.free.wait()
+        return there()
+
+    monkeypatch.setattr(worker_python, "_answer", answer)
+    monkeypatch.setattr(worker_python, "_here", lambda: HERE)
+    monkeypatch.setattr(worker_python._Known, "looks", {})
+    monkeypatch.setattr(worker_python.SparkSlots, "describe", lambda _slots: "2 slots, 2 in use")
+    yield one
+    one.free.set()
+
+
+def test_a_job_that_waits_for_the_look_says_so_after_three_seconds(busy):
+    story = []
+
+    def wait(event, seconds):
+        story.append(seconds)
+        if len(story) > 1:  # The slot is free at last.
+            busy.free.set()
+            assert event.wait(60)
+        return event.is_set()
+
+    check_workers(busy, needs_pyarrow=True, say=story.append, wait=wait)
+    first, said, rest = story
+    assert (first, first + rest) == (3, 60)
+    assert "which Python the workers have: 2 slots, 2 in use." in said
+    assert "within 57 s" in said
+    assert busy.cancelled == []
+
+
+def test_the_jobs_that_hold_the_slots_are_named(busy, monkeypatch):
+    monkeypatch.setattr(worker_python.SESSION_JOBS, "holders", lambda: " It is the job 'large'.")
+    said = []
+    check_workers(busy, needs_pyarrow=True, say=said.append, wait=lambda _event, _seconds: False)
+    assert "2 in use. It is the job 'large'. If no slot" in said[0]
+
+
+def test_a_look_that_takes_too_long_is_cancelled_and_stops_nothing(busy):
+    said = []
+    for _ in range(2):
+        check_workers(
+            busy, needs_pyarrow=True, say=said.append, wait=lambda event, _s: event.is_set()
+        )
+    assert len(said) == len(busy.cancelled) == 1
+
+
+def test_an_interrupted_look_is_cancelled_and_made_again(busy):
+    def interrupted(event, seconds):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check_workers(busy, needs_pyarrow=True, say=pytest.fail, wait=interrupted)
+    assert len(busy.cancelled) == 1
+    check_workers(busy, needs_pyarrow=True, say=pytest.fail)
+
+
+def test_no_session_waits_for_the_workers_of_another(busy):
+    """Else one full cluster would stop the jobs of all others."""
+    is_waiting = threading.Event()
+
+    def wait(event, seconds):
+        is_waiting.set()
+        return event.wait(seconds)
+
+    checks = [
+        threading.Thread(
+            target=check_workers,
+            args=(context,),
+            kwargs={"needs_pyarrow": True, "say": pytest.fail, "wait": wait},
+            daemon=True,
+        )
+        for context in (busy, session())
+    ]
+    checks[0].start()
+    assert is_waiting.wait(60)
+    checks[1].start()
+    checks[1].join(30)
+    assert not checks[1].is_alive()
+    assert checks[0].is_alive()
+    busy.free.set()
+    checks[0].join(60)
+
+
+def test_the_interpreter_that_the_program_wants_is_the_one_that_tasks_run():
+    check_executable(sys.executable, session("local[2]"))
+    check_executable("/opt/py/bin/python", session(python="/opt/py/bin/python"))
+
+
+@pytest.mark.parametrize("name", ["python", "python3"])
+def test_a_name_on_path_is_the_drivers_interpreter_where_its_environment_is_active(
+    name, monkeypatch
+):
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
+    check_executable(name, session("local[2]"))
+
+
+@pytest.mark.parametrize(
+    ("context", "what_to_do"),
+    [
+        (session("local[2]"), "Run the program with '/opt/py/bin/python', or remove the option"),
+        (session(), "--conf spark.pyspark.python=/opt/py/bin/python"),
+        (session("yarn", sys.executable), 'os.environ["PYSPARK_PYTHON"] = "/opt/py/bin/python"'),
+    ],
+    ids=["local", "standalone", "yarn"],
+)
+def test_another_interpreter_than_the_programs_is_refused_with_what_to_set(context, what_to_do):
+    with pytest.raises(ConfigurationError) as refused:
+        check_executable("/opt/py/bin/python", context)
+    said = str(refused.value)
+    theirs = sys.executable if context.master == "local[2]" else context.pythonExec
+    assert f"python.executable is '/opt/py/bin/python', but the tasks run '{theirs}'" in said
+    assert what_to_do in said

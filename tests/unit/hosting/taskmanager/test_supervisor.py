@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from penstock.hosting.logs.settings import LogSettings
 from penstock.hosting.shipping import worker_folders
 from penstock.hosting.shipping.worker_folders import sweep_leftovers
 from penstock.hosting.task_services import user_output
@@ -27,13 +28,16 @@ from penstock.hosting.wire.handshake import Credentials
 from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
 from penstock.model.ids import ResourceId
 from penstock.model.messages import Heartbeat, ProcessStopped
+from penstock.model.plain import to_plain
 from tests.tools.permissions import mode, umask
 from tests.tools.sealed import SECRET, sessions
 
 
 def config() -> SupervisorConfig:
     invitation = Invitations("token", "cluster", KeyPair(2)).new(b"t" * TICKET_BYTES)
-    return SupervisorConfig("tm-1", "127.0.0.1", 1, invitation.to_plain(), 0.01, 0.05, {})
+    return SupervisorConfig(
+        "tm-1", "127.0.0.1", 1, invitation.to_plain(), 0.01, 0.05, {"logs": to_plain(LogSettings())}
+    )
 
 
 def open_descriptors() -> dict[str, str]:

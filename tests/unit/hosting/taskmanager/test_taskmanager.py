@@ -7,12 +7,16 @@ import pytest
 from penstock.model.errors import ExternalError
 from penstock.model.ids import AllocationId, FencingToken
 from penstock.model.messages import (
+    AskTaskManager,
     CancelTask,
     Heartbeat,
+    ListLogs,
+    LogList,
     OfferSlots,
     RequestSlot,
     Shutdown,
     SlotFreed,
+    TaskManagerAnswer,
 )
 from penstock.model.states import ExecutionState
 from tests.tools.hosting.fake_driver import JOB, SLOT, TOKEN
@@ -74,11 +78,20 @@ def test_a_slot_that_nobody_takes_is_given_back_after_its_time(running, manager)
 def test_a_task_whose_chain_was_not_sent_fails_and_leaves_its_slot(running, manager):
     running.cancel()
     running.until_ended(ExecutionState.CANCELED)
-    manager._blobs.clear()
+    manager._modules.chains.clear()
     running.redeploy()
     assert "was not sent" in running.failure().text
     manager._handle(running.freeing(SLOT))
     running.until(lambda: any(isinstance(one, SlotFreed) for one in running.heard))
+
+
+def test_a_question_of_the_leader_is_answered_and_no_other(running, manager):
+    me = manager.config.resource_id
+    manager._handle(AskTaskManager(me, 1, ListLogs(), DEPOSED))
+    manager._handle(AskTaskManager(me, 2, ListLogs(), TOKEN))
+    running.until(lambda: TaskManagerAnswer(me, 2, LogList(())) in running.heard)
+    answers = [one for one in running.heard if isinstance(one, TaskManagerAnswer)]
+    assert [one.question_id for one in answers] == [2]
 
 
 def test_what_no_taskmanager_takes_is_refused(manager):

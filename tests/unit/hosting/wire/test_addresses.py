@@ -155,7 +155,7 @@ def test_the_control_server_listens_where_it_is_told(dialled):
         server = ControlServer(CREDENTIALS, None)
         found = await server.open(Endpoint(HOST, str(port), port=dialled))
         socket.create_connection((HOST, port)).close()
-        server.close()
+        await server.close()
         return found
 
     with free_ports(1) as (port,):

@@ -90,6 +90,13 @@ def test_coordinators_of_operators_come_before_tasks() -> None:
     assert checkpoint.operators[0].coordinator_state == b"enumerator"
 
 
+def test_the_end_of_a_checkpoint_tells_the_size_of_its_metadata() -> None:
+    bench = CheckpointBench()
+    bench.ack(bench.trigger(), *ALL)
+    effects = bench.step(CheckpointStored(1, "chk-1", bench.now_ms, metadata_bytes=321))
+    assert only(effects, CheckpointEnded).metadata_bytes == 321
+
+
 def test_a_coordinator_that_cannot_aborts_the_checkpoint() -> None:
     bench = CheckpointBench(replace(EVERY_SECOND, tolerable_failures=1), coordinated=("Source",))
     bench.fire("checkpoint-trigger")

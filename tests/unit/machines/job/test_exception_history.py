@@ -4,6 +4,7 @@ from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.failover.restart_backoff import ExponentialDelayRestart, FixedDelayRestart
 from penstock.model.messages import FailJob, FailureInfo
 from penstock.model.states import ExecutionState as S
+from penstock.model.states import JobStatus
 from tests.tools.machines.job_bench import BROKEN, USER, Bench
 from tests.tools.machines.job_graphs import word_count
 
@@ -92,3 +93,29 @@ def test_the_failure_that_ends_the_job_is_kept() -> None:
     bench = running(lambda: FixedDelayRestart(0, 0))
     bench.report("FlatMap[1]", S.FAILED, USER)
     assert told(bench)[0][:2] == ("ValueError", "FlatMap[1]")
+
+
+def test_failures_and_restarts_are_numbered() -> None:
+    bench = running(fixed)
+    bench.report("FlatMap[1]", S.FAILED, USER)
+    bench.run_all()
+    (entry,) = bench.job.exceptions
+    assert (entry.root.number, entry.restart, entry.delay_ms) == (1, 1, 1000)
+    bench.job.exceptions.begin(USER, 5)
+    bench.job.exceptions.add(BROKEN, 6)
+    *_, last = bench.job.exceptions
+    assert [last.root.number, *(one.number for one in last.concurrent)] == [2, 3]
+    assert last.restart == 0
+    changes = bench.job.exceptions.changes
+    bench.job.exceptions.restarts(7)
+    bench.job.exceptions.restarts(8)
+    assert (last.restart, last.delay_ms) == (2, 8)
+    assert bench.job.exceptions.changes > changes
+
+
+def test_a_history_that_keeps_nothing_does_not_keep_a_job_from_restarting() -> None:
+    bench = running(fixed, exception_history_size=0)
+    bench.report("FlatMap[1]", S.FAILED, USER)
+    bench.run_all()
+    assert list(bench.job.exceptions) == []
+    assert bench.job.status is JobStatus.RESTARTING

@@ -38,8 +38,9 @@ def test_a_summary_is_of_the_last_128_values_and_counts_all():
     (summary,) = stats.summaries("op")
     assert (summary.count, summary.min_ms, summary.max_ms) == (129, 1, 128)
     assert summary.mean_ms == summary.p50_ms == 64.5
-    assert 121 <= summary.p95_ms <= 122.5
-    assert 126 <= summary.p99_ms <= 127.5
+    # Flink's rule: the position is q (n + 1), counted from 1, and the values count from 1 too.
+    assert summary.p95_ms == pytest.approx(0.95 * 129)
+    assert summary.p99_ms == pytest.approx(0.99 * 129)
 
 
 def test_a_clock_behind_the_sources_gives_zero():

@@ -1,5 +1,6 @@
 """StreamTask: bounded steps, timers between slices, blocked outputs, flushes, the order of the end."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -285,6 +286,30 @@ def test_the_watermark_of_a_task_is_the_lowest_of_its_inputs_and_none_before_eac
     assert seen == [MIN_WATERMARK, 3, 7]
 
 
+class Stamping(Logging):
+    """Makes a watermark behind each batch, as an operator does that assigns timestamps."""
+
+    def process(self, batch, input_index):
+        return (batch, Watermark(max(batch.values)))
+
+
+def test_of_a_source_the_watermarks_that_its_chain_makes_are_told():
+    given = ListInput((0, RowBatch([5, 8])), is_source=True)
+    task = task_of([Logging(), Stamping()], given, [Remembering()], Clock())
+    assert task.told_watermark_ms == MIN_WATERMARK
+    while given.elements:
+        task.process_input()
+    assert (task.watermark_ms, task.told_watermark_ms) == (MIN_WATERMARK, 8)
+
+
+def test_behind_a_source_the_watermark_of_the_inputs_is_told():
+    given = ListInput((0, RowBatch([5, 8])), (0, Watermark(3)))
+    task = task_of([Logging(), Stamping()], given, [Remembering()], Clock())
+    while given.elements:
+        task.process_input()
+    assert task.told_watermark_ms == task.watermark_ms == 3
+
+
 def test_a_task_that_is_stopped_ends_nothing_and_says_so_downstream():
     clock, out, log = Clock(), Remembering(), []
     given = ListInput((0, RowBatch([1])), (0, EndOfData(drain=False)), is_closed=True)
@@ -377,6 +402,30 @@ def test_records_are_cut_so_that_no_more_than_an_output_wants_are_written_at_onc
     while len(out.values) < 100:
         task.process_input()
     assert max(len(batch) for batch in out.written) == 3
+
+
+@pytest.mark.parametrize(("accepts", "longest"), [(Accepts.COLUMNS, 30), (Accepts.ANY, 100)])
+def test_operators_that_take_columns_get_no_more_rows_at_once_than_the_user_wants(accepts, longest):
+    """Between two such pieces mails have their turn, and triggers of checkpoints with them."""
+    clock, out, taken = Clock(), Remembering(), []
+
+    class Slow(Logging):
+        def process(self, batch, input_index):
+            taken.append(len(batch))
+            clock.spend_ms(1000)
+            return (batch,)
+
+    operator = Slow()
+    operator.accepts = accepts
+    data = ColumnBatch(pa.record_batch({"n": list(range(100))}))
+    timing = replace(timing_of(clock), column_rows=30)
+    task = task_of([operator], ListInput((0, data)), [out], clock, timing=timing)
+    assert task.process_input() is InputStatus.MORE_AVAILABLE
+    assert taken == [longest]
+    while task.process_input() is InputStatus.MORE_AVAILABLE:
+        pass
+    assert max(taken) == longest
+    assert out.values == [{"n": n} for n in range(100)]
 
 
 def test_columns_are_cut_for_an_output_only_where_no_operator_takes_them_whole():

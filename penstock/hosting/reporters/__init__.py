@@ -1,0 +1,1 @@
+"""Reporters of a driver: where its metrics, spans and events go."""

@@ -1,0 +1,110 @@
+"""Puts the REST API and uvicorn together. Imported on the server's thread only, because its parts take time to import."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import socket
+import sys
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from penstock.hosting.observation.observatory import OBSERVATORY
+from penstock.hosting.rest.access import Access
+from penstock.hosting.rest.answers import Answer, Asked
+from penstock.hosting.rest.application import application_of
+from penstock.hosting.rest.handlers import Driver
+from penstock.hosting.rest.live import Live
+from penstock.hosting.rest.openapi import document
+from penstock.hosting.rest.operations import Operations
+from penstock.hosting.rest.routes import ROUTES, Route
+from penstock.hosting.waiting import is_in_a_hurry
+from penstock.hosting.wire.local_peer import is_of_this_user
+from penstock.model.config import Settings
+from penstock.model.options.rest import RestOptions
+
+_IDLE_S: Final = 300
+_MOST_CONNECTIONS: Final = 1000
+_SWITCH_S: Final = 0.001
+"""How long a page may keep the interpreter from a job's control loop: a fifth of Python's default."""
+_UNREAD_S: Final = 10.0
+"""How long the end of the process waits for clients that have not read the results of their operations yet."""
+
+
+class _Protocol(H11Protocol):
+    """Tells the application how to ask the kernel who is at the other end."""
+
+    # asyncio's streams are Transports.
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        sock: Any = transport.get_extra_info("socket")
+        self.app_state = {**self.app_state, "is_own_user": lambda: is_of_this_user(sock)}
+
+
+def _document(_driver: Driver, _asked: Asked) -> Answer:
+    return Answer(document(ROUTES))
+
+
+def _let_clients_read(operations: Operations) -> None:
+    if not is_in_a_hurry():
+        operations.wait_until_read(_UNREAD_S)
+
+
+def server_of(settings: Settings, access: Access, address: str) -> uvicorn.Server:
+    """Return a server that answers the REST API; its `run` serves until `should_exit` is set."""
+    operations = Operations(settings.get(RestOptions.STORE_DURATION) / 1000)
+    sys.setswitchinterval(min(_SWITCH_S, sys.getswitchinterval()))
+    atexit.register(_let_clients_read, operations)
+    driver = Driver(OBSERVATORY, settings, operations, address)
+    described = Route("GET", "/openapi.json", _document, "This document.")
+    routes = (described, *ROUTES)
+    most_bytes = settings.get(RestOptions.MAX_CONTENT)
+    live = Live(driver, ROUTES, OBSERVATORY)
+    application = application_of(
+        driver, routes, access, most_bytes, lambda: OBSERVATORY.is_standby, live
+    )
+    keystore = settings.get(RestOptions.KEYSTORE) if settings.get(RestOptions.SSL) else None
+    return uvicorn_server(application, keystore, settings.get(RestOptions.KEY_PASSWORD), live)
+
+
+class _Server(uvicorn.Server):
+    """Ends its live streams first, for they would not end by themselves."""
+
+    live: Live | None = None
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.live is not None:
+            self.live.close()
+        await super().shutdown(sockets)
+
+
+def uvicorn_server(
+    application: Any,
+    keystore: str | None = None,
+    password: str | None = None,
+    live: Live | None = None,
+) -> uvicorn.Server:
+    """Return a server for an ASGI application; its `run` serves until `should_exit` is set.
+
+    `keystore`: for HTTPS. `live`: the streams of the application.
+    """
+    config = uvicorn.Config(
+        application,
+        http=_Protocol,
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=_IDLE_S,
+        limit_concurrency=_MOST_CONNECTIONS,
+        ssl_certfile=keystore,
+        ssl_keyfile=keystore,
+        ssl_keyfile_password=password,
+    )
+    server = _Server(config)
+    server.live = live
+    return server

@@ -1,0 +1,1 @@
+"""The events of a job, folded into snapshots that nobody changes."""

@@ -1,0 +1,1 @@
+"""What is wrong with a running job: who limits it, what holds its watermark and its checkpoints, which subtasks are skewed."""

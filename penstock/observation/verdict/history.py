@@ -1,0 +1,101 @@
+"""Since when things are as they are: who limits a job, and where its watermarks stand."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.model.ids import VertexId
+from penstock.observation.jobs.snapshots import JobSnapshot, VertexSnapshot
+from penstock.observation.verdict.limits import limiting
+from penstock.observation.verdict.shares import Shares, shares_of
+from penstock.observation.verdict.watermarks import (
+    NO_WATERMARK_MS,
+    Stand,
+    lowest_watermark,
+)
+
+_WINDOW_MS: Final = 10_000
+"""Speeds are of the last seconds."""
+_STEP_MS: Final = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """By vertex. `limits`: epoch milliseconds, of those that limit the job now. `watermarks`: where they stand. `shares`: as they were at
+    the last look; those of other vertices are not known yet.
+    """
+
+    limits: Mapping[VertexId, int] = field(default_factory=dict)
+    watermarks: Mapping[VertexId, Stand] = field(default_factory=dict)
+    shares: Mapping[VertexId, Shares] = field(default_factory=dict)
+
+
+class _Watermark:
+    """The lowest watermark of one vertex. `_steps`: (epoch ms, watermark) of the last seconds."""
+
+    def __init__(self, lowest_ms: int, now_ms: int) -> None:
+        self._lowest_ms = lowest_ms
+        self._since_ms = now_ms
+        self._steps: deque[tuple[int, int]] = deque()
+        self._step(now_ms)
+
+    def look(self, lowest_ms: int, now_ms: int) -> None:
+        if lowest_ms != self._lowest_ms:
+            self._lowest_ms, self._since_ms = lowest_ms, now_ms
+        self._step(now_ms)
+
+    def _step(self, now_ms: int) -> None:
+        steps = self._steps
+        while steps and now_ms - steps[0][0] > _WINDOW_MS:
+            steps.popleft()
+        is_due = not steps or now_ms - steps[-1][0] >= _STEP_MS
+        if is_due and self._lowest_ms > NO_WATERMARK_MS:
+            steps.append((now_ms, self._lowest_ms))
+
+    def stand(self) -> Stand:
+        speed = 0.0
+        if len(self._steps) > 1:
+            (began_ms, first_ms), (ended_ms, last_ms) = self._steps[0], self._steps[-1]
+            speed = (last_ms - first_ms) / (ended_ms - began_ms)
+        return Stand(self._lowest_ms, self._since_ms, speed)
+
+
+class VerdictHistory:
+    """Told of a job from time to time, in order. A vertex of which nothing is new costs nothing."""
+
+    def __init__(self) -> None:
+        self._limits: dict[VertexId, int] = {}
+        self._watermarks: dict[VertexId, _Watermark] = {}
+        self._seen: dict[VertexId, VertexSnapshot] = {}
+        self._shares: dict[VertexId, Shares] = {}
+
+    def look(self, job: JobSnapshot) -> None:
+        """Look at the job as it is now."""
+        for vertex in job.vertices:
+            if self._seen.get(vertex.facts.vertex_id) is not vertex:
+                self._seen[vertex.facts.vertex_id] = vertex
+                self._look_at(vertex, job.now_ms)
+        limits = limiting(job, self._shares)
+        for vertex_id in limits:
+            self._limits.setdefault(vertex_id, job.now_ms)
+        for vertex_id in self._limits.keys() - limits:
+            del self._limits[vertex_id]
+
+    def _look_at(self, vertex: VertexSnapshot, now_ms: int) -> None:
+        vertex_id = vertex.facts.vertex_id
+        self._shares[vertex_id] = shares_of(vertex)
+        lowest = lowest_watermark(vertex)
+        if lowest is None:
+            self._watermarks.pop(vertex_id, None)
+        elif vertex_id in self._watermarks:
+            self._watermarks[vertex_id].look(lowest, now_ms)
+        else:
+            self._watermarks[vertex_id] = _Watermark(lowest, now_ms)
+
+    @property
+    def since(self) -> Since:
+        stands = {vertex_id: one.stand() for vertex_id, one in self._watermarks.items()}
+        return Since(dict(self._limits), stands, dict(self._shares))

@@ -1,0 +1,1 @@
+"""From snapshots to JSON: the answers of Flink's REST API."""

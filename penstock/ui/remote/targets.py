@@ -1,0 +1,140 @@
+"""Which driver and which job a command is about: those of this user on this machine, or the one that `-m` names."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.hosting.rest.address_book import drivers
+from penstock.ui.remote.client import RemoteError, RestClient
+
+ENDED: Final = ("FINISHED", "CANCELED", "FAILED", "SUSPENDED")
+"""The statuses of a job that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A job and the client of its driver. `overview`: its entry in the list of jobs."""
+
+    client: RestClient
+    overview: dict[str, Any]
+
+    @property
+    def job_id(self) -> str:
+        return str(self.overview["jid"])
+
+    @property
+    def path(self) -> str:
+        return f"/jobs/{self.job_id}"
+
+
+def add_place(command: argparse.ArgumentParser) -> None:
+    """Add the options that say where to ask, and how to answer."""
+    command.add_argument(
+        "-m",
+        "--jobmanager",
+        metavar="HOST:PORT",
+        help="the driver's REST address; without it, the drivers of this user on this machine",
+    )
+    command.add_argument("--token", help="the driver's token, if it is not found by itself")
+    command.add_argument(
+        "--cacert", metavar="FILE", help="certificates to trust, in PEM, for an https address"
+    )
+    command.add_argument("--json", action="store_true", help="answer with JSON")
+
+
+def add_job(command: argparse.ArgumentParser) -> None:
+    """Add the job, which may be left out if there is only one."""
+    command.add_argument(
+        "job", nargs="?", help="id of the job, its beginning, or its name; needed if several run"
+    )
+    add_place(command)
+
+
+def clients(options: argparse.Namespace) -> list[RestClient]:
+    """Return the clients of all drivers that the command may be about. Raises RemoteError: there is none."""
+    known = drivers()
+    if options.jobmanager is not None:
+        address = options.jobmanager
+        address = address if "://" in address else f"http://{address}"
+        tokens = {one.address: one.token for one in known}
+        return [RestClient(address, options.token or tokens.get(address), options.cacert)]
+    if not known:
+        raise RemoteError(
+            "no driver of this user has a REST server on this machine. Name one with -m HOST:PORT."
+        )
+    return [RestClient(one.address, options.token or one.token, options.cacert) for one in known]
+
+
+def targets(options: argparse.Namespace) -> list[Target]:
+    """Return all jobs of these drivers."""
+    return [
+        Target(client, job)
+        for client in clients(options)
+        for job in client.get("/jobs/overview")["jobs"]
+    ]
+
+
+def target(options: argparse.Namespace) -> Target:
+    """Return the one job that is meant. Raises RemoteError: there is none, or more than one."""
+    found = targets(options)
+    wanted = options.job
+    if wanted is None:
+        meant = [one for one in found if one.overview["end-time"] < 0] or found
+        what = "job"
+    else:
+        meant = [one for one in found if one.job_id.startswith(wanted.lower())]
+        meant = meant or [one for one in found if one.overview["name"] == wanted]
+        what = f"job {wanted!r}"
+    if len(meant) == 1:
+        return meant[0]
+    names = ", ".join(f"{one.job_id} '{one.overview['name']}'" for one in meant or found) or "none"
+    if not meant:
+        raise RemoteError(f"there is no {what}. Jobs: {names}")
+    raise RemoteError(f"{len(meant)} jobs are meant by {what}: {names}. Name one.")
+
+
+def vertex_of(details: Mapping[str, Any], wanted: str) -> dict[str, Any]:
+    """Return the one vertex that is meant: by its id, the beginning of it, its name, or a part of its name.
+
+    `details`: the job, as `/jobs/:jobid` tells it. Raises RemoteError: there is none, or more than one.
+    """
+    vertices: list[dict[str, Any]] = details["vertices"]
+    text = wanted.lower()
+    ways: tuple[Callable[[Mapping[str, Any]], bool], ...] = (
+        lambda one: one["name"] == wanted,
+        lambda one: one["id"].startswith(text),
+        lambda one: text in one["name"].lower(),
+    )
+    for way in ways:
+        meant = [one for one in vertices if way(one)]
+        if len(meant) == 1:
+            return meant[0]
+        if meant:
+            break
+    names = ", ".join(f"{one['id'][:8]} '{one['name']}'" for one in meant or vertices)
+    if not meant:
+        raise RemoteError(f"the job has no vertex {wanted!r}. Vertices: {names}")
+    raise RemoteError(f"{len(meant)} vertices are meant by {wanted!r}: {names}. Name one.")
+
+
+def taskmanagers_of(one: Target) -> list[str]:
+    """Return the ids of the job's TaskManagers; of a job that has ended, of those where its tasks ran last. Raises RemoteError."""
+    ending = f"-{one.job_id[:6]}"
+    there = [str(known["id"]) for known in one.client.get("/taskmanagers")["taskmanagers"]]
+    found = {name for name in there if name.endswith(ending)} or {
+        str(place["taskmanager-id"])
+        for vertex in one.client.get(one.path)["vertices"]
+        for place in one.client.get(f"{one.path}/vertices/{vertex['id']}/taskmanagers")[
+            "taskmanagers"
+        ]
+    }
+    return sorted(found - {"(unassigned)"}, key=_with_numbers)
+
+
+def _with_numbers(name: str) -> list[tuple[int, str]]:
+    """A key by which tm-2 comes before tm-10."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]

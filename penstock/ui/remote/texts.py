@@ -1,0 +1,51 @@
+"""How answers are shown: as JSON or as text, with times and durations that people read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+
+def shown(value: object, options: argparse.Namespace, text: str) -> int:
+    """Print an answer as JSON if that was asked for, else as text. Returns: 0, the exit code."""
+    print(json.dumps(value, indent=2, ensure_ascii=False) if options.json else text)
+    return 0
+
+
+def complain(text: str) -> None:
+    """Say what is wrong, where it does not get into the answer."""
+    print(f"penstock: {text}", file=sys.stderr, flush=True)
+
+
+def moment(at_ms: int) -> str:
+    """Return a time of the clock on the wall. `at_ms`: epoch milliseconds; 0 or less: there is none."""
+    return "-" if at_ms <= 0 else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
+
+
+def duration(ms: int) -> str:
+    """Return a duration in its largest units. Below 0: there is none."""
+    if ms < 0:
+        return "-"
+    seconds, rest = divmod(ms, 1000)
+    if seconds < 60:
+        return f"{seconds}.{rest // 100} s"
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
+
+
+def seconds(text: str) -> float:
+    """Return seconds of the command line. Raises ArgumentTypeError: it is no number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"expected seconds, above 0, got {text!r}")
+    return value

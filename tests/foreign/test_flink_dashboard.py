@@ -1,0 +1,133 @@
+"""Flink's own dashboard, unchanged, in a headless Chromium: every page of a job on Spark, without a failed request or an error."""
+
+import http.server
+import mimetypes
+import re
+import shutil
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+import zipfile
+
+import pytest
+
+pytestmark = [pytest.mark.foreign, pytest.mark.spark]
+PAGE_MS = 6000
+PATIENCE_S = 120
+
+
+@pytest.fixture(scope="session")
+def web(flink, tmp_path_factory):
+    """The dashboard's files."""
+    folder = tmp_path_factory.mktemp("web")
+    (jar,) = (flink / "lib").glob("flink-dist-*.jar")
+    with zipfile.ZipFile(jar) as archive:
+        archive.extractall(folder, [name for name in archive.namelist() if name.startswith("web/")])
+    return folder / "web"
+
+
+@pytest.fixture
+def dashboard(web, program):
+    """Serves the files and passes everything else to the REST server, as Flink's server does. `failed`: requests that were refused."""
+    failed = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            path = self.path.partition("?")[0]
+            file = web / ("index.html" if path == "/" else path.lstrip("/"))
+            if file.is_file():
+                kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+                self.answer(200, kind, file.read_bytes())
+                return
+            try:
+                with urllib.request.urlopen(program.address + self.path, timeout=60) as told:
+                    self.answer(told.status, told.headers["Content-Type"], told.read())
+            except urllib.error.HTTPError as error:
+                with error:
+                    failed.append((error.code, self.path))
+                    self.answer(error.code, error.headers["Content-Type"], error.read())
+
+        def answer(self, status, kind, body):
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", failed
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+PAGES = {
+    "overview": "RUNNING",
+    "job/running": "endless",
+    "application/running": "endless",
+    "job/running/{job}/overview": "HASH",
+    "job/running/{job}/exceptions": "Root Exception",
+    "job/running/{job}/timeline": "Numbers",
+    "job/running/{job}/checkpoints": "Checkpoint Counts",
+    "job/running/{job}/configuration": "Execution Configuration",
+    "job/running/{job}/overview/{vertex}/detail": "Numbers",
+    "job/running/{job}/overview/{vertex}/subtasks": "RUNNING",
+    "job/running/{job}/overview/{vertex}/taskmanagers": "RUNNING",
+    "job/running/{job}/overview/{vertex}/watermarks": "SubTask",
+    "job/running/{job}/overview/{vertex}/accumulators": "Accumulators",
+    "job/running/{job}/overview/{vertex}/backpressure": "OK",
+    "job/running/{job}/overview/{vertex}/metrics": "Metrics",
+    "job/running/{job}/overview/{vertex}/flamegraph": "On-CPU",
+    "task-manager": "{tm}",
+    "task-manager/{tm}/metrics": "Memory",
+    "task-manager/{tm}/logs": "Logs",
+    "task-manager/{tm}/stdout": "Stdout",
+    "task-manager/{tm}/log-list": "Log List",
+    "task-manager/{tm}/thread-dump": "Thread Dump",
+    "job-manager/metrics": "Metrics",
+    "job-manager/config": "rest.port",
+    "job-manager/logs": "Logs",
+    "job-manager/log": "Log List",
+    "job-manager/thread-dump": "Thread Dump",
+}
+"""Each page, and a text that it shows when it has its data."""
+
+
+def test_every_page_shows_its_data(dashboard, program):
+    address, failed = dashboard
+    details = program.get(f"/jobs/{program.job}")
+    known = {
+        "job": program.job,
+        "vertex": details["vertices"][0]["id"],
+        "tm": program.get("/taskmanagers")["taskmanagers"][0]["id"],
+    }
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    assert chromium, "this test needs Chromium"
+    wrong = []
+    for page, text in PAGES.items():
+        shown, errors = looked_at(chromium, f"{address}/#/{page.format(**known)}")
+        if text.format(**known) not in shown:
+            wrong.append((page, "lacks", text))
+        wrong += [(page, error) for error in errors]
+    assert (wrong, failed) == ([], [])
+
+
+def looked_at(chromium, address):
+    """(the text of the page, errors on its console)."""
+    done = subprocess.run(
+        [
+            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+            f"--virtual-time-budget={PAGE_MS}", "--window-size=1600,1200", "--dump-dom", address,
+        ],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    errors = [line for line in done.stderr.splitlines() if ":CONSOLE" in line and "ERROR" in line]
+    return re.sub(r"<[^>]+>", " ", done.stdout), errors

@@ -1,0 +1,102 @@
+"""`penstock list`, `cancel` and the others, against a job of this process."""
+
+import pytest
+
+from penstock.common import WatermarkStrategy
+from penstock.datastream.connectors.number_seq import NumberSequenceSource
+from penstock.hosting.minicluster import MiniCluster
+from tests.tools.hosting.commands import as_json, run
+from tests.tools.hosting.rest import SETTINGS
+from tests.tools.programs.environments import minicluster_environment
+
+
+def test_drivers_of_this_user_are_found_by_themselves(capsys, job, client):
+    code, told = run(capsys, "list")
+    assert (code, job in told, client.address in told) == (0, True, True)
+    (listed,) = as_json(capsys, "list")
+    assert (listed["jid"], listed["address"]) == (job, client.address)
+
+
+def test_a_driver_can_be_named(capsys, job, client):
+    address = client.address.removeprefix("http://")
+    assert as_json(capsys, "list", "-m", address)[0]["jid"] == job
+
+
+def test_a_job_is_named_by_the_beginning_of_its_id_or_its_name_or_not_at_all(capsys, job):
+    for names in ([job[:8]], ["endless"], []):
+        assert as_json(capsys, "info", *names)["jid"] == job
+
+
+def test_the_verdict_is_told_in_sentences(capsys, job):
+    code, told = run(capsys, "verdict")
+    assert code == 0
+    assert all(line.endswith(".") for line in told.splitlines() if not line.startswith("penstock:"))
+    known = as_json(capsys, "verdict", job[:8])
+    assert known["sentence"] == known["sentences"][0]
+
+
+def test_a_savepoint_and_a_checkpoint_are_taken(capsys, job, tmp_path):
+    taken = as_json(capsys, "savepoint", job[:8], str(tmp_path / "mine"))
+    assert taken["location"].startswith(str(tmp_path / "mine"))
+    assert as_json(capsys, "checkpoint")["checkpointId"] > 0
+    assert as_json(capsys, "checkpoints")["counts"]["completed"] == 2
+
+
+def test_a_job_is_stopped_with_a_savepoint(capsys, job, tmp_path):
+    told = as_json(capsys, "stop", "-p", str(tmp_path / "last"))
+    assert told["location"].startswith(str(tmp_path / "last"))
+    (ended,) = as_json(capsys, "list", "-a")
+    assert ended["state"] == "FINISHED"
+    assert as_json(capsys, "list") == []
+
+
+def test_a_job_is_cancelled(capsys, job):
+    assert as_json(capsys, "cancel") == {"job": job, "status": "CANCELED"}
+
+
+def test_a_job_that_has_ended_is_not_cancelled(capsys, job, tmp_path):
+    run(capsys, "stop", "-p", str(tmp_path / "last"))
+    code, told = run(capsys, "cancel", job)
+    assert (code, "another terminal state (FINISHED)" in told) == (1, True)
+
+
+def test_a_savepoint_without_a_place_says_what_is_missing(capsys, client):
+    env = minicluster_environment(MiniCluster(4), SETTINGS)
+    numbers = env.from_source(
+        NumberSequenceSource(0, 10**9), WatermarkStrategy.no_watermarks(), "Numbers"
+    )
+    numbers.filter(lambda n: False).print()
+    running = env.execute_async("nowhere")
+    code, told = run(capsys, "savepoint", "nowhere")
+    running.cancel().result()
+    assert code == 1
+    assert "execution.checkpointing.savepoint-dir" in told
+
+
+@pytest.mark.parametrize("wanted", ["ffff", "none"])
+def test_a_job_that_is_not_there_is_told_with_those_that_are(capsys, job, wanted):
+    code, told = run(capsys, "info", wanted)
+    assert code == 1
+    assert f"there is no job '{wanted}'. Jobs: {job} 'endless'" in told
+
+
+def test_without_a_driver_the_commands_say_so(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    code, told = run(capsys, "list")
+    assert (code, "Name one with -m HOST:PORT" in told) == (1, True)
+
+
+def test_an_address_where_nobody_answers_is_named(capsys):
+    code, told = run(capsys, "list", "-m", "localhost:1")
+    assert (code, "no driver answers at http://localhost:1" in told) == (1, True)
+
+
+def test_failures_are_shown(capsys, job):
+    assert as_json(capsys, "exceptions")["exceptionHistory"]["entries"] == []
+    assert "no failures" in run(capsys, "exceptions")[1]
+
+
+def test_the_verdict_is_one_sentence(capsys, job):
+    sentence = as_json(capsys, "verdict")["sentence"]
+    assert sentence
+    assert "\n" not in sentence

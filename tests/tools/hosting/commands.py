@@ -1,0 +1,21 @@
+"""`penstock` in this process: what it prints, and its exit code."""
+
+import json
+
+from penstock.ui.cli import main
+
+
+def run(capsys, *arguments):
+    """(exit code, what is printed)."""
+    capsys.readouterr()  # What the job itself has said.
+    code = main(arguments)
+    told = capsys.readouterr()
+    return code, told.out + told.err
+
+
+def as_json(capsys, *arguments):
+    capsys.readouterr()  # What the job itself has said.
+    code = main([*arguments, "--json"])
+    told = capsys.readouterr()
+    assert code == 0, told
+    return json.loads(told.out)

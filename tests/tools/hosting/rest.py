@@ -1,0 +1,47 @@
+"""A REST server for one test, and a client that shows no more than Flink's does."""
+
+import contextlib
+import json
+import urllib.error
+import urllib.request
+
+from penstock.hosting.observation.observatory import OBSERVATORY
+from penstock.hosting.rest import server
+from penstock.model.config import Settings
+
+SETTINGS = {"rest.bind-port": "0", "penstock.rest.enabled": "true"}
+
+
+@contextlib.contextmanager
+def rest_server(**more):
+    """A server that MiniCluster jobs with SETTINGS use. Ended with the block."""
+    former = server._CURRENT.server
+    OBSERVATORY._jobs.clear()
+    server._CURRENT.server = None
+    try:
+        server.address_of_server(Settings({**SETTINGS, **more}))
+        yield Client(server.current_server().address)
+    finally:
+        server.current_server().stop()
+        server._CURRENT.server = former
+
+
+class Client:
+    def __init__(self, address):
+        self.address = address
+
+    def ask(self, path, method="GET", body=None, **headers):
+        """(status, JSON)."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    def get(self, path):
+        status, told = self.ask(path)
+        assert status == 200, told
+        return told

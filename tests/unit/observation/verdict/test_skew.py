@@ -1,0 +1,45 @@
+"""Subtasks with most of the records."""
+
+import pytest
+
+from penstock.observation.verdict.skew import MOST_TOLD, skewed
+from tests.tools.observation.job_records import SINK, ToldJob, attempt
+
+
+def found(*records):
+    told = ToldJob(parallelism=len(records)).runs(parallelism=len(records))
+    for subtask, count in enumerate(records):
+        told.has(attempt(SINK, subtask), records_in=count)
+    return [(one.subtask, one.factor) for one in skewed(told.now_it_is())]
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ((1000, 9000, 2000), [(1, 6.0)]),
+        ((100, 9000), [(1, 90.0)]),
+        ((0, 5000), [(1, 5000.0)]),
+        ((5000,), []),
+        ((10, 900), []),
+        ((5000, 6000), []),
+        ((1000, 1000, 9000, 9000), [(2, 9.0), (3, 9.0)]),
+        ((1000, 1000, 1000, 9000, 8000), [(3, 9.0), (4, 8.0)]),
+    ],
+)
+def test_a_subtask_is_compared_with_the_usual_one_of_the_others(records, expected):
+    assert found(*records) == expected
+
+
+def test_only_the_worst_are_told():
+    worst = found(*[1] * 96, 2000, 3000, 4000, 5000)
+    assert [subtask for subtask, _ in worst] == [99, 98, 97][:MOST_TOLD]
+
+
+def test_it_is_told_with_names():
+    told = ToldJob(parallelism=2).runs().has(attempt(SINK, 1), records_in=5000)
+    told.has(attempt(SINK, 0), records_in=1000)
+    (skew,) = skewed(told.now_it_is())
+    assert skew.sentence() == (
+        "Subtask 1 of 'Reduce -> Sink: <out>' is skewed: it gets 5.0 times the records of the "
+        "usual one."
+    )

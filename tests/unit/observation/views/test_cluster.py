@@ -1,0 +1,24 @@
+from penstock.model.states import JobStatus
+from penstock.observation.jobs.snapshots import DriverSnapshot
+from penstock.observation.views import cluster
+from tests.tools.observation.job_records import BEGAN, JOB, ToldJob
+
+
+def test_jobs_that_are_forgotten_still_count():
+    driver = DriverSnapshot(
+        (ToldJob().registers().runs().status("RUNNING").now_it_is(),),
+        BEGAN,
+        {JobStatus.FAILED: 2, JobStatus.FINISHED: 1},
+    )
+    told = cluster.overview(driver, "1.0")
+    assert (told["jobs-running"], told["jobs-failed"], told["jobs-finished"]) == (1, 2, 1)
+    assert (told["taskmanagers"], told["slots-total"], told["slots-available"]) == (1, 2, 0)
+
+
+def test_a_job_is_an_application_of_its_own():
+    job = ToldJob().status("RUNNING", 5).status("CANCELLING", 5).now_it_is()
+    told = cluster.application(job)
+    assert (told["id"], told["name"]) == (JOB, "SingleJobApplication(job)")
+    assert (told["status"], told["timestamps"]["RUNNING"]) == ("CANCELING", BEGAN + 5)
+    (listed,) = cluster.applications(DriverSnapshot((job,), BEGAN))["applications"]
+    assert listed["jobs"] == {"CANCELLING": 1}
