@@ -21,8 +21,8 @@ q5: $(STAMP) java
 # pytest xdist's loadgroup does not see groups: it spreads single tests, and Spark starts anew all the time.)
 # 5: nothing was selected.
 test: $(STAMP) java postgres zookeeper chromium
-	$(IN_MEMORY) $(PY) -m pytest -m "not spark and not browser and not long and not foreign" -n 3 --dist worksteal $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
+	$(IN_MEMORY) $(PY) -m pytest -m "not spark and not browser and not long and not foreign" -n 3 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
 # What is too long for every run besides: more tests, and more examples of each law.
 test-all: test
