@@ -13,6 +13,7 @@ from typing import Any, Final
 from penstock.model.errors import ConfigurationError
 from penstock.model.options import (
     addresses,
+    autoscaler,
     checkpoints,
     cluster,
     high_availability,
@@ -36,6 +37,7 @@ _FILES: Final = (
     checkpoints,
     state,
     scheduling,
+    autoscaler,
     cluster,
     addresses,
     network,
