@@ -3,7 +3,8 @@
 Knows no clock, no records and no slots: it is told the times and what was measured, and the master brings its decisions about. A decision
 gives upper bounds: the upper bound of a vertex is its order, the lower one min(order, former lower bound). Source: the autoscaler of Flink's
 Kubernetes operator (docs/spec/autoscaler.md). Differs: nothing shrinks while a backlog is worked off, what was decided is not decided
-again while it is under way, and a refusal counts as a fresh start of the window.
+again while it is under way, a refusal counts as a fresh start of the window, and where a vertex is not allowed to grow any more, the others
+do not grow beyond it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from penstock.machines.autoscaler.decisions import (
     ScalingEvent,
 )
 from penstock.machines.autoscaler.delayed import DelayedScaleDowns
-from penstock.machines.autoscaler.evaluation import Evaluated, Evaluation, evaluate
+from penstock.machines.autoscaler.evaluation import Evaluated, Evaluation, evaluate, limited
 from penstock.machines.autoscaler.gates import Held, held_by
 from penstock.machines.autoscaler.history import FormerRescale, ScalingHistory
 from penstock.machines.autoscaler.parallelism import Proposal, propose
@@ -127,6 +128,10 @@ class Autoscaler:
         evaluation = evaluate(
             samples, self.topology, settings.window, settings.capacity, self.restart_s(now_ms)
         )
+        for one in evaluation.vertices.values():
+            self._history.note(one.vertex_id, one.parallelism, one.true_rate)
+        blocked = [one.vertex_id for one in evaluation.vertices.values() if self._is_blocked(one)]
+        evaluation = limited(evaluation, blocked, self.topology, settings.capacity)
         self.latest = evaluation
         work = _Round(now_ms, evaluation)
         for one in evaluation.vertices.values():
@@ -151,13 +156,7 @@ class Autoscaler:
 
     def _judge(self, work: _Round, one: Evaluated) -> None:
         """Propose a parallelism for a vertex, and note the change unless something holds it up."""
-        step = self.settings.step
-        share = 1.0
-        if step.is_scalability_observed:
-            share = self._history.scalability(
-                one.vertex_id, step.scalability_observations, step.scalability_min
-            )
-        proposal = propose(one, self.topology, step, share)
+        proposal = self._propose(one)
         work.proposals[one.vertex_id] = proposal
         after = self._allowed(work, one, proposal.parallelism)
         if after is None:
@@ -168,6 +167,15 @@ class Autoscaler:
             Change(one.vertex_id, name, one.parallelism, after, one.is_outside, reason)
         )
 
+    def _propose(self, one: Evaluated) -> Proposal:
+        step = self.settings.step
+        share = 1.0
+        if step.is_scalability_observed:
+            share = self._history.scalability(
+                one.vertex_id, step.scalability_observations, step.scalability_min
+            )
+        return propose(one, self.topology, step, share)
+
     def _allowed(self, work: _Round, one: Evaluated, wanted: int) -> int | None:
         """Return the parallelism that a vertex may get now; None: it keeps its own."""
         if wanted < one.parallelism:
@@ -175,25 +183,31 @@ class Autoscaler:
             is_held = work.evaluation.is_backlog or due is None or due >= one.parallelism
             return None if is_held else due
         self._delayed.forget(one.vertex_id)
-        if wanted == one.parallelism or self._is_blocked(work, one, wanted):
+        if wanted == one.parallelism:
             return None
-        return wanted
+        self._tell_effect(work, one, wanted)
+        return None if self._is_blocked(one) else wanted
 
-    def _is_blocked(self, work: _Round, one: Evaluated, wanted: int) -> bool:
-        """Whether growing has not helped this vertex. Tells it."""
+    def _is_blocked(self, one: Evaluated) -> bool:
+        """Whether a vertex wants to grow, and growing has not helped."""
         gates = self.settings.gates
-        vertex_id, count = one.vertex_id, one.parallelism
-        streak = self._history.ineffective(vertex_id, count, one.true_rate, gates.effect_min)
-        if not streak:
-            return False
-        name = self.topology.name(vertex_id)
-        text = reasons.of_ineffective(name, count, one.true_rate, streak, gates.effect_min)
-        self._tell(work.events, work.now_ms, EventKind.INEFFECTIVE, text, vertex_id)
+        streak = self._history.ineffective(one.vertex_id, one.parallelism, gates.effect_min)
         if not gates.is_effect_required or len(streak) <= gates.ineffective_tolerated:
             return False
-        text = reasons.of_blocked(name, wanted, streak)
-        self._tell(work.events, work.now_ms, EventKind.GROWTH_BLOCKED, text, vertex_id)
-        return True
+        return self._propose(one).parallelism > one.parallelism
+
+    def _tell_effect(self, work: _Round, one: Evaluated, wanted: int) -> None:
+        """Tell that growing has not helped a vertex that wants to grow more, and whether it is blocked."""
+        gates, vertex_id = self.settings.gates, one.vertex_id
+        streak = self._history.ineffective(vertex_id, one.parallelism, gates.effect_min)
+        if not streak:
+            return
+        name = self.topology.name(vertex_id)
+        text = reasons.of_ineffective(name, streak[0], gates.effect_min)
+        self._tell(work.events, work.now_ms, EventKind.INEFFECTIVE, text, vertex_id)
+        if self._is_blocked(one):
+            text = reasons.of_blocked(name, wanted, streak)
+            self._tell(work.events, work.now_ms, EventKind.GROWTH_BLOCKED, text, vertex_id)
 
     def _conclude(self, work: _Round, held: Held | None, slots: tuple[int, int]) -> Decision | None:
         orders = {change.vertex_id: change.after for change in work.changes}

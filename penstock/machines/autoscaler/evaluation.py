@@ -1,14 +1,14 @@
 """What each vertex can do, what it should be able to do, and between which bounds it is left alone.
 
 Rates of the sources are carried through the graph. Does not decide. Source: ScalingMetricEvaluator, AutoScalerUtils of Flink's Kubernetes
-operator (docs/spec/autoscaler.md#evaluation).
+operator (docs/spec/autoscaler.md#evaluation). Differs: `limited`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from penstock.machines.autoscaler.measures import Measured, measured
 from penstock.machines.autoscaler.samples import JobSample, Topology
@@ -102,26 +102,55 @@ def evaluate(
         for vertex_id, one in found.items()
         if topology.is_source(vertex_id)
     )
-    most = 1.0 if backlog else settings.utilization_max
-    least = 0.0 if backlog else settings.utilization_min
     evaluated = {}
-    for vertex_id, (target, catch_up) in wanted_rates(found, topology, settings).items():
+    for vertex_id, wanted in wanted_rates(found, topology, settings).items():
         one = found[vertex_id]
         true_rate, is_observed = one.true_rate(window.switch_threshold)
         if true_rate is None or one.is_finished:
             continue
-        evaluated[vertex_id] = Evaluated(
-            vertex_id,
-            one,
-            true_rate,
-            is_observed,
-            target,
-            catch_up,
-            capacity(target, catch_up, settings.utilization, settings, restart_s),
-            capacity(target, catch_up, most, settings),
-            capacity(target, catch_up, least, settings, restart_s),
-        )
+        unbounded = Evaluated(vertex_id, one, true_rate, is_observed, *wanted, 0.0, 0.0, 0.0)
+        evaluated[vertex_id] = _bounded(unbounded, settings, restart_s, is_backlog=backlog)
     return Evaluation(samples[-1].time_ms, evaluated, backlog, restart_s)
+
+
+def limited(
+    evaluation: Evaluation,
+    blocked: Collection[VertexId],
+    topology: Topology,
+    settings: CapacitySettings,
+) -> Evaluation:
+    """Return the evaluation of a job in which some vertices cannot grow.
+
+    More than the slowest of them can do never reaches the vertices before it, nor those behind these. So they are asked for that only, and
+    for nothing to catch up with. The blocked ones keep their figures.
+    """
+    asked = dict(evaluation.vertices)
+    for vertex_id in blocked:
+        one = evaluation.vertices[vertex_id]
+        share = min(1.0, one.true_rate / one.target_rate) if one.target_rate > 0 else 1.0
+        for other in topology.sharing_flow_with(vertex_id).difference(blocked) & asked.keys():
+            full = evaluation.vertices[other].target_rate
+            target = min(asked[other].target_rate, full * share)
+            less = replace(asked[other], target_rate=target, catch_up_rate=0.0)
+            asked[other] = _bounded(
+                less, settings, evaluation.restart_s, is_backlog=evaluation.is_backlog
+            )
+    return replace(evaluation, vertices=asked)
+
+
+def _bounded(
+    one: Evaluated, settings: CapacitySettings, restart_s: float, *, is_backlog: bool
+) -> Evaluated:
+    """Return it with capacity and bounds for its target and catch-up rate."""
+    rates = one.target_rate, one.catch_up_rate
+    most = 1.0 if is_backlog else settings.utilization_max
+    least = 0.0 if is_backlog else settings.utilization_min
+    return replace(
+        one,
+        capacity=capacity(*rates, settings.utilization, settings, restart_s),
+        up_bound=capacity(*rates, most, settings),
+        down_bound=capacity(*rates, least, settings, restart_s),
+    )
 
 
 def wanted_rates(

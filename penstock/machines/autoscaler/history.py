@@ -1,7 +1,8 @@
 """Former rescales of each vertex: whether they have helped, and what a further subtask brings.
 
 Knows no clock. Source: ScalingHistoryUtils, JobVertexScaler.detectIneffectiveScaleUp, observed scalability of Flink's Kubernetes operator
-(docs/spec/autoscaler.md#effect, #scalability). Differs: one increase that has not helped may be tolerated before the next is blocked.
+(docs/spec/autoscaler.md#effect, #scalability). Differs: the best rate since an increase shows its effect, not the present one, because a
+vertex may get slower later for other reasons.
 """
 
 from __future__ import annotations
@@ -15,20 +16,25 @@ from penstock.model.ids import VertexId
 
 @dataclass(frozen=True, slots=True)
 class FormerRescale:
-    """`rate`: records per second that the vertex could do before. `expected_rate`: that it should do after."""
+    """Rates are records per second that the vertex can do at full load.
+
+    `rate`: before. `expected_rate`: that it should do after. `best_rate`: the best that it has done since; None: not measured yet.
+    """
 
     time_ms: int
     before: int
     after: int
     rate: float
     expected_rate: float
+    best_rate: float | None = None
 
-    def gain(self, rate: float) -> float:
-        """Return the share of the expected gain that came: 1 for all of it. `rate`: what the vertex can do now."""
+    @property
+    def gain(self) -> float:
+        """The share of the expected gain that came: 1 for all of it, and if it cannot be told."""
         hoped = self.expected_rate - self.rate
-        if not math.isfinite(hoped) or hoped <= 0 or not math.isfinite(rate):
+        if self.best_rate is None or not math.isfinite(hoped) or hoped <= 0:
             return 1.0
-        return (rate - self.rate) / hoped
+        return (self.best_rate - self.rate) / hoped
 
 
 class ScalingHistory:
@@ -66,22 +72,27 @@ class ScalingHistory:
                     expected = one.rate / one.before * actual
                     kept[index] = replace(one, after=actual, expected_rate=expected)
 
+    def note(self, vertex_id: VertexId, parallelism: int, rate: float) -> None:
+        """Note what a vertex can do now. It is the effect of its last rescale, if that led to its present parallelism."""
+        kept = self._rescales.get(vertex_id)
+        if kept and kept[-1].after == parallelism:
+            last = kept[-1]
+            kept[-1] = replace(last, best_rate=max(rate, last.best_rate or 0.0))
+
     def ineffective(
-        self, vertex_id: VertexId, parallelism: int, rate: float, gain_min: float
+        self, vertex_id: VertexId, parallelism: int, gain_min: float
     ) -> list[FormerRescale]:
         """Return the last increases in a row, up to the present parallelism, that have not helped; newest first.
 
-        Args:
-            rate: what the vertex can do now.
-            gain_min: the share of the expected gain below which an increase counts as ineffective.
+        Args: gain_min: the share of the expected gain below which an increase counts as ineffective.
         """
         found: list[FormerRescale] = []
         for one in reversed(self._rescales.get(vertex_id, [])):
             is_increase_to_here = one.after == parallelism and one.before < one.after
-            if not is_increase_to_here or one.gain(rate) >= gain_min:
+            if not is_increase_to_here or one.gain >= gain_min:
                 break
             found.append(one)
-            parallelism, rate = one.before, one.rate
+            parallelism = one.before
         return found
 
     def scalability(self, vertex_id: VertexId, observations: int, least: float) -> float:

@@ -34,16 +34,13 @@ def of_change(
     return "".join(parts)
 
 
-def of_ineffective(
-    name: str, parallelism: int, true_rate: float, streak: Sequence[FormerRescale], gain_min: float
-) -> str:
-    """Return which increase has not helped. `streak`: newest first."""
-    last = streak[0]
-    gain = max(0.0, last.gain(true_rate))
+def of_ineffective(name: str, last: FormerRescale, gain_min: float) -> str:
+    """Return which increase has not helped."""
     return (
-        f"{name} grew from {last.before} to {parallelism} to do {rate(last.expected_rate)} in place "
-        f"of {rate(last.rate)}, and does {rate(true_rate)}: {gain:.0%} of the gain, where at least "
-        f"{gain_min:.0%} is asked for. Look for skewed keys, or for a limit outside of the job."
+        f"{name} grew from {last.before} to {last.after} to do {rate(last.expected_rate)} in place "
+        f"of {rate(last.rate)}, and does {rate(last.best_rate or 0.0)}: {max(0.0, last.gain):.0%} "
+        f"of the gain, where at least {gain_min:.0%} is asked for. Look for skewed keys, or for a "
+        "limit outside of the job."
     )
 
 

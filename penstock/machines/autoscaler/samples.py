@@ -128,6 +128,11 @@ class Topology:
     def outputs(self, vertex_id: VertexId) -> list[VertexId]:
         return self._outputs[vertex_id]
 
+    def sharing_flow_with(self, vertex_id: VertexId) -> set[VertexId]:
+        """Return the vertices that a slow vertex slows down: those before it, and what else these send to."""
+        before = self._reached({vertex_id}, self._inputs)
+        return self._reached(before, self._outputs) - {vertex_id}
+
     def is_source(self, vertex_id: VertexId) -> bool:
         return not self._inputs[vertex_id]
 
@@ -145,6 +150,17 @@ class Topology:
             group = self.vertices[vertex_id].slot_sharing_group
             groups[group] = max(groups.get(group, 0), count)
         return sum(groups.values())
+
+    @staticmethod
+    def _reached(
+        begin: set[VertexId], neighbours: Mapping[VertexId, list[VertexId]]
+    ) -> set[VertexId]:
+        found, ready = set(begin), list(begin)
+        while ready:
+            fresh = set(neighbours[ready.pop()]) - found
+            found |= fresh
+            ready += fresh
+        return found
 
     def _in_order(self) -> list[VertexId]:
         waiting = {vertex_id: len(inputs) for vertex_id, inputs in self._inputs.items()}
