@@ -28,6 +28,8 @@ class ElasticProfile(StrEnum):
 PENSTOCK_DEFAULTS: Final[Mapping[str, str]] = {
     AutoscalerOptions.METRICS_WINDOW.key: "60 s",
     AutoscalerOptions.STABILIZATION_INTERVAL.key: "20 s",
+    # Narrower bounds mean more rescales, fewer idle slots, and growth before records wait. `python -m simulation autoscaler` shows both.
+    AutoscalerOptions.UTILIZATION_BOUNDARY.key: "0.15",
     AutoscalerOptions.SCALE_DOWN_INTERVAL.key: "10 min",
     AutoscalerOptions.RESTART_TIME.key: "2 s",
     AutoscalerOptions.RESTART_TIME_TRACKING.key: "true",

@@ -36,7 +36,8 @@ class Curve:
     """Attributes:
     load: records per second at a time in seconds.
     length_s, step_s: of the run, and of a step of the model.
-    settles_s: times from which on the job must have settled, until the next change of the load.
+    settled_s: times in which the slots are judged. None: they are not.
+    changes_s: when the load jumps, so that something must wait for a while.
     rescales_max: more would be flapping.
     is_helped: scaling can help; if not, the autoscaler must give up.
     """
@@ -46,6 +47,7 @@ class Curve:
     vertices: tuple[ModelVertex, ...]
     length_s: float
     settled_s: tuple[tuple[float, float], ...]
+    changes_s: tuple[float, ...]
     rescales_max: int
     is_helped: bool = True
     step_s: float = 1.0
@@ -68,10 +70,28 @@ def _steady(_time_s: float) -> float:
     return 10_000.0
 
 
+_TO_CHANGE: Final = (_HOUR, _CHANGE_S)
 CURVES: Final = (
-    Curve("daily sine", _sine, PLAIN, _DAY, ((_HOUR, _DAY),), 40, step_s=2.0),
-    Curve("step", _step, PLAIN, 4 * _HOUR, ((_HOUR, _CHANGE_S), (3 * _HOUR, 4 * _HOUR)), 6),
-    Curve("spike", _spike, PLAIN, 5 * _HOUR, ((_HOUR, _CHANGE_S), (4 * _HOUR, 5 * _HOUR)), 10),
-    Curve("slow leak", _steady, LEAKING, 8 * _HOUR, ((_HOUR, 8 * _HOUR),), 8),
-    Curve("skew", _steady, SKEWED, 3 * _HOUR, (), 6, is_helped=False),
+    Curve("daily sine", _sine, PLAIN, _DAY, ((_HOUR, _DAY),), (0.0,), 50, step_s=2.0),
+    Curve(
+        "step",
+        _step,
+        PLAIN,
+        4 * _HOUR,
+        (_TO_CHANGE, (3 * _HOUR, 4 * _HOUR)),
+        (0.0, _CHANGE_S),
+        10,
+    ),
+    Curve(
+        "spike",
+        _spike,
+        PLAIN,
+        5 * _HOUR,
+        (_TO_CHANGE, (4 * _HOUR, 5 * _HOUR)),
+        (0.0, _CHANGE_S),
+        15,
+    ),
+    Curve("slow leak", _steady, LEAKING, 8 * _HOUR, ((_HOUR, 8 * _HOUR),), (0.0,), 12),
+    Curve("skew", _steady, SKEWED, 3 * _HOUR, (), (), 6, is_helped=False),
 )
+"""How many rescales may be made: each step of a doubling or of 0.6 down, and for slow changes one for each 15 % of the load."""

@@ -18,6 +18,8 @@ from simulation.autoscaler.model import ModelJob
 
 NOISE: Final = 0.03
 RESCALE_S: Final = 2.0
+SETTLING_S: Final = 1200.0
+"""A change of the load takes up to 5 rescales, each after 82 s of measurements, and then 10 min to catch up."""
 _LEAST_EVERY_S: Final = 1800.0
 """The least number of slots is looked for at such distances, and lies between them on a straight line."""
 
@@ -62,7 +64,13 @@ class CurveResult:
 
     @property
     def settled_lag_s(self) -> float:
-        return max(lag for time_s, lag in self.lags_s if self._is_settled(time_s))
+        """When the job has had its time after each change of the load."""
+        changes = self.curve.changes_s
+        return max(
+            lag
+            for time_s, lag in self.lags_s
+            if not any(begin <= time_s < begin + SETTLING_S for begin in changes)
+        )
 
     def kinds(self) -> set[EventKind]:
         return {event.kind for event in self.events}
@@ -133,7 +141,7 @@ def drive_all(curves: Sequence[Curve], seed: int) -> list[CurveResult]:
 
 def _carried_out(job: ModelJob, orders: Mapping[VertexId, int], now_s: float) -> Rescale:
     changed = {str(name): (job.parallelism[name], count) for name, count in orders.items()}
-    job.rescale(orders)
+    job.rescale({str(name): count for name, count in orders.items()})
     return Rescale(now_s, changed)
 
 

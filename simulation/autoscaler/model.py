@@ -6,6 +6,7 @@ have room for. Knows nothing of the autoscaler but the form of its samples.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +53,7 @@ class ModelVertex:
 
     def capacity(self, parallelism: int, time_s: float) -> float:
         """Return the records per second of all subtasks, when the busiest one is busy all the time."""
-        left = (1 - self.lost_an_hour) ** (time_s / 3600)
+        left = math.pow(1 - self.lost_an_hour, time_s / 3600)
         return self.rate * left / self.largest_share(parallelism)
 
 

@@ -16,16 +16,18 @@ def lines(results: Sequence[CurveResult]) -> Iterator[str]:
     """Yield a line for each run. Slots are means over the times when the job must have settled."""
     yield _FORM.format(*_HEADS)
     for result in results:
-        mean, least = result.mean_slots, result.least_slots
-        events = ", ".join(sorted(result.kinds())) or "-"
-        settled = f"{result.settled_lag_s:.1f}" if result.curve.settled_s else "-"
+        mean, events = result.mean_slots, ", ".join(sorted(result.kinds())) or "-"
+        least, ratio, settled = "-", "-", "-"
+        if result.curve.is_helped:
+            least, ratio = f"{result.least_slots:.1f}", f"{mean / result.least_slots:.2f}"
+            settled = f"{result.settled_lag_s:.1f}"
         yield _FORM.format(
             result.curve.name,
             result.seed,
             len(result.rescales),
             f"{mean:.1f}",
-            f"{least:.1f}",
-            f"{mean / least:.2f}",
+            least,
+            ratio,
             f"{result.worst_lag_s:.1f}",
             settled,
             events,

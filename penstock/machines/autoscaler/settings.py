@@ -52,8 +52,8 @@ class CapacitySettings:
     """What a vertex should be able to do. `utilization_*`: shares of its time, 0 to 1."""
 
     utilization: float = 0.7
-    utilization_max: float = 1.0
-    utilization_min: float = 0.4
+    utilization_max: float = 0.85
+    utilization_min: float = 0.55
     catch_up_s: float = 600.0
     restart_s: float = 2.0
     is_restart_tracked: bool = True
