@@ -40,6 +40,7 @@ class Curve:
     changes_s: when the load jumps, so that something must wait for a while.
     rescales_max: more would be flapping.
     is_helped: scaling can help; if not, the autoscaler must give up.
+    served_load: the load for which there must be slots, if that is another one than arrives at the time.
     """
 
     name: str
@@ -51,6 +52,11 @@ class Curve:
     rescales_max: int
     is_helped: bool = True
     step_s: float = 1.0
+    served_load: Callable[[float], float] | None = None
+
+    def least_load(self, time_s: float) -> float:
+        """Return the load for which there must be slots at a time."""
+        return (self.served_load or self.load)(time_s)
 
 
 def _sine(time_s: float) -> float:
@@ -68,6 +74,16 @@ def _spike(time_s: float) -> float:
 
 def _steady(_time_s: float) -> float:
     return 10_000.0
+
+
+def _waves(time_s: float) -> float:
+    """From 6,000 to 14,000 and back within 8 min."""
+    return 10_000 - 4_000 * math.cos(2 * math.pi * time_s / 480.0)
+
+
+def _crest(_time_s: float) -> float:
+    """To follow each wave would take a rescale every few minutes. So there must be slots for the crests."""
+    return 14_000.0
 
 
 _TO_CHANGE: Final = (_HOUR, _CHANGE_S)
@@ -91,6 +107,7 @@ CURVES: Final = (
         (0.0, _CHANGE_S),
         15,
     ),
+    Curve("waves", _waves, PLAIN, 4 * _HOUR, ((_HOUR, 4 * _HOUR),), (0.0,), 10, served_load=_crest),
     Curve("slow leak", _steady, LEAKING, 8 * _HOUR, ((_HOUR, 8 * _HOUR),), (0.0,), 12),
     Curve("skew", _steady, SKEWED, 3 * _HOUR, (), (), 6, is_helped=False),
 )

@@ -149,7 +149,8 @@ def _least_at(curve: Curve, time_s: float) -> float:
     begin = time_s // _LEAST_EVERY_S * _LEAST_EVERY_S
     share = (time_s - begin) / _LEAST_EVERY_S
     first, last = (
-        least_slots(curve.vertices, curve.load(at), at) for at in (begin, begin + _LEAST_EVERY_S)
+        least_slots(curve.vertices, curve.least_load(at), at)
+        for at in (begin, begin + _LEAST_EVERY_S)
     )
     return first + share * (last - first)
 

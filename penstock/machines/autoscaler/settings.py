@@ -148,6 +148,10 @@ class _Reader:
         limits = "above 0 and at most 1" if above == 0 else "from 0 to 1"
         return self._checked(option, value, above < value <= 1 and value >= 0, limits)
 
+    def quota(self, option: Option[Any]) -> Any:
+        value = self.get(option)
+        return self._checked(option, value, value is None or value > 0, "more than 0")
+
     def chosen(self, option: Option[str], kind: type[StrEnum]) -> Any:
         given = self.get(option).strip().upper()
         names = [str(one) for one in kind]
@@ -225,6 +229,6 @@ def _gates(reader: _Reader) -> GateSettings:
         excluded_periods=parse_periods(reader.get(O.EXCLUDED_PERIODS) or ""),
         gc_pressure_max=reader.share(O.GC_PRESSURE_THRESHOLD),
         heap_usage_max=reader.share(O.HEAP_USAGE_THRESHOLD),
-        quota_cpu=reader.get(O.QUOTA_CPU),
-        quota_memory=reader.get(O.QUOTA_MEMORY),
+        quota_cpu=reader.quota(O.QUOTA_CPU),
+        quota_memory=reader.quota(O.QUOTA_MEMORY),
     )
