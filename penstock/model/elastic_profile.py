@@ -12,7 +12,12 @@ from typing import Final, TypeVar
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
-from penstock.model.options.autoscaler import AutoscalerOptions, ElasticOptions
+from penstock.model.options.autoscaler import (
+    AutoscalerMetricOptions,
+    AutoscalerStepOptions,
+    AutoscalerTargetOptions,
+    ElasticOptions,
+)
 from penstock.model.options.option import Option
 
 T = TypeVar("T")
@@ -26,20 +31,20 @@ class ElasticProfile(StrEnum):
 
 
 PENSTOCK_DEFAULTS: Final[Mapping[str, str]] = {
-    AutoscalerOptions.METRICS_WINDOW.key: "60 s",
-    AutoscalerOptions.STABILIZATION_INTERVAL.key: "20 s",
+    AutoscalerMetricOptions.METRICS_WINDOW.key: "60 s",
+    AutoscalerMetricOptions.STABILIZATION_INTERVAL.key: "20 s",
     # Narrower bounds mean more rescales, fewer idle slots, and growth before records wait. `python -m simulation autoscaler` shows both.
-    AutoscalerOptions.UTILIZATION_BOUNDARY.key: "0.15",
-    AutoscalerOptions.SCALE_DOWN_INTERVAL.key: "10 min",
-    AutoscalerOptions.RESTART_TIME.key: "2 s",
-    AutoscalerOptions.RESTART_TIME_TRACKING.key: "true",
-    AutoscalerOptions.CATCH_UP_DURATION.key: "10 min",
-    AutoscalerOptions.EFFECTIVENESS_ENABLED.key: "true",
-    AutoscalerOptions.TOLERATED_INEFFECTIVE.key: "1",
-    AutoscalerOptions.ALIGNMENT_MAX_ADDED.key: "0.25",
-    AutoscalerOptions.AT_MOST_PARTITIONS.key: "true",
+    AutoscalerTargetOptions.UTILIZATION_BOUNDARY.key: "0.15",
+    AutoscalerStepOptions.SCALE_DOWN_INTERVAL.key: "10 min",
+    AutoscalerTargetOptions.RESTART_TIME.key: "2 s",
+    AutoscalerTargetOptions.RESTART_TIME_TRACKING.key: "true",
+    AutoscalerTargetOptions.CATCH_UP_DURATION.key: "10 min",
+    AutoscalerStepOptions.EFFECTIVENESS_ENABLED.key: "true",
+    AutoscalerStepOptions.TOLERATED_INEFFECTIVE.key: "1",
+    AutoscalerStepOptions.ALIGNMENT_MAX_ADDED.key: "0.25",
+    AutoscalerStepOptions.AT_MOST_PARTITIONS.key: "true",
     # Doubles at most, so that a wrong measurement cannot ask for a hundred slots.
-    AutoscalerOptions.SCALE_UP_MAX_FACTOR.key: "1.0",
+    AutoscalerStepOptions.SCALE_UP_MAX_FACTOR.key: "1.0",
 }
 """By key, as texts: what profile `penstock` has in place of Flink's defaults."""
 

@@ -18,7 +18,10 @@ _DAILY: Final = re.compile(r"(\d{1,2}(?::\d{1,2}){1,2})-(\d{1,2}(?::\d{1,2}){1,2
 _LIMITS: Final = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (1, 7), (1970, 2199))
 """Seconds, minutes, hours, days of the month, months, days of the week (1 is Sunday), years."""
 _MONTH, _WEEKDAY = 4, 5
-_MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")  # fmt: skip
+_MONTHS: Final = (
+    *("JAN", "FEB", "MAR", "APR", "MAY", "JUN"),
+    *("JUL", "AUG", "SEP", "OCT", "NOV", "DEC"),
+)
 _WEEKDAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _EXAMPLES: Final = "'9:30-10:50', '* * 9-11 ? * 2-6' or both with '&&'"
 

@@ -21,9 +21,8 @@ def of_change(
     does = f"{name} {verb} from {now} to {after}: at full load it {_can(one)}"
     wanted = [f"{rate(one.target_rate)} that arrive at {settings.utilization:.0%} utilization"]
     if one.catch_up_rate > 0:
-        wanted.append(
-            f"{rate(one.catch_up_rate)} to work off what waits within {duration(settings.catch_up_s)}"
-        )
+        time = duration(settings.catch_up_s)
+        wanted.append(f"{rate(one.catch_up_rate)} to work off what waits within {time}")
     parts = [f"{does}, and should do {rate(one.capacity)}, for {' and '.join(wanted)}"]
     if proposal.parallelism != proposal.wanted and after == proposal.parallelism:
         parts.append(f"; {proposal.wanted} became {after} to spread the load evenly")

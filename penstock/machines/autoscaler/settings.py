@@ -13,7 +13,12 @@ from penstock.machines.autoscaler.excluded_periods import Period, parse_periods
 from penstock.model.config import Settings
 from penstock.model.elastic_profile import elastic_value
 from penstock.model.errors import ConfigurationError
-from penstock.model.options.autoscaler import AutoscalerOptions as O
+from penstock.model.options.autoscaler import (
+    AutoscalerMetricOptions,
+    AutoscalerOptions,
+    AutoscalerStepOptions,
+    AutoscalerTargetOptions,
+)
 from penstock.model.options.option import Option
 
 UNLIMITED: Final = float("inf")
@@ -116,15 +121,15 @@ def autoscaler_settings_of(settings: Settings) -> AutoscalerSettings:
     """
     reader = _Reader(settings)
     return AutoscalerSettings(
-        is_enabled=reader.get(O.ENABLED),
-        interval_ms=reader.at_least(O.INTERVAL, 1),
+        is_enabled=reader.get(AutoscalerOptions.ENABLED),
+        interval_ms=reader.at_least(AutoscalerOptions.INTERVAL, 1),
         window=_window(reader),
         capacity=_capacity(reader),
         step=_step(reader),
         gates=_gates(reader),
-        history_count=reader.at_least(O.HISTORY_MAX_COUNT, 1),
-        history_age_ms=reader.get(O.HISTORY_MAX_AGE),
-        event_interval_ms=reader.get(O.EVENT_INTERVAL),
+        history_count=reader.at_least(AutoscalerOptions.HISTORY_MAX_COUNT, 1),
+        history_age_ms=reader.get(AutoscalerOptions.HISTORY_MAX_AGE),
+        event_interval_ms=reader.get(AutoscalerOptions.EVENT_INTERVAL),
     )
 
 
@@ -169,66 +174,73 @@ class _Reader:
 
 def _window(reader: _Reader) -> WindowSettings:
     return WindowSettings(
-        window_ms=reader.at_least(O.METRICS_WINDOW, 1),
-        stabilization_ms=reader.get(O.STABILIZATION_INTERVAL),
-        aggregator=reader.chosen(O.BUSY_TIME_AGGREGATOR, Aggregator),
-        lag_shows_s=reader.get(O.OBSERVED_LAG_THRESHOLD) / 1000,
-        switch_threshold=reader.at_least(O.OBSERVED_SWITCH_THRESHOLD, 0),
-        min_observations=reader.at_least(O.OBSERVED_MIN_OBSERVATIONS, 1),
+        window_ms=reader.at_least(AutoscalerMetricOptions.METRICS_WINDOW, 1),
+        stabilization_ms=reader.get(AutoscalerMetricOptions.STABILIZATION_INTERVAL),
+        aggregator=reader.chosen(AutoscalerMetricOptions.BUSY_TIME_AGGREGATOR, Aggregator),
+        lag_shows_s=reader.get(AutoscalerMetricOptions.OBSERVED_LAG_THRESHOLD) / 1000,
+        switch_threshold=reader.at_least(AutoscalerMetricOptions.OBSERVED_SWITCH_THRESHOLD, 0),
+        min_observations=reader.at_least(AutoscalerMetricOptions.OBSERVED_MIN_OBSERVATIONS, 1),
     )
 
 
 def _capacity(reader: _Reader) -> CapacitySettings:
-    target = reader.share(O.UTILIZATION_TARGET, above=0)
-    boundary = reader.share(O.UTILIZATION_BOUNDARY)
-    above, below = reader.share(O.UTILIZATION_MAX), reader.share(O.UTILIZATION_MIN)
+    target = reader.share(AutoscalerTargetOptions.UTILIZATION_TARGET, above=0)
+    boundary = reader.share(AutoscalerTargetOptions.UTILIZATION_BOUNDARY)
+    above = reader.share(AutoscalerTargetOptions.UTILIZATION_MAX)
+    below = reader.share(AutoscalerTargetOptions.UTILIZATION_MIN)
     most = min(1.0, target + boundary) if above is None else above
     least = max(0.0, target - boundary) if below is None else below
     if not least <= target <= most:
+        keys = (
+            AutoscalerTargetOptions.UTILIZATION_TARGET.key,
+            AutoscalerTargetOptions.UTILIZATION_MIN.key,
+            AutoscalerTargetOptions.UTILIZATION_MAX.key,
+        )
         raise ConfigurationError(
-            f"option '{O.UTILIZATION_TARGET.key}' is {target:g}, but it lies between "
-            f"'{O.UTILIZATION_MIN.key}' ({least:g}) and '{O.UTILIZATION_MAX.key}' ({most:g}). "
-            "Change one of them."
+            f"option '{keys[0]}' is {target:g}, but it lies between '{keys[1]}' ({least:g}) and "
+            f"'{keys[2]}' ({most:g}). Change one of them."
         )
     return CapacitySettings(
         utilization=target,
         utilization_max=most,
         utilization_min=least,
-        catch_up_s=reader.get(O.CATCH_UP_DURATION) / 1000,
-        restart_s=reader.get(O.RESTART_TIME) / 1000,
-        is_restart_tracked=reader.get(O.RESTART_TIME_TRACKING),
-        restart_limit_s=reader.get(O.RESTART_TIME_LIMIT) / 1000,
-        backlog_s=reader.get(O.BACKLOG_LAG_THRESHOLD) / 1000,
+        catch_up_s=reader.get(AutoscalerTargetOptions.CATCH_UP_DURATION) / 1000,
+        restart_s=reader.get(AutoscalerTargetOptions.RESTART_TIME) / 1000,
+        is_restart_tracked=reader.get(AutoscalerTargetOptions.RESTART_TIME_TRACKING),
+        restart_limit_s=reader.get(AutoscalerTargetOptions.RESTART_TIME_LIMIT) / 1000,
+        backlog_s=reader.get(AutoscalerTargetOptions.BACKLOG_LAG_THRESHOLD) / 1000,
     )
 
 
 def _step(reader: _Reader) -> StepSettings:
-    least = reader.at_least(O.VERTEX_MIN_PARALLELISM, 1)
+    least = reader.at_least(AutoscalerStepOptions.VERTEX_MIN_PARALLELISM, 1)
     return StepSettings(
         min_parallelism=least,
-        max_parallelism=reader.at_least(O.VERTEX_MAX_PARALLELISM, least),
-        down_max=reader.share(O.SCALE_DOWN_MAX_FACTOR),
-        up_max=reader.at_least(O.SCALE_UP_MAX_FACTOR, 0),
-        alignment=reader.chosen(O.ALIGNMENT_MODE, AlignmentMode),
-        max_added=reader.at_least(O.ALIGNMENT_MAX_ADDED, 0),
-        is_at_most_partitions=reader.get(O.AT_MOST_PARTITIONS),
-        is_scalability_observed=reader.get(O.SCALABILITY_ENABLED),
-        scalability_observations=reader.at_least(O.SCALABILITY_MIN_OBSERVATIONS, 1),
-        scalability_min=reader.share(O.SCALABILITY_COEFFICIENT_MIN, above=0),
+        max_parallelism=reader.at_least(AutoscalerStepOptions.VERTEX_MAX_PARALLELISM, least),
+        down_max=reader.share(AutoscalerStepOptions.SCALE_DOWN_MAX_FACTOR),
+        up_max=reader.at_least(AutoscalerStepOptions.SCALE_UP_MAX_FACTOR, 0),
+        alignment=reader.chosen(AutoscalerStepOptions.ALIGNMENT_MODE, AlignmentMode),
+        max_added=reader.at_least(AutoscalerStepOptions.ALIGNMENT_MAX_ADDED, 0),
+        is_at_most_partitions=reader.get(AutoscalerStepOptions.AT_MOST_PARTITIONS),
+        is_scalability_observed=reader.get(AutoscalerStepOptions.SCALABILITY_ENABLED),
+        scalability_observations=reader.at_least(
+            AutoscalerStepOptions.SCALABILITY_MIN_OBSERVATIONS, 1
+        ),
+        scalability_min=reader.share(AutoscalerStepOptions.SCALABILITY_COEFFICIENT_MIN, above=0),
     )
 
 
 def _gates(reader: _Reader) -> GateSettings:
     return GateSettings(
-        is_scaling=reader.get(O.SCALING_ENABLED),
-        scale_down_ms=reader.get(O.SCALE_DOWN_INTERVAL),
-        is_effect_required=reader.get(O.EFFECTIVENESS_ENABLED),
-        effect_min=reader.get(O.EFFECTIVENESS_THRESHOLD),
-        ineffective_tolerated=reader.at_least(O.TOLERATED_INEFFECTIVE, 0),
-        excluded_vertices=frozenset(reader.get(O.VERTEX_EXCLUDE_IDS) or ()),
-        excluded_periods=parse_periods(reader.get(O.EXCLUDED_PERIODS) or ""),
-        gc_pressure_max=reader.share(O.GC_PRESSURE_THRESHOLD),
-        heap_usage_max=reader.share(O.HEAP_USAGE_THRESHOLD),
-        quota_cpu=reader.quota(O.QUOTA_CPU),
-        quota_memory=reader.quota(O.QUOTA_MEMORY),
+        is_scaling=reader.get(AutoscalerOptions.SCALING_ENABLED),
+        scale_down_ms=reader.get(AutoscalerStepOptions.SCALE_DOWN_INTERVAL),
+        is_effect_required=reader.get(AutoscalerStepOptions.EFFECTIVENESS_ENABLED),
+        effect_min=reader.get(AutoscalerStepOptions.EFFECTIVENESS_THRESHOLD),
+        ineffective_tolerated=reader.at_least(AutoscalerStepOptions.TOLERATED_INEFFECTIVE, 0),
+        excluded_vertices=frozenset(reader.get(AutoscalerOptions.VERTEX_EXCLUDE_IDS) or ()),
+        excluded_periods=parse_periods(reader.get(AutoscalerOptions.EXCLUDED_PERIODS) or ""),
+        gc_pressure_max=reader.share(AutoscalerOptions.GC_PRESSURE_THRESHOLD),
+        heap_usage_max=reader.share(AutoscalerOptions.HEAP_USAGE_THRESHOLD),
+        quota_cpu=reader.quota(AutoscalerOptions.QUOTA_CPU),
+        quota_memory=reader.quota(AutoscalerOptions.QUOTA_MEMORY),
     )

@@ -48,7 +48,7 @@ def _of(kind: Kind[Any], name: str, default: str | None, doc: str, *, used: bool
 
 
 class AutoscalerOptions(OptionGroup, title="Autoscaler"):
-    """Whether and how the autoscaler chooses the parallelism of running jobs."""
+    """Whether jobs are rescaled, when, and what is remembered of that."""
 
     ENABLED: Final[Option[bool]] = _of(
         flag, "enabled", "false", "Whether jobs are measured, and their parallelism is evaluated."
@@ -59,6 +59,53 @@ class AutoscalerOptions(OptionGroup, title="Autoscaler"):
         "true",
         "Whether decisions are carried out. `false`: they are only told, as recommendations.",
     )
+    INTERVAL: Final[Option[int]] = _of(
+        duration, "interval", "10 s", "Time between two measurements of a job."
+    )
+    EXCLUDED_PERIODS: Final[Option[str | None]] = _of(
+        text,
+        "excluded.periods",
+        None,
+        (
+            "Times in UTC without rescales, with semicolons between them: `9:30-10:50` on every "
+            "day, a cron expression of Quartz, or both with `&&`: `9:30-10:50 && * * * ? * 2,5`."
+        ),
+    )
+    VERTEX_EXCLUDE_IDS: Final[Option[list[str] | None]] = _of(
+        texts, "vertex.exclude.ids", None, "Ids of vertices that keep their parallelism."
+    )
+    QUOTA_CPU: Final[Option[float | None]] = _of(
+        number, "quota.cpu", None, "A job does not grow above so many cores."
+    )
+    QUOTA_MEMORY: Final[Option[int | None]] = _of(
+        size, "quota.memory", None, "A job does not grow above so much memory."
+    )
+    GC_PRESSURE_THRESHOLD: Final[Option[float]] = _of(
+        number,
+        "memory.gc-pressure.threshold",
+        "1.0",
+        "Nothing is rescaled while garbage collection takes a larger share of the time.",
+    )
+    HEAP_USAGE_THRESHOLD: Final[Option[float]] = _of(
+        number,
+        "memory.heap-usage.threshold",
+        "1.0",
+        "Nothing is rescaled while a larger share of the memory is in use.",
+    )
+    HISTORY_MAX_COUNT: Final[Option[int]] = _of(
+        whole, "history.max.count", "3", "How many rescales of each vertex are remembered."
+    )
+    HISTORY_MAX_AGE: Final[Option[int]] = _of(
+        duration, "history.max.age", "24 h", "How long a rescale is remembered."
+    )
+    EVENT_INTERVAL: Final[Option[int]] = _of(
+        duration, "scaling.event.interval", "30 min", "Time before the same event is told again."
+    )
+
+
+class AutoscalerMetricOptions(OptionGroup, title="Autoscaler: measurements"):
+    """What counts of the measurements of a job."""
+
     METRICS_WINDOW: Final[Option[int]] = _of(
         duration, "metrics.window", "15 min", "How far back the measurements of a decision reach."
     )
@@ -68,9 +115,35 @@ class AutoscalerOptions(OptionGroup, title="Autoscaler"):
         "5 min",
         "How long a job runs after each start before measurements count.",
     )
-    INTERVAL: Final[Option[int]] = _of(
-        duration, "interval", "10 s", "Time between two measurements of a job."
+    BUSY_TIME_AGGREGATOR: Final[Option[str]] = _of(
+        text,
+        "metrics.busy-time.aggregator",
+        "MAX",
+        "Which subtask's busy time counts for its vertex: MAX, MIN or AVG.",
     )
+    OBSERVED_LAG_THRESHOLD: Final[Option[int]] = _of(
+        duration,
+        "observed-true-processing-rate.lag-threshold",
+        "30 s",
+        "With more waiting than it reads in this time, a source shows how fast it can be.",
+    )
+    OBSERVED_SWITCH_THRESHOLD: Final[Option[float]] = _of(
+        number,
+        "observed-true-processing-rate.switch-threshold",
+        "0.15",
+        "What a source has shown counts if its busy time promises so much more.",
+    )
+    OBSERVED_MIN_OBSERVATIONS: Final[Option[int]] = _of(
+        whole,
+        "observed-true-processing-rate.min-observations",
+        "2",
+        "How often a source must have shown it in the window.",
+    )
+
+
+class AutoscalerTargetOptions(OptionGroup, title="Autoscaler: targets"):
+    """What a vertex should be able to do, and when it is left alone."""
+
     UTILIZATION_TARGET: Final[Option[float]] = _of(
         number,
         "utilization.target",
@@ -94,45 +167,6 @@ class AutoscalerOptions(OptionGroup, title="Autoscaler"):
         "target.utilization.boundary",
         "0.3",
         "How far the bounds lie from the target, where they are not set.",
-    )
-    SCALE_DOWN_INTERVAL: Final[Option[int]] = _of(
-        duration,
-        "scale-down.interval",
-        "1 h",
-        (
-            "A vertex shrinks when it has been asked to for this long, to the largest parallelism "
-            "that was asked for in this time."
-        ),
-    )
-    VERTEX_MIN_PARALLELISM: Final[Option[int]] = _of(
-        whole, "vertex.min-parallelism", "1", "A vertex does not shrink below this parallelism."
-    )
-    VERTEX_MAX_PARALLELISM: Final[Option[int]] = _of(
-        whole, "vertex.max-parallelism", "200", "A vertex does not grow above this parallelism."
-    )
-    VERTEX_EXCLUDE_IDS: Final[Option[list[str] | None]] = _of(
-        texts, "vertex.exclude.ids", None, "Ids of vertices that keep their parallelism."
-    )
-    EXCLUDED_PERIODS: Final[Option[str | None]] = _of(
-        text,
-        "excluded.periods",
-        None,
-        (
-            "Times in UTC without rescales, with semicolons between them: `9:30-10:50` on every "
-            "day, a cron expression of Quartz, or both with `&&`: `9:30-10:50 && * * * ? * 2,5`."
-        ),
-    )
-    SCALE_DOWN_MAX_FACTOR: Final[Option[float]] = _of(
-        number,
-        "scale-down.max-factor",
-        "0.6",
-        "Largest share of its subtasks that a vertex loses in one step.",
-    )
-    SCALE_UP_MAX_FACTOR: Final[Option[float]] = _of(
-        number,
-        "scale-up.max-factor",
-        "100000",
-        "By how many times its parallelism a vertex grows in one step; 1.0 doubles it.",
     )
     CATCH_UP_DURATION: Final[Option[int]] = _of(
         duration,
@@ -161,23 +195,56 @@ class AutoscalerOptions(OptionGroup, title="Autoscaler"):
             "vertex grows only if it cannot follow."
         ),
     )
-    OBSERVED_LAG_THRESHOLD: Final[Option[int]] = _of(
-        duration,
-        "observed-true-processing-rate.lag-threshold",
-        "30 s",
-        "With more waiting than it reads in this time, a source shows how fast it can be.",
+
+
+class AutoscalerStepOptions(OptionGroup, title="Autoscaler: steps"):
+    """How far a rescale goes, and when a vertex shrinks or stops growing."""
+
+    VERTEX_MIN_PARALLELISM: Final[Option[int]] = _of(
+        whole, "vertex.min-parallelism", "1", "A vertex does not shrink below this parallelism."
     )
-    OBSERVED_SWITCH_THRESHOLD: Final[Option[float]] = _of(
+    VERTEX_MAX_PARALLELISM: Final[Option[int]] = _of(
+        whole, "vertex.max-parallelism", "200", "A vertex does not grow above this parallelism."
+    )
+    SCALE_DOWN_MAX_FACTOR: Final[Option[float]] = _of(
         number,
-        "observed-true-processing-rate.switch-threshold",
-        "0.15",
-        "What a source has shown counts if its busy time promises so much more.",
+        "scale-down.max-factor",
+        "0.6",
+        "Largest share of its subtasks that a vertex loses in one step.",
     )
-    OBSERVED_MIN_OBSERVATIONS: Final[Option[int]] = _of(
-        whole,
-        "observed-true-processing-rate.min-observations",
-        "2",
-        "How often a source must have shown it in the window.",
+    SCALE_UP_MAX_FACTOR: Final[Option[float]] = _of(
+        number,
+        "scale-up.max-factor",
+        "100000",
+        "By how many times its parallelism a vertex grows in one step; 1.0 doubles it.",
+    )
+    SCALE_DOWN_INTERVAL: Final[Option[int]] = _of(
+        duration,
+        "scale-down.interval",
+        "1 h",
+        (
+            "A vertex shrinks when it has been asked to for this long, to the largest parallelism "
+            "that was asked for in this time."
+        ),
+    )
+    ALIGNMENT_MODE: Final[Option[str]] = _of(
+        text,
+        "scaling.parallelism-alignment.mode",
+        "BALANCED",
+        (
+            "How a parallelism is made to fit partitions of sources and key groups: EVENLY_SPREAD "
+            "(divisors only), BALANCED (also if the largest share gets smaller) or OFF."
+        ),
+    )
+    ALIGNMENT_MAX_ADDED: Final = number(
+        "penstock.autoscaler.alignment.max-added",
+        "inf",
+        "A parallelism is aligned only if that adds less than this share to it.",
+    )
+    AT_MOST_PARTITIONS: Final = flag(
+        "penstock.autoscaler.at-most-partitions",
+        "false",
+        "Whether a source gets no more subtasks than it has partitions.",
     )
     EFFECTIVENESS_ENABLED: Final[Option[bool]] = _of(
         flag,
@@ -191,47 +258,13 @@ class AutoscalerOptions(OptionGroup, title="Autoscaler"):
         "0.1",
         "Share of the expected gain that an increase must bring.",
     )
-    BUSY_TIME_AGGREGATOR: Final[Option[str]] = _of(
-        text,
-        "metrics.busy-time.aggregator",
-        "MAX",
-        "Which subtask's busy time counts for its vertex: MAX, MIN or AVG.",
-    )
-    GC_PRESSURE_THRESHOLD: Final[Option[float]] = _of(
-        number,
-        "memory.gc-pressure.threshold",
-        "1.0",
-        "Nothing is rescaled while garbage collection takes a larger share of the time.",
-    )
-    HEAP_USAGE_THRESHOLD: Final[Option[float]] = _of(
-        number,
-        "memory.heap-usage.threshold",
-        "1.0",
-        "Nothing is rescaled while a larger share of the memory is in use.",
-    )
-    HISTORY_MAX_COUNT: Final[Option[int]] = _of(
-        whole, "history.max.count", "3", "How many rescales of each vertex are remembered."
-    )
-    HISTORY_MAX_AGE: Final[Option[int]] = _of(
-        duration, "history.max.age", "24 h", "How long a rescale is remembered."
-    )
-    EVENT_INTERVAL: Final[Option[int]] = _of(
-        duration, "scaling.event.interval", "30 min", "Time before the same event is told again."
-    )
-    ALIGNMENT_MODE: Final[Option[str]] = _of(
-        text,
-        "scaling.parallelism-alignment.mode",
-        "BALANCED",
+    TOLERATED_INEFFECTIVE: Final = whole(
+        "penstock.autoscaler.tolerated-ineffective-scalings",
+        "0",
         (
-            "How a parallelism is made to fit partitions of sources and key groups: EVENLY_SPREAD "
-            "(divisors only), BALANCED (also if the largest share gets smaller) or OFF."
+            "With detection enabled: so many increases in a row may fail to help before the next "
+            "one is blocked. Each of them is told as an event."
         ),
-    )
-    QUOTA_CPU: Final[Option[float | None]] = _of(
-        number, "quota.cpu", None, "A job does not grow above so many cores."
-    )
-    QUOTA_MEMORY: Final[Option[int | None]] = _of(
-        size, "quota.memory", None, "A job does not grow above so much memory."
     )
     SCALABILITY_ENABLED: Final[Option[bool]] = _of(
         flag,
@@ -248,24 +281,11 @@ class AutoscalerOptions(OptionGroup, title="Autoscaler"):
         "0.5",
         "Smallest share of a subtask's rate that a further one is expected to bring.",
     )
-    TOLERATED_INEFFECTIVE: Final = whole(
-        "penstock.autoscaler.tolerated-ineffective-scalings",
-        "0",
-        (
-            "With detection enabled: so many increases in a row may fail to help before the next "
-            "one is blocked. Each of them is told as an event."
-        ),
-    )
-    ALIGNMENT_MAX_ADDED: Final = number(
-        "penstock.autoscaler.alignment.max-added",
-        "inf",
-        "A parallelism is aligned only if that adds less than this share to it.",
-    )
-    AT_MOST_PARTITIONS: Final = flag(
-        "penstock.autoscaler.at-most-partitions",
-        "false",
-        "Whether a source gets no more subtasks than it has partitions.",
-    )
+
+
+class AutoscalerMemoryOptions(OptionGroup, title="Autoscaler: memory"):
+    """How the memory of Java processes follows their number."""
+
     MEMORY_TUNING: Final[Option[bool]] = _of(
         flag, "memory.tuning.enabled", "false", "For memory of Java processes.", used=False
     )

@@ -10,10 +10,14 @@ from penstock.model.elastic_profile import (
     profile_of,
 )
 from penstock.model.errors import ConfigurationError
-from penstock.model.options.autoscaler import AutoscalerOptions, ElasticOptions
+from penstock.model.options.autoscaler import (
+    AutoscalerMetricOptions,
+    AutoscalerTargetOptions,
+    ElasticOptions,
+)
 from penstock.model.options.catalogue import OPTIONS
 
-WINDOW = AutoscalerOptions.METRICS_WINDOW
+WINDOW = AutoscalerMetricOptions.METRICS_WINDOW
 
 
 def settings(profile=None, **others):
@@ -37,10 +41,10 @@ def test_who_sets_an_option_is_right_with_every_profile():
 
 
 def test_an_option_that_both_have_alike_is_the_same_with_both():
-    option = AutoscalerOptions.UTILIZATION_TARGET
+    option = AutoscalerTargetOptions.UTILIZATION_TARGET
     assert option.key not in PENSTOCK_DEFAULTS
     assert elastic_value(settings(), option) == elastic_value(settings("flink"), option) == 0.7
-    assert elastic_value(settings(), AutoscalerOptions.UTILIZATION_MAX) is None
+    assert elastic_value(settings(), AutoscalerTargetOptions.UTILIZATION_MAX) is None
 
 
 @pytest.mark.parametrize("key", PENSTOCK_DEFAULTS)
