@@ -16,8 +16,8 @@ from penstock.model.options.autoscaler import (
     AutoscalerMetricOptions,
     AutoscalerStepOptions,
     AutoscalerTargetOptions,
-    ElasticOptions,
 )
+from penstock.model.options.elastic import ElasticOptions
 from penstock.model.options.option import Option
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def profile_of(settings: Settings) -> ElasticProfile:
     try:
         return ElasticProfile(given)
     except ValueError:
-        names = " or ".join(f"'{profile}'" for profile in ElasticProfile)
+        names = " or ".join(ElasticProfile)
         raise ConfigurationError(
             f"option '{ElasticOptions.PROFILE.key}' is '{given}', but it takes {names}. "
             "Change the setting."

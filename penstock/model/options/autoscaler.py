@@ -26,19 +26,6 @@ _PREFIX: Final = "job.autoscaler."
 _FORMER_PREFIX: Final = "kubernetes.operator."
 
 
-class ElasticOptions(OptionGroup, title="Elastic jobs"):
-    """Which defaults count for jobs that change their parallelism while they run."""
-
-    PROFILE: Final = text(
-        "penstock.elastic.profile",
-        "penstock",
-        (
-            "`penstock`: defaults for rescales that take about a second. `flink`: the defaults of "
-            "Flink and of its autoscaler. What you set yourself counts with both."
-        ),
-    )
-
-
 def _of(kind: Kind[Any], name: str, default: str | None, doc: str, *, used: bool = True) -> Any:
     """An option of the autoscaler, which may also be called by the operator's name."""
     key = _PREFIX + name

@@ -75,7 +75,7 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         whole = [len(table) for _, table in list(self._tables.values())]
         states = list(self._states.values())
         by_namespace = [sum(map(len, list(state.tables.values()))) for state in states]
-        return max(*whole, *by_namespace, 0, 0)
+        return max(0, 0, *whole, *by_namespace)
 
     def snapshot(self) -> Snapshot:
         kept = {

@@ -302,6 +302,11 @@ def test_of_a_source_the_watermarks_that_its_chain_makes_are_told():
     assert (task.watermark_ms, task.told_watermark_ms) == (MIN_WATERMARK, 8)
 
 
+def test_a_source_that_had_finished_before_its_checkpoint_has_no_chain_and_tells_no_watermark():
+    task = task_of([], ListInput(is_source=True), [Remembering()], Clock())
+    assert task.told_watermark_ms == task.watermark_ms == MIN_WATERMARK
+
+
 def test_behind_a_source_the_watermark_of_the_inputs_is_told():
     given = ListInput((0, RowBatch([5, 8])), (0, Watermark(3)))
     task = task_of([Logging(), Stamping()], given, [Remembering()], Clock())
