@@ -175,6 +175,13 @@ def test_under_memory_pressure_nothing_changes(memory):
     assert [event.kind for event in decision.events] == [EventKind.MEMORY_PRESSURE]
 
 
+def test_at_the_thresholds_of_memory_there_is_no_pressure():
+    options = {"memory_gc__pressure_threshold": 0.25, "memory_heap__usage_threshold": 0.5}
+    memory = MemorySample(gc_pressure=0.25, heap_usage=0.5)
+    bench = Bench(settings_of(**options)).observe_until(FULL, memory=memory)
+    assert bench.decide().orders == {SOURCE: 10, MAP: 8}
+
+
 def test_in_an_excluded_period_nothing_changes():
     """The job runs since midnight, and is asked 10 minutes later."""
     decision = decided(excluded_periods="0:05-0:30")
@@ -238,6 +245,24 @@ def test_an_increase_forgets_that_a_scale_down_waits():
     assert bench.decide_all_until(43 * MINUTE + HOUR, busy) == []
     decisions = bench.decide_all_until(44 * MINUTE + HOUR, busy)
     assert [one.orders for one in decisions] == [{SINK: 1}]
+
+
+def test_a_decision_forgets_that_a_scale_down_waits():
+    """The sink waits since the decision on the others, so that half an hour is over a minute later."""
+    bench = Bench(settings_of(scale__down_interval="30 min")).observe_until(FULL, example())
+    assert bench.decide().orders == {SOURCE: 10, MAP: 8}
+    (later,) = bench.decide_all_until(FULL + 31 * MINUTE, example())
+    assert (later.time_ms, later.orders[SINK]) == (FULL + 31 * MINUTE, 1)
+
+
+def test_a_wish_from_before_a_restart_with_less_does_not_make_a_vertex_grow():
+    """8 subtasks should have become 4. After a failure there are 3, which should become 2."""
+    bench = Bench(settings_of(catch__up_duration=0, scale__down_interval="30 min"))
+    bench.observe_until(FULL, calm(sink=8))
+    assert bench.decide() is None
+    bench.autoscaler.restarted(FULL)
+    decisions = bench.decide_all_until(FULL + 31 * MINUTE, calm(sink=3))
+    assert [(one.time_ms, one.orders) for one in decisions] == [(FULL + 31 * MINUTE, {SINK: 2})]
 
 
 def test_nothing_changes_while_all_are_within_their_bounds():
@@ -343,29 +368,32 @@ def test_the_same_event_is_told_once_in_its_interval():
 
 
 def test_where_a_vertex_is_blocked_those_before_it_stay_too():
-    """The map does 12,000/s with any parallelism. The source would want more for the lag."""
+    """The map does 12,000/s with any parallelism. A subtask of the source does 2,222/s, so 7 do 15,556/s; that is enough for the
+    8,000/s that the map lets through, and less than the 19,111/s that 20,000,000 waiting records ask for.
+    """
     options = {"scaling_effectiveness_detection_enabled": True, "vertex_exclude_ids": "sink"}
     bench = Bench(settings_of(**options))
     counts = {SOURCE: 4, MAP: 6}
     orders = []
-    for number in range(3):
-        lag = 1_000_000 * (1 + number)
-        samples = example(lag) | {
-            SOURCE: VertexSample(
-                counts[SOURCE],
-                busy_ms_max=600,
-                back_pressured_ms=400,
-                records_in_per_second=8_000,
-                pending_records=lag,
-            ),
-            MAP: VertexSample(counts[MAP], busy_ms_max=1000, records_in_per_second=12_000),
-        }
+    for lag in (1_000_000, 20_000_000, 20_000_000):
+        busy_ms = 8_000 / (2_222 * counts[SOURCE]) * 1000
+        source = VertexSample(
+            counts[SOURCE],
+            busy_ms_max=busy_ms,
+            back_pressured_ms=1000 - busy_ms,
+            records_in_per_second=8_000,
+            pending_records=lag,
+            partitions=20,
+        )
+        slow = VertexSample(counts[MAP], busy_ms_max=1000, records_in_per_second=12_000)
+        samples = example(lag) | {SOURCE: source, MAP: slow}
         decision = bench.observe_until(bench.now_ms + FULL, samples).decide()
         orders.append(decided_orders(decision))
-        if orders[-1]:
-            counts |= orders[-1]
-            bench.autoscaler.rescaled(bench.now_ms, counts, 1_000)
-    assert MAP in orders[0]
+        counts |= orders[-1]
+        bench.autoscaler.rescaled(bench.now_ms, counts, 1_000)
+    # 13,317 of 8,889 is 1.498 times 4; of 20 partitions 7 subtasks have 2 or 3, 6 have 3 or 4.
+    assert orders[0][SOURCE] == 7
+    assert orders[0][MAP] > 6
     assert orders[1:] == [{}, {}]
 
 
