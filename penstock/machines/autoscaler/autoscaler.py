@@ -154,6 +154,10 @@ class Autoscaler:
             return settings.restart_s
         return min(settings.restart_limit_s, max(took) / 1000)
 
+    def shrinks_since_ms(self, vertex_id: VertexId) -> int | None:
+        """Return since when a vertex has too many subtasks and waits to shrink; None: it has not."""
+        return self._delayed.waits_since(vertex_id)
+
     def _judge(self, work: _Round, one: Evaluated) -> None:
         """Propose a parallelism for a vertex, and note the change unless something holds it up."""
         proposal = self._propose(one)
