@@ -71,6 +71,12 @@ class JobControl(Protocol):
         job has ended then. Raises: ExternalError, ConfigurationError.
         """
 
+    def rescale(self, parallelism: Mapping[str, int | tuple[int, int]]) -> None:
+        """Request another parallelism of vertices, by name or id: a number, or a lower and an upper bound.
+
+        Raises: ConfigurationError: the job cannot have it.
+        """
+
     def checkpoints(self) -> CheckpointStatistics: ...
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:

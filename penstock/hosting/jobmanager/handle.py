@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.jobmanager.flame_graphs import FlameGraphs
 from penstock.hosting.jobmanager.jobmanager import JobManager
+from penstock.hosting.jobmanager.rescales import start_rescale
 from penstock.hosting.jobmanager.savepoints import start_savepoint
 from penstock.hosting.waiting import Interruptible, Reader, awaited, interrupted, wait_for_end
 from penstock.model.checkpoint_statistics import CheckpointStatistics
@@ -85,6 +86,9 @@ class JobHandle:
             return folder
 
         return wait
+
+    def rescale(self, parallelism: Mapping[str, int | tuple[int, int]]) -> None:
+        start_rescale(self.manager, parallelism)
 
     def checkpoints(self) -> CheckpointStatistics:
         return statistics_of(self.look().checkpoints)

@@ -17,10 +17,11 @@ from typing import Final
 from penstock.machines.checkpoints.awaited_ends import AwaitedEnds
 from penstock.machines.checkpoints.checks import check_pending
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
-from penstock.machines.checkpoints.ended import EndedCheckpoints
+from penstock.machines.checkpoints.course import CheckpointCourse
 from penstock.machines.checkpoints.expiry import EXPIRY_TIMER, ExpiryTimer
 from penstock.machines.checkpoints.failure_counter import FailureCounter
 from penstock.machines.checkpoints.gateway import CheckpointGateway, Emit
+from penstock.machines.checkpoints.handover import Handover
 from penstock.machines.checkpoints.pending import AckResult, PendingCheckpoint, Phase
 from penstock.machines.checkpoints.plan import plan_of
 from penstock.machines.checkpoints.requests import (
@@ -55,7 +56,7 @@ TRIGGER_TIMER: Final = "checkpoint-trigger"
 
 
 class CheckpointCoordinator:
-    """`is_active`: the job runs, so checkpoints are triggered. `store`: the completed checkpoints."""
+    """`is_active`: the job runs, so checkpoints are triggered. `store`: the completed checkpoints. `handover`: to the next generation."""
 
     def __init__(
         self,
@@ -63,9 +64,14 @@ class CheckpointCoordinator:
         settings: CheckpointSettings,
         store: CompletedCheckpointStore,
         emit: Emit,
+        course: CheckpointCourse | None = None,
     ) -> None:
+        """`course`: what the job's former generation left; None: there was none."""
         self.is_active = False
         self.store = store
+        first_id = max(settings.first_id, store.latest_id + 1)
+        self.course = course or CheckpointCourse(store, first_id)
+        self.handover = Handover()
         self.story = Story("checkpoint coordinator")
         self.pending: dict[int, PendingCheckpoint] = {}
         self._graph = graph
@@ -74,10 +80,7 @@ class CheckpointCoordinator:
         self._gateway = CheckpointGateway(graph, settings, emit)
         self._queue = RequestQueue(settings.max_concurrent, settings.min_pause_ms)
         self._counter = FailureCounter(settings.tolerable_failures)
-        self._ended = EndedCheckpoints()
         self._ends = AwaitedEnds(graph)
-        self._next_id = max(settings.first_id, store.latest_id + 1)
-        self._last_completion_ms: int | None = None
         self._is_periodic = False
         self._expiry = ExpiryTimer(emit)
         self._failure: FailureInfo | None = None
@@ -90,11 +93,14 @@ class CheckpointCoordinator:
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
         with self.story:
-            check_pending(self.pending, self._next_id, is_active=self.is_active)
+            check_pending(self.pending, self.course.next_id, is_active=self.is_active)
 
     def settle(self, now_ms: int) -> FailureInfo | None:
         """Write and trigger what is possible now; called after each event. Returns: a failure of the job, once."""
         self._store_next()
+        self._take_waiting()
+        if self.handover.has_failed and self.is_active and not self._is_periodic:
+            self._start_periodic(now_ms)
         self._serve(now_ms)
         failure, self._failure = self._failure, None
         return failure if self.is_active else None  # else the job is restarting or ending
@@ -111,7 +117,8 @@ class CheckpointCoordinator:
     def stop(self, reason: Reason = Reason.COORDINATOR_SUSPEND) -> None:
         """The job no longer runs: trigger nothing, and abort unfinished checkpoints."""
         self.is_active = self._is_periodic = False
-        for request in self._queue.drop_all():
+        waiting, self.course.waiting = self.course.waiting, []
+        for request in (*self._queue.drop_all(), *waiting):
             self._gateway.answer_failure(request, reason, "the job is not RUNNING")
         self._abort_all(reason)
 
@@ -188,19 +195,53 @@ class CheckpointCoordinator:
             request_id=event.request_id,
             target_directory=event.target_directory,
         )
-        waiting = [pending.request for pending in self.pending.values()] + list(self._queue)
-        refusal = refusal_of(request, waiting, is_active=self.is_active)
+        refusal = refusal_of(request, self._asked_for(), is_active=self.is_active)
         if refusal is not None:
             self._gateway.answer_failure(request, *refusal)
             return
         if event.checkpoint_type.is_synchronous:  # No later checkpoint may commit during the stop.
-            self._is_periodic = False
-            self._queue.drop_periodic()
-            self._abort_all(Reason.COORDINATOR_SUSPEND)
-        self._request(request)
+            self._stop_periodic()
+        if self.handover.keeps_others_waiting:
+            self.course.waiting.append(request)
+        else:
+            self._request(request)
+
+    def hand_over(self, now_ms: int) -> None:
+        """Take a checkpoint behind which all tasks stop. When it is complete they end, and the next generation begins with it."""
+        self._stop_periodic()
+        self.handover.begin()
+        self._request(CheckpointRequest(now_ms, is_forced=True, is_handover=True))
+
+    @property
+    def has_savepoint_to_take(self) -> bool:
+        """Whether a user waits for a savepoint. It comes before a handover."""
+        return any(request.checkpoint_type.is_savepoint for request in self._asked_for())
+
+    def _asked_for(self) -> list[CheckpointRequest]:
+        """Return what is pending or waits."""
+        pending = [one.request for one in self.pending.values()]
+        return [*pending, *self._queue, *self.course.waiting]
+
+    def _stop_periodic(self) -> None:
+        self._is_periodic = False
+        self._queue.drop_periodic()
+        self._abort_all(Reason.COORDINATOR_SUSPEND)
+
+    def _take_waiting(self) -> None:
+        """Take what users asked for during a handover, as soon as a checkpoint is possible."""
+        is_possible = self.is_active and not self.handover.keeps_others_waiting
+        if not self.course.waiting or not is_possible:
+            return
+        if isinstance(plan_of(self._graph, self._settings), str):
+            return
+        waiting, self.course.waiting = self.course.waiting, []
+        for request in waiting:
+            self._request(request)
 
     def _start_periodic(self, now_ms: int) -> None:
-        self._is_periodic = self._settings.interval_ms is not None
+        """Take checkpoints at the interval, unless the job is to be stopped with a savepoint that waits."""
+        is_stopping = any(one.checkpoint_type.is_synchronous for one in self._asked_for())
+        self._is_periodic = self._settings.interval_ms is not None and not is_stopping
         if self._is_periodic:
             self._emit(SetTimer(TRIGGER_TIMER, now_ms + self._settings.first_delay_ms()))
 
@@ -212,10 +253,10 @@ class CheckpointCoordinator:
 
     def _serve(self, now_ms: int) -> None:
         """Trigger as many checkpoints as allowed, and set the timer for their deadlines."""
-        while self.is_active:
+        while self.is_active and not self._is_handing_over:
             phases = [pending.phase for pending in self.pending.values()]
             situation = Situation(
-                now_ms, len(phases), Phase.COORDINATORS in phases, self._last_completion_ms
+                now_ms, len(phases), Phase.COORDINATORS in phases, self.course.last_completion_ms
             )
             chosen = self._queue.choose(situation)
             if chosen is None:
@@ -227,15 +268,23 @@ class CheckpointCoordinator:
             self._trigger(chosen, now_ms)
         self._expiry.watch(pending.deadline_ms for pending in self._under_way())
 
+    @property
+    def _is_handing_over(self) -> bool:
+        """Whether the checkpoint of the handover was triggered. The tasks may have stopped for it."""
+        is_triggered = any(one.request.is_handover for one in self.pending.values())
+        return is_triggered or self.handover.is_complete
+
     def _trigger(self, request: CheckpointRequest, now_ms: int) -> None:
         plan = plan_of(self._graph, self._settings)
         if isinstance(plan, str):
             reason = Reason.NOT_ALL_REQUIRED_TASKS_RUNNING
             self._gateway.answer_failure(request, reason, plan)
-            if request.checkpoint_type.is_synchronous:  # The job continues as before.
-                self._start_periodic(now_ms)
+            if request.is_handover:
+                self.handover.fail(plan)
+            if request.checkpoint_type.is_synchronous or request.is_handover:
+                self._start_periodic(now_ms)  # The job continues as before.
             return
-        checkpoint_id, self._next_id = self._next_id, self._next_id + 1
+        checkpoint_id = self.course.take_id()
         deadline_ms = now_ms + self._settings.timeout_ms
         pending = PendingCheckpoint(checkpoint_id, request, plan, now_ms, deadline_ms)
         pending.awaited = frozenset(self._ends.waiting)
@@ -269,7 +318,7 @@ class CheckpointCoordinator:
         """Count an acknowledgement, or discard its snapshot unless a completed checkpoint may contain it."""
         pending = self.pending.get(message.checkpoint_id)
         if pending is None:
-            if self._ended.was_aborted(message.checkpoint_id):
+            if self.course.ended.was_aborted(message.checkpoint_id):
                 self._emit(DiscardStates(message.checkpoint_id, (message.state,)))
             return
         result = pending.acknowledge(message.attempt_id, message.state, message.metrics)
@@ -307,9 +356,11 @@ class CheckpointCoordinator:
             return
         del self.pending[event.checkpoint_id]
         self.story.add("complete", event.checkpoint_id, "at", event.location)
-        self._ended.add(event.checkpoint_id, is_completed=True)
+        self.course.ended.add(event.checkpoint_id, is_completed=True)
         self._counter.reset()
-        self._last_completion_ms = event.now_ms
+        self.course.last_completion_ms = event.now_ms
+        if pending.request.is_handover:
+            self.handover.complete()
         checkpoint = pending.stored(event.location)
         if checkpoint.is_for_recovery:
             for subsumed in self.store.add(checkpoint):
@@ -347,10 +398,12 @@ class CheckpointCoordinator:
         checkpoint_id = pending.checkpoint_id
         self.story.add("abort", checkpoint_id, reason, text)
         del self.pending[checkpoint_id]
-        self._ended.add(checkpoint_id, is_completed=False)
+        self.course.ended.add(checkpoint_id, is_completed=False)
         self._gateway.tell_aborted(pending, self.store.latest_id)
         self._emit(pending.ended(None, reason, text))
         self._gateway.answer_failure(pending.request, reason, text)
-        if self._counter.on_failure(checkpoint_id, pending.checkpoint_type, reason):
+        if pending.request.is_handover:  # Its tasks go on, so the job loses nothing.
+            self.handover.fail(f"{reason}: {text}")
+        elif self._counter.on_failure(checkpoint_id, pending.checkpoint_type, reason):
             of_job = self._counter.failure_of_job(checkpoint_id, reason, text)
             self._failure = self._failure or of_job

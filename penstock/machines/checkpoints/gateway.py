@@ -41,14 +41,17 @@ class CheckpointGateway:
         self._emit = emit
 
     def trigger(self, pending: PendingCheckpoint) -> None:
-        """Trigger the tasks. Savepoints are always aligned."""
-        timeout_ms = None if pending.is_savepoint else self._settings.aligned_timeout_ms
+        """Trigger the tasks. Savepoints are always aligned, and so is a checkpoint behind which the tasks stop: nothing may be in flight."""
+        is_handover = pending.request.is_handover
+        is_aligned = pending.is_savepoint or is_handover
+        timeout_ms = None if is_aligned else self._settings.aligned_timeout_ms
         options = CheckpointOptions(
             pending.checkpoint_type,
             is_exactly_once=self._settings.is_exactly_once,
             is_unaligned=timeout_ms == 0,
             aligned_timeout_ms=timeout_ms or None,
             target=pending.request.target_directory,
+            is_held=is_handover,
         )
         for vertex in pending.plan.triggered:
             location = vertex.execution.location

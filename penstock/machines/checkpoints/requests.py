@@ -23,6 +23,7 @@ class CheckpointRequest:
     timer asked.
 
     `is_forced`: ignores the limit of pending checkpoints. `target_directory`: of a savepoint.
+    `is_handover`: the next generation of the job begins with it.
     """
 
     at_ms: int
@@ -31,6 +32,7 @@ class CheckpointRequest:
     is_forced: bool = False
     request_id: str | None = None
     target_directory: str | None = None
+    is_handover: bool = False
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:

@@ -10,7 +10,7 @@ made visible; FailJob is ignored while the job is cancelling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.machines.books.failures import lost_task_manager, no_resources
@@ -29,6 +29,7 @@ from penstock.machines.failover.failover import FailoverStrategy, RestartAll, Re
 from penstock.machines.job.books import books_of
 from penstock.machines.job.exception_history import ExceptionHistory
 from penstock.machines.job.failure_handler import FailureHandler
+from penstock.machines.job.inheritance import Inheritance, adopt_attempts
 from penstock.machines.job.job_checks import check_job
 from penstock.machines.job.job_views import (
     SeatsView,
@@ -41,6 +42,7 @@ from penstock.machines.job.job_views import (
     task_metrics_of,
 )
 from penstock.machines.job.moves import JobMoves
+from penstock.machines.job.succession import Succession
 from penstock.machines.job.task_reports import TaskReports
 from penstock.machines.scheduling.bulks import Bulk
 from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling, SchedulingStrategy
@@ -82,7 +84,9 @@ _UNTIMED: Final = (PartitionDataProduced, SlotFreed)
 
 
 class JobMaster:
-    """One job from submission to its end. `status` starts as CREATED. `books`: read only."""
+    """One job from submission to its end, or one generation of it. `status` starts as CREATED. `books`: read only. `succession`: how it
+    begins, and how another generation takes over.
+    """
 
     def __init__(
         self,
@@ -90,21 +94,25 @@ class JobMaster:
         settings: JobSettings,
         now_ms: int,
         completed: Sequence[CompletedCheckpoint] = (),
+        left: Inheritance | None = None,
     ) -> None:
         """`completed`: checkpoints to continue from, oldest first: of an earlier driver, or a
-        savepoint.
+        savepoint. `left`: by the generation of this job before; None: this is the first one.
 
         Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program
         does not fit the last checkpoint.
         """
         if completed:
             adopt_max_parallelism(job_graph, completed[-1])
-        graph = ExecutionGraph(job_graph, settings.attempts_history_size)
+        first_attempt = 0 if left is None else left.first_attempt
+        graph = ExecutionGraph(job_graph, settings.attempts_history_size, first_attempt)
         regions = Regions(graph)
         release: PartitionRelease = ReleaseAtEnd()
         if settings.is_released_during_job:
             release = ReleaseByRegion(graph, regions)
-        self.books = books = books_of(graph, settings, now_ms, completed, release)
+        self.books = books = books_of(graph, settings, now_ms, completed, release, left)
+        if left is not None:
+            adopt_attempts(graph, left.graph)
         self._graph = graph
         self._journal = books.journal
         self._life = books.life
@@ -114,19 +122,20 @@ class JobMaster:
         self._moves = JobMoves(books)
         self._settings = settings
         self.regions = regions.regions
-        self._scheduling = _scheduling_of(graph, regions, job_graph.job_type, settings)
+        scheduling = _scheduling_of(graph, regions, job_graph.job_type, settings)
         failover: FailoverStrategy = RestartRegions(regions)
         if settings.failover is FailoverMode.FULL:
             failover = RestartAll(graph)
         self._failures = FailureHandler(
             books,
             self._moves,
-            self._scheduling,
+            scheduling,
             failover,
-            settings.make_backoff(),
-            settings.exception_history_size,
+            settings.make_backoff() if left is None else left.backoff,
+            ExceptionHistory(settings.exception_history_size) if left is None else left.history,
         )
-        self._reports = TaskReports(books, self._moves, self._failures, self._scheduling)
+        self._reports = TaskReports(books, self._moves, self._failures, scheduling)
+        self.succession = Succession(books, self._moves, self._failures, scheduling)
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
         self._shortage: NotEnoughResources | None = None
@@ -143,6 +152,14 @@ class JobMaster:
             self._step(event)
         return self._journal.take()
 
+    def change(self, what: str, change: Callable[[], None]) -> list[JobEffect]:
+        """Make a change of `succession` that is not an event; returns the effects. `what`: its name in the story."""
+        self._journal.begin(what, self._journal.now_ms)
+        with self.story:
+            change()
+            self._settle()
+        return self._journal.take()
+
     def _step(self, event: JobEvent) -> None:
         if not self._life.status.is_terminal:
             self._take(event)
@@ -155,7 +172,7 @@ class JobMaster:
     def _take(self, event: JobEvent) -> None:
         match event:
             case StartScheduling():
-                self._on_start()
+                self.succession.start()
             case SlotsOffered():
                 self._slots.take_offers(event, is_any_welcome=self._life.is_restarting)
             case SlotFreed():
@@ -177,11 +194,6 @@ class JobMaster:
             case _:
                 self._checkpoints.take(event)
 
-    def _on_start(self) -> None:
-        self._life.move(JobStatusEvent.START)
-        self._checkpoints.restore_coordinators()
-        self._moves.allocate(self._scheduling.start())
-
     def _settle(self) -> None:
         """Do what follows from the event: restarts, the end of the job, new requirements."""
         checkpoints = self._checkpoints
@@ -189,13 +201,15 @@ class JobMaster:
         if failure is not None:
             self._failures.on_global_failure(failure)
         self._failures.settle()
+        if checkpoints.handover.is_complete:
+            self._life.has_handed_over = True
         if self._failures.is_ending and self._attempts.alive == 0:
             self._moves.end(JobStatusEvent.ALL_TASKS_TERMINAL)
         checkpoints.follow(self._life.status, self._journal.now_ms)
         if self._life.status.is_terminal:
             return
         is_running = self._life.status is JobStatus.RUNNING and not self._is_finalizing
-        if is_running and self._graph.is_finished:
+        if is_running and self._graph.is_finished and not self._life.has_handed_over:
             self._finalize()
         self.books.deployer.serve()
         if self._graph.job_graph.job_type is not JobType.STREAMING:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from penstock.model.checkpoints import CheckpointType
+from penstock.runtime.checkpoint.hold import Hold
 from penstock.runtime.checkpoint.notifications import (
     NO_CHECKPOINT,
     CheckpointNotifications,
@@ -47,7 +48,7 @@ class EndHooks:
 
 
 class SubtaskCheckpoints:
-    """The checkpoints of one subtask. Mailbox thread. The default is for a job that takes none."""
+    """The checkpoints of one subtask. Mailbox thread. The default is for a job that takes none. `hold`: whether it stops behind one."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class SubtaskCheckpoints:
         """`restored_id`: the checkpoint that the attempt starts from; None: it starts without one. `hooks` None: nobody has to
         know about the end of the task.
         """
+        self.hold = Hold()
         restored = NO_CHECKPOINT if restored_id is None else restored_id
         self._notifications = CheckpointNotifications(restored)
         self._final = FinalCheckpoint(is_needed=has_final_checkpoint)
@@ -129,10 +131,12 @@ class SubtaskCheckpoints:
 
     def on_complete(self, checkpoint_id: int) -> list[Notification]:
         """Returns what to tell the operators."""
+        self.hold.on_complete(checkpoint_id)
         return self._heard(self._notifications.on_complete(checkpoint_id))
 
     def on_abort(self, checkpoint_id: int, latest_completed: int) -> list[Notification]:
         """As `on_complete`. `latest_completed` -1: there is none."""
+        self.hold.on_abort(checkpoint_id)
         return self._heard(self._notifications.on_abort(checkpoint_id, latest_completed))
 
     def _heard(self, notifications: Iterable[Notification]) -> list[Notification]:

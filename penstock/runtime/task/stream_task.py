@@ -131,9 +131,12 @@ class StreamTask:
         """
         deadline = self._clock_ns() + self._timing.max_step_ns
         while not self.is_done:
+            if self._current is None and self.is_held:
+                self._out.flush()
+                return InputStatus.NOTHING_AVAILABLE
             if self._has_priority and self._current is None:
                 self._begin_priority()
-            if not self._out.is_available:
+            if not self._out.is_available and not self._is_replaced:
                 # Consumers of other outputs need not wait for the slow one.
                 self._out.flush_when_due()
                 return InputStatus.MORE_AVAILABLE
@@ -156,6 +159,15 @@ class StreamTask:
         """Whether outputs have room."""
         return self._out.is_available
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits behind a snapshot to hear what became of the checkpoint."""
+        return self.checkpoints.hold.is_held
+
+    @property
+    def _is_replaced(self) -> bool:
+        return self.checkpoints.hold.is_replaced
+
     def notice_priority(self) -> None:
         """An overtaking barrier has come, or an alignment has timed out."""
         self._has_priority = True
@@ -163,7 +175,7 @@ class StreamTask:
 
     def next_timer_ms(self) -> int | None:
         """When `process_input` has to be called even without input, on the `now_ms` clock."""
-        return self.chain.next_timer_ms()
+        return None if self.is_held else self.chain.next_timer_ms()
 
     @property
     def watermark_ms(self) -> int:
@@ -255,6 +267,9 @@ class StreamTask:
 
     def _begin_next(self) -> bool:
         """Choose what runs next: due timers, a checkpoint, the rest of the current batch, the next element."""
+        if self._is_replaced and not self.has_ended_data:
+            self._current = self._leave()
+            return True
         due = self.chain.next_timer_ms()
         if due is not None and not self._has_fired and due <= self._timing.now_ms():
             # Input has its turn afterwards, so that timers which set timers cannot starve it.
@@ -264,6 +279,8 @@ class StreamTask:
         self._has_fired = False
         if self._begin_trigger():
             return True
+        if self._is_replaced:
+            return self._begin_end()
         if not self.chain.takes_input:
             return False
         # The end of the data is processed before later elements: a checkpoint behind it must see
@@ -336,6 +353,7 @@ class StreamTask:
             has_finished = self.has_ended_data and self._is_drained
             is_at_end = has_finished or self.chain.begins_finished
             self._on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns, is_at_end))
+        self.checkpoints.hold.on_taken(barrier)
 
     def _triggered(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
         """Take a checkpoint that was triggered from outside, then run the actions that waited for its snapshot."""
@@ -361,8 +379,8 @@ class StreamTask:
                 return False
             self._current = self._end_data()
             return True
-        is_over = self.input.is_finished and not self.chain.has_put_off
-        if not is_over or not self.checkpoints.may_finish:
+        is_over = self.input.is_finished and self.checkpoints.may_finish
+        if not (is_over or self._is_replaced) or self.chain.has_put_off:
             return False
         self._current = self._end_partitions()
         return True
@@ -375,6 +393,12 @@ class StreamTask:
         yield from self._out.to_all(EndOfData(drain=self._is_drained))
         self.chain.end_data()
         self.checkpoints.on_end_of_data()
+
+    def _leave(self) -> Iterator[Routed]:
+        """Another generation of the job goes on from the snapshot: nothing is finished, and what is in hand belongs to that one."""
+        self.has_ended_data = True
+        yield from self._out.to_all(EndOfData(drain=False))
+        self.chain.end_data()
 
     def _end_partitions(self) -> Iterator[Routed]:
         self._out.finish()
