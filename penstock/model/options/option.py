@@ -21,6 +21,7 @@ from penstock.model.options.parsing import (
     parse_map,
     parse_memory_bytes,
     parse_separated,
+    parse_signed_duration_ms,
     parse_str,
     refusal,
 )
@@ -112,6 +113,8 @@ class Kind(Generic[T]):
 
 
 duration: Final = Kind("duration", parse_duration_ms, "ms")
+signed_duration: Final = Kind("duration", parse_signed_duration_ms, "ms")
+"""May be negative, where that stands for no limit."""
 fine_duration: Final = Kind("fine duration", parse_fine_duration_ms, "ms")
 size: Final = Kind("size", parse_memory_bytes, "bytes")
 whole: Final = Kind("whole number", parse_int)

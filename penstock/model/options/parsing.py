@@ -37,6 +37,13 @@ def parse_duration_ms(text: str, key: str = "") -> int:
     return int(parse_fine_duration_ms(text, key))
 
 
+def parse_signed_duration_ms(text: str, key: str = "") -> int:
+    """As `parse_duration_ms`, but negative ones too: `-1`, `-1 ms`."""
+    digits = text.strip().removeprefix("-")
+    sign = -1 if text.strip().startswith("-") else 1
+    return sign * parse_duration_ms(digits, key)
+
+
 def parse_fine_duration_ms(text: str, key: str = "") -> float:
     """Milliseconds, with their fractions, of `200 us` or `1 ms`."""
     match = _NUMBER_AND_UNIT.fullmatch(text.strip().lower())

@@ -61,27 +61,8 @@ _BY_SUBJECT: Final[dict[str, tuple[_Row, ...]]] = {
     "Wait for more requests before they are declared.": (
         ("slot.request.max-interval", duration, "20 ms"),
     ),
-    "reactive: use all slots.": (("scheduler-mode", text, None),),
-    "Flink's Adaptive scheduler, which Penstock does not have.": (
-        ("jobmanager.adaptive-scheduler.resource-wait-timeout", duration, "5 min"),
-        ("jobmanager.adaptive-scheduler.submission.resource-wait-timeout", duration, "5 min"),
-        ("jobmanager.adaptive-scheduler.resource-stabilization-timeout", duration, "10 s"),
-        (
-            "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout",
-            duration,
-            "10 s",
-        ),
-        ("jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling", duration, "30 s"),
-        ("jobmanager.adaptive-scheduler.scaling-interval.min", duration, "30 s"),
-        (
-            "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
-            duration,
-            "1 min",
-        ),
-        ("jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures", whole, "2"),
-        ("jobmanager.adaptive-scheduler.rescale-trigger.max-delay", duration, None),
+    "Flink has it no more.": (
         ("jobmanager.adaptive-scheduler.min-parallelism-increase", whole, "1"),
-        ("jobmanager.adaptive-scheduler.prefer-minimal-taskmanagers", flag, "true"),
     ),
     "Wait for running timers at cancellation.": (
         ("task.cancellation.timers.timeout", duration, "7500 ms"),

@@ -1,0 +1,149 @@
+"""The part of the configuration that elastic jobs need, in one frozen object.
+
+Knows no layers of settings. Source: Flink AdaptiveScheduler.Settings (docs/spec/elasticity.md#options); differs: where
+nothing is set, the profile `penstock` has shorter times, because a rescale takes about a second here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from penstock.machines.adaptive.transition_manager import TransitionTimings
+from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
+from penstock.model.options.elastic import ElasticOptions
+from penstock.model.options.option import Option
+from penstock.model.options.scheduling import SchedulingOptions
+
+_REACTIVE: Final = "REACTIVE"
+_ADAPTIVE: Final = "Adaptive"
+_FOR_EVER: Final = -1
+_SUBMISSION: Final = TransitionTimings(stabilization_ms=10_000)
+_EXECUTING: Final = TransitionTimings(cooldown_ms=30_000, stabilization_ms=60_000)
+
+
+class ElasticProfile(StrEnum):
+    """Whose values count for options that nobody sets."""
+
+    PENSTOCK = "penstock"
+    FLINK = "flink"
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveSettings:
+    """`is_adaptive`: jobmanager.scheduler is Adaptive, or the mode is reactive; for streaming jobs only.
+
+    `wait_timeout_ms` None: a job waits for its slots for ever. `submission`, `executing`: of the transition manager
+    while the job waits for slots, and while it runs.
+    """
+
+    is_adaptive: bool = False
+    is_reactive: bool = False
+    wait_timeout_ms: int | None = 300_000
+    submission: TransitionTimings = _SUBMISSION
+    executing: TransitionTimings = _EXECUTING
+    max_checkpoint_failures: int = 2
+    prefers_few_taskmanagers: bool = True
+    history_size: int = 0
+
+
+def adaptive_settings_of(
+    settings: Settings, checkpoint_interval_ms: int | None = None
+) -> AdaptiveSettings:
+    """Read the options. `checkpoint_interval_ms` None: the job takes no checkpoints of its own.
+
+    Raises: ConfigurationError: an unknown mode or profile, or a value out of its range.
+    """
+    is_reactive = _is_reactive(settings)
+    profile = _profile(settings)
+    unset: dict[Option[Any], int] = {}
+    if profile is ElasticProfile.PENSTOCK:
+        unset |= _QUICK
+    if is_reactive:
+        unset |= {
+            ElasticOptions.WAIT_TIMEOUT: _FOR_EVER,
+            ElasticOptions.SUBMISSION_STABILIZATION: 0,
+        }
+    failures = settings.get(ElasticOptions.MAX_CHECKPOINT_FAILURES)
+    if failures < 1:
+        raise _refusal(ElasticOptions.MAX_CHECKPOINT_FAILURES, failures, "at least 1")
+    history_size = _value(settings, ElasticOptions.HISTORY_SIZE, unset)
+    if history_size < 0:
+        raise _refusal(ElasticOptions.HISTORY_SIZE, history_size, "0 or more")
+    wait_timeout_ms = _value(settings, ElasticOptions.WAIT_TIMEOUT, unset)
+    return AdaptiveSettings(
+        is_adaptive=is_reactive or settings.get(SchedulingOptions.SCHEDULER) == _ADAPTIVE,
+        is_reactive=is_reactive,
+        wait_timeout_ms=None if wait_timeout_ms < 0 else wait_timeout_ms,
+        submission=TransitionTimings(
+            stabilization_ms=_value(settings, ElasticOptions.SUBMISSION_STABILIZATION, unset)
+        ),
+        executing=TransitionTimings(
+            _value(settings, ElasticOptions.COOLDOWN, unset),
+            _value(settings, ElasticOptions.EXECUTING_STABILIZATION, unset),
+            _trigger_delay_ms(settings, unset, failures, checkpoint_interval_ms),
+            waits_only_for_coming=profile is ElasticProfile.PENSTOCK
+            and not settings.is_set(ElasticOptions.EXECUTING_STABILIZATION),
+        ),
+        max_checkpoint_failures=failures,
+        prefers_few_taskmanagers=settings.get(ElasticOptions.PREFERS_FEW_TASKMANAGERS),
+        history_size=history_size,
+    )
+
+
+_QUICK: Final[Mapping[Option[Any], int]] = {
+    ElasticOptions.COOLDOWN: 10_000,
+    ElasticOptions.SUBMISSION_STABILIZATION: 2_000,
+    ElasticOptions.EXECUTING_STABILIZATION: 10_000,
+    ElasticOptions.MAX_TRIGGER_DELAY: 5_000,
+    ElasticOptions.HISTORY_SIZE: 16,
+}
+"""What the profile `penstock` has instead of Flink's defaults."""
+
+
+def _value(settings: Settings, option: Option[int], unset: Mapping[Option[Any], int]) -> int:
+    """Return what the option or its older key is set to, or else what stands for an option that is not set."""
+    older = option.fallback
+    if settings.is_set(option):
+        return settings.get(option)
+    if older is not None and settings.is_set(older):
+        return settings.get(older)
+    return unset.get(option, settings.get(option))
+
+
+def _trigger_delay_ms(
+    settings: Settings,
+    unset: Mapping[Option[Any], int],
+    failures: int,
+    checkpoint_interval_ms: int | None,
+) -> int:
+    option = ElasticOptions.MAX_TRIGGER_DELAY
+    given = settings.get(option)
+    if given is not None:
+        return given
+    if checkpoint_interval_ms is None:
+        return 0
+    return unset.get(option, (failures + 1) * checkpoint_interval_ms)
+
+
+def _is_reactive(settings: Settings) -> bool:
+    name = settings.get(ElasticOptions.MODE)
+    if name is not None and name.upper() != _REACTIVE:
+        raise _refusal(ElasticOptions.MODE, name, "reactive")
+    return name is not None
+
+
+def _profile(settings: Settings) -> ElasticProfile:
+    name = settings.get(ElasticOptions.PROFILE).lower()
+    if name not in set(ElasticProfile):
+        raise _refusal(ElasticOptions.PROFILE, name, " or ".join(ElasticProfile))
+    return ElasticProfile(name)
+
+
+def _refusal(option: Option[Any], got: object, takes: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"option '{option.key}' is '{got}', but it takes {takes}. Change the setting."
+    )

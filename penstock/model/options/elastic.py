@@ -1,0 +1,102 @@
+"""Options of jobs whose parallelism changes while they run.
+
+Does not know their readers. Source: Flink JobManagerOptions, WebOptions (docs/spec/elasticity.md#options). Differs:
+where nothing is set, `penstock.elastic.profile` may stand for other values than the defaults below, which are Flink's.
+"""
+
+from typing import Final
+
+from penstock.model.options.option import (
+    OptionGroup,
+    duration,
+    flag,
+    signed_duration,
+    text,
+    whole,
+)
+
+
+class ElasticOptions(OptionGroup, title="Elastic jobs"):
+    """When the Adaptive scheduler changes the parallelism of a running job."""
+
+    PROFILE: Final = text(
+        "penstock.elastic.profile",
+        "penstock",
+        (
+            "Values of the options of this table that are not set. `flink`: their defaults. `penstock`: a cooldown "
+            "of 10 s, stabilization of 2 s at submission, and of 10 s later while TaskManagers are starting, "
+            "a trigger after at most 5 s, and 16 rescales kept; because a rescale takes about a second."
+        ),
+    )
+    MODE: Final = text(
+        "scheduler-mode",
+        None,
+        "`reactive`: the job uses all slots that there are, up to the max parallelism of its vertices.",
+    )
+    OLD_WAIT_TIMEOUT: Final = signed_duration(
+        "jobmanager.adaptive-scheduler.resource-wait-timeout",
+        "5 min",
+        "Older key of jobmanager.adaptive-scheduler.submission.resource-wait-timeout. Used when that is not set.",
+    )
+    WAIT_TIMEOUT: Final = signed_duration(
+        "jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
+        "5 min",
+        (
+            "How long a job waits for enough slots before it goes on with what there is, or fails. "
+            "Negative: for ever, as in reactive mode if it is not set."
+        ),
+        fallback=OLD_WAIT_TIMEOUT,
+    )
+    OLD_SUBMISSION_STABILIZATION: Final = duration(
+        "jobmanager.adaptive-scheduler.resource-stabilization-timeout",
+        "10 s",
+        "Older key of jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout. Used when that is not set.",
+    )
+    SUBMISSION_STABILIZATION: Final = duration(
+        "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout",
+        "10 s",
+        (
+            "How long a job that could start waits for the rest of the slots that it wants. "
+            "In reactive mode not at all, if it is not set."
+        ),
+        fallback=OLD_SUBMISSION_STABILIZATION,
+    )
+    OLD_COOLDOWN: Final = duration(
+        "jobmanager.adaptive-scheduler.scaling-interval.min",
+        "30 s",
+        "Older key of jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling. Used when that is not set.",
+    )
+    COOLDOWN: Final = duration(
+        "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
+        "30 s",
+        "How long the parallelism stays as it is after a job has begun to run, also after a failure.",
+        fallback=OLD_COOLDOWN,
+    )
+    EXECUTING_STABILIZATION: Final = duration(
+        "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
+        "1 min",
+        "How long a job that could change waits for the rest of the slots that it wants.",
+    )
+    MAX_CHECKPOINT_FAILURES: Final = whole(
+        "jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures",
+        "2",
+        "A change waits for the next completed checkpoint, or for so many failed ones.",
+    )
+    MAX_TRIGGER_DELAY: Final = duration(
+        "jobmanager.adaptive-scheduler.rescale-trigger.max-delay",
+        None,
+        (
+            "How long a change waits for a checkpoint. Without it: one interval of checkpoints more than failed "
+            "ones are waited for; not at all if the job takes none."
+        ),
+    )
+    PREFERS_FEW_TASKMANAGERS: Final = flag(
+        "jobmanager.adaptive-scheduler.prefer-minimal-taskmanagers",
+        "true",
+        "Whether slots that are not needed are left together, so that whole TaskManagers become idle.",
+    )
+    HISTORY_SIZE: Final = whole(
+        "web.adaptive-scheduler.rescale-history.size",
+        "0",
+        "How many rescales of a job are kept.",
+    )
