@@ -15,6 +15,7 @@ from penstock.model.checkpoints import CheckpointType
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
+from penstock.model.parallelism_bounds import JobResourceRequirements, ParallelismBounds
 from penstock.model.states import JobStatus
 
 FRAME_STREAM: Final = "dataframe"
@@ -71,11 +72,17 @@ class JobControl(Protocol):
         job has ended then. Raises: ExternalError, ConfigurationError.
         """
 
-    def rescale(self, parallelism: Mapping[str, int | tuple[int, int]]) -> None:
+    def resource_requirements(self) -> JobResourceRequirements:
+        """What parallelism the vertices of the job may have. Raises: ExternalError, ConfigurationError: it is no such job."""
+
+    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
         """Request another parallelism of vertices, by name or id: a number, or a lower and an upper bound.
 
-        Raises: ConfigurationError: the job cannot have it.
+        Raises: ConfigurationError: the job cannot have it. ExternalError: it could not be recorded.
         """
+
+    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
+        """As `rescale`, for all vertices at once."""
 
     def checkpoints(self) -> CheckpointStatistics: ...
 

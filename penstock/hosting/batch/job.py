@@ -12,7 +12,7 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -53,6 +53,7 @@ from penstock.model.messages.batch import (
     StageFailed,
     StageFinished,
 )
+from penstock.model.parallelism_bounds import JobResourceRequirements, ParallelismBounds
 from penstock.model.program import JobOutcome
 from penstock.model.states import JobStatus
 from penstock.runtime.sources.contract import Source
@@ -141,6 +142,17 @@ class BatchJob:
             "from the results of its stages. Run it with RuntimeExecutionMode.STREAMING to "
             "take savepoints."
         )
+
+    def resource_requirements(self) -> JobResourceRequirements:
+        raise ConfigurationError(
+            "the stages of a job in runtime mode BATCH choose their parallelism when they begin, so it cannot be rescaled."
+        )
+
+    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
+        self.resource_requirements()
+
+    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
+        self.resource_requirements()
 
     def checkpoints(self) -> CheckpointStatistics:
         return CheckpointStatistics()

@@ -52,6 +52,8 @@ class JobGuard:
     """Whether another driver can go on with the job when this one cannot."""
     former_checkpoints: tuple[tuple[int, str], ...] | None = None
     """The checkpoints that the former driver recorded; None: there was no former driver."""
+    former_requirements: str | None = None
+    """What parallelism a former driver was asked for, as JSON; None: nothing."""
 
     def may_vouch(self) -> bool:
         """Whether the driver may send heartbeats, each of which lets a TaskManager live for another `silence_s`."""
@@ -78,6 +80,12 @@ class JobGuard:
         first. Any thread.
 
         Raises: LeaseTaken, OSError: no driver will begin with the newest of them.
+        """
+
+    def record_requirements(self, text: str) -> None:
+        """Record what parallelism the job may have, for a driver that takes it over. Any thread.
+
+        Raises: LeaseTaken, OSError: it is not recorded.
         """
 
     def end(self, result: RecordedResult) -> str | None:
@@ -156,6 +164,9 @@ class LeaseKeeper(JobGuard):
         """Record on the calling thread: the keeper's thread must renew the lease while a slow disk writes."""
         told = json.dumps(pointers).encode()
         self._prove(lambda: self._store.put_checkpoints(self.entry, told))
+
+    def record_requirements(self, text: str) -> None:
+        self._prove(lambda: self._store.put_requirements(self.entry, text.encode()))
 
     def end(self, result: RecordedResult) -> str | None:
         if result.status is JobStatus.FINISHED:

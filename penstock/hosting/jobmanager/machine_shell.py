@@ -20,7 +20,9 @@ from penstock.hosting.checkpoints.port import CheckpointPort
 from penstock.hosting.coordinators.coordinators import Coordinators
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.ha.guard import JobGuard
+from penstock.hosting.ha.requirements import requirements_of
 from penstock.hosting.jobmanager.driver_streams import DriverStreams
+from penstock.hosting.jobmanager.generations import tell_of_generation
 from penstock.hosting.jobmanager.links import Links
 from penstock.hosting.jobmanager.stack_settings import StackSettings
 from penstock.hosting.logs.settings import LogSettings
@@ -36,7 +38,6 @@ from penstock.machines.job.job_master import JobMaster
 from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.graph.rescaling import parallelism_of
 from penstock.model.ids import AllocationId, AttemptId, JobId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
@@ -156,7 +157,8 @@ class MachineShell:
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
         completed = () if settings.storage is None else settings.storage.completed
-        self.master = AdaptiveMaster(parts.job_graph, settings.job, now_ms(), completed)
+        asked = requirements_of(self.guard.former_requirements, parts.job_graph)
+        self.master = AdaptiveMaster(parts.job_graph, settings.job, now_ms(), completed, asked)
         self.resource_manager = ResourceManager(
             provider.slots_per_taskmanager,
             _smaller(provider.max_taskmanagers(), settings.max_taskmanagers),
@@ -257,7 +259,8 @@ class MachineShell:
                 reason = f"{effect.reason}; {host}".removesuffix(".")
                 lacks = f"{effect.available} of {effect.wanted}"
                 _LOG.warning("job=%s slots=%s MISSING cause=%s", self.job_id, lacks, reason)
-                self.feed_job(NotEnoughResources(effect.available, reason, now_ms()))
+                told = NotEnoughResources(effect.available, reason, now_ms(), effect.is_final)
+                self.feed_job(told)
 
     def _do_deploy(self, effect: DeployTask) -> None:
         key = effect.deployment.chain_blob
@@ -386,16 +389,9 @@ class MachineShell:
             self.feed_job(FailJob(_not_restartable(_HANDED_OUT), now_ms()))
 
     def _do_replace_graph(self, effect: GraphReplaced) -> None:
-        """Another generation begins. Its readers and enumerators begin with the checkpoint, too."""
-        for attempt_id in list(self.where):
-            del self.where[attempt_id]
-        self._coordinators.rescale(parallelism_of(effect.job_graph))
-        if effect.checkpoint_id is None:
-            self._coordinators.restore(())
-        text = "job=%s RESCALES subtasks=%d checkpoint=%s planned=%s"
-        subtasks = sum(parallelism_of(effect.job_graph).values())
-        _LOG.info(text, self.job_id, subtasks, effect.checkpoint_id, effect.is_planned)
-        self._parts.observer.graph_replaced(effect)
+        """Another generation begins. Rows that the program has seen may come again, unless the former one has handed over."""
+        self.where.clear()
+        tell_of_generation(effect, self._coordinators, self._parts.observer)
         if not effect.is_planned and not self._streams.restart(set(effect.former)):
             self.feed_job(FailJob(_not_restartable(_HANDED_OUT), now_ms()))
 

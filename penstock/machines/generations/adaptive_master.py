@@ -1,27 +1,53 @@
 """The master of one job over all its generations: events in, effects out, as a JobMaster.
 
 A generation is a JobMaster, whose graph never changes. This master replaces it by the next one when the job gets
-another parallelism: after a handover, or at a restart. A job that nobody rescales has one generation, and this master
-does nothing but pass events on. Source: Flink AdaptiveScheduler (docs/spec/elasticity.md); differs: a change that is
-wished for repeats nothing, because the former generation hands over.
+another parallelism: after a handover, or at a restart. A job that is not elastic has one generation, and this master
+does nothing but pass events on. Source: Flink AdaptiveScheduler (docs/spec/elasticity.md); differs: a change of a
+running job repeats nothing, because the former generation hands over. Every job can become elastic while it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
-from penstock.machines.books.job_settings import JobSettings
+from penstock.machines.adaptive.requirements import default_requirements
+from penstock.machines.adaptive.transition_manager import (
+    TRANSITION_TIMER,
+    Prospect,
+    TransitionManager,
+)
+from penstock.machines.books.job_settings import FailoverMode, JobSettings
+from penstock.machines.generations.demand import Demand
+from penstock.machines.generations.submission import check_elastic, no_slots
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.completed_checkpoint import CompletedCheckpoint
-from penstock.model.graph.job_graph import JobGraph
+from penstock.model.errors import ConfigurationError, GraphError
+from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.graph.rescaling import parallelism_of, rescaled
 from penstock.model.ids import VertexId
-from penstock.model.messages import JobEffect, JobEvent, RescaleJob
+from penstock.model.messages import (
+    FailJob,
+    FailureInfo,
+    JobEffect,
+    JobEvent,
+    NotEnoughResources,
+    RescaleJob,
+    SetTimer,
+    StartScheduling,
+    TimerFired,
+)
+from penstock.model.parallelism_bounds import JobResourceRequirements, ParallelismBounds
 from penstock.model.states import JobStatus
+
+WAIT_TIMER: Final = "adaptive-wait"
 
 
 class AdaptiveMaster:
-    """`generation`: the JobMaster that runs the job now. `submitted`: the graph as the program has it."""
+    """`generation`: the JobMaster that runs the job now. `submitted`: the graph as the program has it. `demand` None: the job is not
+    elastic.
+    """
 
     def __init__(
         self,
@@ -29,74 +55,201 @@ class AdaptiveMaster:
         settings: JobSettings,
         now_ms: int,
         completed: Sequence[CompletedCheckpoint] = (),
+        requirements: JobResourceRequirements | None = None,
     ) -> None:
-        """Raises: as JobMaster."""
+        """`requirements`: what was asked of an earlier driver; None: nothing.
+
+        Raises: as JobMaster. ConfigurationError: the job is to be elastic, but cannot be.
+        """
+        elastic = settings.elastic
+        is_streaming = job_graph.job_type is JobType.STREAMING
+        is_elastic = is_streaming and (elastic.is_adaptive or requirements is not None)
+        if is_elastic:
+            check_elastic(job_graph)
+            settings = replace(settings, failover=FailoverMode.FULL)
         self.generation = JobMaster(job_graph, settings, now_ms, completed)
         self.submitted = job_graph
+        self.demand: Demand | None = None
         self._settings = settings
         self._now_ms = now_ms
-        self._target: Mapping[VertexId, int] | None = None
+        self._manager: TransitionManager | None = None
+        self._held = 0
+        self._is_more_coming = True
+        self._is_due = False
+        self._is_waiting = False
+        self._timer_ms: int | None = None
+        if is_elastic:
+            vertices = job_graph.vertices.values()
+            found = default_requirements(vertices, is_reactive=elastic.is_reactive)
+            self.demand = Demand(job_graph, found if requirements is None else requirements)
+            self.generation.succession.leave_restarts()
+
+    # ------------------------------------------------------------------ step
 
     def step(self, event: JobEvent) -> list[JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
         self._now_ms = getattr(event, "now_ms", self._now_ms)
         if isinstance(event, RescaleJob):
             effects = self._on_rescale(event)
+        elif isinstance(event, StartScheduling) and self.demand is not None:
+            effects = self._wait("WaitForResources")
         else:
             effects = self.generation.step(event)
-        return effects + self._go_on()
+        if self.demand is None or self.generation.status.is_terminal:
+            return effects
+        return effects + self._settle(self.demand, event)
 
     def _on_rescale(self, event: RescaleJob) -> list[JobEffect]:
         if self.generation.status.is_terminal:
             return []
-        self._target = {vertex_id: upper for vertex_id, _, upper in event.bounds}
+        was_elastic = self.demand is not None
+        bounds = {one: ParallelismBounds(lower, upper) for one, lower, upper in event.bounds}
+        self.demand = demand = Demand(self.submitted, bounds)
+        self._is_more_coming = True
         succession = self.generation.succession
-        succession.leave_restarts()
-        slots = _slots_for(rescaled(self.submitted, self._target))
-        return self.generation.change("RescaleJob", lambda: succession.want_slots(slots))
-
-    def _go_on(self) -> list[JobEffect]:
-        """Do what follows: the next generation begins, or this one is to hand over."""
-        effects: list[JobEffect] = []
-        succession = self.generation.succession
-        if succession.is_over:
-            effects += self._begin_next()
-        succession.handover.take_failure()
-        if self._is_due:
-            effects += self.generation.change("Rescale", succession.hand_over)
+        if not was_elastic:
+            self._settings = replace(self._settings, failover=FailoverMode.FULL)
+            succession.leave_restarts()
+        effects = self.generation.change(
+            "RescaleJob", lambda: succession.want_slots(demand.desired)
+        )
+        if self._manager is None:
+            self._enter_executing()
+        self._manager_says(lambda manager, now: manager.on_change(now, self._prospect()))
         return effects
 
-    @property
-    def _is_due(self) -> bool:
-        if self._target is None or self.generation.status is not JobStatus.RUNNING:
-            return False
-        if parallelism_of(self.generation.job_graph) == dict(self._target):
-            self._target = None
-            return False
+    def _settle(self, demand: Demand, event: JobEvent) -> list[JobEffect]:
+        """Do what follows from the event: the next generation begins, or this one is to hand over."""
+        if isinstance(event, NotEnoughResources) and event.is_final:
+            self._is_more_coming = False
+        effects: list[JobEffect] = []
         succession = self.generation.succession
-        wanted = _slots_for(rescaled(self.submitted, self._target))
-        return len(succession.slots) >= wanted and succession.can_hand_over
+        failure = succession.handover.take_failure()
+        if failure is not None:
+            self._enter_executing()
+        if succession.is_over and not self._is_waiting:
+            effects += self._begin_or_wait(demand)
+        self._look(event)
+        if self._is_due:
+            effects += self._change(demand)
+        return effects + self._timers()
 
-    def _begin_next(self) -> list[JobEffect]:
+    def _timers(self) -> list[JobEffect]:
+        wakes_at_ms = None if self._manager is None else self._manager.wakes_at_ms
+        if wakes_at_ms is None or wakes_at_ms == self._timer_ms:
+            return []
+        self._timer_ms = wakes_at_ms
+        return [SetTimer(TRANSITION_TIMER, max(self._now_ms, wakes_at_ms))]
+
+    # ------------------------------------------------------------------ when
+
+    def _prospect(self) -> Prospect:
+        demand = self.demand
+        assert demand is not None, "only for an elastic job"
+        held = len(self.generation.succession.slots)
+        found = demand.parallelism(held)
+        is_change = self._is_waiting or found != parallelism_of(self.generation.job_graph)
+        return Prospect(
+            found is not None and is_change,
+            held >= demand.desired and is_change,
+            self._is_more_coming,
+        )
+
+    def _look(self, event: JobEvent) -> None:
+        """Tell the manager what has changed."""
+        held = len(self.generation.succession.slots)
+        if held != self._held or isinstance(event, NotEnoughResources):
+            self._held = held
+            self._manager_says(lambda manager, now: manager.on_change(now, self._prospect()))
+        if isinstance(event, TimerFired):
+            if event.timer == TRANSITION_TIMER:
+                self._timer_ms = None
+                self._manager_says(lambda manager, now: manager.on_timer(now, self._prospect()))
+            elif event.timer == WAIT_TIMER and self._is_waiting:
+                self._is_due = True
+
+    def _manager_says(self, call: Callable[[TransitionManager, int], bool]) -> None:
+        """After each change it may go on at once: the checkpoint for it is taken when the time has come, so every moment is as good."""
+        manager = self._manager
+        if manager is None:
+            return
+        is_now = call(manager, self._now_ms)
+        if is_now or manager.on_trigger(self._now_ms, self._prospect()):
+            self._is_due = True
+
+    def _enter_executing(self) -> None:
+        timings = replace(self._settings.elastic.executing, max_trigger_delay_ms=0)
+        self._enter(TransitionManager(timings, self._now_ms))
+
+    def _enter(self, manager: TransitionManager) -> None:
+        self._manager, self._is_due = manager, False
+        self._held = len(self.generation.succession.slots)
+        self._manager_says(lambda one, now: one.on_change(now, self._prospect()))
+        self._manager_says(lambda one, now: one.on_timer(now, self._prospect()))
+
+    def _wait(self, what: str) -> list[JobEffect]:
+        """Nothing runs until there are enough slots, or the time is over."""
+        assert self.demand is not None, "only for an elastic job"
+        desired = self.demand.desired
+        succession = self.generation.succession
+        self._is_waiting = True
+
+        def wait() -> None:
+            succession.want_slots(desired)
+            succession.wait()
+
+        effects = self.generation.change(what, wait)
+        elastic = self._settings.elastic
+        if elastic.wait_timeout_ms is not None:
+            effects.append(SetTimer(WAIT_TIMER, self._now_ms + elastic.wait_timeout_ms))
+        self._enter(TransitionManager(elastic.submission, self._now_ms))
+        return effects
+
+    # ------------------------------------------------------------------ what
+
+    def _change(self, demand: Demand) -> list[JobEffect]:
+        """The time has come: begin with the slots that there are, or hand over."""
+        succession = self.generation.succession
+        if self._is_waiting:
+            return self._begin_waiting(demand) if succession.may_begin else []
+        if self.generation.status is not JobStatus.RUNNING:
+            return []
+        if not self._prospect().is_sufficient:
+            self._enter_executing()
+            return []
+        if not succession.can_hand_over:
+            return []
+        self._is_due = False
+        return self.generation.change("Rescale", succession.hand_over)
+
+    def _begin_or_wait(self, demand: Demand) -> list[JobEffect]:
+        """The generation is over. After a handover there are the slots that it was made for, unless some are gone."""
+        found = demand.parallelism(len(self.generation.succession.slots))
+        if self.generation.status is JobStatus.RUNNING and found is not None:
+            return self._begin(found)
+        return self._wait("WaitForResources")
+
+    def _begin_waiting(self, demand: Demand) -> list[JobEffect]:
+        held = len(self.generation.succession.slots)
+        found = demand.parallelism(held)
+        if found is None:
+            failure = no_slots(self.generation.job_graph.name, demand, held)
+            return self.generation.step(FailJob(failure, self._now_ms))
+        return self._begin(found)
+
+    def _begin(self, parallelism: Mapping[VertexId, int]) -> list[JobEffect]:
+        """Begin the next generation. If it cannot begin with its checkpoint, the job ends."""
         former = self.generation
-        job_graph = former.job_graph
-        if self._target is not None:
-            job_graph = rescaled(self.submitted, self._target)
+        self._is_waiting = False
         left = former.succession.inheritance()
-        self.generation = JobMaster(job_graph, self._settings, self._now_ms, left=left)
+        try:
+            job_graph = rescaled(self.submitted, parallelism)
+            self.generation = JobMaster(job_graph, self._settings, self._now_ms, left=left)
+        except (ConfigurationError, GraphError) as error:
+            failure = FailureInfo(type(error).__name__, str(error), is_recoverable=False)
+            return former.step(FailJob(failure, self._now_ms))
         succession = self.generation.succession
         succession.leave_restarts()
-
-        def take_over() -> None:
-            succession.take_over(left.graph)
-
-        return self.generation.change("NextGeneration", take_over)
-
-
-def _slots_for(job_graph: JobGraph) -> int:
-    """Return how many slots a graph needs: in each sharing group those of its widest vertex."""
-    widest: dict[str, int] = {}
-    for vertex in job_graph.vertices.values():
-        group = vertex.slot_sharing_group
-        widest[group] = max(widest.get(group, 0), vertex.parallelism)
-    return sum(widest.values())
+        effects = self.generation.change("NextGeneration", lambda: succession.take_over(left.graph))
+        self._enter_executing()
+        return effects

@@ -72,8 +72,13 @@ def books_of(
     shared_slots = SharedSlots(
         share(graph), pool, are_free_slots_taken=not is_balanced, profile_of_group=sizes.wanted
     )
-    course = None if left is None else left.checkpoints
-    checkpoints = JobCheckpoints(graph, settings.checkpoints, completed, journal.emit, course)
+    checkpoints = JobCheckpoints(
+        graph,
+        settings.checkpoints,
+        completed,
+        journal.emit,
+        None if left is None else left.checkpoints,
+    )
     deployments = TaskDeployments(job_graph, graph)
     attempts = Attempts(graph, journal, bulks, shared_slots, restarts, checkpoints, deployments)
     slots = JobSlots(graph, pool, shared_slots, sizes, attempts, journal)

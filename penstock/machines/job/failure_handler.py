@@ -180,6 +180,7 @@ class FailureHandler:
         return is_possible and self.backoff.can_restart()
 
     def _begin_restart(self, vertices: list[ExecutionVertex], *, is_global: bool) -> None:
+        self._life.awaits_next = False
         restart = self._restarts.add(vertices, is_global=is_global)
         failure = JobStatusEvent.GLOBAL_FAILURE if is_global else JobStatusEvent.RESTARTABLE_FAILURE
         self._life.move(failure)

@@ -16,7 +16,7 @@ from penstock.machines.failover.restart_backoff import RestartBackoff
 from penstock.machines.job.exception_history import ExceptionHistory
 from penstock.machines.slots.slot_pool import SlotPool
 from penstock.model.ids import AllocationId, ResourceId
-from penstock.model.states import JobStatus
+from penstock.model.states import ExecutionState, JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class Inheritance:
     @property
     def first_attempt(self) -> int:
         """A number that no subtask of the former generations has had, so that their late messages are recognised."""
+        if all(vertex.state is ExecutionState.CREATED for vertex in self.graph.vertices):
+            return self.graph.vertices[0].execution.attempt_id.attempt
         return 1 + max(vertex.execution.attempt_id.attempt for vertex in self.graph.vertices)
 
 
@@ -50,7 +52,7 @@ def adopt_attempts(graph: ExecutionGraph, former: ExecutionGraph) -> None:
     known = {vertex.vertex_id: vertex for vertex in former.vertices}
     for vertex in graph.vertices:
         old = known.get(vertex.vertex_id)
-        if old is None:
+        if old is None or old.state is ExecutionState.CREATED:
             continue
         vertex.history.extend((*old.history, old.execution))
         vertex.last_location = old.execution.location or old.last_location

@@ -63,6 +63,7 @@ from penstock.model.messages import (
     JobFinalized,
     NotEnoughResources,
     PartitionDataProduced,
+    RescaleJob,
     SetTimer,
     SlotFreed,
     SlotsOffered,
@@ -187,6 +188,8 @@ class JobMaster:
                 self._on_fail_job(event.failure)
             case JobFinalized():
                 self._on_finalized()
+            case RescaleJob():
+                """Its graph never changes: `machines/generations` takes this event."""
             case NotEnoughResources():
                 self._shortage = event
             case TimerFired():

@@ -48,16 +48,18 @@ class Succession:
     def take_over(self, former: ExecutionGraph) -> None:
         """Begin where the generation before has stopped."""
         books, latest = self._books, self._books.checkpoints.store.latest
-        is_planned = books.life.status is JobStatus.RUNNING
+        status = books.life.status
         replaced = GraphReplaced(
             books.graph.job_graph,
             tuple(vertex.vertex_id for vertex in former.vertices),
             None if latest is None else latest.checkpoint_id,
-            is_planned,
+            is_planned=status is JobStatus.RUNNING,
         )
         books.journal.emit(replaced)
         books.checkpoints.restore_coordinators()
-        if not is_planned:
+        if status is JobStatus.CREATED:
+            books.life.move(JobStatusEvent.START)
+        elif status is JobStatus.RESTARTING:
             books.life.move(JobStatusEvent.RESTARTED)
         books.slots.keep(books.slots.pool.floor)
         self._moves.allocate(self._scheduling.start())
@@ -92,7 +94,20 @@ class Succession:
         """Whether the next generation may begin now."""
         life = self._books.life
         has_left = life.has_handed_over and life.status is JobStatus.RUNNING
-        return (has_left and self._books.attempts.alive == 0) or life.awaits_next
+        is_to_restart = life.awaits_next and life.status is JobStatus.RESTARTING
+        return (has_left and self._books.attempts.alive == 0) or is_to_restart
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether nothing runs and nothing is waited for but slots."""
+        return self.is_over or self._books.life.status is JobStatus.CREATED
+
+    def wait(self) -> None:
+        """The next generation cannot begin yet."""
+        life = self._books.life
+        if life.status is JobStatus.RUNNING:
+            life.move(JobStatusEvent.RESTARTABLE_FAILURE)
+            life.awaits_next = True
 
     def inheritance(self) -> Inheritance:
         """Return what the next generation goes on with. This one takes no more events."""

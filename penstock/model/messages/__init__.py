@@ -145,6 +145,8 @@ from penstock.model.messages.taskmanager import (
 )
 
 __all__ = [
+    "FENCED",
+    "MOST_OF_PIECE",
     "AcknowledgeCheckpoint",
     "AddSplits",
     "Admission",
@@ -174,7 +176,6 @@ __all__ = [
     "DumpThreads",
     "EndTaskManager",
     "ExecutionStateChanged",
-    "FENCED",
     "FailJob",
     "FailureInfo",
     "Fenced",
@@ -196,7 +197,6 @@ __all__ = [
     "LogFile",
     "LogList",
     "LogPiece",
-    "MOST_OF_PIECE",
     "MasterHeartbeat",
     "MaxAllowedWatermark",
     "MetricsReport",

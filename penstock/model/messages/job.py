@@ -107,11 +107,15 @@ class JobFinalized:
 
 @dataclass(frozen=True, slots=True)
 class NotEnoughResources:
-    """The ResourceManager cannot provide the slots. `available`: the slots that it can, `reason`: why not more."""
+    """The ResourceManager cannot provide the slots. `available`: the slots that it can, `reason`: why not more.
+
+    `is_final`: no TaskManager that could give the others is on its way.
+    """
 
     available: int
     reason: str
     now_ms: int
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,19 +270,10 @@ class StreamTask:
         if self._is_replaced and not self.has_ended_data:
             self._current = self._leave()
             return True
-        due = self.chain.next_timer_ms()
-        if due is not None and not self._has_fired and due <= self._timing.now_ms():
-            # Input has its turn afterwards, so that timers which set timers cannot starve it.
-            self._has_fired = True
-            self._current = self.chain.fire_timers(self._timing.now_ms())
+        if self._begin_timers() or self._begin_trigger():
             return True
-        self._has_fired = False
-        if self._begin_trigger():
-            return True
-        if self._is_replaced:
-            return self._begin_end()
-        if not self.chain.takes_input:
-            return False
+        if self._is_replaced or not self.chain.takes_input:
+            return self._is_replaced and self._begin_end()
         # The end of the data is processed before later elements: a checkpoint behind it must see
         # finished operators.
         is_at_end = self._ended_inputs and self._is_at_end and not self.has_ended_data
@@ -293,6 +284,15 @@ class StreamTask:
             return True
         self._begin_element(*self._inbox.popleft())
         return True
+
+    def _begin_timers(self) -> bool:
+        """Input has its turn afterwards, so that timers which set timers cannot starve it."""
+        due = self.chain.next_timer_ms()
+        is_due = due is not None and due <= self._timing.now_ms()
+        self._has_fired = is_due and not self._has_fired
+        if self._has_fired:
+            self._current = self.chain.fire_timers(self._timing.now_ms())
+        return self._has_fired
 
     def _begin_trigger(self) -> bool:
         barrier = self.checkpoints.next_trigger(has_read_all=self.input.has_read_all)

@@ -18,6 +18,7 @@ def checkpointed(observer, tmp_path, **more):
         "execution__checkpointing__interval": "1 h",
         "execution__checkpointing__dir": str(tmp_path / "checkpoints"),
         "parallelism__default": "2",
+        "jobmanager__adaptive_scheduler__executing__cooldown_after_rescaling": "0 s",
     }
     return restarting_environment(observer, **settings | more)
 
