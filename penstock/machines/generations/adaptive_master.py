@@ -173,8 +173,14 @@ class AdaptiveMaster:
         manager = self._manager
         if manager is None:
             return
-        is_now = call(manager, self._now_ms)
-        if is_now or manager.on_trigger(self._now_ms, self._prospect()):
+        now_ms, prospect = self._now_ms, self._prospect()
+        steps = (
+            lambda: call(manager, now_ms),
+            lambda: manager.on_trigger(now_ms, prospect),
+            lambda: manager.on_timer(now_ms, prospect),
+            lambda: manager.on_trigger(now_ms, prospect),
+        )
+        if any(step() for step in steps):
             self._is_due = True
 
     def _enter_executing(self) -> None:
@@ -185,7 +191,6 @@ class AdaptiveMaster:
         self._manager, self._is_due = manager, False
         self._held = len(self.generation.succession.slots)
         self._manager_says(lambda one, now: one.on_change(now, self._prospect()))
-        self._manager_says(lambda one, now: one.on_timer(now, self._prospect()))
 
     def _wait(self, what: str) -> list[JobEffect]:
         """Nothing runs until there are enough slots, or the time is over."""
