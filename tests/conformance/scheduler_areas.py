@@ -4,6 +4,7 @@ of."""
 from collections.abc import Callable
 from typing import Any
 
+from tests.conformance import scheduler_elastic as elastic
 from tests.conformance import scheduler_graphs as graphs
 from tests.conformance import scheduler_slots as slots
 from tests.conformance import scheduler_states as states
@@ -34,4 +35,7 @@ AREAS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "max_parallelism": states.max_parallelism,
     "config_default": states.config_default,
     "restart_backoff": states.restart_backoff,
+    "adaptive_parallelism": elastic.adaptive_parallelism,
+    "adaptive_batch_parallelism": elastic.adaptive_batch_parallelism,
+    "slow_task_detection": elastic.slow_task_detection,
 }

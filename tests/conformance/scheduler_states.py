@@ -21,7 +21,7 @@ from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy
 from penstock.model.ids import JobId, VertexId
 from penstock.model.key_groups import default_max_parallelism
-from penstock.model.options.catalogue import OPTIONS
+from penstock.model.options.catalogue import FORMER_KEYS, OPTIONS
 from penstock.model.states import ExecutionState, JobStatus
 
 _REPORTS = {
@@ -148,7 +148,9 @@ def max_parallelism(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def config_default(given: dict[str, Any]) -> dict[str, Any]:
-    return {"default": OPTIONS[given["key"]]}
+    """A former name stands for the present one."""
+    key = given["key"]
+    return {"default": OPTIONS[key if key in OPTIONS else FORMER_KEYS[key]]}
 
 
 def restart_backoff(given: dict[str, Any]) -> dict[str, Any]:

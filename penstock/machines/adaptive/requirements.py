@@ -89,7 +89,8 @@ def _by_vertex(
         vertex = ids.get(named.lower()) or ids.get(named) or names.get(named)
         if vertex is None:
             findings.append(
-                f"there is no vertex '{named}'. The vertices are {', '.join(map(_called, vertices))}"
+                f"there is no vertex '{named}'. "
+                f"The vertices are {', '.join(map(_called, vertices))}"
             )
         elif named not in ids and named.lower() not in ids and times[named] > 1:
             findings.append(f"{times[named]} vertices are called '{named}'. Name them by their ids")
@@ -120,8 +121,8 @@ def _findings(vertex: JobVertex, asked: ParallelismBounds) -> list[str]:
         )
     if bounds.upper > vertex.max_parallelism:
         wrong.append(
-            f"upper bound {bounds.upper} of vertex {_called(vertex)} is above its max parallelism "
-            f"{vertex.max_parallelism}, which cannot change. Ask for at most {vertex.max_parallelism}"
+            f"upper bound {bounds.upper} of vertex {_called(vertex)} is above its max parallelism, "
+            f"which cannot change. Ask for at most {vertex.max_parallelism}"
         )
     return wrong
 

@@ -23,20 +23,28 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
         "penstock.elastic.profile",
         "penstock",
         (
-            "Values of the options of this table that are not set. `flink`: their defaults. `penstock`: a cooldown "
-            "of 10 s, stabilization of 2 s at submission, and of 10 s later while TaskManagers are starting, "
-            "a trigger after at most 5 s, and 16 rescales kept; because a rescale takes about a second."
+            "Values of the options of this table that are not set. `flink`: their defaults. "
+            "`penstock`: a cooldown of 10 s, stabilization of 2 s at submission, and of 10 s later "
+            "while TaskManagers are starting, a trigger after at most 5 s, and 16 rescales kept; "
+            "because a rescale takes about a second."
         ),
     )
     MODE: Final = text(
         "scheduler-mode",
         None,
-        "`reactive`: the job uses all slots that there are, up to the max parallelism of its vertices.",
+        (
+            "`reactive`: the job uses all slots that there are, up to the max parallelism of its "
+            "vertices."
+        ),
     )
     OLD_WAIT_TIMEOUT: Final = signed_duration(
         "jobmanager.adaptive-scheduler.resource-wait-timeout",
         "5 min",
-        "Older key of jobmanager.adaptive-scheduler.submission.resource-wait-timeout. Used when that is not set.",
+        (
+            "Older key of "
+            "jobmanager.adaptive-scheduler.submission.resource-wait-timeout. "
+            "Used when that is not set."
+        ),
     )
     WAIT_TIMEOUT: Final = signed_duration(
         "jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
@@ -50,7 +58,11 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
     OLD_SUBMISSION_STABILIZATION: Final = duration(
         "jobmanager.adaptive-scheduler.resource-stabilization-timeout",
         "10 s",
-        "Older key of jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout. Used when that is not set.",
+        (
+            "Older key of "
+            "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout. "
+            "Used when that is not set."
+        ),
     )
     SUBMISSION_STABILIZATION: Final = duration(
         "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout",
@@ -64,12 +76,19 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
     OLD_COOLDOWN: Final = duration(
         "jobmanager.adaptive-scheduler.scaling-interval.min",
         "30 s",
-        "Older key of jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling. Used when that is not set.",
+        (
+            "Older key of "
+            "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling. "
+            "Used when that is not set."
+        ),
     )
     COOLDOWN: Final = duration(
         "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
         "30 s",
-        "How long the parallelism stays as it is after a job has begun to run, also after a failure.",
+        (
+            "How long the parallelism stays as it is after a job has begun to run, also after a "
+            "failure."
+        ),
         fallback=OLD_COOLDOWN,
     )
     EXECUTING_STABILIZATION: Final = duration(
@@ -86,14 +105,17 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
         "jobmanager.adaptive-scheduler.rescale-trigger.max-delay",
         None,
         (
-            "How long a change waits for a checkpoint. Without it: one interval of checkpoints more than failed "
-            "ones are waited for; not at all if the job takes none."
+            "How long a change waits for a checkpoint. Without it: one interval of checkpoints "
+            "more than failed ones are waited for; not at all if the job takes none."
         ),
     )
     PREFERS_FEW_TASKMANAGERS: Final = flag(
         "jobmanager.adaptive-scheduler.prefer-minimal-taskmanagers",
         "true",
-        "Whether slots that are not needed are left together, so that whole TaskManagers become idle.",
+        (
+            "Whether slots that are not needed are left together, so that whole TaskManagers "
+            "become idle."
+        ),
     )
     HISTORY_SIZE: Final = whole(
         "web.adaptive-scheduler.rescale-history.size",

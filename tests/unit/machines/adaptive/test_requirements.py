@@ -78,7 +78,7 @@ def test_after_a_bound_below_1_nothing_more_is_looked_at_for_the_vertex(bad):
 def test_the_max_parallelism_cannot_be_exceeded():
     (one,) = findings({"Source": Bounds(1, 9), "Sink": Bounds(1, 128)})
     assert "upper bound 9" in one
-    assert "max parallelism 8" in one
+    assert "at most 8" in one
 
 
 def test_an_open_upper_bound_may_be_below_the_lower_one():
