@@ -17,6 +17,7 @@ from penstock.hosting.rest import (
     log_handlers,
     metric_handlers,
     page_handlers,
+    requirements,
     story_handlers,
     switches,
 )
@@ -295,14 +296,14 @@ _JOBS: Final = (
     ),
     _get(
         f"{_JOB}/resource-requirements",
-        handlers.no_requirements,
-        "Only with the adaptive scheduler.",
+        requirements.requirements,
+        "What parallelism its vertices may have.",
     ),
     _change(
         "PUT",
         f"{_JOB}/resource-requirements",
-        handlers.no_requirements,
-        "Only with the adaptive scheduler.",
+        requirements.change_requirements,
+        "Change it, for all vertices at once.",
     ),
     _change(
         "POST",

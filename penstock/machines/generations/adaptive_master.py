@@ -174,13 +174,9 @@ class AdaptiveMaster:
         if manager is None:
             return
         now_ms, prospect = self._now_ms, self._prospect()
-        steps = (
-            lambda: call(manager, now_ms),
-            lambda: manager.on_trigger(now_ms, prospect),
-            lambda: manager.on_timer(now_ms, prospect),
-            lambda: manager.on_trigger(now_ms, prospect),
-        )
-        if any(step() for step in steps):
+        is_now = call(manager, now_ms) or manager.on_trigger(now_ms, prospect)
+        is_now = is_now or manager.on_timer(now_ms, prospect)
+        if is_now or manager.on_trigger(now_ms, prospect):
             self._is_due = True
 
     def _enter_executing(self) -> None:

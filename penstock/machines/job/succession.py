@@ -52,6 +52,7 @@ class Succession:
         replaced = GraphReplaced(
             books.graph.job_graph,
             tuple(vertex.vertex_id for vertex in former.vertices),
+            books.graph.vertices[0].execution.attempt_id.attempt,
             None if latest is None else latest.checkpoint_id,
             is_planned=status is JobStatus.RUNNING,
         )

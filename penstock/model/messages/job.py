@@ -243,13 +243,14 @@ class ResetSubtasks:
 class GraphReplaced:
     """Another generation of the job begins: all its subtasks are new, and there may be more or less of them.
 
-    `former`: all subtasks of the generation before. `checkpoint_id`: what the new one begins with; None: it begins anew.
+    `former`: all subtasks of the generation before. `first_attempt`: the number of the attempts of the new one. `checkpoint_id`: what the new one begins with; None: it begins anew.
     `is_planned`: the former one has handed over all that it did; otherwise it failed, and what came after the checkpoint
     is processed again.
     """
 
     job_graph: JobGraph
     former: tuple[ExecutionVertexId, ...]
+    first_attempt: int
     checkpoint_id: int | None
     is_planned: bool
 
