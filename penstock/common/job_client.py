@@ -148,8 +148,8 @@ class JobClient:
         new subtasks begin with it: no record is processed twice.
 
         Args:
-            parallelism: by the name or the id of a vertex, a number or a pair of lower and upper bound. A vertex that is not
-                named keeps what it has.
+            parallelism: by the name or the id of a vertex, or the uid of one of its operators: a number, or a pair of lower
+                and upper bound. A vertex that is not named keeps what it has.
 
         Raises:
             ConfigurationError: the job cannot have this parallelism.

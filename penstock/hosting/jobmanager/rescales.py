@@ -15,7 +15,9 @@ from penstock.hosting.jobmanager.machine_shell import JobParts, MachineShell
 from penstock.machines.adaptive.requirements import check_requirements, default_requirements
 from penstock.machines.generations.submission import refusal_of_sizes
 from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.graph.job_graph import JobGraph, JobVertex
 from penstock.model.graph.rescaling import refusals_of
+from penstock.model.ids import VertexId
 from penstock.model.messages import JobEvent, RescaleJob
 from penstock.model.parallelism_bounds import (
     JobResourceRequirements,
@@ -67,14 +69,11 @@ class Requirements:
 
         Raises: as `ask`.
         """
-        known = self.now()
+        found = {str(vertex_id): bounds for vertex_id, bounds in self.now().items()}
         submitted = self._manager.shell.master.submitted
-        found = {str(vertex_id): bounds for vertex_id, bounds in known.items()}
-        ids = {vertex.name: vertex_id for vertex_id, vertex in submitted.vertices.items()}
         for name, wanted in asked.items():
-            key = name if name in found else str(ids.get(name, name))
-            former = found.pop(key, ParallelismBounds(1, 1))
-            found[name] = _bounds(wanted, former)
+            key = str(_meant(submitted, name))
+            found[key] = _bounds(wanted, found[key])
         self.ask(found)
 
     def ask(self, asked: Mapping[str, ParallelismBounds]) -> None:
@@ -126,6 +125,28 @@ class Requirements:
         self._manager.parts.guard.record_requirements(requirements_as_text(found))
         bounds = tuple((one, each.lower, each.upper) for one, each in found.items())
         self._manager.feed_soon(lambda now: RescaleJob(bounds, now))
+
+
+def _meant(submitted: JobGraph, name: str) -> VertexId:
+    """Return the vertex of this id or name, or of an operator with this uid or name; else the only one in whose name it occurs.
+
+    Raises: RequirementsRefused: there is none, or there are several.
+    """
+    vertices = list(submitted.vertices.values())
+    rules: tuple[Callable[[JobVertex], bool], ...] = (
+        lambda one: name in (one.vertex_id, one.name),
+        lambda one: any(name in (operator.uid, operator.name) for operator in one.operators),
+        lambda one: name in one.name,
+    )
+    for rule in rules:
+        found = [one for one in vertices if rule(one)]
+        if len(found) == 1:
+            return found[0].vertex_id
+        if found:
+            names = ", ".join(f"'{one.name}' ({one.vertex_id})" for one in found)
+            raise RequirementsRefused(f"'{name}' is one of several vertices: {names}. Use an id")
+    names = ", ".join(f"'{one.name}' ({one.vertex_id})" for one in vertices)
+    raise RequirementsRefused(f"there is no vertex '{name}'. The vertices are {names}")
 
 
 def requirements_as_text(found: JobResourceRequirements) -> str:

@@ -189,7 +189,7 @@ class StreamTask:
         """As `watermark_ms`. In the chain of a source a later operator may make watermarks: then the last one of these."""
         if not self.input.is_source:
             return self.watermark_ms
-        return max(self.watermark_ms, *(node.counts.watermark_out for node in self.chain.nodes))
+        return max([self.watermark_ms, *(node.counts.watermark_out for node in self.chain.nodes)])
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """Trigger a checkpoint in a task whose producers have all ended. A source that has to stop with it was told so before.

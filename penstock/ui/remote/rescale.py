@@ -47,9 +47,18 @@ def wanted_parallelism(details: Mapping[str, Any], wishes: Sequence[str]) -> dic
                 "expected a parallelism of 1 or more, as 4 or as 2..8, or VERTEX=PARALLELISM, "
                 f"got {wish!r}"
             )
-        meant = [vertex_of(details, name)] if sign else details["vertices"]
-        found.update({vertex["id"]: bounds for vertex in meant})
+        if sign:
+            found[vertex_of(details, name)["id"]] = bounds
+        else:
+            found |= {one["id"]: _within(bounds, one) for one in details["vertices"]}
     return found
+
+
+def _within(bounds: Bounds, vertex: Mapping[str, Any]) -> Bounds:
+    """Return what the vertex can have of a wish for all vertices."""
+    lower, upper = bounds
+    most = vertex.get("maxParallelism", upper)
+    return None if lower is None else min(lower, most), min(upper, most)
 
 
 def _bounds(text: str) -> Bounds | None:

@@ -129,3 +129,12 @@ class Generations(Watcher):
     def parallelisms(self) -> list[set[int]]:
         """What parallelisms the vertices had in each generation since the first."""
         return [set(parallelism_of(one.job_graph).values()) for one in self.replaced]
+
+    def shipped(self, name: str) -> list[list[str]]:
+        """How the inputs of this vertex were shipped in each generation since the first."""
+        return [
+            [str(edge.ship_strategy) for edge in vertex.inputs]
+            for one in self.replaced
+            for vertex in one.job_graph.vertices.values()
+            if vertex.name == name
+        ]
