@@ -90,7 +90,7 @@ class Watcher:
         are_all = all(v in waiting or v.state is ExecutionState.FINISHED for v in vertices)
         if coordinator is None or not coordinator.is_active or not are_all:
             return
-        is_taken = bool(coordinator.pending) or len(coordinator._queue) > 0
+        is_taken = bool(coordinator.pending) or len(coordinator._intake.queue) > 0
         self._invariants.expect(Name.LAST_AT_ONCE, is_taken, [str(vertex) for vertex in waiting])
 
     def after_resource_step(self, event: ResourceEvent) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
+from penstock.model.errors import ConfigurationError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
@@ -94,6 +95,21 @@ class JobControl(Protocol):
 
         `shows_error` False: the caller does not pass the error on to the program, so it must be shown elsewhere.
         """
+
+
+class NotRescalable:
+    """The part of `JobControl` that a job has whose parallelism stays as it is. `why_not`: in words."""
+
+    why_not = "this job cannot be rescaled."
+
+    def resource_requirements(self) -> JobResourceRequirements:
+        raise ConfigurationError(self.why_not)
+
+    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
+        raise ConfigurationError(self.why_not)
+
+    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
+        raise ConfigurationError(self.why_not)
 
 
 class JobExecutor(Protocol):

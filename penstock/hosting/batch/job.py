@@ -12,7 +12,7 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -53,8 +53,7 @@ from penstock.model.messages.batch import (
     StageFailed,
     StageFinished,
 )
-from penstock.model.parallelism_bounds import JobResourceRequirements, ParallelismBounds
-from penstock.model.program import JobOutcome
+from penstock.model.program import JobOutcome, NotRescalable
 from penstock.model.states import JobStatus
 from penstock.runtime.sources.contract import Source
 
@@ -71,11 +70,16 @@ class _Given:
     collected: dict[str, list[bytes]] = field(default_factory=dict)
 
 
-class BatchJob:
+class BatchJob(NotRescalable):
     """A BATCH job; begins with `start`. Its public methods may be called from any thread.
 
     `look`: returns the JobSnapshot of what is known of the job now; None: nobody records it.
     """
+
+    why_not = (
+        "a job in runtime mode BATCH cannot be rescaled: its stages choose their parallelism when "
+        "they begin."
+    )
 
     def __init__(
         self,
@@ -142,17 +146,6 @@ class BatchJob:
             "from the results of its stages. Run it with RuntimeExecutionMode.STREAMING to "
             "take savepoints."
         )
-
-    def resource_requirements(self) -> JobResourceRequirements:
-        raise ConfigurationError(
-            "the stages of a job in runtime mode BATCH choose their parallelism when they begin, so it cannot be rescaled."
-        )
-
-    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
-        self.resource_requirements()
-
-    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
-        self.resource_requirements()
 
     def checkpoints(self) -> CheckpointStatistics:
         return CheckpointStatistics()

@@ -18,10 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.hosting.clock import monotonic_ms, wall_ms
+from penstock.hosting.ha.requirements import requirements_of
 from penstock.hosting.ha.store import Ended, Entry, JobStore, LeaseTaken
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.leases.leadership import Instant, Leadership, Lease, Standing
+from penstock.model.graph.job_graph import JobGraph
 from penstock.model.messages import Committable
+from penstock.model.parallelism_bounds import JobResourceRequirements
 from penstock.model.states import JobStatus
 
 _END_WAIT_MIN_S: Final = 10.0
@@ -81,6 +84,10 @@ class JobGuard:
 
         Raises: LeaseTaken, OSError: no driver will begin with the newest of them.
         """
+
+    def asked_before(self, job_graph: JobGraph) -> JobResourceRequirements | None:
+        """Return what a former driver was asked for, if it fits the job."""
+        return requirements_of(self.former_requirements, job_graph)
 
     def record_requirements(self, text: str) -> None:
         """Record what parallelism the job may have, for a driver that takes it over. Any thread.

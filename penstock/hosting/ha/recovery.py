@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.hosting.checkpoints.keeper import SavepointFailed
@@ -13,16 +13,17 @@ from penstock.hosting.ha.store import Ended
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.error_text import traceback_of
-from penstock.model.errors import ExternalError, JobExecutionError
+from penstock.model.errors import JobExecutionError
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
-from penstock.model.parallelism_bounds import JobResourceRequirements, ParallelismBounds
-from penstock.model.program import JobControl, JobOutcome
+from penstock.model.program import JobControl, JobOutcome, NotRescalable
 from penstock.model.states import JobStatus
 
 
-class EndedJob:
+class EndedJob(NotRescalable):
     """`model.program.JobControl` of a job that has ended at another driver."""
+
+    why_not = "the job has ended at another driver, so it cannot be rescaled."
 
     def __init__(self, job_id: JobId, outcome: JobOutcome) -> None:
         self._job_id = job_id
@@ -45,15 +46,6 @@ class EndedJob:
         self, kind: CheckpointType, directory: str | None
     ) -> Callable[[float | None], str]:
         raise SavepointFailed(f"no savepoint was taken: job {self._job_id} has ended")
-
-    def resource_requirements(self) -> JobResourceRequirements:
-        raise ExternalError(f"job {self._job_id} has ended")
-
-    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
-        self.resource_requirements()
-
-    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
-        self.resource_requirements()
 
     def checkpoints(self) -> CheckpointStatistics:
         return CheckpointStatistics()  # The other driver has them.

@@ -20,7 +20,6 @@ from penstock.hosting.checkpoints.port import CheckpointPort
 from penstock.hosting.coordinators.coordinators import Coordinators
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.ha.guard import JobGuard
-from penstock.hosting.ha.requirements import requirements_of
 from penstock.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.hosting.jobmanager.generations import tell_of_generation
 from penstock.hosting.jobmanager.links import Links
@@ -157,7 +156,7 @@ class MachineShell:
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
         completed = () if settings.storage is None else settings.storage.completed
-        asked = requirements_of(self.guard.former_requirements, parts.job_graph)
+        asked = self.guard.asked_before(parts.job_graph)
         self.master = AdaptiveMaster(parts.job_graph, settings.job, now_ms(), completed, asked)
         self.resource_manager = ResourceManager(
             provider.slots_per_taskmanager,

@@ -110,8 +110,8 @@ class Requirements:
         found = []
         if settings.job.elastic.is_reactive:
             found.append(
-                "in reactive mode the job takes all slots that there are, so nothing can be asked for. "
-                "Unset 'scheduler-mode'"
+                "in reactive mode the job takes all slots that there are, so nothing can be asked "
+                "for. Unset 'scheduler-mode'"
             )
         if master.generation.checkpoints.coordinator is None:
             found.append(

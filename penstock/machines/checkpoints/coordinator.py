@@ -21,15 +21,15 @@ from penstock.machines.checkpoints.course import CheckpointCourse
 from penstock.machines.checkpoints.expiry import EXPIRY_TIMER, ExpiryTimer
 from penstock.machines.checkpoints.failure_counter import FailureCounter
 from penstock.machines.checkpoints.gateway import CheckpointGateway, Emit
-from penstock.machines.checkpoints.handover import Handover
+from penstock.machines.checkpoints.intake import Intake
 from penstock.machines.checkpoints.pending import AckResult, PendingCheckpoint, Phase
 from penstock.machines.checkpoints.plan import plan_of
 from penstock.machines.checkpoints.requests import (
     CheckpointRequest,
     Refusal,
-    RequestQueue,
     Situation,
     refusal_of,
+    request_of,
 )
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
@@ -69,16 +69,15 @@ class CheckpointCoordinator:
         """`course`: what the job's former generation left; None: there was none."""
         self.is_active = False
         self.store = store
-        first_id = max(settings.first_id, store.latest_id + 1)
-        self.course = course or CheckpointCourse(store, first_id)
-        self.handover = Handover()
+        self.course = course or CheckpointCourse(store, max(settings.first_id, store.latest_id + 1))
         self.story = Story("checkpoint coordinator")
         self.pending: dict[int, PendingCheckpoint] = {}
         self._graph = graph
         self._settings = settings
         self._emit = emit
         self._gateway = CheckpointGateway(graph, settings, emit)
-        self._queue = RequestQueue(settings.max_concurrent, settings.min_pause_ms)
+        self._intake = Intake(settings, self._gateway, self.course)
+        self.handover = self._intake.handover
         self._counter = FailureCounter(settings.tolerable_failures)
         self._ends = AwaitedEnds(graph)
         self._is_periodic = False
@@ -98,7 +97,8 @@ class CheckpointCoordinator:
     def settle(self, now_ms: int) -> FailureInfo | None:
         """Write and trigger what is possible now; called after each event. Returns: a failure of the job, once."""
         self._store_next()
-        self._take_waiting()
+        if self.is_active:
+            self._intake.catch_up(self._graph, self._settings)
         if self.handover.has_failed and self.is_active and not self._is_periodic:
             self._start_periodic(now_ms)
         self._serve(now_ms)
@@ -117,9 +117,7 @@ class CheckpointCoordinator:
     def stop(self, reason: Reason = Reason.COORDINATOR_SUSPEND) -> None:
         """The job no longer runs: trigger nothing, and abort unfinished checkpoints."""
         self.is_active = self._is_periodic = False
-        waiting, self.course.waiting = self.course.waiting, []
-        for request in (*self._queue.drop_all(), *waiting):
-            self._gateway.answer_failure(request, reason, "the job is not RUNNING")
+        self._intake.drop_all(reason, "the job is not RUNNING")
         self._abort_all(reason)
 
     def shut_down(self, status: JobStatus) -> None:
@@ -139,18 +137,8 @@ class CheckpointCoordinator:
     ) -> None:
         """The checkpoint was being written when the job ended."""
         pending = self.pending.pop(event.checkpoint_id, None)
-        if pending is None:
-            return
-        if isinstance(event, CheckpointStored):
-            checkpoint = pending.stored(event.location)
-            self._gateway.answer(pending.request, event.location)
-            if self.store.is_discarded_at(status, checkpoint):
-                self._emit(DiscardCheckpoint(checkpoint))
-        else:
-            self._gateway.answer_failure(pending.request, event.reason, event.text)
-            if status is not JobStatus.SUSPENDED:
-                states = tuple(pending.states.values())
-                self._emit(DiscardStates(event.checkpoint_id, states))
+        if pending is not None:
+            self._gateway.end_after_job(pending, event, self.store, status)
 
     def on_attempt_ended(self, vertex: ExecutionVertex, now_ms: int) -> None:
         """Abort checkpoints that wait for this attempt. A final checkpoint of other tasks is requested again."""
@@ -159,7 +147,7 @@ class CheckpointCoordinator:
         for pending in self._under_way():
             if attempt_id in pending.plan.running and attempt_id not in pending.states:
                 self._abort(pending, Reason.TASK_CLOSING, f"task {vertex} is {vertex.state}")
-        is_last_lost = self._ends.has_uncovered and not (self.pending or len(self._queue))
+        is_last_lost = self._ends.has_uncovered and not (self.pending or len(self._intake.queue))
         if vertex.state is ExecutionState.FINISHED and is_last_lost:
             self._request_last(now_ms)
 
@@ -169,8 +157,8 @@ class CheckpointCoordinator:
         if timer == TRIGGER_TIMER and self._is_periodic:
             assert self._settings.interval_ms is not None
             self._emit(SetTimer(TRIGGER_TIMER, now_ms + self._settings.interval_ms))
-            if not self._queue.has_periodic:
-                self._request(CheckpointRequest(now_ms, is_periodic=True))
+            if not self._intake.queue.has_periodic:
+                self._intake.add(CheckpointRequest(now_ms, is_periodic=True))
         elif timer == EXPIRY_TIMER:
             self._expiry.fired()
             for pending in self._under_way():
@@ -185,80 +173,50 @@ class CheckpointCoordinator:
 
     def _request_last(self, now_ms: int) -> None:
         if self._is_periodic and self._ends.are_all:
-            self._request(CheckpointRequest(now_ms))
+            self._intake.add(CheckpointRequest(now_ms))
 
     def on_savepoint_wanted(self, event: TriggerSavepoint) -> None:
-        request = CheckpointRequest(
-            event.now_ms,
-            event.checkpoint_type,
-            is_forced=not self._settings.is_unaligned,
-            request_id=event.request_id,
-            target_directory=event.target_directory,
-        )
-        refusal = refusal_of(request, self._asked_for(), is_active=self.is_active)
+        request = request_of(event, is_forced=not self._settings.is_unaligned)
+        refusal = refusal_of(request, self.asked_for, is_active=self.is_active)
         if refusal is not None:
             self._gateway.answer_failure(request, *refusal)
             return
         if event.checkpoint_type.is_synchronous:  # No later checkpoint may commit during the stop.
             self._stop_periodic()
-        if self.handover.keeps_others_waiting:
-            self.course.waiting.append(request)
-        else:
-            self._request(request)
+        self._intake.add_of_user(request)
 
     def hand_over(self, now_ms: int) -> None:
         """Take a checkpoint behind which all tasks stop. When it is complete they end, and the next generation begins with it."""
         self._stop_periodic()
-        self.handover.begin()
-        self._request(CheckpointRequest(now_ms, is_forced=True, is_handover=True))
+        self._intake.begin_handover(now_ms)
 
     @property
-    def has_savepoint_to_take(self) -> bool:
-        """Whether a user waits for a savepoint. It comes before a handover."""
-        return any(request.checkpoint_type.is_savepoint for request in self._asked_for())
-
-    def _asked_for(self) -> list[CheckpointRequest]:
-        """Return what is pending or waits."""
-        pending = [one.request for one in self.pending.values()]
-        return [*pending, *self._queue, *self.course.waiting]
+    def asked_for(self) -> list[CheckpointRequest]:
+        """What is being taken, or waits."""
+        return self._intake.with_those([one.request for one in self.pending.values()])
 
     def _stop_periodic(self) -> None:
         self._is_periodic = False
-        self._queue.drop_periodic()
+        self._intake.queue.drop_periodic()
         self._abort_all(Reason.COORDINATOR_SUSPEND)
-
-    def _take_waiting(self) -> None:
-        """Take what users asked for during a handover, as soon as a checkpoint is possible."""
-        is_possible = self.is_active and not self.handover.keeps_others_waiting
-        if not self.course.waiting or not is_possible:
-            return
-        if isinstance(plan_of(self._graph, self._settings), str):
-            return
-        waiting, self.course.waiting = self.course.waiting, []
-        for request in waiting:
-            self._request(request)
 
     def _start_periodic(self, now_ms: int) -> None:
         """Take checkpoints at the interval, unless the job is to be stopped with a savepoint that waits."""
-        is_stopping = any(one.checkpoint_type.is_synchronous for one in self._asked_for())
+        is_stopping = any(one.checkpoint_type.is_synchronous for one in self.asked_for)
         self._is_periodic = self._settings.interval_ms is not None and not is_stopping
         if self._is_periodic:
             self._emit(SetTimer(TRIGGER_TIMER, now_ms + self._settings.first_delay_ms()))
 
-    def _request(self, request: CheckpointRequest) -> None:
-        refusal = self._queue.add(request)
-        if refusal is not None:
-            text = f"{len(self._queue)} wait already"
-            self._gateway.answer_failure(refusal.request, refusal.reason, text)
-
     def _serve(self, now_ms: int) -> None:
         """Trigger as many checkpoints as allowed, and set the timer for their deadlines."""
-        while self.is_active and not self._is_handing_over:
+        while self.is_active and not self.handover.is_complete:
+            if any(one.request.is_handover for one in self.pending.values()):
+                break  # The tasks may have stopped for it.
             phases = [pending.phase for pending in self.pending.values()]
             situation = Situation(
                 now_ms, len(phases), Phase.COORDINATORS in phases, self.course.last_completion_ms
             )
-            chosen = self._queue.choose(situation)
+            chosen = self._intake.queue.choose(situation)
             if chosen is None:
                 break
             if isinstance(chosen, Refusal):
@@ -268,12 +226,6 @@ class CheckpointCoordinator:
             self._trigger(chosen, now_ms)
         self._expiry.watch(pending.deadline_ms for pending in self._under_way())
 
-    @property
-    def _is_handing_over(self) -> bool:
-        """Whether the checkpoint of the handover was triggered. The tasks may have stopped for it."""
-        is_triggered = any(one.request.is_handover for one in self.pending.values())
-        return is_triggered or self.handover.is_complete
-
     def _trigger(self, request: CheckpointRequest, now_ms: int) -> None:
         plan = plan_of(self._graph, self._settings)
         if isinstance(plan, str):
@@ -281,8 +233,8 @@ class CheckpointCoordinator:
             self._gateway.answer_failure(request, reason, plan)
             if request.is_handover:
                 self.handover.fail(plan)
-            if request.checkpoint_type.is_synchronous or request.is_handover:
-                self._start_periodic(now_ms)  # The job continues as before.
+            elif request.checkpoint_type.is_synchronous:  # The job continues as before.
+                self._start_periodic(now_ms)
             return
         checkpoint_id = self.course.take_id()
         deadline_ms = now_ms + self._settings.timeout_ms
@@ -311,8 +263,6 @@ class CheckpointCoordinator:
     def _trigger_tasks(self, pending: PendingCheckpoint) -> None:
         pending.phase = Phase.TASKS
         self._gateway.trigger(pending)
-
-    # ------------------------------------------------------------------ what tasks say
 
     def on_acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         """Count an acknowledgement, or discard its snapshot unless a completed checkpoint may contain it."""
@@ -382,8 +332,6 @@ class CheckpointCoordinator:
         for pending in list(self.pending.values()):
             if pending.checkpoint_id < checkpoint_id and not pending.is_savepoint:
                 self._abort(pending, Reason.CHECKPOINT_SUBSUMED, f"{checkpoint_id} is complete")
-
-    # ------------------------------------------------------------------ failure
 
     def _under_way(self) -> list[PendingCheckpoint]:
         return [pending for pending in self.pending.values() if pending.is_under_way]

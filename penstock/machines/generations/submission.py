@@ -17,7 +17,8 @@ def check_elastic(job_graph: JobGraph) -> None:
     for vertex in job_graph.vertices.values():
         if vertex.parallelism < 1:
             raise ConfigurationError(
-                f"the Adaptive scheduler needs the parallelism of each vertex, and '{vertex.name}' has none. {_NEXT_STEP}"
+                "the Adaptive scheduler needs the parallelism of each vertex, and "
+                f"'{vertex.name}' has none. {_NEXT_STEP}"
             )
         blocking = [
             data for data in vertex.outputs if not data.result_type.must_be_pipelined_consumed
@@ -44,8 +45,8 @@ def no_slots(name: str, demand: Demand, held: int) -> FailureInfo:
     """The wait for slots is over, and there are fewer than the job needs at least."""
     return FailureInfo(
         "NoResourceAvailable",
-        f"Job '{name}' needs at least {demand.minimum} slots and wants {demand.desired}, but it has {held} after "
-        "'jobmanager.adaptive-scheduler.submission.resource-wait-timeout'. Give the cluster more cores, or lower the "
-        "lower bounds of its vertices.",
+        f"Job '{name}' needs at least {demand.minimum} slots and wants {demand.desired}, but it "
+        f"has {held} after 'jobmanager.adaptive-scheduler.submission.resource-wait-timeout'. Give "
+        "the cluster more cores, or lower the lower bounds of its vertices.",
         is_recoverable=False,
     )

@@ -83,9 +83,7 @@ def books_of(
     attempts = Attempts(graph, journal, bulks, shared_slots, restarts, checkpoints, deployments)
     slots = JobSlots(graph, pool, shared_slots, sizes, attempts, journal)
     deployer = Deployer(job_graph, settings, slots, bulks, attempts, deployments, journal)
-    if left is not None:
-        slots.freed, slots.declared, attempts.gone = left.freed, left.declared, left.gone
-        deployer.next_bulk, restarts.next_number, shared_slots.next_request = left.numbers
+    _go_on_with(left, slots, attempts, restarts, deployer)
     return JobBooks(
         graph,
         journal,
@@ -98,3 +96,15 @@ def books_of(
         JobResults(graph, policy, journal),
         deployer,
     )
+
+
+def _go_on_with(
+    left: Inheritance | None,
+    slots: JobSlots,
+    attempts: Attempts,
+    restarts: Restarts,
+    deployer: Deployer,
+) -> None:
+    if left is not None:
+        slots.freed, slots.declared, attempts.gone = left.freed, left.declared, left.gone
+        deployer.next_bulk, restarts.next_number, slots.shared_slots.next_request = left.numbers

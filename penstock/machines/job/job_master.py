@@ -14,18 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.machines.books.failures import lost_task_manager, no_resources
-from penstock.machines.books.job_settings import FailoverMode, JobSettings
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.books.job_status import JobStatusEvent
 from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
 from penstock.machines.checkpoints.restore import adopt_max_parallelism
 from penstock.machines.execution.execution_graph import ExecutionGraph
-from penstock.machines.execution.partition_release import (
-    PartitionRelease,
-    ReleaseAtEnd,
-    ReleaseByRegion,
-)
 from penstock.machines.execution.regions import Regions
-from penstock.machines.failover.failover import FailoverStrategy, RestartAll, RestartRegions
 from penstock.machines.job.books import books_of
 from penstock.machines.job.exception_history import ExceptionHistory
 from penstock.machines.job.failure_handler import FailureHandler
@@ -44,9 +38,8 @@ from penstock.machines.job.job_views import (
 from penstock.machines.job.moves import JobMoves
 from penstock.machines.job.succession import Succession
 from penstock.machines.job.task_reports import TaskReports
+from penstock.machines.job.ways import ways_of
 from penstock.machines.scheduling.bulks import Bulk
-from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling, SchedulingStrategy
-from penstock.machines.scheduling.vertexwise import VertexwiseScheduling
 from penstock.machines.story import Story
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.graph.job_graph import JobGraph, JobType
@@ -108,10 +101,8 @@ class JobMaster:
         first_attempt = 0 if left is None else left.first_attempt
         graph = ExecutionGraph(job_graph, settings.attempts_history_size, first_attempt)
         regions = Regions(graph)
-        release: PartitionRelease = ReleaseAtEnd()
-        if settings.is_released_during_job:
-            release = ReleaseByRegion(graph, regions)
-        self.books = books = books_of(graph, settings, now_ms, completed, release, left)
+        ways = ways_of(graph, regions, settings)
+        self.books = books = books_of(graph, settings, now_ms, completed, ways.release, left)
         if left is not None:
             adopt_attempts(graph, left.graph)
         self._graph = graph
@@ -123,20 +114,16 @@ class JobMaster:
         self._moves = JobMoves(books)
         self._settings = settings
         self.regions = regions.regions
-        scheduling = _scheduling_of(graph, regions, job_graph.job_type, settings)
-        failover: FailoverStrategy = RestartRegions(regions)
-        if settings.failover is FailoverMode.FULL:
-            failover = RestartAll(graph)
         self._failures = FailureHandler(
             books,
             self._moves,
-            scheduling,
-            failover,
+            ways.scheduling,
+            ways.failover,
             settings.make_backoff() if left is None else left.backoff,
             ExceptionHistory(settings.exception_history_size) if left is None else left.history,
         )
-        self._reports = TaskReports(books, self._moves, self._failures, scheduling)
-        self.succession = Succession(books, self._moves, self._failures, scheduling)
+        self._reports = TaskReports(books, self._moves, self._failures, ways.scheduling)
+        self.succession = Succession(books, self._moves, self._failures, ways.scheduling)
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
         self._shortage: NotEnoughResources | None = None
@@ -372,11 +359,3 @@ class JobMaster:
             for committable in vertex.execution.committables
         )
         self._journal.emit(FinalizeJob(committables))
-
-
-def _scheduling_of(
-    graph: ExecutionGraph, regions: Regions, job_type: JobType, settings: JobSettings
-) -> SchedulingStrategy:
-    if job_type is JobType.BATCH and settings.is_vertexwise:
-        return VertexwiseScheduling(graph, settings.consume_constraint)
-    return PipelinedRegionScheduling(graph, regions)

@@ -8,6 +8,7 @@ any restart does. Who decides: `machines/adaptive`. Source: Flink AdaptiveSchedu
 from __future__ import annotations
 
 from penstock.machines.books.job_status import JobStatusEvent
+from penstock.machines.checkpoints.coordinator import CheckpointCoordinator
 from penstock.machines.checkpoints.handover import Handover
 from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.machines.job.books import JobBooks
@@ -77,7 +78,7 @@ class Succession:
         coordinator = self._books.checkpoints.coordinator
         if coordinator is None or self._books.life.status is not JobStatus.RUNNING:
             return False
-        if coordinator.handover.keeps_others_waiting or coordinator.has_savepoint_to_take:
+        if coordinator.handover.keeps_others_waiting or _has_savepoint(coordinator):
             return False
         states = {vertex.state for vertex in self._books.graph.vertices}
         return ExecutionState.RUNNING in states and states <= _MAY_BE_IN_A_CHECKPOINT
@@ -141,3 +142,8 @@ class Succession:
     def slots(self) -> frozenset[AllocationId]:
         """The slots that the job holds."""
         return frozenset(self._books.slots.pool.slots)
+
+
+def _has_savepoint(coordinator: CheckpointCoordinator) -> bool:
+    """Whether a user waits for a savepoint. It comes before a handover."""
+    return any(one.checkpoint_type.is_savepoint for one in coordinator.asked_for)

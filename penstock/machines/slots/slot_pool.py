@@ -253,15 +253,10 @@ class SlotPool:
 
     def release_surplus(self, count: int) -> list[PooledSlot]:
         """Forget free slots until no more than `count` are held. TaskManagers with the fewest slots lose theirs first."""
-        surplus = len(self.slots) - count
-        if surplus <= 0:
-            return []
-        by_size = sorted(self.free, key=lambda slot: -len(self._task_managers[slot.resource_id]))
-        released = by_size[::-1][:surplus]
-        for slot in released:
+        by_size = sorted(self.free, key=lambda one: len(self._task_managers[one.resource_id]))
+        for slot in (surplus := by_size[: max(0, len(self.slots) - count)]):
             self._remove(slot)
-            self.story.add("release_surplus", slot.allocation_id, "of", slot.resource_id)
-        return released
+        return surplus
 
     def next_idle_ms(self) -> int | None:
         """Return when `release_idle` may find something, or None.

@@ -166,7 +166,7 @@ def test_periodic_checkpoints_go_on_after_a_failed_handover():
     assert bench.complete() == checkpoint_id + 1
 
 
-def test_a_task_that_fails_during_the_handover_restarts_the_job_with_the_parallelism_that_is_asked_for():
+def test_a_failure_during_the_handover_restarts_the_job_with_what_is_asked_for():
     bench = running()
     checkpoint_id = bench.complete()
     bench.rescale(KeyAggSink=(1, 3))
