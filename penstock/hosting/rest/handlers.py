@@ -365,10 +365,6 @@ def checkpoint_subtasks(driver: Driver, asked: Asked) -> Answer:
     return Answer(checkpoints.subtasks(checkpoint, vertex_id))
 
 
-def no_rescales(driver: Driver, asked: Asked) -> Answer:
-    raise RestError(404, jobs.no_rescales(driver.job(asked)))
-
-
 # ------------------------------------------------------------------ TaskManagers
 
 

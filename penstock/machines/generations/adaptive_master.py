@@ -13,12 +13,14 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.machines.adaptive.requirements import default_requirements
+from penstock.machines.adaptive.rescale_history import RescaleCause, RescaleEnd
 from penstock.machines.adaptive.transition_manager import (
     TRANSITION_TIMER,
     Prospect,
     TransitionManager,
 )
 from penstock.machines.books.job_settings import FailoverMode, JobSettings
+from penstock.machines.generations.chronicle import Chronicle
 from penstock.machines.generations.demand import Demand
 from penstock.machines.generations.submission import check_elastic, no_slots
 from penstock.machines.job.job_master import JobMaster
@@ -46,7 +48,7 @@ WAIT_TIMER: Final = "adaptive-wait"
 
 class AdaptiveMaster:
     """`generation`: the JobMaster that runs the job now. `submitted`: the graph as the program has it. `demand` None: the job is not
-    elastic.
+    elastic. `chronicle`: of its rescales. `settings`: of the next generation.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class AdaptiveMaster:
         self.generation = JobMaster(job_graph, settings, now_ms, completed)
         self.submitted = job_graph
         self.demand: Demand | None = None
-        self._settings = settings
+        self.settings = settings
         self._now_ms = now_ms
         self._manager: TransitionManager | None = None
         self._held = 0
@@ -78,6 +80,7 @@ class AdaptiveMaster:
         self._is_due = False
         self._is_waiting = False
         self._timer_ms: int | None = None
+        self.chronicle = Chronicle(job_graph.job_id, elastic.history_size)
         if is_elastic:
             vertices = job_graph.vertices.values()
             found = default_requirements(vertices, is_reactive=elastic.is_reactive)
@@ -95,9 +98,11 @@ class AdaptiveMaster:
             effects = self._wait("WaitForResources")
         else:
             effects = self.generation.step(event)
-        if self.demand is None or self.generation.status.is_terminal:
-            return effects
-        return effects + self._settle(self.demand, event)
+        if self.demand is not None and not self.generation.status.is_terminal:
+            effects += self._settle(self.demand, event)
+        if self.chronicle.is_open:
+            self.chronicle.end_with(self.generation.status, self._now_ms)
+        return effects
 
     def _on_rescale(self, event: RescaleJob) -> list[JobEffect]:
         if self.generation.status.is_terminal:
@@ -108,11 +113,12 @@ class AdaptiveMaster:
         self._is_more_coming = True
         succession = self.generation.succession
         if not was_elastic:
-            self._settings = replace(self._settings, failover=FailoverMode.FULL)
+            self.settings = replace(self.settings, failover=FailoverMode.FULL)
             succession.leave_restarts()
         effects = self.generation.change(
             "RescaleJob", lambda: succession.want_slots(demand.desired)
         )
+        self._tell(RescaleCause.UPDATE_REQUIREMENT)
         if self._manager is None:
             self._enter_executing()
         self._manager_says(lambda manager, now: manager.on_change(now, self._prospect()))
@@ -126,6 +132,8 @@ class AdaptiveMaster:
         succession = self.generation.succession
         failure = succession.handover.take_failure()
         if failure is not None:
+            history = self.chronicle.history
+            history.end(RescaleEnd.EXCEPTION_OCCURRED, self._now_ms, failure)
             self._enter_executing()
         if succession.is_over and not self._is_waiting:
             effects += self._begin_or_wait(demand)
@@ -160,6 +168,8 @@ class AdaptiveMaster:
         held = len(self.generation.succession.slots)
         if held != self._held or isinstance(event, NotEnoughResources):
             self._held = held
+            if self._prospect().is_sufficient and not self.chronicle.is_open:
+                self._tell(RescaleCause.NEW_RESOURCE_AVAILABLE)
             self._manager_says(lambda manager, now: manager.on_change(now, self._prospect()))
         if isinstance(event, TimerFired):
             if event.timer == TRANSITION_TIMER:
@@ -180,7 +190,7 @@ class AdaptiveMaster:
             self._is_due = True
 
     def _enter_executing(self) -> None:
-        timings = replace(self._settings.elastic.executing, max_trigger_delay_ms=0)
+        timings = replace(self.settings.elastic.executing, max_trigger_delay_ms=0)
         self._enter(TransitionManager(timings, self._now_ms))
 
     def _enter(self, manager: TransitionManager) -> None:
@@ -193,6 +203,9 @@ class AdaptiveMaster:
         assert self.demand is not None, "only for an elastic job"
         desired = self.demand.desired
         succession = self.generation.succession
+        is_first = self.generation.status is JobStatus.CREATED
+        first, again = RescaleCause.INITIAL_SCHEDULE, RescaleCause.RECOVERABLE_FAILOVER
+        self._tell(first if is_first else again, "WaitingForResources")
         self._is_waiting = True
 
         def wait() -> None:
@@ -200,7 +213,7 @@ class AdaptiveMaster:
             succession.wait()
 
         effects = self.generation.change(what, wait)
-        elastic = self._settings.elastic
+        elastic = self.settings.elastic
         if elastic.wait_timeout_ms is not None:
             effects.append(SetTimer(WAIT_TIMER, self._now_ms + elastic.wait_timeout_ms))
         self._enter(TransitionManager(elastic.submission, self._now_ms))
@@ -216,12 +229,25 @@ class AdaptiveMaster:
         if self.generation.status is not JobStatus.RUNNING:
             return []
         if not self._prospect().is_sufficient:
+            end = RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE
+            self.chronicle.history.end(end, self._now_ms)
             self._enter_executing()
             return []
         if not succession.can_hand_over:
             return []
         self._is_due = False
+        if not self.chronicle.is_open:
+            self._tell(RescaleCause.NEW_RESOURCE_AVAILABLE)
+        self.chronicle.history.enter("Restarting", self._now_ms)
         return self.generation.change("Rescale", succession.hand_over)
+
+    def _tell(self, cause: RescaleCause, state: str = "Executing") -> None:
+        """A rescale begins."""
+        assert self.demand is not None, "only for an elastic job"
+        is_running = self.generation.status is JobStatus.RUNNING
+        before = parallelism_of(self.generation.job_graph) if is_running else None
+        self.chronicle.begin(cause, self.demand, before, self._now_ms)
+        self.chronicle.history.enter(state, self._now_ms)
 
     def _begin_or_wait(self, demand: Demand) -> list[JobEffect]:
         """The generation is over. After a handover there are the slots that it was made for, unless some are gone."""
@@ -245,10 +271,12 @@ class AdaptiveMaster:
         left = former.succession.inheritance()
         try:
             job_graph = rescaled(self.submitted, parallelism)
-            self.generation = JobMaster(job_graph, self._settings, self._now_ms, left=left)
+            self.generation = JobMaster(job_graph, self.settings, self._now_ms, left=left)
         except (ConfigurationError, GraphError) as error:
             failure = FailureInfo(type(error).__name__, str(error), is_recoverable=False)
             return former.step(FailJob(failure, self._now_ms))
+        assert self.demand is not None, "only for an elastic job"
+        self.chronicle.succeed(self.demand, parallelism, self._now_ms)
         succession = self.generation.succession
         succession.leave_restarts()
         effects = self.generation.change("NextGeneration", lambda: succession.take_over(left.graph))
