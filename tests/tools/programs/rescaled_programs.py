@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from penstock.model.graph.rescaling import parallelism_of
@@ -22,6 +23,7 @@ class SharedSplits(Source):
     """`splits` splits of `count` numbers: (split, 0), (split, 1), ... A reader may have any number of them.
 
     Every reader holds each split before `hold` until the gate of the stage opens, and reads the rest in steps of `step`.
+    A `stage` that is a path is a gate for other processes: it is open when there is a file.
     """
 
     boundedness = Boundedness.BOUNDED
@@ -85,13 +87,13 @@ class _Reader(SourceReader):
             self.context.send_split_request()
         if not self.splits:
             return ReaderStatus.END_OF_INPUT if self.is_over else ReaderStatus.NOTHING_AVAILABLE
-        source, stage = self.source, STAGES[self.source.stage]
+        source, is_open = self.source, self._is_open()
         for place, (split, at) in enumerate(self.splits):
-            if at >= source.hold and not stage.gate.is_set():
-                stage.holds(split)
+            if at >= source.hold and not is_open:
+                self._holds(split)
                 continue
             behind = min(at + source.step, source.count)
-            if at < source.hold and not stage.gate.is_set():
+            if at < source.hold and not is_open:
                 behind = min(behind, source.hold)
             del self.splits[place]
             if behind < source.count:
@@ -102,6 +104,15 @@ class _Reader(SourceReader):
 
     def snapshot_state(self):
         return list(self.splits)
+
+    def _is_open(self) -> bool:
+        stage = STAGES.get(self.source.stage)
+        return os.path.exists(self.source.stage) if stage is None else stage.gate.is_set()
+
+    def _holds(self, split: int) -> None:
+        stage = STAGES.get(self.source.stage)
+        if stage is not None:
+            stage.holds(split)
 
 
 class Generations(Watcher):
