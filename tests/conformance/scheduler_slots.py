@@ -190,6 +190,7 @@ def slot_pool(given: dict[str, Any]) -> dict[str, Any]:
     release = given.get("release")
     if release is not None and pool.release(release, given.get("now_ms", 0)):
         failed.add(release)
+    served += [request.request_id for request, _ in pool.serve_pending()]
     idle = pool.release_idle(given.get("now_ms", 0))
     state = "failed" if failed else "completed" if served else "pending"
     return {

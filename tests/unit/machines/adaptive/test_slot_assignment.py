@@ -138,6 +138,14 @@ def test_of_equal_scores_the_smaller_slot_then_the_earlier_group_wins():
     assert list(plan.assignment) == ["s00"]
 
 
+def test_of_equal_scores_the_host_with_more_of_the_state_wins():
+    """Two of four old slots are left, each with a quarter. The slots that are gone were on h2."""
+    places = {Subtask("v", k): FormerPlace(f"s0{k}", "h1" if k == 0 else "h2") for k in range(4)}
+    before = FormerAssignment(places, {"v": 4}, {"v": 128}, {"v": 1_000_000})
+    plan = make_plan([group(1)], [Slot("s00", host="h1"), Slot("s01", host="h2")], former=before)
+    assert list(plan.assignment) == ["s01"]
+
+
 def test_a_slot_that_is_gone_leaves_its_subtask_on_the_same_host_if_there_is_one():
     before = former(2, host="h2")
     given = [Slot("new1", host="h1"), Slot("new2", host="h2"), Slot("new3", host="h1")]
