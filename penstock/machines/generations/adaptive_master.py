@@ -22,7 +22,11 @@ from penstock.machines.adaptive.transition_manager import (
 from penstock.machines.books.job_settings import FailoverMode, JobSettings
 from penstock.machines.generations.chronicle import Chronicle
 from penstock.machines.generations.demand import Demand
-from penstock.machines.generations.submission import check_elastic, no_slots
+from penstock.machines.generations.submission import (
+    check_elastic,
+    no_slots,
+    refusal_of_graph,
+)
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.errors import ConfigurationError, GraphError
@@ -236,10 +240,20 @@ class AdaptiveMaster:
         if not succession.can_hand_over:
             return []
         self._is_due = False
+        refusal = self._refusal(demand)
+        if refusal is not None:
+            self.chronicle.history.end(RescaleEnd.EXCEPTION_OCCURRED, self._now_ms, refusal)
+            self._enter_executing()
+            return []
         if not self.chronicle.is_open:
             self._tell(RescaleCause.NEW_RESOURCE_AVAILABLE)
         self.chronicle.history.enter("Restarting", self._now_ms)
         return self.generation.change("Rescale", succession.hand_over)
+
+    def _refusal(self, demand: Demand) -> str | None:
+        """Return why the job cannot run at the parallelism that it would get now; None: it can."""
+        found = demand.parallelism(len(self.generation.succession.slots))
+        return None if found is None else refusal_of_graph(rescaled(self.submitted, found))
 
     def _tell(self, cause: RescaleCause, state: str = "Executing") -> None:
         """A rescale begins."""
@@ -269,8 +283,10 @@ class AdaptiveMaster:
         former = self.generation
         self._is_waiting = False
         left = former.succession.inheritance()
+        job_graph = rescaled(self.submitted, parallelism)
+        if refusal_of_graph(job_graph) is not None:  # It was not asked before, as the job restarts.
+            job_graph, parallelism = former.job_graph, parallelism_of(former.job_graph)
         try:
-            job_graph = rescaled(self.submitted, parallelism)
             self.generation = JobMaster(job_graph, self.settings, self._now_ms, left=left)
         except (ConfigurationError, GraphError) as error:
             failure = FailureInfo(type(error).__name__, str(error), is_recoverable=False)
