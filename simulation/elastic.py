@@ -88,7 +88,9 @@ def elastic_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPla
 
 
 def _is_elastic(graph: JobGraph) -> bool:
-    return can_be_snapshotted(graph) and not graph.slot_sizes
+    """Vertices that share their places need pipelines between them, which not every parallelism has."""
+    are_apart = all(vertex.co_location_group is None for vertex in graph.vertices.values())
+    return can_be_snapshotted(graph) and not graph.slot_sizes and are_apart
 
 
 def wishes_of(draw: Random, graph: JobGraph, end_ms: int) -> list[Wish]:
@@ -98,13 +100,10 @@ def wishes_of(draw: Random, graph: JobGraph, end_ms: int) -> list[Wish]:
 
 
 def _bounds(draw: Random, graph: JobGraph) -> list[tuple[VertexId, int, int]]:
-    together = draw.randint(1, _MOST_SUBTASKS)
     found = []
     for vertex in graph.vertices.values():
-        is_together = vertex.co_location_group is not None
-        upper = together if is_together else draw.randint(1, _MOST_SUBTASKS)
-        lower = upper if is_together else draw.choice((1, 1, draw.randint(1, upper)))
-        found.append((vertex.vertex_id, lower, upper))
+        upper = draw.randint(1, _MOST_SUBTASKS)
+        found.append((vertex.vertex_id, draw.choice((1, 1, draw.randint(1, upper))), upper))
     return found
 
 

@@ -13,10 +13,10 @@ from typing import Final, Protocol
 
 from penstock.hosting.jobmanager.machine_shell import JobParts, MachineShell
 from penstock.machines.adaptive.requirements import check_requirements, default_requirements
-from penstock.machines.generations.submission import refusal_of_sizes
+from penstock.machines.generations.submission import refusal_of_graph, refusal_of_sizes
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.graph.job_graph import JobGraph, JobVertex
-from penstock.model.graph.rescaling import refusals_of
+from penstock.model.graph.rescaling import refusals_of, rescaled
 from penstock.model.ids import VertexId
 from penstock.model.messages import JobEvent, RescaleJob
 from penstock.model.parallelism_bounds import (
@@ -97,9 +97,11 @@ class Requirements:
         if not refusals:
             found = checked.requirements
             uppers = {one: bounds.upper for one, bounds in found.items()}
-            refusals += refusals_of(submitted, uppers)
             lowers = {one: bounds.lower for one, bounds in found.items()}
-            refusals += [one for one in refusals_of(submitted, lowers) if one not in refusals]
+            refusals += dict.fromkeys((
+                *_refusals(submitted, uppers),
+                *_refusals(submitted, lowers),
+            ))
             refusals += self._refusals_of_job()
         if refusals:
             raise RequirementsRefused("\n".join(refusals))
@@ -125,6 +127,14 @@ class Requirements:
         self._manager.parts.guard.record_requirements(requirements_as_text(found))
         bounds = tuple((one, each.lower, each.upper) for one, each in found.items())
         self._manager.feed_soon(lambda now: RescaleJob(bounds, now))
+
+
+def _refusals(submitted: JobGraph, parallelism: Mapping[VertexId, int]) -> list[str]:
+    found = refusals_of(submitted, parallelism)
+    if not found:
+        refusal = refusal_of_graph(rescaled(submitted, parallelism))
+        found = [] if refusal is None else [refusal]
+    return found
 
 
 def _meant(submitted: JobGraph, name: str) -> VertexId:
