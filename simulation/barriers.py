@@ -48,7 +48,7 @@ class Barriers:
 
     def snapshot(self, task: SimTask, checkpoint_id: int) -> None:
         """Send barriers at once; the snapshot is written while the task continues."""
-        if checkpoint_id <= task.last_checkpoint:
+        if checkpoint_id <= task.last_checkpoint or task.held_at is not None:
             return
         task.last_checkpoint = checkpoint_id
         task.barriers = {i: b for i, b in task.barriers.items() if i > checkpoint_id}
