@@ -24,6 +24,8 @@ from penstock.observation.views.checkpoints import summary_of
 
 _PERCENTILES: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
 _FOR_EVER_MS: Final = -1
+_OFFSET_MS: Final = wall_ms() - monotonic_ms()
+"""Read once: the same moment is told as the same time in every answer."""
 
 
 def config(driver: Driver, asked: Asked) -> Answer:
@@ -182,4 +184,4 @@ def _changed(change: Change, names: tuple[str, ...]) -> Mapping[str, int | None]
 
 def _epoch_ms(at_ms: int | None) -> int | None:
     """Convert a moment of the machines' clock."""
-    return None if at_ms is None else wall_ms() - (monotonic_ms() - at_ms)
+    return None if at_ms is None else at_ms + _OFFSET_MS
