@@ -180,7 +180,7 @@ class Cluster(Surroundings):
         self.on_step = self.watcher.taskmanager_steps
         host = SimHost(self, plan.slots_each)
         around = DriverParts(SimCoordinators(self), self.checkpoints, self.watcher, self._on_send)
-        self.master = Master(clock, plan, host, SimObserver(self), around)
+        self.master: Master = Master(clock, plan, host, SimObserver(self), around)
         self.is_deaf_to_cancel = lambda: faults.take(FaultKind.DEAF_TO_CANCEL)
         self.can_reach = lambda resource_id: self.alive(resource_id) is not None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.machines.adaptive.settings import AdaptiveSettings
 from penstock.machines.adaptive.transition_manager import TransitionTimings
@@ -27,10 +27,17 @@ from simulation.invariants import Violation
 from simulation.scenario import JobPlan, job_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from simulation.cluster import Cluster
+    from penstock.machines.job.job_master import JobMaster
+    from penstock.model.ids import ResourceId
+    from simulation.checkpoints import SimCheckpoints
+    from simulation.clock import SimClock
+    from simulation.master import Master
     from simulation.scenario import Fault
+    from simulation.taskmanager import SimTaskManager
+    from simulation.tasks import DataPlane
+    from simulation.watcher import Watcher
 
 _MOST_SUBTASKS: Final = 6
 _RESCALES_MAX: Final = 10
@@ -107,10 +114,28 @@ def _bounds(draw: Random, graph: JobGraph) -> list[tuple[VertexId, int, int]]:
     return found
 
 
+class WatchedCluster(Protocol):
+    """The cluster as one who watches its generations sees it."""
+
+    clock: SimClock
+    plan: JobPlan
+    master: Master
+    data: DataPlane
+    checkpoints: SimCheckpoints
+    watcher: Watcher
+
+    @property
+    def taskmanagers(self) -> Mapping[ResourceId, SimTaskManager]: ...
+    @property
+    def job(self) -> JobMaster: ...
+    @property
+    def status(self) -> JobStatus: ...
+
+
 class Generations:
     """Watches the generations of one cluster's job. `evaluated`: how often each invariant was looked at."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         self.evaluated: Counter[ElasticName] = Counter()
         self.planned = 0
         self.unplanned = 0
