@@ -8,7 +8,7 @@ import urllib.request
 import zipfile
 
 import pytest
-from playwright.sync_api import TimeoutError
+from playwright.sync_api import Error as BrowserError
 
 from tests.tools.dashboard.browser import Looking, chromium
 
@@ -122,5 +122,5 @@ def shows(tab, address, text):
     has = "text => document.documentElement.textContent.includes(text)"
     try:
         tab.page.wait_for_function(has, arg=text)
-    except TimeoutError as error:
+    except BrowserError as error:
         raise AssertionError(f"{address} lacks {text!r}:\n{tab.text()}") from error
