@@ -69,7 +69,7 @@ class SparkPlace:
     def shares_files(self) -> bool:
         return self.is_local
 
-    def bring_files(self, program: ProgramSettings) -> None:
+    def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None:
         self._files = bring_files(self._context, program)
 
     @property

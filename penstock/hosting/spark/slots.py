@@ -54,6 +54,23 @@ class SparkSlots:
                 return free
             time.sleep(_POLL_S)  # Spark has no notification of a free slot.
 
+    def waiting(self) -> int:
+        """Return how many Spark tasks wait for a slot now. Never raises.
+
+        Asks Spark's scheduler, which is an internal class: what Spark publishes of running tasks may be seconds old. 0 where the
+        class is another one.
+        """
+        try:
+            queue = self._context._jsc.sc().taskScheduler().rootPool().getSortedTaskSetQueue()
+            sets = [queue.apply(index) for index in range(queue.size())]
+            return sum(
+                max(0, one.numTasks() - one.runningTasks() - one.tasksSuccessful())
+                for one in sets
+                if not one.isZombie()
+            )
+        except Exception:  # Py4J: the session was stopped meanwhile, or this Spark is another one.
+            return 0
+
     def total(self) -> int:
         """Return all slots of the master; waits some seconds for a cluster's first executors."""
         began = time.monotonic()

@@ -1,0 +1,180 @@
+"""The provider of one job whose TaskManagers take slots of workers that jobs of the session share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from penstock.hosting.logs.settings import LogSettings
+from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.spark.background_jobs import STOP_WAIT_S
+from penstock.hosting.spark.provider import SparkPlace
+from penstock.hosting.spark.session_workers import idle_workers, make_room, workers_of
+from penstock.hosting.taskmanager_order import ProcessSettings, WorkerOrder
+from penstock.hosting.wire.addresses import Addresses, Endpoint, ports_in
+from penstock.hosting.workers.launcher import WantedStart, WorkerSettings
+from penstock.hosting.workers.shared_workers import SharedWorkers
+from penstock.model.ids import JobId, ResourceId
+from penstock.model.messages.workers import StartId, WorkerKind
+from penstock.model.plain import to_plain
+from penstock.model.program import ProgramSettings
+from penstock.model.slot_size import UNSIZED, SlotSize
+
+_ID_DIGITS: Final = 8
+
+
+class SharingProvider(SparkPlace):
+    """As the port. Whether two jobs share a worker is decided by `_settings`, which names everything that must be equal.
+
+    `needed`: slots of the usual size that the job cannot run without. `idle_ms`: how long workers stay when the job is over.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        slots: int,
+        process: ProcessSettings,
+        addresses: Addresses,
+        *,
+        needed: int,
+        idle_ms: int,
+        heartbeat_interval_s: float,
+        silence_timeout_s: float,
+        logs: LogSettings,
+        is_encrypted: bool,
+    ) -> None:
+        super().__init__(spark, slots, process, addresses)
+        self._needed = needed
+        self._idle_ms = idle_ms
+        self._times_s = heartbeat_interval_s, silence_timeout_s
+        self._logs = logs
+        self._is_encrypted = is_encrypted
+        self._modules = b""
+        self._held: dict[ResourceId, int] = {}
+        self._started: set[ResourceId] = set()
+
+    @property
+    def _workers(self) -> SharedWorkers:
+        """The pool of the session now: it is another one when the session was stopped."""
+        return workers_of(self._context, self.control_endpoint, is_encrypted=self._is_encrypted)
+
+    def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None:
+        super().bring_files(program, modules)
+        self._modules = modules
+
+    def _free(self, wanted: int) -> int | None:
+        """The task slots that are free, or that idle workers hold: they serve this job, or make room for it."""
+        if self._slots.is_stopped():
+            return 0
+        fitting = self._workers.fits(self._settings(UNSIZED).kind, self._pieces())
+        free = self._slots.free(max(0, wanted - max(fitting, idle_workers(self._context))))
+        if free is None:
+            return None
+        if free + fitting < wanted:
+            make_room(self._context, wanted - free - fitting)
+            free = self._slots.free(wanted - fitting) or 0
+        return free + fitting
+
+    def _pieces(self) -> list[int]:
+        """The slots of each TaskManager that the job will ask for first."""
+        whole, rest = divmod(self._needed, self.slots_per_taskmanager)
+        return [self.slots_per_taskmanager] * whole + ([rest] if rest else [])
+
+    # ------------------------------------------------------------------ TaskManagers
+
+    def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
+        self._master = master
+        self._on_ended = on_ended
+
+    def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
+        """Start a TaskManager: of as many slots as the job still needs, so that the others are left to other jobs; of the usual
+        number, if it has all that it needs. Never raises.
+        """
+        master = self._master
+        assert master is not None
+        missing = self._needed - sum(self._held.values())
+        most = self.slots_per_taskmanager
+        slots = 1 if size else (min(most, missing) if missing > 0 else most)
+        if not size:
+            self._held[resource_id] = slots
+        start_id = self._start_id(resource_id)
+        try:
+            self._started.add(resource_id)
+            self._workers.want(
+                WantedStart(
+                    start_id,
+                    JobId(master.credentials.cluster_id),
+                    self._settings(size),
+                    slots,
+                    1 if size else self._needed,
+                    self._idle_ms,
+                    self._taskmanager(resource_id, start_id, slots, size),
+                    master.credentials,
+                    lambda cause: self._ended(resource_id, cause),
+                )
+            )
+        except Exception as error:  # A stopped context has no JVM; or there is no port.
+            self._ended(resource_id, f"cannot submit to Spark ({self.describe()}): {error}")
+
+    def registered(self, resource_id: ResourceId) -> None:
+        self._registered.add(resource_id)
+        self._workers.registered(self._start_id(resource_id))
+
+    def stop(self, resource_id: ResourceId) -> None:
+        self._held.pop(resource_id, None)
+        if resource_id in self._started:
+            self._workers.drop(self._start_id(resource_id), "its job does not need it any more")
+
+    def has_free_slots(self) -> bool:
+        waiting = self._started - self._registered
+        return not self._workers.is_queued(set(map(self._start_id, waiting)))
+
+    def close(self) -> None:
+        """Give all slots back, and wait a bounded time until nothing of the job is left in the workers. Never raises."""
+        if self._master is None or not self._started:
+            return
+        workers = self._workers
+        start_ids = set(map(self._start_id, self._started))
+        for start_id in start_ids:
+            workers.drop(start_id, "its job is over")
+        workers.await_gone(start_ids, STOP_WAIT_S)
+
+    def _ended(self, resource_id: ResourceId, cause: str) -> None:
+        self._held.pop(resource_id, None)
+        self._on_ended(resource_id, cause)
+
+    def _start_id(self, resource_id: ResourceId) -> StartId:
+        """The fencing token makes it differ from that of an earlier run of the same job."""
+        assert self._master is not None
+        credentials = self._master.credentials
+        job, run = credentials.cluster_id[:_ID_DIGITS], credentials.token[:_ID_DIGITS]
+        return StartId(f"{job}-{run}-{resource_id}")
+
+    # ------------------------------------------------------------------ the kind of workers
+
+    def _settings(self, size: SlotSize) -> WorkerSettings:
+        heartbeat_interval_s, silence_timeout_s = self._times_s
+        order = to_plain(
+            WorkerOrder(
+                files=self._files,
+                process=self._process,
+                heartbeat_interval_s=heartbeat_interval_s,
+                has_log=self._has_executor_log,
+                logs=self._logs,
+            )
+        )
+        same = [order, silence_timeout_s, to_plain(self._addresses), self._python]
+        digest = hashlib.sha256(json.dumps(same, sort_keys=True).encode())
+        digest.update(self._modules)
+        slots = 1 if size else self.slots_per_taskmanager
+        kind = WorkerKind(digest.hexdigest(), slots, size)
+        return WorkerSettings(kind, order, heartbeat_interval_s, silence_timeout_s)
+
+
+def has_ports_for_all(endpoint: Endpoint) -> bool:
+    """Whether there is a port for the pool of workers beside those of jobs."""
+    ports = list(ports_in(endpoint.ports, ""))
+    return endpoint.port is None and (len(ports) > 1 or ports == [0])
