@@ -18,7 +18,6 @@ from penstock.hosting.batch.plan import Plan
 from penstock.hosting.batch.runner import StageRunner
 from penstock.hosting.batch.spark_runner import SparkRunner
 from penstock.hosting.ha.election import SubmittedJob
-from penstock.hosting.logs.settings import log_settings_of
 from penstock.hosting.observation.observatory import OBSERVATORY
 from penstock.hosting.program.console import say
 from penstock.hosting.program.encryption import is_encrypted
@@ -27,21 +26,14 @@ from penstock.hosting.program.host import LazyFrame
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark.checks import check_configuration
 from penstock.hosting.spark.frame_results import frame_of_files, frame_of_messages
-from penstock.hosting.spark.provider import SparkProvider, control_endpoint_of
+from penstock.hosting.spark.provider_choice import provider_for
 from penstock.hosting.spark.session import active_session, embedded_session, executable_of
 from penstock.hosting.spark.session_workers import make_room
-from penstock.hosting.spark.shared_provider import SharingProvider, has_ports_for_all
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.spark.worker_python import check_executable, check_workers
 from penstock.hosting.taskmanager_order import ProcessSettings
-from penstock.hosting.wire.addresses import addresses_of
 from penstock.model.config import Settings
-from penstock.model.options.cluster import (
-    HeartbeatOptions,
-    ResourceOptions,
-    SparkOptions,
-    TaskManagerOptions,
-)
+from penstock.model.options.cluster import SparkOptions, TaskManagerOptions
 from penstock.model.options.network import ExchangeOptions
 from penstock.model.program import JobExecutor
 from penstock.model.slot_size import UNSIZED, SlotSize
@@ -114,7 +106,8 @@ class SparkHost:
         spark = spark_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
         context = spark.sparkContext
         _check_executable(settings, context)
-        for warning in check_configuration(dict(context.getConf().getAll()), context.master):
+        configuration = dict(context.getConf().getAll())
+        for warning in check_configuration(configuration, context.master):
             if warning not in _Overrides.warned:
                 _Overrides.warned.add(warning)
                 print(f"penstock: {warning}", file=sys.stderr)
@@ -122,30 +115,8 @@ class SparkHost:
             switch_interval_s=settings.get(ExchangeOptions.SWITCH_INTERVAL) / 1000,
             keeps_core=settings.get(TaskManagerOptions.KEEP_CORE),
         )
-        return self._provider(settings, spark, process, usual)
-
-    def _provider(
-        self, settings: Settings, spark: SparkSession, process: ProcessSettings, needed: int
-    ) -> TaskManagerProvider:
-        """Return one that shares processes with other jobs, unless the settings are against it."""
-        slots, addresses = settings.get(TaskManagerOptions.SLOTS), addresses_of(settings)
-        endpoint = control_endpoint_of(spark.sparkContext, addresses)
-        idle_ms = settings.get(ResourceOptions.TASKMANAGER_TIMEOUT)
-        is_alone = settings.get(ResourceOptions.JOB_ISOLATION) or not idle_ms
-        if is_alone or not has_ports_for_all(endpoint):
-            return SparkProvider(spark, slots, process, addresses)
-        return SharingProvider(
-            spark,
-            slots,
-            process,
-            addresses,
-            needed=needed,
-            idle_ms=idle_ms,
-            heartbeat_interval_s=settings.get(HeartbeatOptions.INTERVAL) / 1000,
-            silence_timeout_s=settings.get(TaskManagerOptions.SILENCE_TIMEOUT) / 1000,
-            logs=log_settings_of(settings),
-            is_encrypted=is_encrypted(settings, self.spark_configuration()),
-        )
+        encrypts = is_encrypted(settings, configuration)
+        return provider_for(settings, spark, process, usual, encrypts=encrypts)
 
     def check_workers(self, *, reads_frames: bool) -> None:
         """As the port. On the driver's machine TaskManagers run the driver's own interpreter."""

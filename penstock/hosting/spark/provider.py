@@ -155,8 +155,16 @@ class SparkPlace:
 class SparkProvider(SparkPlace):
     """The provider of one job that shares no process: each TaskManager has a Spark task, which ends with it."""
 
-    _jobs: BackgroundJobs
-    _archive: Any = None
+    def __init__(
+        self,
+        spark: SparkSession,
+        slots: int,
+        process: ProcessSettings | None = None,
+        addresses: Addresses | None = None,
+    ) -> None:
+        super().__init__(spark, slots, process, addresses)
+        self._jobs = BackgroundJobs(self._context, self._slots, "")
+        self._archive: Any = None
 
     def has_free_slots(self) -> bool:
         return not any(map(self._jobs.is_queued, self._jobs.running() - self._registered))
@@ -165,8 +173,7 @@ class SparkProvider(SparkPlace):
         """Broadcast the package, once for a job."""
         self._master = master
         self._on_ended = on_ended
-        group = master.credentials.cluster_id[:8]
-        self._jobs = BackgroundJobs(self._context, self._slots, group)
+        self._jobs.group = master.credentials.cluster_id[:8]
         self._archive = self._context.broadcast(package_archive())
 
     def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
@@ -187,8 +194,6 @@ class SparkProvider(SparkPlace):
 
     def close(self) -> None:
         """End all. Never raises."""
-        if self._master is None:
-            return
         self._jobs.close(self._registered)
         if self._archive is not None:
             with contextlib.suppress(Exception):  # The session may be stopped already.

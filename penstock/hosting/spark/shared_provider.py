@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -14,7 +15,7 @@ from penstock.hosting.spark.background_jobs import STOP_WAIT_S
 from penstock.hosting.spark.provider import SparkPlace
 from penstock.hosting.spark.session_workers import idle_workers, make_room, workers_of
 from penstock.hosting.taskmanager_order import ProcessSettings, WorkerOrder
-from penstock.hosting.wire.addresses import Addresses, Endpoint, ports_in
+from penstock.hosting.wire.addresses import Addresses
 from penstock.hosting.workers.launcher import WantedStart, WorkerSettings
 from penstock.hosting.workers.shared_workers import SharedWorkers
 from penstock.model.ids import JobId, ResourceId
@@ -26,11 +27,22 @@ from penstock.model.slot_size import UNSIZED, SlotSize
 _ID_DIGITS: Final = 8
 
 
-class SharingProvider(SparkPlace):
-    """As the port. Whether two jobs share a worker is decided by `_settings`, which names everything that must be equal.
-
-    `needed`: slots of the usual size that the job cannot run without. `idle_ms`: how long workers stay when the job is over.
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What a job wants of the workers. `needed`: slots of the usual size that it cannot run without. `idle_ms`: how long workers
+    stay when it is over.
     """
+
+    needed: int
+    idle_ms: int
+    heartbeat_interval_s: float
+    silence_timeout_s: float
+    logs: LogSettings
+    is_encrypted: bool
+
+
+class SharingProvider(SparkPlace):
+    """As the port. Whether two jobs share a worker is decided by `_settings`, which names everything that must be equal."""
 
     def __init__(
         self,
@@ -38,20 +50,11 @@ class SharingProvider(SparkPlace):
         slots: int,
         process: ProcessSettings,
         addresses: Addresses,
-        *,
-        needed: int,
-        idle_ms: int,
-        heartbeat_interval_s: float,
-        silence_timeout_s: float,
-        logs: LogSettings,
-        is_encrypted: bool,
+        sharing: Sharing,
     ) -> None:
         super().__init__(spark, slots, process, addresses)
-        self._needed = needed
-        self._idle_ms = idle_ms
-        self._times_s = heartbeat_interval_s, silence_timeout_s
-        self._logs = logs
-        self._is_encrypted = is_encrypted
+        self._needed = sharing.needed
+        self._sharing = sharing
         self._modules = b""
         self._held: dict[ResourceId, int] = {}
         self._started: set[ResourceId] = set()
@@ -59,7 +62,9 @@ class SharingProvider(SparkPlace):
     @property
     def _workers(self) -> SharedWorkers:
         """The pool of the session now: it is another one when the session was stopped."""
-        return workers_of(self._context, self.control_endpoint, is_encrypted=self._is_encrypted)
+        return workers_of(
+            self._context, self.control_endpoint, is_encrypted=self._sharing.is_encrypted
+        )
 
     def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None:
         super().bring_files(program, modules)
@@ -110,7 +115,7 @@ class SharingProvider(SparkPlace):
                     self._settings(size),
                     slots,
                     1 if size else self._needed,
-                    self._idle_ms,
+                    self._sharing.idle_ms,
                     self._taskmanager(resource_id, start_id, slots, size),
                     master.credentials,
                     lambda cause: self._ended(resource_id, cause),
@@ -156,25 +161,19 @@ class SharingProvider(SparkPlace):
     # ------------------------------------------------------------------ the kind of workers
 
     def _settings(self, size: SlotSize) -> WorkerSettings:
-        heartbeat_interval_s, silence_timeout_s = self._times_s
+        sharing = self._sharing
         order = to_plain(
             WorkerOrder(
                 files=self._files,
                 process=self._process,
-                heartbeat_interval_s=heartbeat_interval_s,
+                heartbeat_interval_s=sharing.heartbeat_interval_s,
                 has_log=self._has_executor_log,
-                logs=self._logs,
+                logs=sharing.logs,
             )
         )
-        same = [order, silence_timeout_s, to_plain(self._addresses), self._python]
+        same = [order, sharing.silence_timeout_s, to_plain(self._addresses), self._python]
         digest = hashlib.sha256(json.dumps(same, sort_keys=True).encode())
         digest.update(self._modules)
         slots = 1 if size else self.slots_per_taskmanager
         kind = WorkerKind(digest.hexdigest(), slots, size)
-        return WorkerSettings(kind, order, heartbeat_interval_s, silence_timeout_s)
-
-
-def has_ports_for_all(endpoint: Endpoint) -> bool:
-    """Whether there is a port for the pool of workers beside those of jobs."""
-    ports = list(ports_in(endpoint.ports, ""))
-    return endpoint.port is None and (len(ports) > 1 or ports == [0])
+        return WorkerSettings(kind, order, sharing.heartbeat_interval_s, sharing.silence_timeout_s)

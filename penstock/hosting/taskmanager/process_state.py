@@ -5,7 +5,6 @@ Does not undo everything: globals of modules stay, as in each process that Flink
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import socket
@@ -13,6 +12,7 @@ import sys
 import threading
 import time
 import warnings
+from importlib.machinery import FileFinder
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,7 +86,7 @@ class ProcessState:
         """Return a module's file that has changed since it was imported, or may have; "": none. Files that were new when they
         were imported count too: nobody knows which state of them was read.
         """
-        importlib.invalidate_caches()
+        _forget_folders()
         for path in self._imported():
             now = _file_state(path)
             if now[0] > self._began_ns or self._files.get(path, now) != now:
@@ -103,6 +103,15 @@ class ProcessState:
             for path in files
             if isinstance(path, str) and not (shipped and path.startswith(shipped))
         }
+
+
+def _forget_folders() -> None:
+    """Have Python see files that were added since it has looked into a folder. Importers of zips are left out: each would read
+    its zip again, which takes a second for all of them, and Penstock's own does not change.
+    """
+    for finder in list(sys.path_importer_cache.values()):
+        if isinstance(finder, FileFinder):
+            finder.invalidate_caches()
 
 
 def _file_state(path: str) -> FileState:

@@ -10,15 +10,13 @@ Source: Flink ResourceManager and its shell. Call `start` first. All methods may
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.jobmanager.control_server import ControlServer
@@ -32,13 +30,14 @@ from penstock.hosting.workers.launcher import (
     WantedStart,
     WorkerSettings,
 )
+from penstock.hosting.workers.loop_thread import LoopThread
+from penstock.hosting.workers.worker_links import WorkerLinks
 from penstock.machines.workers.pool import WorkerPool
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
 from penstock.model.messages import (
     Heartbeat,
     KillTaskManager,
-    MasterHeartbeat,
     ProcessStopped,
     Shutdown,
 )
@@ -69,13 +68,9 @@ from penstock.model.messages.workers import (
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.1
-_ASK_S: Final = 10.0
-"""How long a caller waits for an answer of the loop, which is never busy for long."""
 _LAST_WORDS_S: Final = 0.5
 CLUSTER: Final = "workers"
 """The cluster id of the connections of workers: that of a job has 32 digits."""
-
-T = TypeVar("T")
 
 
 class SharedWorkers:
@@ -93,36 +88,31 @@ class SharedWorkers:
         )
         self._invitations = Invitations(self._credentials.token, CLUSTER)
         self._port = 0
-        self._ready: Future[None] = Future()
         self._wanted: dict[StartId, WantedStart] = {}
         self._kinds: dict[WorkerKind, WorkerSettings] = {}
-        self._links: dict[WorkerId, ControlLink] = {}
-        self._heard: dict[WorkerId, float] = {}
-        self._beaten_at = 0.0
+        self._links = WorkerLinks()
         self._closed_because = ""
         self._is_over = False
-        self._loop = asyncio.new_event_loop()
+        self._loop = LoopThread("penstock-workers")
         self._busy = asyncio.Event()
         self._over = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="penstock-workers", daemon=True)
 
     def start(self) -> None:
         """Listen. Raises: ExternalError: there is no free port."""
-        self._thread.start()
-        self._ready.result()
+        self._loop.start(self._main, self._finish)
 
     # ------------------------------------------------------------------ the side of the jobs
 
     def want(self, start: WantedStart) -> None:
         """Host this TaskManager somewhere. Returns at once."""
-        self._soon(lambda: self._on_want(start))
+        self._loop.tell(lambda: self._on_want(start))
 
     def registered(self, start_id: StartId) -> None:
-        self._soon(lambda: self._feed(StartRegistered(start_id)))
+        self._loop.tell(lambda: self._feed(StartRegistered(start_id)))
 
     def drop(self, start_id: StartId, cause: str) -> None:
         """See that a TaskManager ends."""
-        self._soon(lambda: self._on_drop(start_id, cause))
+        self._loop.tell(lambda: self._on_drop(start_id, cause))
 
     def await_gone(self, start_ids: set[StartId], timeout_s: float) -> bool:
         """Wait until these TaskManagers are over. Returns: whether they are."""
@@ -130,21 +120,21 @@ class SharedWorkers:
         def are_gone() -> bool:
             return self._is_over or not start_ids & self._machine.starts.keys()
 
-        self._ask(lambda: None, None)  # What was told before is known then.
+        self._loop.ask(lambda: None, None)  # What was told before is known then.
         with self._over:
             return self._over.wait_for(are_gone, timeout_s)
 
     def fits(self, kind: WorkerKind, sizes: Sequence[int]) -> int:
         """Return how many TaskManagers of these sizes ready workers of the kind could host now."""
-        return self._ask(lambda: self._machine.fits(kind, sizes), 0)
+        return self._loop.ask(lambda: self._machine.fits(kind, sizes), 0)
 
     def idle(self) -> list[WorkerKind]:
         """Return the kinds of the workers that nobody uses, one for each."""
-        return self._ask(lambda: [one.kind for one in self._machine.idle], [])
+        return self._loop.ask(lambda: [one.kind for one in self._machine.idle], [])
 
     def make_room(self, workers: int, kind: WorkerKind | None = None) -> None:
         """End so many idle workers, so that others get their places. `kind`: whose workers stay. Returns at once."""
-        self._soon(lambda: self._feed(RoomWanted(workers, kind, _now_ms())))
+        self._loop.tell(lambda: self._feed(RoomWanted(workers, kind, _now_ms())))
 
     def is_queued(self, start_ids: set[StartId]) -> bool:
         """Whether one of them waits for a worker that has no place yet."""
@@ -153,36 +143,24 @@ class SharedWorkers:
             found = (self._machine.starts.get(one) for one in start_ids)
             return {one.planned for one in found if one is not None and one.planned is not None}
 
-        return any(map(self._launcher.is_queued, self._ask(planned, set())))
+        return any(map(self._launcher.is_queued, self._loop.ask(planned, set())))
 
     def close(self, cause: str, timeout_s: float) -> None:
         """End the idle workers, and start none any more. Those that are used go on until their jobs are over."""
         nobody: set[ResourceId] = set()
-        ended: set[ResourceId] = self._ask(lambda: self._on_close(cause), nobody)
+        ended: set[ResourceId] = self._loop.ask(lambda: self._on_close(cause), nobody)
         self._launcher.await_ends(ended, timeout_s)
 
     @property
     def is_open(self) -> bool:
-        return not self._closed_because and self._thread.is_alive()
+        return not self._closed_because and self._loop.is_alive
 
     # ------------------------------------------------------------------ the loop
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_until_complete(self._main())
-        except Exception as error:
-            if not self._ready.done():
-                self._ready.set_exception(error)
-            else:
-                _LOG.exception("workers=BROKEN")
-        finally:
-            self._finish()
 
     async def _main(self) -> None:
         server = ControlServer(self._credentials, self, self._invitations, reports=ROLE_SUPERVISOR)
         self._port = await server.open(self._endpoint)
-        self._ready.set_result(None)
+        self._loop.is_ready()
         while not (self._closed_because and not self._machine.workers):
             await self._busy.wait()
             await asyncio.sleep(_TICK_S)
@@ -191,61 +169,31 @@ class SharedWorkers:
                 self._busy.clear()
         await server.close()
 
-    def _finish(self) -> None:
+    def _finish(self, failure: Exception | None) -> None:
         """Nobody must wait for a pool that is gone."""
+        if failure is not None:
+            _LOG.error("workers=BROKEN", exc_info=failure)
         self._closed_because = self._closed_because or "the pool of workers is gone"
         for start_id in list(self._wanted):
             self._on_ended(start_id, self._closed_because)
         with self._over:
             self._is_over = True
             self._over.notify_all()
-        with contextlib.suppress(Exception):
-            for task in asyncio.all_tasks(self._loop):
-                task.cancel()
-            self._loop.run_until_complete(asyncio.sleep(0))
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
 
     async def _tick(self) -> None:
         now = time.monotonic()
-        for worker_id, heard_at in list(self._heard.items()):
+        for worker_id, silent_s in self._links.silent_since(now):
             worker = self._machine.workers.get(worker_id)
-            silence_s = 0.0 if worker is None else self._kinds[worker.kind].silence_timeout_s
-            if now - heard_at >= silence_s:
-                self._lose(worker_id, f"nothing was heard of it for {silence_s:g} s")
+            most_s = 0.0 if worker is None else self._kinds[worker.kind].silence_timeout_s
+            if silent_s >= most_s:
+                self._lose(worker_id, f"nothing was heard of it for {most_s:g} s")
         intervals = [one.heartbeat_interval_s for one in self._kinds.values()]
-        if now - self._beaten_at >= min(intervals, default=_TICK_S):
-            self._beaten_at = now
-            for link in self._links.values():
-                link.send(MasterHeartbeat())
+        self._links.beat(now, min(intervals, default=_TICK_S))
         self._feed(WorkersTick(_now_ms()))
         if self._machine.idle:
-            waiting = await self._loop.run_in_executor(None, self._launcher.waiting)
+            waiting = await self._loop.loop.run_in_executor(None, self._launcher.waiting)
             if waiting:
                 self._feed(RoomWanted(waiting, None, _now_ms()))
-
-    def _soon(self, call: Callable[[], object]) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop is closed.
-            self._loop.call_soon_threadsafe(call)
-
-    def _ask(self, question: Callable[[], T], otherwise: T) -> T:
-        """Return the answer of the loop; `otherwise` if the pool is gone."""
-        answer: Future[T] = Future()
-
-        def reply() -> None:
-            try:
-                answer.set_result(question())
-            except BaseException as error:  # Whatever it is, the caller must not wait for ever.
-                answer.set_exception(error)
-                raise
-
-        self._soon(reply)
-        if not self._thread.is_alive():
-            return otherwise
-        try:
-            return answer.result(_ASK_S)
-        except TimeoutError:
-            return otherwise
 
     # ------------------------------------------------------------------ the machine
 
@@ -258,7 +206,7 @@ class SharedWorkers:
                 case HostStart(worker_id, start_id, slots):
                     self._host(worker_id, start_id, slots)
                 case DropStart(worker_id, start_id, cause):
-                    self._send(worker_id, DropTaskManager(start_id, cause))
+                    self._links.send(worker_id, DropTaskManager(start_id, cause))
                 case EndWorker(worker_id, cause):
                     self._end(worker_id, cause)
                 case StartEnded(start_id, cause):
@@ -318,13 +266,8 @@ class SharedWorkers:
 
     def _end(self, worker_id: WorkerId, cause: str) -> None:
         _LOG.info("worker=%s ENDS cause=%s", worker_id, cause)
-        self._send(worker_id, Shutdown(cause))
+        self._links.send(worker_id, Shutdown(cause))
         self._launcher.stop(worker_id, is_told=worker_id in self._links)
-
-    def _send(self, worker_id: WorkerId, message: object) -> None:
-        link = self._links.get(worker_id)
-        if link is not None:
-            link.send(message)
 
     def _on_ended(self, start_id: StartId, cause: str) -> None:
         start = self._wanted.pop(start_id, None)
@@ -354,9 +297,7 @@ class SharedWorkers:
         return None
 
     def _on_heartbeat(self, worker_id: WorkerId, control: ControlLink) -> None:
-        self._heard[worker_id] = time.monotonic()
-        if worker_id not in self._links:
-            self._links[worker_id] = control
+        if self._links.heard(worker_id, control, time.monotonic()):
             self._launcher.is_up(worker_id)
             self._feed(WorkerConnected(worker_id, _now_ms()))
 
@@ -365,19 +306,16 @@ class SharedWorkers:
         worker = self._machine.workers.get(resource_id)
         if worker is not None and any(start.is_registered for start in worker.starts):
             # Its supervisor tells the JobManagers why, and they are to know it from there first.
-            self._loop.call_later(_LAST_WORDS_S, self._lose, resource_id, cause)
+            self._loop.loop.call_later(_LAST_WORDS_S, self._lose, resource_id, cause)
         else:
             self._lose(resource_id, cause)
 
     def _on_host_ended(self, worker_id: WorkerId, cause: str) -> None:
         """The Spark job of a worker is over. Any thread."""
-        self._soon(lambda: self._lose(worker_id, cause))
+        self._loop.tell(lambda: self._lose(worker_id, cause))
 
     def _lose(self, worker_id: WorkerId, cause: str) -> None:
-        link = self._links.pop(worker_id, None)
-        self._heard.pop(worker_id, None)
-        if link is not None:
-            link.close()
+        self._links.forget(worker_id)
         if worker_id in self._machine.workers:
             _LOG.info("worker=%s LOST cause=%s", worker_id, cause)
             self._launcher.stop(worker_id, is_told=True)
