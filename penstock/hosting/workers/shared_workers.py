@@ -148,8 +148,7 @@ class SharedWorkers:
     def close(self, cause: str, timeout_s: float) -> None:
         """End the idle workers, and start none any more. Those that are used go on until their jobs are over."""
         nobody: set[ResourceId] = set()
-        ended: set[ResourceId] = self._loop.ask(lambda: self._on_close(cause), nobody)
-        self._launcher.await_ends(ended, timeout_s)
+        self._launcher.await_ends(self._loop.ask(lambda: self._on_close(cause), nobody), timeout_s)
 
     @property
     def is_open(self) -> bool:

@@ -217,8 +217,11 @@ class WorkerPool:
             since_ms = worker.idle_since_ms
             if since_ms is not None and since_ms + worker.idle_ms <= now_ms:
                 self._end(worker, "idle longer than resourcemanager.taskmanager-timeout")
+            due_ms = now_ms - END_WITHIN_MS
             late = [
-                s for s in worker.starts if (s.dropped_at_ms or now_ms) + END_WITHIN_MS <= now_ms
+                start
+                for start in worker.starts
+                if start.dropped_at_ms is not None and start.dropped_at_ms <= due_ms
             ]
             if late and worker.state is WorkerState.READY:
                 self._end(worker, f"TaskManager {late[0].wanted.start_id} does not end")
