@@ -80,9 +80,10 @@ class BackgroundJobs:
     def stop_later(self, name: ResourceId, after_s: float | None = None) -> None:
         """Cancel a job after a while. Only needed if messages do not reach its task: a supervisor ends a healthy one."""
         wait_s = STOP_WAIT_S if after_s is None else after_s
+        title = f"penstock-stop-{name}"
         threading.Thread(
-            target=self._cancel_later, args=(name, wait_s), name=f"penstock-stop-{name}", daemon=True
-        ).start()  # fmt: skip
+            target=self._cancel_later, args=(name, wait_s), name=title, daemon=True
+        ).start()
 
     def close(self, told: set[ResourceId]) -> None:
         """End all. Never raises. Tasks that wait for a core are cancelled; the others get time to

@@ -56,9 +56,10 @@ class SparkLauncher:
         if is_told:
             self._jobs.stop_later(worker_id)
         else:
+            name = f"penstock-stop-{worker_id}"
             threading.Thread(
-                target=self._stop_starting, args=(worker_id,), name=f"penstock-stop-{worker_id}", daemon=True
-            ).start()  # fmt: skip
+                target=self._stop_starting, args=(worker_id,), name=name, daemon=True
+            ).start()
 
     def waiting(self) -> int:
         return self._slots.waiting()

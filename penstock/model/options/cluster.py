@@ -119,9 +119,9 @@ class ResourceOptions(OptionGroup, title="Number of TaskManagers"):
         "penstock.cluster.job-isolation",
         "false",
         (
-            "The job's TaskManagers run in processes of their own, which end with the job. Otherwise "
-            "they run in processes that later jobs of the Spark session use again, and that several "
-            "jobs share if their slots suffice."
+            "The job's TaskManagers run in processes of their own, which end with the job. "
+            "Otherwise they run in processes that later jobs of the Spark session use again, "
+            "and that several jobs share if their slots suffice."
         ),
     )
     REDUNDANT_TASKMANAGERS: Final = whole(

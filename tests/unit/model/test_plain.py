@@ -78,7 +78,8 @@ def through_json(value: object) -> Any:
 
 def test_every_class_of_settings_that_a_taskmanager_gets_is_tried() -> None:
     assert set(SETTINGS) == {
-        ChildOrder, TaskManagerOrder, WorkerOrder, ProcessSettings, Addresses, TaskSettings, StepSettings,
+        ChildOrder, TaskManagerOrder, WorkerOrder, ProcessSettings, Addresses, TaskSettings,
+        StepSettings,
         TaskCheckpointing, NetworkSettings, DebloatSettings, BlockingSettings, StateBackendSettings,
         WatchSettings, LogSettings, MetricSettings, LatencySettings, SparkTask,
     }  # fmt: skip

@@ -31,7 +31,6 @@ from penstock.model.plain import to_plain
 from tests.tools.permissions import mode, umask
 from tests.tools.sealed import SECRET, sessions
 
-
 ONLY = {
     "start_id": "tm-1",
     "resource_id": "tm-1",

@@ -4,7 +4,6 @@ import contextlib
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -24,6 +23,7 @@ ISOLATED = {"penstock.cluster.job-isolation": "true"}
 TWO_SLOTS = {"taskmanager.numberOfTaskSlots": "2"}
 
 
+# ruff: ignore[pytest-fixture-autouse] - every test is about who is there before
 @pytest.fixture(autouse=True)
 def cold(spark):
     """Each test begins without workers."""
@@ -118,7 +118,7 @@ def test_what_penstock_opens_for_a_job_is_closed_with_it(spark):
 
 def test_a_thread_that_a_function_leaves_costs_its_process(spark):
     def leave():
-        threading.Thread(target=time.sleep, args=(1e6,), name="left", daemon=True).start()
+        threading.Thread(target=threading.Event().wait, name="left", daemon=True).start()
         return os.getpid()
 
     (left,) = told(leave, 1)
@@ -184,7 +184,11 @@ def test_two_jobs_at_once_share_the_slots_of_a_process(spark, tmp_path):
 
 
 def test_a_process_that_dies_with_two_jobs_costs_both_a_restart_and_nothing_else(spark, tmp_path):
-    settings = {**TWO_SLOTS, "restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "0 s"}  # fmt: skip
+    settings = {
+        **TWO_SLOTS,
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.delay": "0 s",
+    }
     jobs = [endless(environment(1, **settings), tmp_path, name) for name in ("first", "second")]
     assert jobs[0][1] == jobs[1][1]
     psutil.Process(jobs[0][1]).kill()
