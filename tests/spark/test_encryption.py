@@ -5,8 +5,9 @@ from collections import Counter
 import pytest
 from pyspark.sql import functions as F
 
-from penstock.hosting.spark.provider import SparkProvider
+from penstock.hosting.spark import worker_launcher
 from penstock.hosting.wire import tls
+from penstock.hosting.workers.shared_workers import SharedWorkers
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment, expected_counts, last_counts, word_count
 
@@ -19,21 +20,27 @@ ENCRYPTED = {
 
 
 @pytest.fixture
-def tasks(monkeypatch):
-    """What each Spark task of a TaskManager carries, and the credentials of its job."""
-    carried = []
-    config_of = SparkProvider._config
+def crossing(spark_cluster, monkeypatch):
+    """What each Spark task of a worker carries, and the credentials of the pool and of the jobs in it."""
+    assert not taskmanagers_left(), "a warm worker would need no Spark task"
+    carried, known = [], []
+    body_of, host = worker_launcher.body_of, SharedWorkers._host
 
-    def recorded(provider, *arguments):
-        config = config_of(provider, *arguments)
-        carried.append((repr(config), provider._master.credentials))
-        return config
+    def recorded(config, archive):
+        carried.append(repr(config))
+        return body_of(config, archive)
 
-    monkeypatch.setattr(SparkProvider, "_config", recorded)
-    return carried
+    def hosts(workers, worker_id, start_id, slots):
+        known.extend((workers._credentials, workers._wanted[start_id].credentials))
+        host(workers, worker_id, start_id, slots)
+
+    monkeypatch.setattr(worker_launcher, "body_of", recorded)
+    monkeypatch.setattr(SharedWorkers, "_host", hosts)
+    return carried, known
 
 
-def test_a_keyed_job_over_tls(spark_cluster, tasks, monkeypatch):
+def test_a_keyed_job_over_tls(crossing, monkeypatch):
+    carried, known = crossing
     shaken = []
     context_of = tls.server_context
     monkeypatch.setattr(
@@ -42,11 +49,13 @@ def test_a_keyed_job_over_tls(spark_cluster, tasks, monkeypatch):
     )
     with word_count(environment(2, **ENCRYPTED)).execute_and_collect() as updates:
         assert last_counts(updates) == expected_counts()
-    assert len(shaken) == 2 * len(tasks)  # Of each TaskManager, and of its supervisor.
-    for carried, credentials in tasks:
-        assert credentials.secret.hex() not in carried
-        assert repr(credentials.secret) not in carried
-        assert "PRIVATE" not in carried
+    assert len(carried) == 2
+    # Of each TaskManager, and of its supervisor with the JobManager and with the pool.
+    assert len(shaken) == 3 * len(carried)
+    assert len({one.secret for one in known}) == 2
+    for text in carried:
+        assert not [one for one in known if one.secret.hex() in text or repr(one.secret) in text]
+        assert "PRIVATE" not in text
     assert not taskmanagers_left()
 
 
