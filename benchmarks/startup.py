@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, environment
 
-
 ALONE = {"penstock.cluster.job-isolation": "true"}
 
 

@@ -143,7 +143,8 @@ class SharedWorkers:
             found = (self._machine.starts.get(one) for one in start_ids)
             return {one.planned for one in found if one is not None and one.planned is not None}
 
-        return any(map(self._launcher.is_queued, self._loop.ask(planned, set())))
+        none: set[WorkerId] = set()
+        return any(map(self._launcher.is_queued, self._loop.ask(planned, none)))
 
     def close(self, cause: str, timeout_s: float) -> None:
         """End the idle workers, and start none any more. Those that are used go on until their jobs are over."""
