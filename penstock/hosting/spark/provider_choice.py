@@ -10,6 +10,7 @@ from penstock.hosting.spark.provider import SparkProvider, control_endpoint_of
 from penstock.hosting.spark.shared_provider import Sharing, SharingProvider
 from penstock.hosting.taskmanager_order import ProcessSettings
 from penstock.hosting.wire.addresses import Endpoint, addresses_of, ports_in
+from penstock.machines.resources.resource_manager import resource_settings_of
 from penstock.model.config import Settings
 from penstock.model.options.cluster import HeartbeatOptions, ResourceOptions, TaskManagerOptions
 
@@ -34,6 +35,7 @@ def provider_for(
         return SparkProvider(spark, slots, process, addresses)
     sharing = Sharing(
         needed=needed,
+        takes_whole=resource_settings_of(settings).load_balance != "NONE",
         idle_ms=idle_ms,
         heartbeat_interval_s=settings.get(HeartbeatOptions.INTERVAL) / 1000,
         silence_timeout_s=settings.get(TaskManagerOptions.SILENCE_TIMEOUT) / 1000,

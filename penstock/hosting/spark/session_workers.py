@@ -16,6 +16,7 @@ from penstock.hosting.spark.worker_launcher import SparkLauncher
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.tls import new_identity
 from penstock.hosting.workers.shared_workers import SharedWorkers
+from penstock.model.messages.workers import WorkerKind
 
 _END_WAIT_S: Final = 3.0
 """How long a session that stops, or a program that ends, waits for idle workers."""
@@ -55,15 +56,15 @@ def workers_of(context: SparkContext, endpoint: Endpoint, *, is_encrypted: bool)
         return found
 
 
-def idle_workers(context: SparkContext) -> int:
-    """Return how many idle workers of a session hold task slots."""
-    return sum(len(pool.idle()) for pool in _pools_of(context))
+def idle_workers(context: SparkContext) -> list[WorkerKind]:
+    """Return the kinds of the idle workers of a session, one for each: they hold task slots."""
+    return [kind for pool in _pools_of(context) for kind in pool.idle()]
 
 
-def make_room(context: SparkContext, workers: int) -> None:
-    """End so many idle workers of a session, because Spark needs their task slots. Returns at once."""
+def make_room(context: SparkContext, workers: int, kind: WorkerKind | None = None) -> None:
+    """End so many idle workers of a session, because others need their task slots. `kind`: whose stay. Returns at once."""
     for pool in _pools_of(context):
-        pool.make_room(workers)
+        pool.make_room(workers, kind)
 
 
 def _pools_of(context: SparkContext) -> list[SharedWorkers]:

@@ -30,10 +30,12 @@ _ID_DIGITS: Final = 8
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """What a job wants of the workers. `needed`: slots of the usual size that it cannot run without. `idle_ms`: how long workers
-    stay when it is over.
+    stay when it is over. `takes_whole`: its TaskManagers have the usual number of slots in any case, because it spreads its
+    subtasks over them.
     """
 
     needed: int
+    takes_whole: bool
     idle_ms: int
     heartbeat_interval_s: float
     silence_timeout_s: float
@@ -74,18 +76,27 @@ class SharingProvider(SparkPlace):
         """The task slots that are free, or that idle workers hold: they serve this job, or make room for it."""
         if self._slots.is_stopped():
             return 0
-        fitting = self._workers.fits(self._settings(UNSIZED).kind, self._pieces())
-        free = self._slots.free(max(0, wanted - max(fitting, idle_workers(self._context))))
+        kind = self._settings(UNSIZED).kind
+        fitting = self._workers.fits(kind, self._pieces())
+        idle = idle_workers(self._context)
+        free = self._slots.free(max(0, wanted - max(fitting, len(idle))))
         if free is None:
             return None
-        if free + fitting < wanted:
-            make_room(self._context, wanted - free - fitting)
+        missing = wanted - free - fitting
+        if missing > 0:
+            others = len(idle) - idle.count(kind)
+            make_room(self._context, missing, kind)
+            surplus = min(missing - others, idle.count(kind) - fitting)
+            if surplus > 0:  # Of its own kind, but the job has no use for them.
+                self._workers.make_room(surplus)
             free = self._slots.free(wanted - fitting) or 0
         return free + fitting
 
     def _pieces(self) -> list[int]:
         """The slots of each TaskManager that the job will ask for first."""
         whole, rest = divmod(self._needed, self.slots_per_taskmanager)
+        if rest and self._sharing.takes_whole:
+            whole, rest = whole + 1, 0
         return [self.slots_per_taskmanager] * whole + ([rest] if rest else [])
 
     # ------------------------------------------------------------------ TaskManagers
@@ -102,7 +113,8 @@ class SharingProvider(SparkPlace):
         assert master is not None
         missing = self._needed - sum(self._held.values())
         most = self.slots_per_taskmanager
-        slots = 1 if size else (min(most, missing) if missing > 0 else most)
+        usual = most if missing <= 0 or self._sharing.takes_whole else min(most, missing)
+        slots = 1 if size else usual
         if not size:
             self._held[resource_id] = slots
         start_id = self._start_id(resource_id)
