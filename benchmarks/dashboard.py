@@ -22,8 +22,8 @@ addEventListener('DOMContentLoaded', () => new MutationObserver((_, watching) =>
 ABOUT = """\
 The first screen of a job whose events are told by hand, so that no job takes the processor, in a
 browser that starts anew. *first paint*: of anything. *first graph*: the first vertex is on the
-page, with its figures. *memory*: of JavaScript, after a collection. Floor: the first paint of a file of
-the same server that is one line of text. Driver and browser share the machine's cores."""
+page, with its figures. *memory*: of JavaScript, after a collection. Floor: the first paint of a
+file of the same server that is one line of text. Driver and browser share the machine's cores."""
 
 
 def measure(_events: int | None, runs_wanted: int) -> list[Figure]:

@@ -13,6 +13,7 @@ from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, environment
 
 ALONE = {"penstock.cluster.job-isolation": "true"}
+SHARED = {"penstock.cluster.job-isolation": "false"}
 
 
 def first_row_and_end(options: Mapping[str, str] | None = None) -> tuple[float, float]:
@@ -46,8 +47,8 @@ def measure(_events: int | None, runs: int) -> list[Figure]:
     spark_job_seconds()
     done = [(*first_row_and_end(ALONE), spark_job_seconds()) for _ in range(runs)]
     firsts, ends, floors = zip(*done, strict=True)
-    first_row_and_end()  # Its workers stay.
-    again, over = zip(*(first_row_and_end() for _ in range(runs)), strict=True)
+    first_row_and_end(SHARED)  # Its workers stay.
+    again, over = zip(*(first_row_and_end(SHARED) for _ in range(runs)), strict=True)
     settings = {"TaskManagers": TASKMANAGERS, "floor": "one warm Spark job of one Python task"}
     return [
         Figure("startup to the first row", firsts, "s", floors, settings),

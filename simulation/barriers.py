@@ -39,15 +39,16 @@ def snapshot_of(
 
 
 class Barriers:
-    """Barriers of all tasks. A task ignores barriers that are older than its last checkpoint."""
+    """Barriers of all tasks. A task ignores barriers that are older than its last checkpoint. `held`: checkpoints behind which tasks wait."""
 
     def __init__(self, clock: SimClock, results: dict[ResultPartitionId, SimResult]) -> None:
         self._clock = clock
         self._results = results
+        self.held: set[int] = set()
 
     def snapshot(self, task: SimTask, checkpoint_id: int) -> None:
         """Send barriers at once; the snapshot is written while the task continues."""
-        if checkpoint_id <= task.last_checkpoint:
+        if checkpoint_id <= task.last_checkpoint or task.held_at is not None:
             return
         task.last_checkpoint = checkpoint_id
         task.barriers = {i: b for i, b in task.barriers.items() if i > checkpoint_id}
@@ -55,6 +56,8 @@ class Barriers:
             result = self._results.get(result_id)
             for reader in result.readers.values() if result is not None else ():
                 self._send(reader, result_id, checkpoint_id)
+        if checkpoint_id in self.held and checkpoint_id > task.aborted:
+            task.held_at = checkpoint_id
         if task.is_at_end and task.final_checkpoint is None:
             task.final_checkpoint = checkpoint_id
         state = snapshot_of(task.attempt_id, checkpoint_id, is_at_end=task.is_at_end)

@@ -24,6 +24,7 @@ from penstock.model.messages import (
     DeployTask,
     ExecutionStateChanged,
     FailureInfo,
+    GraphReplaced,
     JobStatusChanged,
 )
 from penstock.model.program import ProgramSettings
@@ -31,6 +32,7 @@ from penstock.model.slot_size import UNSIZED, SlotSize
 from penstock.model.states import ExecutionState, JobStatus
 from simulation.checkpoints import SimCheckpoints
 from simulation.clock import SimClock
+from simulation.elastic import Generations
 from simulation.faults import Faults
 from simulation.invariants import Invariants, Name
 from simulation.master import DriverParts, Master
@@ -113,6 +115,10 @@ class SimObserver(JobObserver):
     def execution_changed(self, change: ExecutionStateChanged, job_graph: JobGraph) -> None:
         self._cluster.watcher.task_moved(change)
 
+    def graph_replaced(self, replaced: GraphReplaced) -> None:
+        self._cluster.generations.replaced(replaced)
+        self._cluster.watcher.next_generation(replaced.first_attempt)
+
     def taskmanager_lost(self, resource_id: ResourceId, cause: str) -> None:
         self._cluster.trace(f"lost {resource_id}: {cause}")
 
@@ -127,6 +133,12 @@ class SimCoordinators:
         self, vertices: Sequence[ExecutionVertexId], checkpoint_id: int | None = None
     ) -> None:
         self._cluster.watcher.resets += 1
+
+    def rescale(self, parallelism: Mapping[VertexId, int]) -> None:
+        """Does nothing: it has no readers."""
+
+    def restore(self, states: Sequence[tuple[str, bytes]]) -> None:
+        """Does nothing: it has no state."""
 
     def finalize(self, committables: Sequence[Committable]) -> None:
         self._cluster.commit(tuple(committables))
@@ -151,6 +163,7 @@ class Cluster(Surroundings):
         self.data = DataPlane(
             clock, self._work_ms, has_final_checkpoint=_has_final_checkpoint(plan)
         )
+        self.generations = Generations(self)
         self._scenario = scenario
         self._faults = faults
         self._is_endless = clock.chance(0.7)
@@ -167,7 +180,7 @@ class Cluster(Surroundings):
         self.on_step = self.watcher.taskmanager_steps
         host = SimHost(self, plan.slots_each)
         around = DriverParts(SimCoordinators(self), self.checkpoints, self.watcher, self._on_send)
-        self.master = Master(clock, plan, host, SimObserver(self), around)
+        self.master: Master = Master(clock, plan, host, SimObserver(self), around)
         self.is_deaf_to_cancel = lambda: faults.take(FaultKind.DEAF_TO_CANCEL)
         self.can_reach = lambda resource_id: self.alive(resource_id) is not None
 

@@ -252,6 +252,8 @@ class SimTaskManager:
             reason = CheckpointFailureReason.TASK_NOT_READY
             self.send(DeclineCheckpoint(effect.attempt_id, effect.checkpoint_id, reason))
         else:
+            if effect.options.is_held:
+                self._around.data.barriers.held.add(effect.checkpoint_id)
             self._around.data.barriers.snapshot(task, effect.checkpoint_id)
 
     def snapshot_taken(self, task: SimTask, message: AcknowledgeCheckpoint) -> None:
@@ -273,6 +275,10 @@ class SimTaskManager:
         task = self.tasks[effect.attempt_id]
         self._around.data.checkpoint_completed(task, effect.checkpoint_id)
 
+    def _do_aborted(self, effect: NotifyCheckpointAborted) -> None:
+        task = self.tasks[effect.attempt_id]
+        self._around.data.checkpoint_aborted(task, effect.checkpoint_id)
+
 
 def _is_finished(state: ExecutionState) -> bool:
     return state is ExecutionState.FINISHED
@@ -293,6 +299,6 @@ _EFFECTS: Final[dict[type, Callable[[SimTaskManager, Any], None]]] = {
     AskTaskManager: SimTaskManager._ignore,
     TriggerCheckpoint: SimTaskManager._do_trigger,
     NotifyCheckpointComplete: SimTaskManager._do_complete,
-    NotifyCheckpointAborted: SimTaskManager._ignore,
+    NotifyCheckpointAborted: SimTaskManager._do_aborted,
     EndTaskManager: SimTaskManager._do_end,
 }

@@ -88,6 +88,9 @@ class DataPlane:
         """If no more data comes, tell the readers, and wait for the final checkpoint."""
         if task.state is not ExecutionState.RUNNING or task.open or task.is_at_end:
             return
+        if task.held_at is not None:
+            task.has_put_off_end = True
+            return
         task.is_at_end = True
         task.is_covered = not self._has_final_checkpoint
         for result_id, _, _ in task.outputs():
@@ -107,9 +110,33 @@ class DataPlane:
 
     def checkpoint_completed(self, task: SimTask, checkpoint_id: int) -> None:
         """The task was told that a checkpoint is complete."""
+        if task.held_at == checkpoint_id:
+            noticed_ms = self._clock.random.choice(_NOTICED_MS)
+            task.host.after(noticed_ms, "Leave", lambda: self._leave(task))
+            return
         if task.final_checkpoint is not None and checkpoint_id >= task.final_checkpoint:
             task.is_covered = True
             self._finish_soon(task)
+
+    def checkpoint_aborted(self, task: SimTask, checkpoint_id: int) -> None:
+        """The task was told that a checkpoint is aborted. It goes on, if it waits behind it."""
+        task.aborted = max(task.aborted, checkpoint_id)
+        if task.held_at is not None and task.held_at <= checkpoint_id:
+            task.held_at = None
+            if task.has_put_off_end:
+                task.has_put_off_end = False
+                self._end_data(task)
+            self._finish_soon(task)
+
+    def _leave(self, task: SimTask) -> None:
+        """Another generation goes on from the checkpoint: the task ends, and its readers see an orderly end."""
+        if task.state is not ExecutionState.RUNNING or task.is_cancelled:
+            return
+        task.host.end_task(task, ExecutionState.FINISHED)
+        for result_id, _, _ in task.outputs():
+            result = self.results.pop(result_id, None)
+            for reader in result.readers.values() if result is not None else ():
+                reader.unread.pop(result_id, None)
 
     def _wait(self, task: SimTask, result_id: ResultPartitionId) -> None:
         where = next(
@@ -141,7 +168,7 @@ class DataPlane:
         """
         if task.state is not ExecutionState.RUNNING or not task.is_at_end or task.unread:
             return
-        if not task.is_covered:
+        if not task.is_covered or task.held_at is not None:
             return
         made = [self.results[result_id] for result_id, _, _ in task.outputs()]
         pipelined = [result for result in made if not result.result_type.is_blocking]

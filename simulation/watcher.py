@@ -68,6 +68,7 @@ class Watcher:
         self._at_end: set[AttemptId] = set()
         self._status = JobStatus.CREATED
         self._commits = 0
+        self._first_attempt = 0
 
     # ------------------------------------------------------------------ machines
 
@@ -90,7 +91,7 @@ class Watcher:
         are_all = all(v in waiting or v.state is ExecutionState.FINISHED for v in vertices)
         if coordinator is None or not coordinator.is_active or not are_all:
             return
-        is_taken = bool(coordinator.pending) or len(coordinator._queue) > 0
+        is_taken = bool(coordinator.pending) or len(coordinator._intake.queue) > 0
         self._invariants.expect(Name.LAST_AT_ONCE, is_taken, [str(vertex) for vertex in waiting])
 
     def after_resource_step(self, event: ResourceEvent) -> None:
@@ -134,14 +135,24 @@ class Watcher:
     def _is_new(self, attempt_id: AttemptId) -> None:
         """Check a new attempt: the former one has ended, and no number was skipped."""
         vertex_id = attempt_id.execution_vertex_id
-        expected = self._newest.get(vertex_id, -1) + 1
+        newest = self._newest.get(vertex_id, -1)
+        expected = max(newest + 1, self._first_attempt)
         is_next = attempt_id.attempt == expected
-        former = AttemptId(vertex_id, expected - 1)
-        has_ended = expected == 0 or self._state[former].is_terminal
+        former = AttemptId(vertex_id, newest)
+        has_ended = newest < 0 or self._state[former].is_terminal
         self._invariants.expect(
             Name.RISING_ATTEMPTS, is_next and has_ended, attempt_id, is_trivial=expected == 0
         )
         self._newest[vertex_id] = attempt_id.attempt
+
+    def next_generation(self, first_attempt: int) -> None:
+        """All subtasks are new, and their attempts are numbered from this one on."""
+        self._trace(f"next generation: attempts from {first_attempt}")
+        self._first_attempt = first_attempt
+
+    def newest_attempts(self) -> list[AttemptId]:
+        """Return the newest attempt of each subtask that there ever was."""
+        return [AttemptId(vertex_id, number) for vertex_id, number in self._newest.items()]
 
     def _is_deployed(self, attempt_id: AttemptId) -> None:
         vertex = self._master().shell.job_master.execution_graph.current(attempt_id)
@@ -204,7 +215,9 @@ class Watcher:
         graph = self._master().shell.job_master.execution_graph
         found = []
         for result in self._data.results.values():
-            partition = graph.partitions[result.result_id.partition_id]
+            partition = graph.partitions.get(result.result_id.partition_id)
+            if partition is None:
+                continue  # Of a subtask that the job has no more.
             is_current = partition.producer.execution.attempt_id == result.result_id.producer
             is_read = len(result.has_read) >= result.subpartitions
             if result.host.resource_id == resource_id and is_current and not is_read:

@@ -17,6 +17,7 @@ from penstock.model.ids import JobId
 from penstock.model.states import JobStatus
 from simulation.clock import SimClock, SimLoop, installed
 from simulation.cluster import Cluster
+from simulation.elastic import elastic_plan, schedule, wishes_of
 from simulation.faults import Faults
 from simulation.invariants import Invariants, Name, Violation
 from simulation.scenario import RECOVERY_MS, job_plan, scenario_of
@@ -25,6 +26,7 @@ _GIVE_BACK_MS: Final = 120_000
 _LOOK_MS: Final = 1_000
 _LAST_START_MS: Final = 40_000
 _DRAIN_MS: Final = 600_000
+_BEFORE_END_MS: Final = 5_000
 
 
 @dataclass(slots=True)
@@ -45,14 +47,18 @@ class SeedResult:
     evaluated: Counter[str] = field(default_factory=Counter)
     endings: Counter[str] = field(default_factory=Counter)
     restarts: int = 0
+    rescales: int = 0
+    elastic: Counter[str] = field(default_factory=Counter)
     trace: list[str] | None = None
 
 
-def run_seed(seed: int, *, is_traced: bool = False, is_calm: bool = False) -> SeedResult:
-    """Run one seed; a calm one has no faults. A broken invariant or an error of the driver is in
+def run_seed(
+    seed: int, *, is_traced: bool = False, is_calm: bool = False, is_elastic: bool = False
+) -> SeedResult:
+    """Run one seed; a calm one has no faults, in an elastic one the jobs are rescaled. A broken invariant or an error of the driver is in
     the result and not raised.
     """
-    world = World(seed, is_traced=is_traced, is_calm=is_calm)
+    world = World(seed, is_traced=is_traced, is_calm=is_calm, is_elastic=is_elastic)
     result = world.result
     try:
         world.run()
@@ -74,7 +80,15 @@ def run_seed(seed: int, *, is_traced: bool = False, is_calm: bool = False) -> Se
 class World:
     """Runs events until nothing is left."""
 
-    def __init__(self, seed: int, *, is_traced: bool = False, is_calm: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        is_traced: bool = False,
+        is_calm: bool = False,
+        is_elastic: bool = False,
+    ) -> None:
+        self._is_elastic = is_elastic
         self.clock = SimClock(seed)
         self.invariants = Invariants()
         self.result = SeedResult(seed, trace=[] if is_traced else None)
@@ -116,19 +130,34 @@ class World:
 
     def _start_job(self) -> None:
         job_id = JobId(f"job-{len(self._clusters)}")
-        plan = job_plan(self._plans, job_id, self.scenario.faults)
+        plan_of = elastic_plan if self._is_elastic else job_plan
+        plan = plan_of(self._plans, job_id, self.scenario.faults)
         cluster = Cluster(self.clock, self.scenario, plan, self.faults, self.invariants, self.trace)
         self._cluster = self.faults.cluster = cluster
         self._clusters.append(cluster)
+        if self._is_elastic:
+            self._rescale(cluster)
         self.trace(f"start {job_id}: {', '.join(map(str, plan.graph.vertices))}")
         cluster.master.start()
         self.clock.later(_LOOK_MS, "Look", self._look_for_end)
+
+    def _rescale(self, cluster: Cluster) -> None:
+        """Ask for other parallelisms until the faults are over; after a quiet time the job has what it wants."""
+        begin_ms = self.clock.now_ms
+        last_ms = self.scenario.faults_end_ms - begin_ms
+        wishes = wishes_of(self._plans, cluster.plan.graph, max(10_000, last_ms))
+        later = [replace(wish, at_ms=begin_ms + wish.at_ms) for wish in wishes]
+        generations = cluster.generations
+        schedule(later, generations, lambda at_ms, call: self.clock.at(at_ms, "Wish", call))
+        self.clock.at(self.scenario.ends_ms - _BEFORE_END_MS, "Quiet", generations.at_quiet_end)
 
     def _look(self) -> None:
         cluster = self._cluster
         if cluster is None:
             return
         cluster.watcher.after_event()
+        if self._is_elastic:
+            cluster.generations.after_step()
         if not self._has_recovered and self.clock.now_ms >= self.scenario.faults_end_ms:
             self._has_recovered = cluster.has_settled()
 
@@ -180,6 +209,10 @@ class World:
             cluster.end_is_clean(self.invariants)
             result.endings[cluster.status.value] += 1
             result.restarts += cluster.watcher.resets
+            result.rescales += cluster.generations.planned
+            result.elastic += Counter({
+                str(name): n for name, n in cluster.generations.evaluated.items()
+            })
         result.jobs = len(self._clusters)
         result.taskmanagers = max(c.watcher.registered_most for c in self._clusters)
         graphs = [cluster.job for cluster in self._clusters]

@@ -6,6 +6,7 @@ the job.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.completable_future import CompletableFuture
@@ -139,6 +140,22 @@ class JobClient:
         """
         wait = self._control.start_savepoint(CheckpointType.SAVEPOINT, savepoint_directory)
         return CompletableFuture(wait)
+
+    def rescale(self, parallelism: Mapping[str, int | tuple[int, int]]) -> CompletableFuture[None]:
+        """Change the parallelism of the job while it runs. Not in PyFlink.
+
+        The job goes on until the slots for it are there. Then it takes a checkpoint, behind which its tasks end, and the
+        new subtasks begin with it: no record is processed twice.
+
+        Args:
+            parallelism: by the name or the id of a vertex, or the uid of one of its operators: a number, or a pair of lower
+                and upper bound. A vertex that is not named keeps what it has.
+
+        Raises:
+            ConfigurationError: the job cannot have this parallelism.
+        """
+        self._control.rescale(parallelism)
+        return CompletableFuture.completed(None)
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None

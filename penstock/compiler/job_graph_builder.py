@@ -223,6 +223,8 @@ def _vertex_of(
     maximum = head.max_parallelism
     if maximum <= 0:
         maximum = min(is_set) if is_set else _derived_maximum(head.parallelism, auto)
+    if any(member.node.is_parallelism_fixed for member in members):
+        maximum = head.parallelism  # It cannot be rescaled.
     check_chain_parallelism(head, maximum)
     co_location = {
         member.node.co_location_key for member in members if member.node.co_location_key is not None

@@ -20,6 +20,7 @@ from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointEnded,
     ExecutionStateChanged,
+    GraphReplaced,
     Heartbeat,
     JobStatusChanged,
     LogEvents,
@@ -77,6 +78,9 @@ class JobObserver:
 
     def checkpoint_ended(self, ended: CheckpointEnded) -> None: ...
     def restarting(self, reset: ResetSubtasks) -> None: ...
+    def graph_replaced(self, replaced: GraphReplaced) -> None:
+        """Another generation of the job begins."""
+
     def user_output(self, output: UserOutput, job_graph: JobGraph) -> None: ...
     def user_logged(self, told: LogEvents, job_graph: JobGraph) -> None: ...
     def metrics_reported(self, report: MetricsReport) -> None: ...

@@ -50,7 +50,9 @@ class CheckpointOptions:
     """`aligned_timeout_ms`: an aligned checkpoint becomes unaligned after this time; None: never.
 
     `is_forced_aligned`: the barrier overtakes nothing on this edge; behind it the checkpoint goes on as it was.
-    `target`: the directory of a savepoint.
+    `target`: the directory of a savepoint. `is_held`: each task stops behind its snapshot until it hears what became of
+    the checkpoint. If it is complete, the task ends, and another generation of the job goes on from it; if it is
+    aborted, the task goes on itself.
     """
 
     type: CheckpointType = CheckpointType.CHECKPOINT
@@ -59,6 +61,7 @@ class CheckpointOptions:
     aligned_timeout_ms: int | None = None
     target: str | None = None
     is_forced_aligned: bool = False
+    is_held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,13 +49,16 @@ class SparkTask:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDeployment:
-    """A result partition that the task makes. `subpartitions`: the number of consumers."""
+    """A result partition that the task makes. `subpartitions`: the number of consumers. `is_in_turn`: the chain would forward its records,
+    but its consumers are more or less than its producers, so the records go to them in turn.
+    """
 
     partition_id: PartitionId
     result_type: ResultPartitionType
     subpartitions: int
     consumer_max_parallelism: int
     is_broadcast: bool = False
+    is_in_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

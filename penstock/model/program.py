@@ -12,9 +12,11 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
+from penstock.model.errors import ConfigurationError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
+from penstock.model.parallelism_bounds import JobResourceRequirements, ParallelismBounds
 from penstock.model.states import JobStatus
 
 FRAME_STREAM: Final = "dataframe"
@@ -71,6 +73,18 @@ class JobControl(Protocol):
         job has ended then. Raises: ExternalError, ConfigurationError.
         """
 
+    def resource_requirements(self) -> JobResourceRequirements:
+        """What parallelism the vertices of the job may have. Raises: ExternalError, ConfigurationError: it is no such job."""
+
+    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
+        """Request another parallelism of vertices, by name or id: a number, or a lower and an upper bound.
+
+        Raises: ConfigurationError: the job cannot have it. ExternalError: it could not be recorded.
+        """
+
+    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
+        """As `rescale`, for all vertices at once."""
+
     def checkpoints(self) -> CheckpointStatistics: ...
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
@@ -81,6 +95,21 @@ class JobControl(Protocol):
 
         `shows_error` False: the caller does not pass the error on to the program, so it must be shown elsewhere.
         """
+
+
+class NotRescalable:
+    """The part of `JobControl` that a job has whose parallelism stays as it is. `why_not`: in words."""
+
+    why_not = "this job cannot be rescaled."
+
+    def resource_requirements(self) -> JobResourceRequirements:
+        raise ConfigurationError(self.why_not)
+
+    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
+        raise ConfigurationError(self.why_not)
+
+    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
+        raise ConfigurationError(self.why_not)
 
 
 class JobExecutor(Protocol):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from penstock.hosting.program.settings import HOST_DEFAULTS
 from penstock.model.config import PENSTOCK_PREFIX
+from penstock.model.elastic_profile import PENSTOCK_DEFAULTS
 from penstock.model.options.catalogue import GROUPS
 from penstock.model.options.option import Option
 from penstock.model.options.without_effect import WITHOUT_EFFECT
@@ -78,7 +79,7 @@ def _lines(options: Iterable[Option[Any]]) -> Iterator[str]:
 def _default(option: Option[Any]) -> str:
     """The default in Flink; if Penstock's default differs, it comes first."""
     flinks = "none" if option.default is None else f"`{option.default}`"
-    own = HOST_DEFAULTS.get(option.key)
+    own = HOST_DEFAULTS.get(option.key, PENSTOCK_DEFAULTS.get(option.key))
     if own is None:
         return flinks
     is_own = option.key.startswith(PENSTOCK_PREFIX)

@@ -73,7 +73,9 @@ def is_held_up(task: TaskThread) -> bool:
 
 
 def test_a_consumer_that_stops_stops_the_source_and_memory_stays_bounded():
-    env, cluster = environment(taskmanager_memory_network="2 mb")
+    env, cluster = environment(  # Only memory holds the sources up, not the time in flight.
+        taskmanager_memory_network="2 mb", penstock_exchange_in__flight__time="0 ms"
+    )
     numbers(env, 20_000).map(wide).rebalance().map(Gatekeeper()).print()
     client = env.execute_async("slow consumer")
     assert SHARED.held.wait(30)

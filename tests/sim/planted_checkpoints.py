@@ -83,7 +83,7 @@ def ids_start_again_after_a_restart(stack):
 
     def start(self, now_ms):
         if not self.is_active:
-            self._next_id = 1 + max(self.pending, default=0)
+            self.course.next_id = 1 + max(self.pending, default=0)
         real(self, now_ms)
 
     swap(stack, CheckpointCoordinator, "start", start)

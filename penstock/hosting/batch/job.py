@@ -53,7 +53,7 @@ from penstock.model.messages.batch import (
     StageFailed,
     StageFinished,
 )
-from penstock.model.program import JobOutcome
+from penstock.model.program import JobOutcome, NotRescalable
 from penstock.model.states import JobStatus
 from penstock.runtime.sources.contract import Source
 
@@ -70,11 +70,16 @@ class _Given:
     collected: dict[str, list[bytes]] = field(default_factory=dict)
 
 
-class BatchJob:
+class BatchJob(NotRescalable):
     """A BATCH job; begins with `start`. Its public methods may be called from any thread.
 
     `look`: returns the JobSnapshot of what is known of the job now; None: nobody records it.
     """
+
+    why_not = (
+        "a job in runtime mode BATCH cannot be rescaled: its stages choose their parallelism when "
+        "they begin."
+    )
 
     def __init__(
         self,

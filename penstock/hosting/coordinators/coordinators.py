@@ -132,6 +132,12 @@ class Coordinators:
             state = found.get(source.place.uid)
             self._submit(source.place.name, functools.partial(source.restore, state))
 
+    def rescale(self, parallelism: Mapping[VertexId, int]) -> None:
+        """The vertices have this parallelism from now on. Their enumerators have to be restored behind this call."""
+        for source in self._sources.values():
+            count = parallelism[source.place.vertex_id]
+            self._submit(source.place.name, functools.partial(source.rescale, count))
+
     def measured(self) -> list[tuple[CoordinatedVertex, list[Measured]]]:
         """The metrics of each coordinator that has any, with its place in the job. Any thread."""
         found = [(source.place, source.measured()) for source in self._sources.values()]

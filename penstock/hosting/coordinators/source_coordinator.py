@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from penstock.hosting.shipping.pickling import deserialize, serialize
@@ -87,6 +87,11 @@ class SourceCoordinator:
         else:
             found = deserialize(state)
             self._begin(lambda context: self._source.restore_enumerator(context, found))
+
+    def rescale(self, parallelism: int) -> None:
+        """Another generation of readers comes. The old ones are forgotten; what they still say is from past attempts."""
+        self.close()
+        self.place = replace(self.place, parallelism=parallelism)
 
     def close(self) -> None:
         """Close the enumerator. Never raises; its errors are logged."""

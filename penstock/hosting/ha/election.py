@@ -188,6 +188,8 @@ class Election:
             found = self.store.read(taken, "checkpoints")
             pointers = () if found is None else tuple((i, place) for i, place in json.loads(found))
             keeper.former_checkpoints = pointers
+            asked_for = self.store.read(taken, "requirements")
+            keeper.former_requirements = None if asked_for is None else asked_for.decode()
             recorded = None if result is None else loads_records(result)
             job = _unpack(self.store.read(taken, "job"), taken.path)
         except BaseException:

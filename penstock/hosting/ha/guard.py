@@ -18,10 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.hosting.clock import monotonic_ms, wall_ms
+from penstock.hosting.ha.requirements import requirements_of
 from penstock.hosting.ha.store import Ended, Entry, JobStore, LeaseTaken
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.leases.leadership import Instant, Leadership, Lease, Standing
+from penstock.model.graph.job_graph import JobGraph
 from penstock.model.messages import Committable
+from penstock.model.parallelism_bounds import JobResourceRequirements
 from penstock.model.states import JobStatus
 
 _END_WAIT_MIN_S: Final = 10.0
@@ -52,6 +55,8 @@ class JobGuard:
     """Whether another driver can go on with the job when this one cannot."""
     former_checkpoints: tuple[tuple[int, str], ...] | None = None
     """The checkpoints that the former driver recorded; None: there was no former driver."""
+    former_requirements: str | None = None
+    """What parallelism a former driver was asked for, as JSON; None: nothing."""
 
     def may_vouch(self) -> bool:
         """Whether the driver may send heartbeats, each of which lets a TaskManager live for another `silence_s`."""
@@ -78,6 +83,16 @@ class JobGuard:
         first. Any thread.
 
         Raises: LeaseTaken, OSError: no driver will begin with the newest of them.
+        """
+
+    def asked_before(self, job_graph: JobGraph) -> JobResourceRequirements | None:
+        """Return what a former driver was asked for, if it fits the job."""
+        return requirements_of(self.former_requirements, job_graph)
+
+    def record_requirements(self, text: str) -> None:
+        """Record what parallelism the job may have, for a driver that takes it over. Any thread.
+
+        Raises: LeaseTaken, OSError: it is not recorded.
         """
 
     def end(self, result: RecordedResult) -> str | None:
@@ -156,6 +171,9 @@ class LeaseKeeper(JobGuard):
         """Record on the calling thread: the keeper's thread must renew the lease while a slow disk writes."""
         told = json.dumps(pointers).encode()
         self._prove(lambda: self._store.put_checkpoints(self.entry, told))
+
+    def record_requirements(self, text: str) -> None:
+        self._prove(lambda: self._store.put_requirements(self.entry, text.encode()))
 
     def end(self, result: RecordedResult) -> str | None:
         if result.status is JobStatus.FINISHED:

@@ -16,12 +16,14 @@ from penstock.model.error_text import traceback_of
 from penstock.model.errors import JobExecutionError
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
-from penstock.model.program import JobControl, JobOutcome
+from penstock.model.program import JobControl, JobOutcome, NotRescalable
 from penstock.model.states import JobStatus
 
 
-class EndedJob:
+class EndedJob(NotRescalable):
     """`model.program.JobControl` of a job that has ended at another driver."""
+
+    why_not = "the job has ended at another driver, so it cannot be rescaled."
 
     def __init__(self, job_id: JobId, outcome: JobOutcome) -> None:
         self._job_id = job_id

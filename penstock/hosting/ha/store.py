@@ -7,6 +7,7 @@ a store in a directory.
             job              the job as it was submitted
             lease            rewritten with every renewal
             checkpoints      the checkpoints that a driver taking over may begin with
+            requirements     what parallelism users have asked for
             result           how the job ends, written before any result becomes visible
         ended                how the last job of this key ended, for drivers that waited for it
 
@@ -92,7 +93,7 @@ class JobStore(Protocol):
 
     def ended(self, key: str) -> Ended | None: ...
     def read(self, entry: Entry, name: str) -> bytes | None:
-        """Read `job`, `checkpoints` or `result`; None: it was never written. Raises ExternalError:
+        """Read `job`, `checkpoints`, `requirements` or `result`; None: it was never written. Raises ExternalError:
         it has been altered.
         """
         ...
@@ -123,6 +124,10 @@ class JobStore(Protocol):
 
     def put_checkpoints(self, entry: Entry, pointers: bytes) -> None:
         """Replace the recorded checkpoints. Otherwise as `put_result`."""
+        ...
+
+    def put_requirements(self, entry: Entry, requirements: bytes) -> None:
+        """Replace what users have asked for. Otherwise as `put_result`."""
         ...
 
     def close(self) -> None:
@@ -217,7 +222,7 @@ class FileJobStore(JobStore):
             return None
 
     def read(self, entry: Entry, name: str) -> bytes | None:
-        """Read `job`, `checkpoints` or `result`; None: it was never written. Raises ExternalError:
+        """Read `job`, `checkpoints`, `requirements` or `result`; None: it was never written. Raises ExternalError:
         it has been altered.
         """
         try:
@@ -295,6 +300,10 @@ class FileJobStore(JobStore):
     def put_checkpoints(self, entry: Entry, pointers: bytes) -> None:
         """Replace the recorded checkpoints. Otherwise as `put_result`."""
         self._put(entry, "checkpoints", pointers)
+
+    def put_requirements(self, entry: Entry, requirements: bytes) -> None:
+        """Replace what users have asked for. Otherwise as `put_result`."""
+        self._put(entry, "requirements", requirements)
 
     def _put(self, entry: Entry, name: str, data: bytes) -> None:
         with self._fenced(entry):

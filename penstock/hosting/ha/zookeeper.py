@@ -36,7 +36,7 @@ from penstock.machines.leases.leadership import Lease
 from penstock.model.errors import ConfigurationError, ExternalError
 
 _TERM: Final = re.compile(r"(\d{8,})-[0-9a-f]{16}")
-_PARTS: Final = ("job", "checkpoints", "result")
+_PARTS: Final = ("job", "checkpoints", "requirements", "result")
 
 
 class ZookeeperJobStore(JobStore):
@@ -162,6 +162,9 @@ class ZookeeperJobStore(JobStore):
 
     def put_checkpoints(self, entry: Entry, pointers: bytes) -> None:
         self._put(entry, "checkpoints", pointers)
+
+    def put_requirements(self, entry: Entry, requirements: bytes) -> None:
+        self._put(entry, "requirements", requirements)
 
     def _put(self, entry: Entry, name: str, data: bytes) -> None:
         """Write a new file, and remove the former one once no node names it."""

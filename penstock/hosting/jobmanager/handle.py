@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.jobmanager.flame_graphs import FlameGraphs
 from penstock.hosting.jobmanager.jobmanager import JobManager
+from penstock.hosting.jobmanager.rescales import Requirements
 from penstock.hosting.jobmanager.savepoints import start_savepoint
 from penstock.hosting.waiting import Interruptible, Reader, awaited, interrupted, wait_for_end
 from penstock.model.checkpoint_statistics import CheckpointStatistics
@@ -26,6 +27,7 @@ from penstock.model.messages import (
     ThreadDump,
 )
 from penstock.model.metrics import Measured
+from penstock.model.parallelism_bounds import JobResourceRequirements, ParallelismBounds
 from penstock.model.program import JobOutcome
 from penstock.model.states import JobStatus
 from penstock.observation.jobs.snapshots import JobSnapshot
@@ -44,6 +46,7 @@ class JobHandle:
         self._interruptible = Interruptible(
             manager.job_graph.name, manager.cancel, lambda: manager.status, instead
         )
+        self._requirements = Requirements(manager)
         self.flame_graphs = FlameGraphs(
             manager.ask, lambda: dict(manager.shell.where), manager.parts.settings.stacks
         )
@@ -85,6 +88,15 @@ class JobHandle:
             return folder
 
         return wait
+
+    def resource_requirements(self) -> JobResourceRequirements:
+        return self._requirements.now()
+
+    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
+        self._requirements.change(asked)
+
+    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
+        self._requirements.ask(asked)
 
     def checkpoints(self) -> CheckpointStatistics:
         return statistics_of(self.look().checkpoints)

@@ -13,7 +13,8 @@ from typing import Final
 
 from penstock.hosting.observer import JobObserver, JobView
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.messages import ExecutionStateChanged, ResetSubtasks
+from penstock.model.graph.rescaling import parallelism_of
+from penstock.model.messages import ExecutionStateChanged, GraphReplaced, ResetSubtasks
 from penstock.model.states import ExecutionState, JobStatus
 
 LEAST_SUBTASKS: Final = 1000
@@ -65,6 +66,10 @@ class LongLived(JobObserver):
 
     def restarting(self, _reset: ResetSubtasks) -> None:
         self._give_back()
+
+    def graph_replaced(self, replaced: GraphReplaced) -> None:
+        self._give_back()
+        self._subtasks = sum(parallelism_of(replaced.job_graph).values())
 
     def tick(self, _job: JobView) -> None:
         if not self._is_aside and self._running >= self._subtasks:

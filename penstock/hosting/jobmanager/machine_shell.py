@@ -21,6 +21,7 @@ from penstock.hosting.coordinators.coordinators import Coordinators
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.jobmanager.driver_streams import DriverStreams
+from penstock.hosting.jobmanager.generations import tell_of_generation
 from penstock.hosting.jobmanager.links import Links
 from penstock.hosting.jobmanager.stack_settings import StackSettings
 from penstock.hosting.logs.settings import LogSettings
@@ -31,6 +32,7 @@ from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.transition_log import log_attempt, log_status
 from penstock.hosting.wire.tls import Identity
 from penstock.machines.books.job_settings import JobSettings
+from penstock.machines.generations.adaptive_master import AdaptiveMaster
 from penstock.machines.job.job_master import JobMaster
 from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.errors import ExternalError
@@ -50,6 +52,7 @@ from penstock.model.messages import (
     FailureInfo,
     FinalizeJob,
     FreeSlot,
+    GraphReplaced,
     JobEvent,
     JobStatusChanged,
     NotEnoughResources,
@@ -79,6 +82,11 @@ from penstock.model.states import ExecutionState, JobStatus
 _LOG: Final = logging.getLogger(__name__)
 _MORE_SLOTS: Final = (
     " Give Spark more cores, lower the parallelism, or raise taskmanager.numberOfTaskSlots."
+)
+_HANDED_OUT: Final = (
+    "execute_and_collect: subtasks began again after some of their rows had been handed out, so "
+    "those rows would be handed out twice. Enable checkpoints (mode EXACTLY_ONCE): rows are then "
+    "handed out only when a checkpoint covers them. Or write to a file sink, or run the job again."
 )
 
 
@@ -148,7 +156,8 @@ class MachineShell:
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
         completed = () if settings.storage is None else settings.storage.completed
-        self.job_master = JobMaster(parts.job_graph, settings.job, now_ms(), completed)
+        asked = self.guard.asked_before(parts.job_graph)
+        self.master = AdaptiveMaster(parts.job_graph, settings.job, now_ms(), completed, asked)
         self.resource_manager = ResourceManager(
             provider.slots_per_taskmanager,
             _smaller(provider.max_taskmanagers(), settings.max_taskmanagers),
@@ -164,6 +173,11 @@ class MachineShell:
         self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._is_feeding = False
         self._triggered_id = -1
+
+    @property
+    def job_master(self) -> JobMaster:
+        """The master of the job's current generation, read only."""
+        return self.master.generation
 
     @property
     def job_id(self) -> JobId:
@@ -220,7 +234,7 @@ class MachineShell:
         self._step_job(SuspendJob(now_ms()))
 
     def _step_job(self, event: JobEvent) -> None:
-        for effect in self.job_master.step(event):
+        for effect in self.master.step(event):
             _JOB_EFFECTS[type(effect)](self, effect)
 
     def _step_resources(self, event: ResourceEvent) -> None:
@@ -244,7 +258,8 @@ class MachineShell:
                 reason = f"{effect.reason}; {host}".removesuffix(".")
                 lacks = f"{effect.available} of {effect.wanted}"
                 _LOG.warning("job=%s slots=%s MISSING cause=%s", self.job_id, lacks, reason)
-                self.feed_job(NotEnoughResources(effect.available, reason, now_ms()))
+                told = NotEnoughResources(effect.available, reason, now_ms(), effect.is_final)
+                self.feed_job(told)
 
     def _do_deploy(self, effect: DeployTask) -> None:
         key = effect.deployment.chain_blob
@@ -370,13 +385,14 @@ class MachineShell:
         _LOG.info(text, self.job_id, len(effect.vertices), effect.checkpoint_id)
         self._parts.observer.restarting(effect)
         if not self._streams.restart(reset):
-            text = (
-                "execute_and_collect: subtasks began again after some of their rows had been "
-                "handed out, so those rows would be handed out twice. Enable checkpoints "
-                "(mode EXACTLY_ONCE): rows are then handed out only when a checkpoint covers "
-                "them. Or write to a file sink, or run the job again."
-            )
-            self.feed_job(FailJob(_not_restartable(text), now_ms()))
+            self.feed_job(FailJob(_not_restartable(_HANDED_OUT), now_ms()))
+
+    def _do_replace_graph(self, effect: GraphReplaced) -> None:
+        """Another generation begins. Rows that the program has seen may come again, unless the former one has handed over."""
+        self.where.clear()
+        tell_of_generation(effect, self._coordinators, self._parts.observer)
+        if not effect.is_planned and not self._streams.restart(set(effect.former)):
+            self.feed_job(FailJob(_not_restartable(_HANDED_OUT), now_ms()))
 
     def _do_finalize(self, effect: FinalizeJob) -> None:
         self.guard.before_commit(
@@ -443,6 +459,7 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     FreeSlot: MachineShell._do_free_slot,
     SetTimer: MachineShell._do_timer,
     ResetSubtasks: MachineShell._do_reset,
+    GraphReplaced: MachineShell._do_replace_graph,
     FinalizeJob: MachineShell._do_finalize,
     JobStatusChanged: MachineShell._do_status,
     ExecutionStateChanged: MachineShell._do_execution_state,

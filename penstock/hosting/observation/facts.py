@@ -56,7 +56,7 @@ def facts_of(
         job_id=job_graph.job_id,
         name=job_graph.name,
         job_type=job_graph.job_type,
-        vertices=tuple(_vertex(job_graph, one) for one in job_graph.vertices.values()),
+        vertices=vertices_of(job_graph),
         submitted_ms=wall_ms(),
         checkpoints=None if checkpoints is None else _checkpoints(settings, checkpoints),
         configuration=redacted(settings.as_dict()),
@@ -69,6 +69,10 @@ def facts_of(
         late_after_ms=_late_after_ms(settings),
         options=OptionFacts(settings.origins(), redacted(settings.host_defaults())),
     )
+
+
+def vertices_of(job_graph: JobGraph) -> tuple[VertexFacts, ...]:
+    return tuple(_vertex(job_graph, one) for one in job_graph.vertices.values())
 
 
 def _vertex(job_graph: JobGraph, vertex: JobVertex) -> VertexFacts:

@@ -10,6 +10,7 @@ from collections import deque
 from typing import Any, Final
 
 from penstock.hosting.clock import monotonic_ms, wall_ms
+from penstock.hosting.observation.facts import vertices_of
 from penstock.hosting.observer import JobObserver, JobView
 from penstock.machines.job.exception_history import ExceptionHistory, FailureEntry, OneFailure
 from penstock.model.deployment import TaskManagerLocation
@@ -19,6 +20,7 @@ from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointEnded,
     ExecutionStateChanged,
+    GraphReplaced,
     Heartbeat,
     JobStatusChanged,
     MetricsReport,
@@ -40,6 +42,7 @@ from penstock.observation.jobs.events import (
     TaskManagerLost,
     Triggered,
 )
+from penstock.observation.jobs.snapshots import VerticesReplaced
 
 MOST_WAITING: Final = 200_000
 """If the thread that takes entries out does not run, older entries are dropped rather than memory filled."""
@@ -103,6 +106,11 @@ class Recorder(JobObserver):
 
     def restarting(self, reset: ResetSubtasks) -> None:
         self._note(reset)
+
+    def graph_replaced(self, replaced: GraphReplaced) -> None:
+        facts = vertices_of(replaced.job_graph)
+        first, is_planned = replaced.first_attempt, replaced.is_planned
+        self._note(VerticesReplaced(facts, first, is_planned, replaced.checkpoint_id))
 
     def tick(self, job: JobView) -> None:
         self._note_failures(job.exceptions)

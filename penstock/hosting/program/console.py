@@ -28,11 +28,13 @@ from penstock.model.config import Settings
 from penstock.model.error_text import headline_of, traceback_of
 from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.job_graph import JobGraph
+from penstock.model.graph.rescaling import parallelism_of
 from penstock.model.ids import JobId, ResourceId
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointEnded,
     FailureInfo,
+    GraphReplaced,
     JobStatusChanged,
     LogEvents,
     RegisterTaskManager,
@@ -132,13 +134,23 @@ class Console(JobObserver):
                 self._say("job FAILED; the error comes where the program reads its results")
 
     def restarting(self, reset: ResetSubtasks) -> None:
-        if reset.checkpoint_id is None:
+        self._say_that_it_restarts(len(reset.vertices), reset.checkpoint_id)
+
+    def graph_replaced(self, replaced: GraphReplaced) -> None:
+        subtasks = sum(parallelism_of(replaced.job_graph).values())
+        if replaced.is_planned:
+            self._say(f"rescaled from {len(replaced.former)} to {subtasks} subtasks")
+        else:
+            self._say_that_it_restarts(subtasks, replaced.checkpoint_id)
+
+    def _say_that_it_restarts(self, subtasks: int, checkpoint_id: int | None) -> None:
+        if checkpoint_id is None:
             place = "from the start of their sources, because no checkpoint is complete"
         else:
-            place = f"from checkpoint {reset.checkpoint_id}"
+            place = f"from checkpoint {checkpoint_id}"
         self._say(
-            f"restarted subtasks: {len(reset.vertices)}, {place}; what they printed since "
-            "then may be printed again"
+            f"restarted subtasks: {subtasks}, {place}; what they printed since then may be "
+            "printed again"
         )
 
     def checkpoint_acknowledged(self, message: AcknowledgeCheckpoint) -> None:

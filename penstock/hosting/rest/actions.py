@@ -66,7 +66,7 @@ def stop_is_gone(_driver: Driver, _asked: Asked) -> Answer:
 
 def trigger_savepoint(driver: Driver, asked: Asked) -> Answer:
     """POST /jobs/:jobid/savepoints."""
-    control = _control(driver, asked)
+    control = control_of(driver, asked)
     _check_format(asked)
     directory = asked.text("target-directory")
     cancels = asked.flag("cancel-job")
@@ -82,7 +82,7 @@ def trigger_savepoint(driver: Driver, asked: Asked) -> Answer:
 
 def stop(driver: Driver, asked: Asked) -> Answer:
     """POST /jobs/:jobid/stop: a savepoint, with which the job ends."""
-    control = _control(driver, asked)
+    control = control_of(driver, asked)
     _check_format(asked)
     directory = asked.text("targetDirectory")
     kind = CheckpointType.STOP_DRAIN if asked.flag("drain") else CheckpointType.STOP_SUSPEND
@@ -107,7 +107,7 @@ def trigger_checkpoint(driver: Driver, asked: Asked) -> Answer:
         raise RestError(
             400, f"checkpointType is {kind!r}, expected one of {', '.join(_CHECKPOINT_TYPES)}."
         )
-    control = _control(driver, asked)
+    control = control_of(driver, asked)
 
     def work() -> dict[str, Any]:
         folder = control.start_savepoint(CheckpointType.CHECKPOINT, None)(None)
@@ -152,12 +152,11 @@ def no_rescaling(driver: Driver, asked: Asked) -> Answer:
     driver.job(asked)
     raise RestError(
         503,
-        "Rescaling is temporarily disabled. Stop the job with a savepoint, and start it from "
-        "there with another parallelism.",
+        "Rescaling is temporarily disabled. Use PUT /jobs/:jobid/resource-requirements.",
     )
 
 
-def _control(driver: Driver, asked: Asked) -> JobControl:
+def control_of(driver: Driver, asked: Asked) -> JobControl:
     """Raises RestError: no such job, or it is not started yet."""
     job = driver.job(asked)
     control = driver.observatory.control(job.job_id)

@@ -256,17 +256,6 @@ def taskmanager_log_url(driver: Driver, asked: Asked) -> Answer:
     return Answer({"url": f"{driver.address}/#/taskmanagers/{asked.path['taskmanagerid']}/log"})
 
 
-def no_requirements(driver: Driver, asked: Asked) -> Answer:
-    driver.job(asked)
-    raise RestError(
-        500,
-        "Internal server error.",
-        "The Default scheduler does not change the parallelism of a running job. Stop the job "
-        "with a savepoint, and "
-        "start it from there with another parallelism.",
-    )
-
-
 def no_coordinator(driver: Driver, asked: Asked) -> Answer:
     driver.job(asked)
     raise RestError(
@@ -374,10 +363,6 @@ def checkpoint_subtasks(driver: Driver, asked: Asked) -> Answer:
             f"There is no checkpoint statistics for task {vertex_id}.",
         )
     return Answer(checkpoints.subtasks(checkpoint, vertex_id))
-
-
-def no_rescales(driver: Driver, asked: Asked) -> Answer:
-    raise RestError(404, jobs.no_rescales(driver.job(asked)))
 
 
 # ------------------------------------------------------------------ TaskManagers

@@ -85,6 +85,11 @@ class Operations:
             self._lock.notify_all()
             return {"status": {"id": "COMPLETED"}, "operation": operation.result}
 
+    @property
+    def is_any_known(self) -> bool:
+        """Whether a result is kept, or an operation runs."""
+        return bool(self._known)
+
     def wait_until_read(self, timeout_s: float) -> bool:
         """Wait until somebody has asked for every result. Returns whether that is so.
 

@@ -17,6 +17,8 @@ from penstock.hosting.rest import (
     log_handlers,
     metric_handlers,
     page_handlers,
+    requirements,
+    rescales,
     story_handlers,
     switches,
 )
@@ -295,14 +297,14 @@ _JOBS: Final = (
     ),
     _get(
         f"{_JOB}/resource-requirements",
-        handlers.no_requirements,
-        "Only with the adaptive scheduler.",
+        requirements.requirements,
+        "What parallelism its vertices may have.",
     ),
     _change(
         "PUT",
         f"{_JOB}/resource-requirements",
-        handlers.no_requirements,
-        "Only with the adaptive scheduler.",
+        requirements.change_requirements,
+        "Change it, for all vertices at once.",
     ),
     _change(
         "POST",
@@ -349,11 +351,11 @@ _CHECKPOINTS: Final = (
     _change("POST", f"{_JOB}/stop", actions.stop, "Stop the job with a savepoint."),
     _change("POST", "/savepoint-disposal", actions.dispose_savepoint, "Remove a savepoint."),
     _get("/savepoint-disposal/{triggerid}", actions.disposal_status, "How that went."),
-    _get(f"{_RESCALES}/config", handlers.no_rescales, "Only with the adaptive scheduler."),
-    _get(f"{_RESCALES}/overview", handlers.no_rescales, "Only with the adaptive scheduler."),
-    _get(f"{_RESCALES}/history", handlers.no_rescales, "Only with the adaptive scheduler."),
-    _get(f"{_RESCALES}/summary", handlers.no_rescales, "Only with the adaptive scheduler."),
-    _get(f"{_RESCALES}/details/{{rescaleuuid}}", handlers.no_rescales, "Only with that scheduler."),
+    _get(f"{_RESCALES}/config", rescales.config, "When the job is rescaled."),
+    _get(f"{_RESCALES}/overview", rescales.overview, "How many rescales there were."),
+    _get(f"{_RESCALES}/history", rescales.past, "Those that are kept."),
+    _get(f"{_RESCALES}/summary", rescales.summary, "How long they took."),
+    _get(f"{_RESCALES}/details/{{rescaleuuid}}", rescales.details, "One of them."),
     _get(f"{_JOB}/rescaling/{{triggerid}}", handlers.no_operation, "There is none."),
     _change(
         "PATCH", f"{_JOB}/rescaling", actions.no_rescaling, "Refused, as in Flink.", "parallelism"

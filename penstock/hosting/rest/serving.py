@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import socket
 import sys
+import threading
 from typing import Any, Final
 
 import uvicorn
@@ -31,6 +32,8 @@ _SWITCH_S: Final = 0.001
 """How long a page may keep the interpreter from a job's control loop: a fifth of Python's default."""
 _UNREAD_S: Final = 10.0
 """How long the end of the process waits for clients that have not read the results of their operations yet."""
+_SENDING_S: Final = 2.0
+"""How long it then waits until the answers are sent: a result that is asked for is not sent yet."""
 
 
 class _Protocol(H11Protocol):
@@ -47,16 +50,10 @@ def _document(_driver: Driver, _asked: Asked) -> Answer:
     return Answer(document(ROUTES))
 
 
-def _let_clients_read(operations: Operations) -> None:
-    if not is_in_a_hurry():
-        operations.wait_until_read(_UNREAD_S)
-
-
-def server_of(settings: Settings, access: Access, address: str) -> uvicorn.Server:
+def server_of(settings: Settings, access: Access, address: str) -> Server:
     """Return a server that answers the REST API; its `run` serves until `should_exit` is set."""
     operations = Operations(settings.get(RestOptions.STORE_DURATION) / 1000)
     sys.setswitchinterval(min(_SWITCH_S, sys.getswitchinterval()))
-    atexit.register(_let_clients_read, operations)
     driver = Driver(OBSERVATORY, settings, operations, address)
     described = Route("GET", "/openapi.json", _document, "This document.")
     routes = (described, *ROUTES)
@@ -66,13 +63,25 @@ def server_of(settings: Settings, access: Access, address: str) -> uvicorn.Serve
         driver, routes, access, most_bytes, lambda: OBSERVATORY.is_standby, live
     )
     keystore = settings.get(RestOptions.KEYSTORE) if settings.get(RestOptions.SSL) else None
-    return uvicorn_server(application, keystore, settings.get(RestOptions.KEY_PASSWORD), live)
+    server = uvicorn_server(application, keystore, settings.get(RestOptions.KEY_PASSWORD), live)
+    atexit.register(let_clients_read, operations, server)
+    return server
 
 
-class _Server(uvicorn.Server):
-    """Ends its live streams first, for they would not end by themselves."""
+class Server(uvicorn.Server):
+    """Ends its live streams first, for they would not end by themselves. `ended`: all answers are sent."""
 
     live: Live | None = None
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ended = threading.Event()
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            super().run(sockets)
+        finally:
+            self.ended.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self.live is not None:
@@ -80,12 +89,24 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def let_clients_read(operations: Operations, server: Server) -> None:
+    """At the end of the process: let clients get the results of their operations, and their answers to the last byte.
+
+    Without operations nothing is waited for.
+    """
+    if is_in_a_hurry() or not operations.is_any_known:
+        return
+    operations.wait_until_read(_UNREAD_S)
+    server.should_exit = True
+    server.ended.wait(_SENDING_S)
+
+
 def uvicorn_server(
     application: Any,
     keystore: str | None = None,
     password: str | None = None,
     live: Live | None = None,
-) -> uvicorn.Server:
+) -> Server:
     """Return a server for an ASGI application; its `run` serves until `should_exit` is set.
 
     `keystore`: for HTTPS. `live`: the streams of the application.
@@ -105,6 +126,6 @@ def uvicorn_server(
         ssl_keyfile=keystore,
         ssl_keyfile_password=password,
     )
-    server = _Server(config)
+    server = Server(config)
     server.live = live
     return server

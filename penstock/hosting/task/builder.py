@@ -205,6 +205,8 @@ class BuiltTask:
 
     def seconds_to_wait(self, most_s: float) -> float:
         """Return the time until a timer or the source's reader is due, at most `most_s`."""
+        if self.task.checkpoints.hold.is_held:
+            return most_s
         due_s = most_s
         timer_ms = self.task.next_timer_ms()
         if timer_ms is not None:

@@ -21,6 +21,7 @@ from penstock.model.deployment import (
 )
 from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.network.gate.in_flight_limit import FIRST_ROWS
 from penstock.runtime.network.partition.blocking import BlockingFormat
@@ -117,8 +118,11 @@ def writer_of(
 def _partitioner(
     attempt: TaskAttempt, output: ChainOutput, part: PartitionDeployment
 ) -> Partitioner:
+    partitioning = output.partitioning
+    if part.is_in_turn and partitioning.strategy is ShipStrategy.FORWARD:
+        partitioning = Partitioning(ShipStrategy.REBALANCE)
     return make_partitioner(
-        output.partitioning,
+        partitioning,
         part.subpartitions,
         attempt.attempt_id.subtask,
         part.consumer_max_parallelism,

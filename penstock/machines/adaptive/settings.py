@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from penstock.machines.adaptive.transition_manager import TransitionTimings
 from penstock.model.config import Settings
+from penstock.model.elastic_profile import ElasticProfile, profile_of
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.elastic import ElasticOptions
 from penstock.model.options.option import Option
@@ -23,13 +23,6 @@ _ADAPTIVE: Final = "Adaptive"
 _FOR_EVER: Final = -1
 _SUBMISSION: Final = TransitionTimings(stabilization_ms=10_000)
 _EXECUTING: Final = TransitionTimings(cooldown_ms=30_000, stabilization_ms=60_000)
-
-
-class ElasticProfile(StrEnum):
-    """Whose values count for options that nobody sets."""
-
-    PENSTOCK = "penstock"
-    FLINK = "flink"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +51,7 @@ def adaptive_settings_of(
     Raises: ConfigurationError: an unknown mode or profile, or a value out of its range.
     """
     is_reactive = _is_reactive(settings)
-    profile = _profile(settings)
+    profile = profile_of(settings)
     unset: dict[Option[Any], int] = {}
     if profile is ElasticProfile.PENSTOCK:
         unset |= _QUICK
@@ -134,13 +127,6 @@ def _is_reactive(settings: Settings) -> bool:
     if name is not None and name.upper() != _REACTIVE:
         raise _refusal(ElasticOptions.MODE, name, "reactive")
     return name is not None
-
-
-def _profile(settings: Settings) -> ElasticProfile:
-    name = settings.get(ElasticOptions.PROFILE).lower()
-    if name not in set(ElasticProfile):
-        raise _refusal(ElasticOptions.PROFILE, name, " or ".join(ElasticProfile))
-    return ElasticProfile(name)
 
 
 def _refusal(option: Option[Any], got: object, takes: str) -> ConfigurationError:

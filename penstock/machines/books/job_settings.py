@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.machines.checkpoints.settings import CheckpointSettings
+from penstock.machines.adaptive.settings import AdaptiveSettings, adaptive_settings_of
+from penstock.machines.checkpoints.settings import CheckpointSettings, interval_ms_of
 from penstock.machines.failover.restart_backoff import (
     InfrastructureOnlyRestart,
     RestartBackoff,
@@ -65,6 +66,7 @@ class JobSettings:
     is_released_during_job: bool = True
     make_backoff: Callable[[], RestartBackoff] = field(default=InfrastructureOnlyRestart)
     checkpoints: CheckpointSettings | None = None
+    elastic: AdaptiveSettings = field(default_factory=AdaptiveSettings)
 
     @property
     def selection(self) -> SlotSelection:
@@ -99,6 +101,7 @@ def job_settings_of(settings: Settings, draw: Callable[[], float] | None = None)
         is_local_recovery=is_local_recovery or settings.get(RecoveryOptions.OLD_FROM_LOCAL),
         is_released_during_job=settings.get(SchedulingOptions.RELEASE_RESULTS_DURING_JOB),
         make_backoff=lambda: restart_backoff_of(settings, draw),
+        elastic=adaptive_settings_of(settings, interval_ms_of(settings)),
     )
 
 

@@ -21,8 +21,8 @@ class Journal:
         self._effects: list[JobEffect] = []
 
     def begin(self, event: object, now_ms: int) -> None:
-        """Begin an event; all following effects belong to it."""
-        self._event = type(event).__name__
+        """Begin an event; all following effects belong to it. `event`: the event, or its name."""
+        self._event = event if isinstance(event, str) else type(event).__name__
         self.now_ms = now_ms
 
     def emit(self, effect: JobEffect) -> None:

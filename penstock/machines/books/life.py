@@ -17,10 +17,16 @@ _FAILING = frozenset({JobStatus.FAILING, JobStatus.FAILED, JobStatus.RESTARTING}
 
 
 class JobLife:
-    """`root`: the first failure that is not merely a consequence of another one."""
+    """`root`: the first failure that is not merely a consequence of another one. `has_handed_over`: what the tasks did is in the checkpoint
+    that the next generation begins with, so their ends do not matter. `awaits_next`: all tasks have ended, and the next generation begins.
+    """
 
-    def __init__(self, journal: Journal, restarts: Restarts) -> None:
-        self.status = JobStatus.CREATED
+    def __init__(
+        self, journal: Journal, restarts: Restarts, status: JobStatus = JobStatus.CREATED
+    ) -> None:
+        self.status = status
+        self.has_handed_over = False
+        self.awaits_next = False
         self.root = RootCause()
         self._journal = journal
         self._restarts = restarts

@@ -7,6 +7,7 @@ the ResourceManager.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TypeAlias
 
 from penstock.machines.books.attempts import Attempts
 from penstock.machines.books.failures import lost_slot
@@ -27,6 +28,8 @@ from penstock.model.messages import (
 )
 from penstock.model.slot_size import SlotSize
 
+Declared: TypeAlias = tuple[int, tuple[tuple[SlotSize, int], ...]]
+"""How many slots without a given size, and how many of each size."""
 _USUAL_SLOT = profile_of({"usual slot": 1})
 
 
@@ -55,7 +58,10 @@ class SlotSizes:
 
 
 class JobSlots:
-    """`pool`: slots that the job holds. `shared_slots`: the tasks in them. `freed`: allocations that are over."""
+    """`pool`: slots that the job holds. `shared_slots`: the tasks in them. `freed`: allocations that are over.
+
+    `declared`: what the ResourceManager was told last.
+    """
 
     def __init__(
         self,
@@ -69,11 +75,11 @@ class JobSlots:
         self.pool = pool
         self.shared_slots = shared_slots
         self.freed: set[AllocationId] = set()
+        self.declared: Declared = (0, ())
         self._graph = graph
         self._sizes = sizes
         self._attempts = attempts
         self._journal = journal
-        self._declared: tuple[int, tuple[tuple[SlotSize, int], ...]] = (0, ())
 
     def take_offers(self, event: SlotsOffered, *, is_any_welcome: bool) -> None:
         """Take offers, except those of a TaskManager that is gone. `is_any_welcome`: the job
@@ -141,6 +147,12 @@ class JobSlots:
             cause = "idle beyond slot.idle.timeout"
             self._journal.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
 
+    def keep(self, count: int) -> None:
+        """Give back free slots beyond this number, those of whole TaskManagers first, so that these can end."""
+        for slot in self.pool.release_surplus(count):
+            cause = "the job needs fewer slots"
+            self._journal.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
+
     def give_back(self, cause: str) -> None:
         """Give all slots back, and ask for none."""
         for slot in self.pool.clear():
@@ -154,8 +166,8 @@ class JobSlots:
             (size, required[p]) for p, size in self._sizes.by_profile.items() if required[p] > 0
         )
         declared = self.pool.total_required - sum(count for _, count in sized), sized
-        if declared != self._declared:
-            self._declared = declared
+        if declared != self.declared:
+            self.declared = declared
             slots, sized = declared
             job_id = self._graph.job_graph.job_id
             self._journal.emit(DeclareRequirements(job_id, slots, self._journal.now_ms, sized))

@@ -17,18 +17,19 @@ from typing import Final
 from penstock.machines.checkpoints.awaited_ends import AwaitedEnds
 from penstock.machines.checkpoints.checks import check_pending
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
-from penstock.machines.checkpoints.ended import EndedCheckpoints
+from penstock.machines.checkpoints.course import CheckpointCourse
 from penstock.machines.checkpoints.expiry import EXPIRY_TIMER, ExpiryTimer
 from penstock.machines.checkpoints.failure_counter import FailureCounter
 from penstock.machines.checkpoints.gateway import CheckpointGateway, Emit
+from penstock.machines.checkpoints.intake import Intake
 from penstock.machines.checkpoints.pending import AckResult, PendingCheckpoint, Phase
 from penstock.machines.checkpoints.plan import plan_of
 from penstock.machines.checkpoints.requests import (
     CheckpointRequest,
     Refusal,
-    RequestQueue,
     Situation,
     refusal_of,
+    request_of,
 )
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
@@ -55,7 +56,7 @@ TRIGGER_TIMER: Final = "checkpoint-trigger"
 
 
 class CheckpointCoordinator:
-    """`is_active`: the job runs, so checkpoints are triggered. `store`: the completed checkpoints."""
+    """`is_active`: the job runs, so checkpoints are triggered. `store`: the completed checkpoints. `handover`: to the next generation."""
 
     def __init__(
         self,
@@ -63,21 +64,22 @@ class CheckpointCoordinator:
         settings: CheckpointSettings,
         store: CompletedCheckpointStore,
         emit: Emit,
+        course: CheckpointCourse | None = None,
     ) -> None:
+        """`course`: what the job's former generation left; None: there was none."""
         self.is_active = False
         self.store = store
+        self.course = course or CheckpointCourse(store, max(settings.first_id, store.latest_id + 1))
         self.story = Story("checkpoint coordinator")
         self.pending: dict[int, PendingCheckpoint] = {}
         self._graph = graph
         self._settings = settings
         self._emit = emit
         self._gateway = CheckpointGateway(graph, settings, emit)
-        self._queue = RequestQueue(settings.max_concurrent, settings.min_pause_ms)
+        self._intake = Intake(settings, self._gateway, self.course)
+        self.handover = self._intake.handover
         self._counter = FailureCounter(settings.tolerable_failures)
-        self._ended = EndedCheckpoints()
         self._ends = AwaitedEnds(graph)
-        self._next_id = max(settings.first_id, store.latest_id + 1)
-        self._last_completion_ms: int | None = None
         self._is_periodic = False
         self._expiry = ExpiryTimer(emit)
         self._failure: FailureInfo | None = None
@@ -90,11 +92,15 @@ class CheckpointCoordinator:
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
         with self.story:
-            check_pending(self.pending, self._next_id, is_active=self.is_active)
+            check_pending(self.pending, self.course.next_id, is_active=self.is_active)
 
     def settle(self, now_ms: int) -> FailureInfo | None:
         """Write and trigger what is possible now; called after each event. Returns: a failure of the job, once."""
         self._store_next()
+        if self.is_active:
+            self._intake.catch_up(self._graph, self._settings)
+        if self.handover.has_failed and self.is_active and not self._is_periodic:
+            self._start_periodic(now_ms)
         self._serve(now_ms)
         failure, self._failure = self._failure, None
         return failure if self.is_active else None  # else the job is restarting or ending
@@ -111,8 +117,7 @@ class CheckpointCoordinator:
     def stop(self, reason: Reason = Reason.COORDINATOR_SUSPEND) -> None:
         """The job no longer runs: trigger nothing, and abort unfinished checkpoints."""
         self.is_active = self._is_periodic = False
-        for request in self._queue.drop_all():
-            self._gateway.answer_failure(request, reason, "the job is not RUNNING")
+        self._intake.drop_all(reason, "the job is not RUNNING")
         self._abort_all(reason)
 
     def shut_down(self, status: JobStatus) -> None:
@@ -132,18 +137,8 @@ class CheckpointCoordinator:
     ) -> None:
         """The checkpoint was being written when the job ended."""
         pending = self.pending.pop(event.checkpoint_id, None)
-        if pending is None:
-            return
-        if isinstance(event, CheckpointStored):
-            checkpoint = pending.stored(event.location)
-            self._gateway.answer(pending.request, event.location)
-            if self.store.is_discarded_at(status, checkpoint):
-                self._emit(DiscardCheckpoint(checkpoint))
-        else:
-            self._gateway.answer_failure(pending.request, event.reason, event.text)
-            if status is not JobStatus.SUSPENDED:
-                states = tuple(pending.states.values())
-                self._emit(DiscardStates(event.checkpoint_id, states))
+        if pending is not None:
+            self._gateway.end_after_job(pending, event, self.store, status)
 
     def on_attempt_ended(self, vertex: ExecutionVertex, now_ms: int) -> None:
         """Abort checkpoints that wait for this attempt. A final checkpoint of other tasks is requested again."""
@@ -152,7 +147,7 @@ class CheckpointCoordinator:
         for pending in self._under_way():
             if attempt_id in pending.plan.running and attempt_id not in pending.states:
                 self._abort(pending, Reason.TASK_CLOSING, f"task {vertex} is {vertex.state}")
-        is_last_lost = self._ends.has_uncovered and not (self.pending or len(self._queue))
+        is_last_lost = self._ends.has_uncovered and not (self.pending or len(self._intake.queue))
         if vertex.state is ExecutionState.FINISHED and is_last_lost:
             self._request_last(now_ms)
 
@@ -162,8 +157,8 @@ class CheckpointCoordinator:
         if timer == TRIGGER_TIMER and self._is_periodic:
             assert self._settings.interval_ms is not None
             self._emit(SetTimer(TRIGGER_TIMER, now_ms + self._settings.interval_ms))
-            if not self._queue.has_periodic:
-                self._request(CheckpointRequest(now_ms, is_periodic=True))
+            if not self._intake.queue.has_periodic:
+                self._intake.add(CheckpointRequest(now_ms, is_periodic=True))
         elif timer == EXPIRY_TIMER:
             self._expiry.fired()
             for pending in self._under_way():
@@ -178,46 +173,50 @@ class CheckpointCoordinator:
 
     def _request_last(self, now_ms: int) -> None:
         if self._is_periodic and self._ends.are_all:
-            self._request(CheckpointRequest(now_ms))
+            self._intake.add(CheckpointRequest(now_ms))
 
     def on_savepoint_wanted(self, event: TriggerSavepoint) -> None:
-        request = CheckpointRequest(
-            event.now_ms,
-            event.checkpoint_type,
-            is_forced=not self._settings.is_unaligned,
-            request_id=event.request_id,
-            target_directory=event.target_directory,
-        )
-        waiting = [pending.request for pending in self.pending.values()] + list(self._queue)
-        refusal = refusal_of(request, waiting, is_active=self.is_active)
+        request = request_of(event, is_forced=not self._settings.is_unaligned)
+        refusal = refusal_of(request, self.asked_for, is_active=self.is_active)
         if refusal is not None:
             self._gateway.answer_failure(request, *refusal)
             return
         if event.checkpoint_type.is_synchronous:  # No later checkpoint may commit during the stop.
-            self._is_periodic = False
-            self._queue.drop_periodic()
-            self._abort_all(Reason.COORDINATOR_SUSPEND)
-        self._request(request)
+            self._stop_periodic()
+        self._intake.add_of_user(request)
+
+    def hand_over(self, now_ms: int) -> None:
+        """Take a checkpoint behind which all tasks stop. When it is complete they end, and the next generation begins with it."""
+        self._stop_periodic()
+        self._intake.begin_handover(now_ms)
+
+    @property
+    def asked_for(self) -> list[CheckpointRequest]:
+        """What is being taken, or waits."""
+        return self._intake.with_those([one.request for one in self.pending.values()])
+
+    def _stop_periodic(self) -> None:
+        self._is_periodic = False
+        self._intake.queue.drop_periodic()
+        self._abort_all(Reason.COORDINATOR_SUSPEND)
 
     def _start_periodic(self, now_ms: int) -> None:
-        self._is_periodic = self._settings.interval_ms is not None
+        """Take checkpoints at the interval, unless the job is to be stopped with a savepoint that waits."""
+        is_stopping = any(one.checkpoint_type.is_synchronous for one in self.asked_for)
+        self._is_periodic = self._settings.interval_ms is not None and not is_stopping
         if self._is_periodic:
             self._emit(SetTimer(TRIGGER_TIMER, now_ms + self._settings.first_delay_ms()))
 
-    def _request(self, request: CheckpointRequest) -> None:
-        refusal = self._queue.add(request)
-        if refusal is not None:
-            text = f"{len(self._queue)} wait already"
-            self._gateway.answer_failure(refusal.request, refusal.reason, text)
-
     def _serve(self, now_ms: int) -> None:
         """Trigger as many checkpoints as allowed, and set the timer for their deadlines."""
-        while self.is_active:
+        while self.is_active and not self.handover.is_complete:
+            if any(one.request.is_handover for one in self.pending.values()):
+                break  # The tasks may have stopped for it.
             phases = [pending.phase for pending in self.pending.values()]
             situation = Situation(
-                now_ms, len(phases), Phase.COORDINATORS in phases, self._last_completion_ms
+                now_ms, len(phases), Phase.COORDINATORS in phases, self.course.last_completion_ms
             )
-            chosen = self._queue.choose(situation)
+            chosen = self._intake.queue.choose(situation)
             if chosen is None:
                 break
             if isinstance(chosen, Refusal):
@@ -232,10 +231,12 @@ class CheckpointCoordinator:
         if isinstance(plan, str):
             reason = Reason.NOT_ALL_REQUIRED_TASKS_RUNNING
             self._gateway.answer_failure(request, reason, plan)
-            if request.checkpoint_type.is_synchronous:  # The job continues as before.
+            if request.is_handover:
+                self.handover.fail(plan)
+            elif request.checkpoint_type.is_synchronous:  # The job continues as before.
                 self._start_periodic(now_ms)
             return
-        checkpoint_id, self._next_id = self._next_id, self._next_id + 1
+        checkpoint_id = self.course.take_id()
         deadline_ms = now_ms + self._settings.timeout_ms
         pending = PendingCheckpoint(checkpoint_id, request, plan, now_ms, deadline_ms)
         pending.awaited = frozenset(self._ends.waiting)
@@ -263,13 +264,11 @@ class CheckpointCoordinator:
         pending.phase = Phase.TASKS
         self._gateway.trigger(pending)
 
-    # ------------------------------------------------------------------ what tasks say
-
     def on_acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         """Count an acknowledgement, or discard its snapshot unless a completed checkpoint may contain it."""
         pending = self.pending.get(message.checkpoint_id)
         if pending is None:
-            if self._ended.was_aborted(message.checkpoint_id):
+            if self.course.ended.was_aborted(message.checkpoint_id):
                 self._emit(DiscardStates(message.checkpoint_id, (message.state,)))
             return
         result = pending.acknowledge(message.attempt_id, message.state, message.metrics)
@@ -307,9 +306,11 @@ class CheckpointCoordinator:
             return
         del self.pending[event.checkpoint_id]
         self.story.add("complete", event.checkpoint_id, "at", event.location)
-        self._ended.add(event.checkpoint_id, is_completed=True)
+        self.course.ended.add(event.checkpoint_id, is_completed=True)
         self._counter.reset()
-        self._last_completion_ms = event.now_ms
+        self.course.last_completion_ms = event.now_ms
+        if pending.request.is_handover:
+            self.handover.complete()
         checkpoint = pending.stored(event.location)
         if checkpoint.is_for_recovery:
             for subsumed in self.store.add(checkpoint):
@@ -332,8 +333,6 @@ class CheckpointCoordinator:
             if pending.checkpoint_id < checkpoint_id and not pending.is_savepoint:
                 self._abort(pending, Reason.CHECKPOINT_SUBSUMED, f"{checkpoint_id} is complete")
 
-    # ------------------------------------------------------------------ failure
-
     def _under_way(self) -> list[PendingCheckpoint]:
         return [pending for pending in self.pending.values() if pending.is_under_way]
 
@@ -347,10 +346,12 @@ class CheckpointCoordinator:
         checkpoint_id = pending.checkpoint_id
         self.story.add("abort", checkpoint_id, reason, text)
         del self.pending[checkpoint_id]
-        self._ended.add(checkpoint_id, is_completed=False)
+        self.course.ended.add(checkpoint_id, is_completed=False)
         self._gateway.tell_aborted(pending, self.store.latest_id)
         self._emit(pending.ended(None, reason, text))
         self._gateway.answer_failure(pending.request, reason, text)
-        if self._counter.on_failure(checkpoint_id, pending.checkpoint_type, reason):
+        if pending.request.is_handover:  # Its tasks go on, so the job loses nothing.
+            self.handover.fail(f"{reason}: {text}")
+        elif self._counter.on_failure(checkpoint_id, pending.checkpoint_type, reason):
             of_job = self._counter.failure_of_job(checkpoint_id, reason, text)
             self._failure = self._failure or of_job

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.machines.checkpoints.pending import PendingCheckpoint
 from penstock.machines.checkpoints.requests import CheckpointRequest
 from penstock.machines.checkpoints.settings import CheckpointSettings
@@ -18,7 +19,10 @@ from penstock.model.ids import AttemptId, ResourceId
 from penstock.model.messages.checkpoints import (
     CheckpointEffect,
     CheckpointFailureReason,
+    CheckpointNotStored,
+    CheckpointStored,
     CoordinatorsCheckpointEnded,
+    DiscardCheckpoint,
     DiscardStates,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
@@ -27,7 +31,7 @@ from penstock.model.messages.checkpoints import (
 )
 from penstock.model.messages.job import SetTimer
 from penstock.model.messages.shared import FailureInfo
-from penstock.model.states import ExecutionState
+from penstock.model.states import ExecutionState, JobStatus
 
 Emit: TypeAlias = Callable[[CheckpointEffect | SetTimer], None]
 
@@ -41,14 +45,17 @@ class CheckpointGateway:
         self._emit = emit
 
     def trigger(self, pending: PendingCheckpoint) -> None:
-        """Trigger the tasks. Savepoints are always aligned."""
-        timeout_ms = None if pending.is_savepoint else self._settings.aligned_timeout_ms
+        """Trigger the tasks. Savepoints are always aligned, and so is a checkpoint behind which the tasks stop: nothing may be in flight."""
+        is_handover = pending.request.is_handover
+        is_aligned = pending.is_savepoint or is_handover
+        timeout_ms = None if is_aligned else self._settings.aligned_timeout_ms
         options = CheckpointOptions(
             pending.checkpoint_type,
             is_exactly_once=self._settings.is_exactly_once,
             is_unaligned=timeout_ms == 0,
             aligned_timeout_ms=timeout_ms or None,
             target=pending.request.target_directory,
+            is_held=is_handover,
         )
         for vertex in pending.plan.triggered:
             location = vertex.execution.location
@@ -82,6 +89,25 @@ class CheckpointGateway:
         self._emit(CoordinatorsCheckpointEnded(checkpoint_id, is_completed=False))
         if pending.states:
             self._emit(DiscardStates(checkpoint_id, tuple(pending.states.values())))
+
+    def end_after_job(
+        self,
+        pending: PendingCheckpoint,
+        event: CheckpointStored | CheckpointNotStored,
+        store: CompletedCheckpointStore,
+        status: JobStatus,
+    ) -> None:
+        """The checkpoint was being written when the job ended with this status."""
+        if isinstance(event, CheckpointStored):
+            checkpoint = pending.stored(event.location)
+            self.answer(pending.request, event.location)
+            if store.is_discarded_at(status, checkpoint):
+                self._emit(DiscardCheckpoint(checkpoint))
+            return
+        self.answer_failure(pending.request, event.reason, event.text)
+        if status is not JobStatus.SUSPENDED:
+            states = tuple(pending.states.values())
+            self._emit(DiscardStates(event.checkpoint_id, states))
 
     def answer(self, request: CheckpointRequest, location: str) -> None:
         if request.request_id is not None:

@@ -14,7 +14,9 @@ from typing import assert_never
 
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.machines.checkpoints.coordinator import CheckpointCoordinator
+from penstock.machines.checkpoints.course import CheckpointCourse
 from penstock.machines.checkpoints.gateway import Emit
+from penstock.machines.checkpoints.handover import Handover
 from penstock.machines.checkpoints.restore import RestorePlan
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
@@ -46,10 +48,17 @@ class JobCheckpoints:
         settings: CheckpointSettings | None,
         completed: Sequence[CompletedCheckpoint],
         emit: Emit,
+        course: CheckpointCourse | None = None,
     ) -> None:
-        """Raises: ConfigurationError: the program does not fit the last one of `completed`."""
+        """`course`: what the former generation of the job left; `completed` does not count then.
+
+        Raises: ConfigurationError: the program does not fit the last completed checkpoint.
+        """
         used = settings or CheckpointSettings()
-        self.store = CompletedCheckpointStore(used.num_retained, used.retention, completed)
+        if course is None:
+            self.store = CompletedCheckpointStore(used.num_retained, used.retention, completed)
+        else:
+            self.store = course.store
         self.coordinator: CheckpointCoordinator | None = None
         self._graph = graph
         self._settings = used
@@ -57,7 +66,7 @@ class JobCheckpoints:
         self._plan: RestorePlan | None = None
         self._is_over = False
         if settings is not None and can_be_snapshotted(graph.job_graph):
-            self.coordinator = CheckpointCoordinator(graph, settings, self.store, emit)
+            self.coordinator = CheckpointCoordinator(graph, settings, self.store, emit, course)
         self.restore(graph.vertices)
 
     @property
@@ -69,6 +78,23 @@ class JobCheckpoints:
     def is_storing(self) -> bool:
         """Whether a restart must wait because it is not known yet which checkpoint is the latest."""
         return self.coordinator is not None and self.coordinator.is_storing
+
+    @property
+    def handover(self) -> Handover:
+        """Whether this generation of the job hands over to the next one."""
+        return Handover() if self.coordinator is None else self.coordinator.handover
+
+    @property
+    def course(self) -> CheckpointCourse:
+        """What the next generation of the job goes on with."""
+        if self.coordinator is not None:
+            return self.coordinator.course
+        return CheckpointCourse(self.store, self._settings.first_id)
+
+    def hand_over(self, now_ms: int) -> None:
+        """Take the checkpoint with which the next generation begins. Only for a job that takes checkpoints."""
+        assert self.coordinator is not None, "a job without checkpoints cannot hand over"
+        self.coordinator.hand_over(now_ms)
 
     def check(self) -> None:
         """Raises BrokenInvariant."""

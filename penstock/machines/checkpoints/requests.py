@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.model.checkpoints import CheckpointType
-from penstock.model.messages.checkpoints import CheckpointFailureReason
+from penstock.model.messages.checkpoints import CheckpointFailureReason, TriggerSavepoint
 
 MAX_QUEUED: Final = 1000
 
@@ -23,6 +23,7 @@ class CheckpointRequest:
     timer asked.
 
     `is_forced`: ignores the limit of pending checkpoints. `target_directory`: of a savepoint.
+    `is_handover`: the next generation of the job begins with it.
     """
 
     at_ms: int
@@ -31,12 +32,24 @@ class CheckpointRequest:
     is_forced: bool = False
     request_id: str | None = None
     target_directory: str | None = None
+    is_handover: bool = False
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:
         """Savepoints first, then forced ones, then those that somebody asked for, then the earlier."""
         is_savepoint = self.checkpoint_type.is_savepoint
         return not is_savepoint, not self.is_forced, self.is_periodic, self.at_ms
+
+
+def request_of(event: TriggerSavepoint, *, is_forced: bool) -> CheckpointRequest:
+    """Return what a user asks for."""
+    return CheckpointRequest(
+        event.now_ms,
+        event.checkpoint_type,
+        is_forced=is_forced,
+        request_id=event.request_id,
+        target_directory=event.target_directory,
+    )
 
 
 @dataclass(frozen=True, slots=True)

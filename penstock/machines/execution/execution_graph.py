@@ -215,8 +215,15 @@ class ExecutionGraph:
     """Vertices in topological order, current attempts by id, groups. Raises GraphError for a
     cycle."""
 
-    def __init__(self, job_graph: JobGraph, history_size: int = DEFAULT_HISTORY_SIZE) -> None:
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        history_size: int = DEFAULT_HISTORY_SIZE,
+        first_attempt: int = 0,
+    ) -> None:
+        """`first_attempt`: the number of the first attempt of each subtask."""
         self.job_graph = job_graph
+        self._first_attempt = first_attempt
         self.job_vertices: list[ExecutionJobVertex] = []
         self.vertices: list[ExecutionVertex] = []
         self.partitions: dict[PartitionId, ResultPartition] = {}
@@ -300,7 +307,7 @@ class ExecutionGraph:
                 vertex_id=vertex_id,
                 job_vertex=job_vertex,
                 index=len(self.vertices),
-                execution=Execution(AttemptId(vertex_id, 0)),
+                execution=Execution(AttemptId(vertex_id, self._first_attempt)),
                 history=deque(maxlen=history_size),
             )
             job_vertex.vertices.append(vertex)

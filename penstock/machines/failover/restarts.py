@@ -37,12 +37,12 @@ class Restart:
 
 
 class Restarts:
-    """All restarts that have been decided and not carried out."""
+    """All restarts that have been decided and not carried out. `next_number`: of the next one."""
 
-    def __init__(self) -> None:
+    def __init__(self, next_number: int = 0) -> None:
         self._restarts: dict[str, Restart] = {}
         self._waiting: set[int] = set()
-        self._next = 0
+        self.next_number = next_number
 
     @property
     def is_any_waiting(self) -> bool:
@@ -61,13 +61,13 @@ class Restarts:
         for older in self._restarts.values():
             older.alive.difference_update(members)
         restart = Restart(
-            timer=f"{TIMER_PREFIX}{self._next}",
+            timer=f"{TIMER_PREFIX}{self.next_number}",
             vertices=members,
             versions={index: vertex.version for index, vertex in members.items()},
             alive={i for i, vertex in members.items() if not vertex.state.is_terminal},
             is_global=is_global,
         )
-        self._next += 1
+        self.next_number += 1
         self._restarts[restart.timer] = restart
         self._waiting.update(members)
         return restart

@@ -20,6 +20,7 @@ from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.machines.execution.partition_release import PartitionRelease
 from penstock.machines.failover.restarts import Restarts
 from penstock.machines.job.deployer import Deployer
+from penstock.machines.job.inheritance import Inheritance
 from penstock.machines.scheduling.bulks import Bulks
 from penstock.machines.scheduling.task_deployments import TaskDeployments
 from penstock.machines.slots.shared_slots import SharedSlots
@@ -51,30 +52,59 @@ def books_of(
     now_ms: int,
     completed: Sequence[CompletedCheckpoint],
     policy: PartitionRelease,
+    left: Inheritance | None = None,
 ) -> JobBooks:
-    """Raises: ConfigurationError: the program does not fit the last checkpoint."""
+    """`left`: by the generation before; None: this is the first one.
+
+    Raises: ConfigurationError: the program does not fit the last checkpoint.
+    """
     job_graph = graph.job_graph
     is_balanced = settings.load_balance is LoadBalanceMode.TASKS
     share = task_balanced if is_balanced else local_input_preferred
-    journal = Journal(Story(f"JobMaster of {job_graph.job_id}", settings.story_size), now_ms)
     restarts, bulks, sizes = Restarts(), Bulks(), SlotSizes(job_graph)
-    pool = SlotPool(settings.matching, settings.selection, settings.slot_idle_timeout_ms)
+    if left is None:
+        journal = Journal(Story(f"JobMaster of {job_graph.job_id}", settings.story_size), now_ms)
+        pool = SlotPool(settings.matching, settings.selection, settings.slot_idle_timeout_ms)
+        life = JobLife(journal, restarts)
+    else:
+        journal, pool = left.journal, left.pool
+        life = JobLife(journal, restarts, left.status)
     shared_slots = SharedSlots(
         share(graph), pool, are_free_slots_taken=not is_balanced, profile_of_group=sizes.wanted
     )
-    checkpoints = JobCheckpoints(graph, settings.checkpoints, completed, journal.emit)
+    checkpoints = JobCheckpoints(
+        graph,
+        settings.checkpoints,
+        completed,
+        journal.emit,
+        None if left is None else left.checkpoints,
+    )
     deployments = TaskDeployments(job_graph, graph)
     attempts = Attempts(graph, journal, bulks, shared_slots, restarts, checkpoints, deployments)
     slots = JobSlots(graph, pool, shared_slots, sizes, attempts, journal)
+    deployer = Deployer(job_graph, settings, slots, bulks, attempts, deployments, journal)
+    _go_on_with(left, slots, attempts, restarts, deployer)
     return JobBooks(
         graph,
         journal,
         restarts,
-        JobLife(journal, restarts),
+        life,
         checkpoints,
         bulks,
         attempts,
         slots,
         JobResults(graph, policy, journal),
-        Deployer(job_graph, settings, slots, bulks, attempts, deployments, journal),
+        deployer,
     )
+
+
+def _go_on_with(
+    left: Inheritance | None,
+    slots: JobSlots,
+    attempts: Attempts,
+    restarts: Restarts,
+    deployer: Deployer,
+) -> None:
+    if left is not None:
+        slots.freed, slots.declared, attempts.gone = left.freed, left.declared, left.gone
+        deployer.next_bulk, restarts.next_number, slots.shared_slots.next_request = left.numbers

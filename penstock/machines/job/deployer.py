@@ -58,7 +58,7 @@ class Reserved:
 
 
 class Deployer:
-    """Collects vertices in bulks that wait for slots, and deploys them."""
+    """Collects vertices in bulks that wait for slots, and deploys them. `next_bulk`: number of the next one."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Deployer:
         self._deployments = deployments
         self._journal = journal
         self._reserved = Reserved() if settings.is_local_recovery else None
-        self._next_bulk = 0
+        self.next_bulk = 0
 
     def allocate(self, vertices: Iterable[ExecutionVertex]) -> None:
         """Schedule these vertices; deploy them at once if all their slots are there."""
@@ -89,8 +89,8 @@ class Deployer:
             self._attempts.move(vertex, ExecutionEvent.SCHEDULE)
         shared = self._shared_slots.allocate(members.values(), self._reserved or frozenset())
         waits_for = {s.request.request_id for s in shared if s.slot is None}
-        timer = f"{TIMER_PREFIX}{self._next_bulk}"
-        self._next_bulk += 1
+        timer = f"{TIMER_PREFIX}{self.next_bulk}"
+        self.next_bulk += 1
         now_ms = self._journal.now_ms
         bulk = Bulk(timer, members, shared, waits_for, BulkTimeout(self._timeout_ms, now_ms))
         if not waits_for:

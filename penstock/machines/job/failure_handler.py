@@ -23,7 +23,7 @@ from penstock.machines.failover.restart_backoff import (
 )
 from penstock.machines.job.books import JobBooks
 from penstock.machines.job.consequences import Consequences
-from penstock.machines.job.exception_history import DEFAULT_SIZE, ExceptionHistory
+from penstock.machines.job.exception_history import ExceptionHistory
 from penstock.machines.job.moves import JobMoves
 from penstock.machines.scheduling.scheduling import SchedulingStrategy
 from penstock.model.ids import PartitionId
@@ -36,7 +36,9 @@ _ENDING = frozenset({JobStatus.FAILING, JobStatus.CANCELLING})
 
 
 class FailureHandler:
-    """Decides on failures, and carries out restarts when their time has come."""
+    """Decides on failures, and carries out restarts when their time has come. `is_replaced_at_restart`: the next restart of the whole job is
+    left to another generation of it.
+    """
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class FailureHandler:
         scheduling: SchedulingStrategy,
         failover: FailoverStrategy,
         backoff: RestartBackoff,
-        history_size: int = DEFAULT_SIZE,
+        history: ExceptionHistory | None = None,
     ) -> None:
         self._graph = books.graph
         self._journal = books.journal
@@ -56,9 +58,10 @@ class FailureHandler:
         self._moves = moves
         self._scheduling = scheduling
         self._failover = failover
-        self._backoff = backoff
+        self.backoff = backoff
         self.consequences = Consequences(books.journal)
-        self.history = ExceptionHistory(history_size)
+        self.history = ExceptionHistory() if history is None else history
+        self.is_replaced_at_restart = False
 
     @property
     def is_ending(self) -> bool:
@@ -75,12 +78,24 @@ class FailureHandler:
         if self._life.status in _ENDING or self._life.status.is_terminal:
             self.history.add(failure, self._journal.now_ms, failed)
             return  # All tasks are ending anyway, also before a restart of the whole job.
+        if self._is_left_behind(failure, failed):
+            return
         may_restart = self._may_restart(failure, failed)
         failed = [*failed, *self._take_consequences()]
         if may_restart:
             self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
         else:
             self._fail_job()
+
+    def _is_left_behind(self, failure: FailureInfo, failed: Collection[ExecutionVertex]) -> bool:
+        """Whether the next generation begins where this one stopped, whatever becomes of its tasks. Then all of them end."""
+        if not self._life.has_handed_over or not failure.is_recoverable:
+            return False
+        self._life.root.clear()
+        self.history.begin(failure, self._journal.now_ms, failed)
+        for vertex in self._graph.vertices:
+            self._attempts.cancel(vertex)
+        return True
 
     def on_failed(self, vertex: ExecutionVertex, failure: FailureInfo) -> None:
         """A task has failed.
@@ -107,6 +122,8 @@ class FailureHandler:
         if self.is_ending:
             self.history.add(failure, self._journal.now_ms)
             return
+        if self._is_left_behind(failure, ()):
+            return
         may_restart = self._may_restart(failure, ())
         self._take_consequences()
         if not may_restart:
@@ -129,7 +146,7 @@ class FailureHandler:
             return
         is_known_secondary = self._life.root.is_infrastructure
         self._life.root.note(failure)
-        is_default = isinstance(self._backoff, InfrastructureOnlyRestart)
+        is_default = isinstance(self.backoff, InfrastructureOnlyRestart)
         if self._life.is_restarting and is_known_secondary and is_default:
             self._fail_job()
 
@@ -158,17 +175,18 @@ class FailureHandler:
         """Ask the back-off, and add the failure to the history: as a new entry, or to the entry before."""
         now_ms = self._journal.now_ms
         is_possible = failure.is_recoverable and self._life.status is not JobStatus.CREATED
-        is_new = self._backoff.notify(now_ms, failure) if is_possible else True
+        is_new = self.backoff.notify(now_ms, failure) if is_possible else True
         (self.history.begin if is_new else self.history.add)(failure, now_ms, failed)
-        return is_possible and self._backoff.can_restart()
+        return is_possible and self.backoff.can_restart()
 
     def _begin_restart(self, vertices: list[ExecutionVertex], *, is_global: bool) -> None:
+        self._life.awaits_next = False
         restart = self._restarts.add(vertices, is_global=is_global)
         failure = JobStatusEvent.GLOBAL_FAILURE if is_global else JobStatusEvent.RESTARTABLE_FAILURE
         self._life.move(failure)
         for vertex in restart.vertices.values():
             self._attempts.cancel(vertex)
-        delay_ms = self._backoff.delay_ms(self._journal.now_ms)
+        delay_ms = self.backoff.delay_ms(self._journal.now_ms)
         self.history.restarts(delay_ms)
         self._journal.emit(SetTimer(restart.timer, self._journal.now_ms + delay_ms))
 
@@ -177,6 +195,9 @@ class FailureHandler:
             vertices = restart.valid
             if not vertices:
                 continue
+            if self.is_replaced_at_restart and len(vertices) == len(self._graph.vertices):
+                self._life.awaits_next = True
+                return
             self._moves.reset(vertices, is_global=restart.is_global)
             if restart.is_global:
                 self._life.root.clear()

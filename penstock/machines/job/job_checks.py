@@ -72,7 +72,7 @@ def _check_status(job: JobBooks) -> None:
     _expect(
         "a job is restarting while tasks wait for their restart",
         job.life.status,
-        waiting == job.life.is_restarting,
+        job.life.awaits_next or waiting == job.life.is_restarting,
     )
 
 

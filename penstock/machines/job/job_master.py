@@ -10,25 +10,20 @@ made visible; FailJob is ignored while the job is cancelling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.machines.books.failures import lost_task_manager, no_resources
-from penstock.machines.books.job_settings import FailoverMode, JobSettings
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.books.job_status import JobStatusEvent
 from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
 from penstock.machines.checkpoints.restore import adopt_max_parallelism
 from penstock.machines.execution.execution_graph import ExecutionGraph
-from penstock.machines.execution.partition_release import (
-    PartitionRelease,
-    ReleaseAtEnd,
-    ReleaseByRegion,
-)
 from penstock.machines.execution.regions import Regions
-from penstock.machines.failover.failover import FailoverStrategy, RestartAll, RestartRegions
 from penstock.machines.job.books import books_of
 from penstock.machines.job.exception_history import ExceptionHistory
 from penstock.machines.job.failure_handler import FailureHandler
+from penstock.machines.job.inheritance import Inheritance, adopt_attempts
 from penstock.machines.job.job_checks import check_job
 from penstock.machines.job.job_views import (
     SeatsView,
@@ -41,10 +36,10 @@ from penstock.machines.job.job_views import (
     task_metrics_of,
 )
 from penstock.machines.job.moves import JobMoves
+from penstock.machines.job.succession import Succession
 from penstock.machines.job.task_reports import TaskReports
+from penstock.machines.job.ways import ways_of
 from penstock.machines.scheduling.bulks import Bulk
-from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling, SchedulingStrategy
-from penstock.machines.scheduling.vertexwise import VertexwiseScheduling
 from penstock.machines.story import Story
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.graph.job_graph import JobGraph, JobType
@@ -61,6 +56,7 @@ from penstock.model.messages import (
     JobFinalized,
     NotEnoughResources,
     PartitionDataProduced,
+    RescaleJob,
     SetTimer,
     SlotFreed,
     SlotsOffered,
@@ -82,7 +78,9 @@ _UNTIMED: Final = (PartitionDataProduced, SlotFreed)
 
 
 class JobMaster:
-    """One job from submission to its end. `status` starts as CREATED. `books`: read only."""
+    """One job from submission to its end, or one generation of it. `status` starts as CREATED. `books`: read only. `succession`: how it
+    begins, and how another generation takes over.
+    """
 
     def __init__(
         self,
@@ -90,21 +88,23 @@ class JobMaster:
         settings: JobSettings,
         now_ms: int,
         completed: Sequence[CompletedCheckpoint] = (),
+        left: Inheritance | None = None,
     ) -> None:
         """`completed`: checkpoints to continue from, oldest first: of an earlier driver, or a
-        savepoint.
+        savepoint. `left`: by the generation of this job before; None: this is the first one.
 
         Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program
         does not fit the last checkpoint.
         """
         if completed:
             adopt_max_parallelism(job_graph, completed[-1])
-        graph = ExecutionGraph(job_graph, settings.attempts_history_size)
+        first_attempt = 0 if left is None else left.first_attempt
+        graph = ExecutionGraph(job_graph, settings.attempts_history_size, first_attempt)
         regions = Regions(graph)
-        release: PartitionRelease = ReleaseAtEnd()
-        if settings.is_released_during_job:
-            release = ReleaseByRegion(graph, regions)
-        self.books = books = books_of(graph, settings, now_ms, completed, release)
+        ways = ways_of(graph, regions, settings)
+        self.books = books = books_of(graph, settings, now_ms, completed, ways.release, left)
+        if left is not None:
+            adopt_attempts(graph, left.graph)
         self._graph = graph
         self._journal = books.journal
         self._life = books.life
@@ -114,19 +114,16 @@ class JobMaster:
         self._moves = JobMoves(books)
         self._settings = settings
         self.regions = regions.regions
-        self._scheduling = _scheduling_of(graph, regions, job_graph.job_type, settings)
-        failover: FailoverStrategy = RestartRegions(regions)
-        if settings.failover is FailoverMode.FULL:
-            failover = RestartAll(graph)
         self._failures = FailureHandler(
             books,
             self._moves,
-            self._scheduling,
-            failover,
-            settings.make_backoff(),
-            settings.exception_history_size,
+            ways.scheduling,
+            ways.failover,
+            settings.make_backoff() if left is None else left.backoff,
+            ExceptionHistory(settings.exception_history_size) if left is None else left.history,
         )
-        self._reports = TaskReports(books, self._moves, self._failures, self._scheduling)
+        self._reports = TaskReports(books, self._moves, self._failures, ways.scheduling)
+        self.succession = Succession(books, self._moves, self._failures, ways.scheduling)
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
         self._shortage: NotEnoughResources | None = None
@@ -143,6 +140,14 @@ class JobMaster:
             self._step(event)
         return self._journal.take()
 
+    def change(self, what: str, change: Callable[[], None]) -> list[JobEffect]:
+        """Make a change of `succession` that is not an event; returns the effects. `what`: its name in the story."""
+        self._journal.begin(what, self._journal.now_ms)
+        with self.story:
+            change()
+            self._settle()
+        return self._journal.take()
+
     def _step(self, event: JobEvent) -> None:
         if not self._life.status.is_terminal:
             self._take(event)
@@ -155,7 +160,7 @@ class JobMaster:
     def _take(self, event: JobEvent) -> None:
         match event:
             case StartScheduling():
-                self._on_start()
+                self.succession.start()
             case SlotsOffered():
                 self._slots.take_offers(event, is_any_welcome=self._life.is_restarting)
             case SlotFreed():
@@ -170,17 +175,14 @@ class JobMaster:
                 self._on_fail_job(event.failure)
             case JobFinalized():
                 self._on_finalized()
+            case RescaleJob():
+                """Its graph never changes: `machines/generations` takes this event."""
             case NotEnoughResources():
                 self._shortage = event
             case TimerFired():
                 self._on_timer(event.timer)
             case _:
                 self._checkpoints.take(event)
-
-    def _on_start(self) -> None:
-        self._life.move(JobStatusEvent.START)
-        self._checkpoints.restore_coordinators()
-        self._moves.allocate(self._scheduling.start())
 
     def _settle(self) -> None:
         """Do what follows from the event: restarts, the end of the job, new requirements."""
@@ -189,13 +191,15 @@ class JobMaster:
         if failure is not None:
             self._failures.on_global_failure(failure)
         self._failures.settle()
+        if checkpoints.handover.is_complete:
+            self._life.has_handed_over = True
         if self._failures.is_ending and self._attempts.alive == 0:
             self._moves.end(JobStatusEvent.ALL_TASKS_TERMINAL)
         checkpoints.follow(self._life.status, self._journal.now_ms)
         if self._life.status.is_terminal:
             return
         is_running = self._life.status is JobStatus.RUNNING and not self._is_finalizing
-        if is_running and self._graph.is_finished:
+        if is_running and self._graph.is_finished and not self._life.has_handed_over:
             self._finalize()
         self.books.deployer.serve()
         if self._graph.job_graph.job_type is not JobType.STREAMING:
@@ -355,11 +359,3 @@ class JobMaster:
             for committable in vertex.execution.committables
         )
         self._journal.emit(FinalizeJob(committables))
-
-
-def _scheduling_of(
-    graph: ExecutionGraph, regions: Regions, job_type: JobType, settings: JobSettings
-) -> SchedulingStrategy:
-    if job_type is JobType.BATCH and settings.is_vertexwise:
-        return VertexwiseScheduling(graph, settings.consume_constraint)
-    return PipelinedRegionScheduling(graph, regions)

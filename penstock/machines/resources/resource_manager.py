@@ -381,7 +381,7 @@ class ResourceManager:
                 continue
             if need.is_due(self._now_ms, self._settings) or (is_short and need.reported is None):
                 reason = self._reason(size, is_short=is_short)
-                message = ResourcesMissing(job_id, need.required, held, reason)
+                message = ResourcesMissing(job_id, need.required, held, reason, is_short)
                 need.reported_at_ms, need.reported = self._now_ms, message
                 self._effects.append(message)
 

@@ -26,6 +26,7 @@ from penstock.model.deployment import (
 )
 from penstock.model.errors import BrokenInvariant
 from penstock.model.graph.job_graph import JobGraph
+from penstock.model.graph.partitioning import ShipStrategy
 from penstock.model.ids import AttemptId, PartitionId, ResultPartitionId
 from penstock.model.messages import UpdatePartitions
 
@@ -94,12 +95,14 @@ class TaskDeployments:
     def _partition(self, partition: ResultPartition) -> PartitionDeployment:
         readers = partition.consumer_groups
         target = readers[0].vertices[0].job_vertex.job_vertex if readers else None
+        edges = [group.edge for group in partition.consumed_groups]
         return PartitionDeployment(
             partition_id=partition.partition_id,
             result_type=partition.result_type,
             subpartitions=partition.subpartitions,
             consumer_max_parallelism=target.max_parallelism if target else 1,
             is_broadcast=partition.data_set.is_broadcast,
+            is_in_turn=any(edge.ship_strategy is ShipStrategy.REBALANCE for edge in edges),
         )
 
     def _gate(self, vertex: ExecutionVertex, group: ConsumedPartitionGroup) -> InputGateDeployment:

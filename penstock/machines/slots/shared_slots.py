@@ -32,7 +32,7 @@ class SharedSlot:
 
 
 class SharedSlots:
-    """The shared slots of a job by sharing group."""
+    """The shared slots of a job by sharing group. `next_request`: number of the next request."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SharedSlots:
         self._are_free_slots_taken = are_free_slots_taken
         self._by_group: dict[SharingGroup, SharedSlot] = {}
         self._by_request: dict[SlotRequestId, SharedSlot] = {}
-        self._next_request = 0
+        self.next_request = 0
         self._group_of: dict[int, SharingGroup] = {
             vertex.index: group for group in groups for vertex in group.vertices
         }
@@ -130,8 +130,8 @@ class SharedSlots:
     ) -> SharedSlot:
         profile = self._profile_of_group(group.slot_sharing_group)
         wanted = _wanted(group, profile, ignored, reserved)
-        request_id = SlotRequestId(f"slot-request-{self._next_request}")
-        self._next_request += 1
+        request_id = SlotRequestId(f"slot-request-{self.next_request}")
+        self.next_request += 1
         request = SlotRequest(request_id, wanted.profile, group.load, wanted.preferred_allocations)
         shared = SharedSlot(group, request)
         if self._are_free_slots_taken and self._pool.allocate(request, wanted) is not None:

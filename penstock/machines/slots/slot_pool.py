@@ -51,7 +51,10 @@ class OfferAnswer:
 
 
 class SlotPool:
-    """All slots of one job by allocation id, in the order they came."""
+    """All slots of one job by allocation id, in the order they came.
+
+    `floor`: the job wants to hold at least so many, whatever its requests are.
+    """
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class SlotPool:
         )
         self._by_request: dict[SlotRequestId, PooledSlot] = {}
         self.slots: dict[AllocationId, PooledSlot] = {}
+        self.floor = 0
         # An OrderedDict, because finding the first entry of a dict is slow after many entries
         # before it were removed.
         self.pending: OrderedDict[SlotRequestId, SlotRequest] = OrderedDict()
@@ -80,7 +84,7 @@ class SlotPool:
 
     @property
     def total_required(self) -> int:
-        return self.required.total()
+        return max(self.floor, self.required.total())
 
     @property
     def free(self) -> list[PooledSlot]:
@@ -247,6 +251,13 @@ class SlotPool:
                 idle.append(slot)
         return idle
 
+    def release_surplus(self, count: int) -> list[PooledSlot]:
+        """Forget free slots until no more than `count` are held. TaskManagers with the fewest slots lose theirs first."""
+        by_size = sorted(self.free, key=lambda one: len(self._task_managers[one.resource_id]))
+        for slot in (surplus := by_size[: max(0, len(self.slots) - count)]):
+            self._remove(slot)
+        return surplus
+
     def next_idle_ms(self) -> int | None:
         """Return when `release_idle` may find something, or None.
 
@@ -266,6 +277,7 @@ class SlotPool:
             self._remove(slot)
         self.pending.clear()
         self.required.clear()
+        self.floor = 0
         return held
 
     def check(self) -> None:
@@ -295,7 +307,7 @@ class SlotPool:
         for wanted, count in self.required.items():
             if count > self.fulfilled[wanted] and profile.is_matching(wanted):
                 return wanted
-        return None
+        return ANY if len(self.slots) < self.floor else None
 
     def _add(self, slot: PooledSlot, of_task_manager: dict[AllocationId, PooledSlot]) -> None:
         self.slots[slot.allocation_id] = slot

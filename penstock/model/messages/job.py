@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment, TaskManagerLocation
+from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import (
     NO_TOKEN,
     AllocationId,
@@ -15,6 +16,7 @@ from penstock.model.ids import (
     JobId,
     PartitionId,
     ResourceId,
+    VertexId,
 )
 from penstock.model.messages.checkpoints import CheckpointEffect, CheckpointEvent
 from penstock.model.messages.shared import Committable, FailureInfo, SlotFreed, SlotOffer, TaskIo
@@ -105,11 +107,15 @@ class JobFinalized:
 
 @dataclass(frozen=True, slots=True)
 class NotEnoughResources:
-    """The ResourceManager cannot provide the slots. `available`: the slots that it can, `reason`: why not more."""
+    """The ResourceManager cannot provide the slots. `available`: the slots that it can, `reason`: why not more.
+
+    `is_final`: no TaskManager that could give the others is on its way.
+    """
 
     available: int
     reason: str
     now_ms: int
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +126,17 @@ class TimerFired:
     now_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class RescaleJob:
+    """What parallelism the job may have from now on: (vertex, lower bound, upper bound) of all its vertices."""
+
+    bounds: tuple[tuple[VertexId, int, int], ...]
+    now_ms: int
+
+
 JobEvent: TypeAlias = (
     StartScheduling
+    | RescaleJob
     | SlotsOffered
     | SlotFreed
     | TaskReported
@@ -225,6 +240,22 @@ class ResetSubtasks:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphReplaced:
+    """Another generation of the job begins: all its subtasks are new, and there may be more or less of them.
+
+    `former`: all subtasks of the generation before. `first_attempt`: the number of the attempts of the new one. `checkpoint_id`: what the new one begins with; None: it begins anew.
+    `is_planned`: the former one has handed over all that it did; otherwise it failed, and what came after the checkpoint
+    is processed again.
+    """
+
+    job_graph: JobGraph
+    former: tuple[ExecutionVertexId, ...]
+    first_attempt: int
+    checkpoint_id: int | None
+    is_planned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FinalizeJob:
     """All tasks are FINISHED: commit these, then feed JobFinalized (or FailJob) back."""
 
@@ -267,6 +298,7 @@ JobEffect: TypeAlias = (
     | FreeSlot
     | SetTimer
     | ResetSubtasks
+    | GraphReplaced
     | FinalizeJob
     | JobStatusChanged
     | ExecutionStateChanged

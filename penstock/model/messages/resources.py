@@ -92,12 +92,13 @@ class RequestSlot:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesMissing:
-    """To the JobMaster, as NotEnoughResources. The console also prints it, after 3 s and then every 30 s."""
+    """To the JobMaster, as NotEnoughResources. The console also prints it, after 3 s and then every 30 s. `is_final`: none is on its way."""
 
     job_id: JobId
     wanted: int
     available: int
     reason: str
+    is_final: bool = False
 
 
 ResourceEffect: TypeAlias = StartTaskManager | StopTaskManager | RequestSlot | ResourcesMissing

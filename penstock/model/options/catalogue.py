@@ -13,6 +13,7 @@ from typing import Any, Final
 from penstock.model.errors import ConfigurationError
 from penstock.model.options import (
     addresses,
+    autoscaler,
     checkpoints,
     cluster,
     elastic,
@@ -37,6 +38,7 @@ _FILES: Final = (
     checkpoints,
     state,
     scheduling,
+    autoscaler,
     elastic,
     cluster,
     addresses,

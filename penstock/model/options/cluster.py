@@ -117,10 +117,10 @@ class ResourceOptions(OptionGroup, title="Number of TaskManagers"):
     )
     JOB_ISOLATION: Final = flag(
         "penstock.cluster.job-isolation",
-        "false",
+        "true",
         (
             "The job's TaskManagers run in processes of their own, which end with the job. "
-            "Otherwise they run in processes that later jobs of the Spark session use again, "
+            "If false, they run in processes that later jobs of the Spark session use again, "
             "and that several jobs share if their slots suffice."
         ),
     )

@@ -26,7 +26,7 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
             "Values of the options of this table that are not set. `flink`: their defaults. "
             "`penstock`: a cooldown of 10 s, stabilization of 2 s at submission, and of 10 s later "
             "while TaskManagers are starting, a trigger after at most 5 s, and 16 rescales kept; "
-            "because a rescale takes about a second."
+            "because a rescale takes about a second. The tables of the autoscaler have both values."
         ),
     )
     MODE: Final = text(

@@ -62,5 +62,11 @@ class VertexLane:
         self._counts[new] += 1
         self._lane.enter(str(aggregate_state(self._counts)), at_ms)
 
+    def gone(self, state: ExecutionState, at_ms: int) -> None:
+        """A subtask in this state is there no more."""
+        self._counts[state] -= 1
+        if self._counts.total():
+            self._lane.enter(str(aggregate_state(self._counts)), at_ms)
+
     def told(self) -> Lane:
         return self._lane.told()

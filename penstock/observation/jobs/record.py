@@ -45,6 +45,7 @@ from penstock.observation.jobs.snapshots import (
     TaskManagerSnapshot,
     VertexFacts,
     VertexSnapshot,
+    VerticesReplaced,
 )
 from penstock.observation.jobs.story_record import StoryRecord
 
@@ -135,6 +136,22 @@ class JobRecord:
             if vertex is not None:
                 vertex.reset(execution_vertex_id.subtask, at_ms)
 
+    def _replaced(self, event: VerticesReplaced, at_ms: int) -> None:
+        """All subtasks are new, and there may be more or less of them."""
+        former = {key: one.parallelism for key, one in self._vertices.items()}
+        changed = {
+            one.name: (former[one.vertex_id], one.parallelism)
+            for one in event.vertices
+            if former[one.vertex_id] != one.parallelism
+        }
+        self._story.rescaled(changed, event.checkpoint_id, at_ms)
+        self.facts = replace(self.facts, vertices=event.vertices)
+        self._changed_ms = at_ms
+        for facts in event.vertices:
+            vertex = self._vertices.get(facts.vertex_id)
+            if vertex is not None:
+                vertex.become(facts, event.attempt, at_ms)
+
     def _io_reported(self, event: TaskIoReported, at_ms: int) -> None:
         for attempt_id, io in event.ios:
             vertex = self._vertices.get(attempt_id.vertex_id)
@@ -223,6 +240,22 @@ class _VertexRecord:
             if known.state is not ExecutionState.CREATED:
                 self._replace(known.subtask, known.attempt + 1, at_ms)
 
+    def become(self, facts: VertexFacts, attempt: int, at_ms: int) -> None:
+        """Its subtasks begin anew, with this number of the attempt, and are as many as the facts say."""
+        self._facts = facts
+        for one in self._attempts[facts.parallelism :]:
+            self._lane.gone(one.state, at_ms)
+        for kept in (self._attempts, self._ios, self._reported_ms):
+            del kept[facts.parallelism :]
+        for subtask in range(len(self._attempts)):
+            self._replace(subtask, attempt, at_ms)
+        for subtask in range(len(self._attempts), facts.parallelism):
+            self._attempts.append(self._created(subtask, attempt, at_ms))
+            self._lane.moved(None, ExecutionState.CREATED, at_ms)
+            self._ios.append(None)
+            self._reported_ms.append(0)
+        self._snapshot = None
+
     def io_of(self, subtask: int) -> TaskIo | None:
         return self._ios[subtask] if subtask < len(self._ios) else None
 
@@ -283,6 +316,7 @@ _TAKEN: Final[dict[type, Callable[[JobRecord, Any, int], None]]] = {
     ExecutionStateChanged: JobRecord._execution_changed,
     Deployed: JobRecord._deployed,
     ResetSubtasks: JobRecord._reset,
+    VerticesReplaced: JobRecord._replaced,
     TaskIoReported: JobRecord._io_reported,
     Triggered: JobRecord._triggered,
     AcknowledgeCheckpoint: lambda own, event, at_ms: own._checkpoints.acknowledged(event, at_ms),

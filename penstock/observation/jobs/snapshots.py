@@ -35,7 +35,7 @@ class InputFacts:
 
 @dataclass(frozen=True, slots=True)
 class VertexFacts:
-    """What a job vertex is. It does not change, except for a parallelism that a BATCH job decides later."""
+    """What a job vertex is. Its parallelism may change: a BATCH job decides it later, and other jobs may be rescaled."""
 
     vertex_id: VertexId
     name: str
@@ -44,6 +44,20 @@ class VertexFacts:
     slot_sharing_group: str
     operators: tuple[OperatorInfo, ...]
     inputs: tuple[InputFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerticesReplaced:
+    """Another generation of the job begins: what its vertices are from now on, and the number of its first attempts.
+
+    `is_planned`: the former generation has handed over, so nothing is processed again. `checkpoint_id`: what the new one begins with; None:
+    nothing.
+    """
+
+    vertices: tuple[VertexFacts, ...]
+    attempt: int
+    is_planned: bool
+    checkpoint_id: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class StoryKind(StrEnum):
     CHECKPOINT_FAILED = "checkpoint-failed"
     RESTORE = "restore"
     RESTART = "restart"
+    RESCALE = "rescale"
     FAILURE = "failure"
     VERTEX = "vertex"
     SUBTASK = "subtask"
@@ -89,9 +90,25 @@ class StoryRecord:
         if found.checkpoints and last is not None and last.checkpoints:
             self._events[-1] = _together(last, found)
             return
+        self._add(found)
+
+    def _add(self, found: StoryEvent) -> None:
+        self._told = None
         if len(self._events) == MOST_EVENTS:
             self._forgotten[self._events[0].kind] += 1
         self._events.append(found)
+
+    def rescaled(
+        self, subtasks: Mapping[str, tuple[int, int]], checkpoint_id: int | None, at_ms: int
+    ) -> None:
+        """Another generation of the job begins. `subtasks`: before and after, of the vertices that have more or less of them, by name."""
+        place = "the beginning" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
+        changes = [f"'{name}' from {one} to {other}" for name, (one, other) in subtasks.items()]
+        what = (
+            f"{', '.join(changes)} subtasks" if changes else "no vertex has more or fewer subtasks"
+        )
+        text = f"the job is rescaled at {place}: {what}"
+        self._add(StoryEvent(at_ms, StoryKind.RESCALE, text))
 
     def story(self) -> Story:
         """Return what has happened. The same object as before if nothing is new."""

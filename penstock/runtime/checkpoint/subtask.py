@@ -9,11 +9,13 @@ processed are in the snapshot.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from penstock.model.checkpoints import CheckpointType
+from penstock.runtime.checkpoint.hold import Hold
 from penstock.runtime.checkpoint.notifications import (
     NO_CHECKPOINT,
     CheckpointNotifications,
@@ -47,7 +49,7 @@ class EndHooks:
 
 
 class SubtaskCheckpoints:
-    """The checkpoints of one subtask. Mailbox thread. The default is for a job that takes none."""
+    """The checkpoints of one subtask. Mailbox thread. The default is for a job that takes none. `hold`: whether it stops behind one."""
 
     def __init__(
         self,
@@ -59,13 +61,14 @@ class SubtaskCheckpoints:
         """`restored_id`: the checkpoint that the attempt starts from; None: it starts without one. `hooks` None: nobody has to
         know about the end of the task.
         """
+        self.hold = Hold()
         restored = NO_CHECKPOINT if restored_id is None else restored_id
         self._notifications = CheckpointNotifications(restored)
         self._final = FinalCheckpoint(is_needed=has_final_checkpoint)
         self._last_id = restored
         self._triggers: deque[CheckpointBarrier] = deque()
-        self._behind: deque[Callable[[], None]] = deque()
-        self._is_taking = False
+        self._behind: deque[tuple[int, Callable[[], None]]] = deque()
+        self._taking_id: int | None = None
         self._is_at_end = False
         self._hooks = hooks or EndHooks()
 
@@ -90,21 +93,26 @@ class SubtaskCheckpoints:
         is_at_once = has_read_all and not self._triggers[0].options.type.is_synchronous
         if not is_at_once and not self._is_at_end:
             return None
-        self._is_taking = True
-        return self._triggers.popleft()
+        barrier = self._triggers.popleft()
+        self._taking_id = barrier.checkpoint_id
+        return barrier
 
     def on_taken(self) -> None:
-        """The checkpoint of `next_trigger` was taken: run the actions that came after it, up to the next trigger."""
-        self._is_taking = False
-        while self._behind and not self._triggers:
-            self._behind.popleft()()
+        """The checkpoint of `next_trigger` was taken: run the actions that came after it, up to the next trigger. They are part of
+        what that one takes.
+        """
+        self._taking_id = None
+        next_id = self._triggers[0].checkpoint_id if self._triggers else math.inf
+        while self._behind and self._behind[0][0] < next_id:
+            self._behind.popleft()[1]()
 
     def behind(self, action: Callable[[], None]) -> None:
         """Run an action that came after a trigger and must not be in its snapshot: now, or when that snapshot is taken."""
-        if self._triggers or self._is_taking or self._behind:
-            self._behind.append(action)
-        else:
+        newest = self._triggers[-1].checkpoint_id if self._triggers else self._taking_id
+        if newest is None:
             action()
+        else:
+            self._behind.append((newest, action))
 
     def is_news(self, barrier: CheckpointBarrier) -> bool:
         """False: this checkpoint, or a newer one, was taken or given up before."""
@@ -129,10 +137,12 @@ class SubtaskCheckpoints:
 
     def on_complete(self, checkpoint_id: int) -> list[Notification]:
         """Returns what to tell the operators."""
+        self.hold.on_complete(checkpoint_id)
         return self._heard(self._notifications.on_complete(checkpoint_id))
 
     def on_abort(self, checkpoint_id: int, latest_completed: int) -> list[Notification]:
         """As `on_complete`. `latest_completed` -1: there is none."""
+        self.hold.on_abort(checkpoint_id)
         return self._heard(self._notifications.on_abort(checkpoint_id, latest_completed))
 
     def _heard(self, notifications: Iterable[Notification]) -> list[Notification]:

@@ -36,8 +36,8 @@ no buffer of the consumer.
 """
 _I64: Final = struct.Struct("!q")
 _LATENCY: Final = struct.Struct("!qi")
-# id, time, time limit (-1: none), type, three flags
-_BARRIER: Final = struct.Struct("!qqqBBBB")
+# id, time, time limit (-1: none), type, four flags
+_BARRIER: Final = struct.Struct("!qqqBBBBB")
 _NO_LIMIT: Final = -1
 _TYPES: Final = tuple(CheckpointType)
 
@@ -99,6 +99,7 @@ def _encode_barrier(barrier: CheckpointBarrier) -> bytes:
         options.is_exactly_once,
         options.is_unaligned,
         options.is_forced_aligned,
+        options.is_held,
     )
     return fixed if options.target is None else fixed + options.target.encode()
 
@@ -106,7 +107,7 @@ def _encode_barrier(barrier: CheckpointBarrier) -> bytes:
 def _decode_barrier(data: bytes) -> CheckpointBarrier:
     fields = _BARRIER.unpack_from(data)
     checkpoint_id, timestamp_ms, limit, type_index, *flags = fields
-    is_exactly_once, is_unaligned, is_forced_aligned = map(bool, flags)
+    is_exactly_once, is_unaligned, is_forced_aligned, is_held = map(bool, flags)
     options = CheckpointOptions(
         type=_TYPES[type_index],
         is_exactly_once=is_exactly_once,
@@ -114,6 +115,7 @@ def _decode_barrier(data: bytes) -> CheckpointBarrier:
         aligned_timeout_ms=None if limit == _NO_LIMIT else limit,
         target=data[_BARRIER.size :].decode() or None,
         is_forced_aligned=is_forced_aligned,
+        is_held=is_held,
     )
     return CheckpointBarrier(checkpoint_id, timestamp_ms, options)
 

@@ -189,6 +189,15 @@ class Slices:
         self._batch = None
         self.kept = [*(() if rest is None else (rest,)), *records_of(behind)]
 
+    def in_hand(
+        self, behind: Iterable[tuple[int, Element]]
+    ) -> tuple[tuple[int, Batch | Tagged], ...]:
+        """Return the records in hand, also dead letters of a source, without events: watermarks are generated again, and the end comes
+        again. `behind`: what was read after the current batch.
+        """
+        rest = self.rest
+        return (*(self.kept or ()), *(() if rest is None else (rest,)), *records_of(behind))
+
 
 def records_of(elements: Iterable[tuple[int, Element]]) -> list[tuple[int, Batch | Tagged]]:
     """The records among elements of inputs, also dead letters of a source."""

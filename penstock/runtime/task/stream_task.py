@@ -35,7 +35,7 @@ from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.task.chain import OperatorChain, Routed, column_cuts
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.outputs import OutputWriter, TaskOutputs
-from penstock.runtime.task.slices import Slices, TaskTiming, records_of
+from penstock.runtime.task.slices import Slices, TaskTiming
 
 
 class TaskInput(Protocol):
@@ -102,9 +102,7 @@ class StreamTask:
         checkpoints: SubtaskCheckpoints | None = None,
         on_snapshot: TakeSnapshot | None = None,
     ) -> None:
-        """`checkpoints`: decides which it takes and when; None: the job takes none. `on_snapshot`: gets its snapshots; None:
-        it makes none.
-        """
+        """`checkpoints`: decides which it takes and when; None: it takes none. `on_snapshot`: gets its snapshots; None: it makes none."""
         self.chain = chain
         self.input = task_input
         self.outputs = outputs
@@ -131,9 +129,12 @@ class StreamTask:
         """
         deadline = self._clock_ns() + self._timing.max_step_ns
         while not self.is_done:
+            if self._current is None and self.checkpoints.hold.is_held:
+                self._out.flush()
+                return InputStatus.NOTHING_AVAILABLE
             if self._has_priority and self._current is None:
                 self._begin_priority()
-            if not self._out.is_available:
+            if not self._out.is_available and not self.checkpoints.hold.is_replaced:
                 # Consumers of other outputs need not wait for the slow one.
                 self._out.flush_when_due()
                 return InputStatus.MORE_AVAILABLE
@@ -163,7 +164,7 @@ class StreamTask:
 
     def next_timer_ms(self) -> int | None:
         """When `process_input` has to be called even without input, on the `now_ms` clock."""
-        return self.chain.next_timer_ms()
+        return None if self.checkpoints.hold.is_held else self.chain.next_timer_ms()
 
     @property
     def watermark_ms(self) -> int:
@@ -255,17 +256,13 @@ class StreamTask:
 
     def _begin_next(self) -> bool:
         """Choose what runs next: due timers, a checkpoint, the rest of the current batch, the next element."""
-        due = self.chain.next_timer_ms()
-        if due is not None and not self._has_fired and due <= self._timing.now_ms():
-            # Input has its turn afterwards, so that timers which set timers cannot starve it.
-            self._has_fired = True
-            self._current = self.chain.fire_timers(self._timing.now_ms())
+        if self.checkpoints.hold.is_replaced and not self.has_ended_data:
+            self._current = self._leave()
             return True
-        self._has_fired = False
-        if self._begin_trigger():
+        if self._begin_timers() or self._begin_trigger():
             return True
-        if not self.chain.takes_input:
-            return False
+        if self.checkpoints.hold.is_replaced or not self.chain.takes_input:
+            return self.checkpoints.hold.is_replaced and self._begin_end()
         # The end of the data is processed before later elements: a checkpoint behind it must see
         # finished operators.
         is_at_end = self._ended_inputs and self._is_at_end and not self.has_ended_data
@@ -276,6 +273,15 @@ class StreamTask:
             return True
         self._begin_element(*self._inbox.popleft())
         return True
+
+    def _begin_timers(self) -> bool:
+        """Input has its turn afterwards, so that timers which set timers cannot starve it."""
+        due = self.chain.next_timer_ms()
+        is_due = due is not None and due <= self._timing.now_ms()
+        self._has_fired = is_due and not self._has_fired
+        if self._has_fired:
+            self._current = self.chain.fire_timers(self._timing.now_ms())
+        return self._has_fired
 
     def _begin_trigger(self) -> bool:
         barrier = self.checkpoints.next_trigger(has_read_all=self.input.has_read_all)
@@ -330,23 +336,18 @@ class StreamTask:
         yield from self._out.to_all(barrier)
         if self._on_snapshot is not None:
             started_ns = self._clock_ns()
-            in_hand = self._in_hand()
+            in_hand = self._slices.in_hand((*self._inbox, *self.input.held))
             operators = self.chain.snapshot(in_hand)
             sync_ns = self._clock_ns() - started_ns
             has_finished = self.has_ended_data and self._is_drained
             is_at_end = has_finished or self.chain.begins_finished
             self._on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns, is_at_end))
+        self.checkpoints.hold.on_taken(barrier)
 
     def _triggered(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
         """Take a checkpoint that was triggered from outside, then run the actions that waited for its snapshot."""
         yield from self._checkpoint(barrier)
         self.checkpoints.on_taken()
-
-    def _in_hand(self) -> tuple[tuple[int, Batch | Tagged], ...]:
-        """The records in hand, also dead letters of a source, without events: watermarks are generated again, and the end comes again."""
-        rest = self._slices.rest
-        found = [*(self._slices.kept or ()), *(() if rest is None else (rest,))]
-        return (*found, *records_of((*self._inbox, *self.input.held)))
 
     # ------------------------------------------------------------------ the end
 
@@ -361,8 +362,8 @@ class StreamTask:
                 return False
             self._current = self._end_data()
             return True
-        is_over = self.input.is_finished and not self.chain.has_put_off
-        if not is_over or not self.checkpoints.may_finish:
+        is_over = self.input.is_finished and self.checkpoints.may_finish
+        if not (is_over or self.checkpoints.hold.is_replaced) or self.chain.has_put_off:
             return False
         self._current = self._end_partitions()
         return True
@@ -375,6 +376,12 @@ class StreamTask:
         yield from self._out.to_all(EndOfData(drain=self._is_drained))
         self.chain.end_data()
         self.checkpoints.on_end_of_data()
+
+    def _leave(self) -> Iterator[Routed]:
+        """Another generation of the job goes on from the snapshot: nothing is finished, and what is in hand belongs to that one."""
+        self.has_ended_data = True
+        yield from self._out.to_all(EndOfData(drain=False))
+        self.chain.end_data()
 
     def _end_partitions(self) -> Iterator[Routed]:
         self._out.finish()

@@ -273,11 +273,10 @@ def test_what_no_process_writes_is_told(capsys, job):
 # ------------------------------------------------------------------ rescale
 
 
-@pytest.mark.parametrize("wish", ["3", "Numbers=3"])
-def test_a_job_whose_scheduler_does_not_rescale_says_so(capsys, job, wish):
-    code, told = run(capsys, "rescale", job, wish)
+def test_more_than_the_max_parallelism_is_refused_with_the_number(capsys, job):
+    code, told = run(capsys, "rescale", job, "Numbers=3000")
     assert code == 1
-    assert "does not change the parallelism of a running job" in told
+    assert "max parallelism" in told
 
 
 @pytest.mark.parametrize("wish", ["0", "many", "Numbers=", "=3"])

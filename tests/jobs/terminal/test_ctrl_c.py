@@ -188,7 +188,8 @@ def test_a_job_that_runs_again_under_its_id_is_cancelled_again(running):
 def tells_when_it_waits(turn):
     while not any(readers.waiting for readers in list(waiting._READERS.values())):
         threading.Event().wait(0.01)
-    print("turn", turn, flush=True)
+    sys.stdout.write(f"turn {turn}\\n")  # in one piece, for Ctrl-C comes at once
+    sys.stdout.flush()
 
 configuration.set_string("pipeline.fixed-job-id", "0" * 32)
 for turn in (1, 2):

@@ -19,6 +19,7 @@ from tests.tools.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
+SHARED = {"penstock.cluster.job-isolation": "false"}
 ISOLATED = {"penstock.cluster.job-isolation": "true"}
 TWO_SLOTS = {"taskmanager.numberOfTaskSlots": "2"}
 
@@ -30,9 +31,14 @@ def cold(spark):
     assert not taskmanagers_left()
 
 
+def sharing(parallelism, **settings):
+    """The environment of a job that shares its workers, if the settings do not say otherwise."""
+    return environment(parallelism, **(SHARED | settings))
+
+
 def told(call, parallelism=2, **settings):
     """What a function says of the process in which it runs, as often as there are subtasks."""
-    env = environment(parallelism, **settings)
+    env = sharing(parallelism, **settings)
     with env.from_collection([0]).map(lambda _: call()).execute_and_collect() as rows:
         return list(rows)
 
@@ -60,7 +66,7 @@ def endless(env, folder, name):
 
 def test_two_jobs_in_a_row_use_the_same_processes(spark):
     def pids():
-        env = environment(2)
+        env = sharing(2)
         numbers = env.from_collection(list(range(100))).rebalance()
         with numbers.map(lambda _: os.getpid()).execute_and_collect() as rows:
             return set(rows)
@@ -136,7 +142,7 @@ def test_jobs_with_other_modules_do_not_share_and_those_with_the_same_do(spark, 
 
     def run(value):
         module.write_text(f"PRICE = {value}\n", encoding="utf-8")
-        env = environment(1)
+        env = sharing(1)
         env.add_python_file(str(module))
         with env.from_collection([0]).map(lambda _: price()).execute_and_collect() as rows:
             return next(rows)
@@ -174,9 +180,9 @@ def test_a_job_that_asks_for_isolation_has_processes_of_its_own(spark):
 
 
 def test_two_jobs_at_once_share_the_slots_of_a_process(spark, tmp_path):
-    client, where = endless(environment(1, **TWO_SLOTS), tmp_path, "first")
+    client, where = endless(sharing(1, **TWO_SLOTS), tmp_path, "first")
     assert pid(**TWO_SLOTS) == where
-    other, elsewhere = endless(environment(1, **TWO_SLOTS), tmp_path, "second")
+    other, elsewhere = endless(sharing(1, **TWO_SLOTS), tmp_path, "second")
     assert elsewhere == where
     client.cancel().result()
     assert other.get_job_status().result().name == "RUNNING"
@@ -189,7 +195,7 @@ def test_a_process_that_dies_with_two_jobs_costs_both_a_restart_and_nothing_else
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.delay": "0 s",
     }
-    jobs = [endless(environment(1, **settings), tmp_path, name) for name in ("first", "second")]
+    jobs = [endless(sharing(1, **settings), tmp_path, name) for name in ("first", "second")]
     assert jobs[0][1] == jobs[1][1]
     psutil.Process(jobs[0][1]).kill()
 
@@ -217,7 +223,7 @@ def test_an_idle_process_ends_after_the_timeout_with_its_spark_job(spark):
 
 def test_idle_processes_make_room_for_sparks_own_tasks(spark):
     """local[4]: four idle workers hold all cores, for an hour unless somebody needs them."""
-    env = environment(4, **{"resourcemanager.taskmanager-timeout": "1 h"})
+    env = sharing(4, **{"resourcemanager.taskmanager-timeout": "1 h"})
     numbers = env.from_collection(list(range(100))).rebalance()
     with numbers.map(lambda _: os.getpid()).execute_and_collect() as rows:
         assert len(set(rows)) == 4
@@ -226,11 +232,11 @@ def test_idle_processes_make_room_for_sparks_own_tasks(spark):
 
 
 def test_idle_processes_of_another_kind_make_room_for_a_job(spark):
-    env = environment(4, **{"resourcemanager.taskmanager-timeout": "1 h"})
+    env = sharing(4, **{"resourcemanager.taskmanager-timeout": "1 h"})
     with env.from_collection([0] * 8).rebalance().map(lambda _: 1).execute_and_collect() as rows:
         assert len(list(rows)) == 8
     assert len(idle_workers(spark.sparkContext)) == 4
-    env = environment(8, **TWO_SLOTS)
+    env = sharing(8, **TWO_SLOTS)
     with env.from_collection([0] * 8).rebalance().map(lambda _: 1).execute_and_collect() as rows:
         assert len(list(rows)) == 8
 

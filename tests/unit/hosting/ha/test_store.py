@@ -74,9 +74,10 @@ def test_of_two_that_take_the_same_entry_one_gets_it(store):
         lambda store, entry: store.renew(entry, lease("a")),
         lambda store, entry: store.put_result(entry, b"mine"),
         lambda store, entry: store.put_checkpoints(entry, b"mine"),
+        lambda store, entry: store.put_requirements(entry, b"mine"),
         lambda store, entry: store.remove(entry, ended(entry)),
     ],
-    ids=["renewal", "result", "checkpoints", "removal"],
+    ids=["renewal", "result", "checkpoints", "requirements", "removal"],
 )
 def test_everything_of_a_stale_token_fails_and_changes_nothing(store, late):
     former = store.create(KEY, b"job", lease("a"))
@@ -123,6 +124,14 @@ def test_what_was_put_last_is_read_and_what_was_before_is_gone(store, tmp_path):
         store.put_checkpoints(entry, pointers)
     assert store.read(entry, "checkpoints") == b"2"
     assert len([path for path in tmp_path.rglob("*checkpoints*") if path.is_file()]) == 1
+
+
+def test_what_users_asked_for_is_seen_by_the_next_driver(store):
+    former = store.create(KEY, b"job", lease("a"))
+    assert store.read(former, "requirements") is None
+    for asked in (b"2", b"3"):
+        store.put_requirements(former, asked)
+    assert store.read(store.take(former, lease("b")), "requirements") == b"3"
 
 
 def test_an_entry_that_is_dropped_was_never_there(store):

@@ -126,3 +126,27 @@ def test_broken_books_are_found(pool: SlotPool) -> None:
     pool.required[UNKNOWN] = 7
     with pytest.raises(BrokenInvariant, match="required slots"):
         pool.check()
+
+
+def test_as_many_slots_as_are_wanted_are_taken_though_no_request_waits(pool: SlotPool) -> None:
+    pool.floor = 2
+    assert pool.total_required == 2
+    answer = pool.offer(TM, offers("a1", "a2", "a3"), 0)
+    assert (answer.accepted, answer.rejected) == (("a1", "a2"), ("a3",))
+    pool.check()
+    pool.request_new(request("r1"))
+    assert [str(slot.allocation_id) for _, slot in pool.serve_pending()] == ["a1"]
+    pool.check()
+    assert pool.total_required == 2
+
+
+def test_surplus_slots_are_those_of_the_smallest_taskmanagers(pool: SlotPool) -> None:
+    small = TaskManagerLocation(ResourceId("small"), "host", 1)
+    pool.register_task_manager(small.resource_id)
+    pool.floor = 4
+    pool.offer(small, offers("b1"), 0)
+    pool.offer(TM, offers("a1", "a2", "a3"), 0)
+    assert [slot.allocation_id for slot in pool.release_surplus(3)] == ["b1"]
+    assert pool.release_surplus(3) == []
+    assert len(pool.release_surplus(1)) == 2
+    pool.check()

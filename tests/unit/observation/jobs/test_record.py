@@ -1,5 +1,7 @@
 """What is known of a job follows from the events of its life, in whatever order they are late."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from penstock.model.ids import ExecutionVertexId
 from penstock.model.messages import FailureInfo, ResetSubtasks, TaskIo
 from penstock.model.states import ExecutionState, JobStatus
 from penstock.observation.jobs.events import TaskManagerHeard, TaskManagerLost
+from penstock.observation.jobs.snapshots import VerticesReplaced
 from tests.tools.observation.job_records import BEGAN, PLACE, SINK, SOURCE, ToldJob, attempt
 
 
@@ -131,3 +134,38 @@ def test_each_end_is_an_end(status):
 def test_an_end_that_is_told_twice_is_the_first_one():
     told = ToldJob().status("RUNNING").status("FINISHED", 4).status("FINISHED", 900)
     assert told.now_it_is().ended_ms == BEGAN + 4
+
+
+def test_another_generation_has_more_or_fewer_subtasks_and_new_attempts():
+    told = ToldJob().runs().has(attempt(), records_in=7)
+    more = replace(told.record.facts.vertices[0], parallelism=3)
+    fewer = replace(told.record.facts.vertices[1], parallelism=1)
+    told.tell(VerticesReplaced((more, fewer), 4, True, 9), 50)
+    job = told.now_it_is()
+    source, sink = job.vertices
+    assert [(one.subtask, one.attempt, str(one.state)) for one in source.attempts] == [
+        (subtask, 4, "CREATED") for subtask in range(3)
+    ]
+    assert [one.attempt for one in sink.attempts] == [4]
+    assert (len(source.ios), len(sink.ios)) == (3, 1)
+    assert source.former[0][-1].io == TaskIo(records_in=7)
+    assert [one.parallelism for one in job.facts.vertices] == [3, 1]
+    assert [one.facts.parallelism for one in job.vertices] == [3, 1]
+    assert job.restarts == 0
+    (event,) = [one for one in job.story.events if one.kind == "rescale"]
+    assert "from 2 to 3" in event.text
+    assert "from 2 to 1" in event.text
+    assert "checkpoint 9" in event.text
+
+
+def test_late_reports_of_a_former_generation_change_nothing():
+    told = ToldJob().runs()
+    same = tuple(replace(one, parallelism=1) for one in told.record.facts.vertices)
+    told.tell(VerticesReplaced(same, 1, True, None))
+    before = told.now_it_is()
+    told.has(attempt(number=0), records_in=9).moves(attempt(number=0), "FAILED")
+    after = told.now_it_is()
+    assert [vertex.attempts for vertex in after.vertices] == [
+        vertex.attempts for vertex in before.vertices
+    ]
+    assert after.vertices[0].ios == (None,)

@@ -10,21 +10,23 @@ SOURCE, SUM = "1" * 32, "2" * 32
 
 
 def test_a_number_is_for_all_vertices_and_a_later_wish_wins():
-    assert wanted_parallelism(JOB, ["4"]) == {SOURCE: 4, SUM: 4}
-    assert wanted_parallelism(JOB, ["4", "Sum=2"]) == {SOURCE: 4, SUM: 2}
-    assert wanted_parallelism(JOB, ["Sum=2"]) == {SUM: 2}
+    assert wanted_parallelism(JOB, ["4"]) == {SOURCE: (None, 4), SUM: (None, 4)}
+    assert wanted_parallelism(JOB, ["4", "Sum=2"]) == {SOURCE: (None, 4), SUM: (None, 2)}
+    assert wanted_parallelism(JOB, ["Sum=2..8"]) == {SUM: (2, 8)}
 
 
 def test_all_vertices_are_sent_and_a_lower_bound_never_exceeds_the_upper_one():
     bounds = {"parallelism": {"lowerBound": 3, "upperBound": 8}}
-    asked = requirements({SOURCE: bounds, SUM: bounds}, {SUM: 2})
+    asked = requirements({SOURCE: bounds, SUM: bounds}, {SUM: (None, 2)})
     assert asked == {
         SOURCE: {"parallelism": {"lowerBound": 3, "upperBound": 8}},
         SUM: {"parallelism": {"lowerBound": 2, "upperBound": 2}},
     }
 
 
-@pytest.mark.parametrize("wish", ["0", "-1", "many", "=2", "Sum=", "Sum=0", "Nobody=2"])
+@pytest.mark.parametrize(
+    "wish", ["0", "-1", "many", "=2", "Sum=", "Sum=0", "Sum=0..2", "Sum=1..", "Nobody=2"]
+)
 def test_what_is_no_parallelism_or_no_vertex_is_named(wish):
     with pytest.raises(RemoteError, match=wish.partition("=")[0] or "=2"):
         wanted_parallelism(JOB, [wish])

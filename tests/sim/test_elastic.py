@@ -1,0 +1,158 @@
+"""Jobs that are rescaled in the simulator: what must hold holds, and planted bugs are caught."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache
+from unittest.mock import patch
+
+import pytest
+
+from penstock.machines.adaptive.transition_manager import TransitionManager
+from penstock.machines.checkpoints.gateway import CheckpointGateway
+from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
+from penstock.machines.generations.adaptive_master import AdaptiveMaster
+from penstock.machines.generations.chronicle import Chronicle
+from penstock.machines.generations.demand import Demand
+from penstock.machines.job.inheritance import Inheritance
+from penstock.machines.job.succession import Succession
+from simulation.elastic import ElasticName
+from simulation.world import SeedResult, run_seed
+
+SEEDS = range(24)
+MOST_SEEDS = 40
+PLANTS: dict[str, Callable[[ExitStack], None]] = {}
+
+
+def plant(bug: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
+    PLANTS[bug.__name__] = bug
+    return bug
+
+
+def swap(stack: ExitStack, owner: object, name: str, broken: object) -> None:
+    stack.enter_context(patch.object(owner, name, broken))
+
+
+@plant
+def attempts_of_a_generation_begin_at_nought(stack):
+    """Late messages of a former generation could be taken for those of the new one."""
+    swap(stack, Inheritance, "first_attempt", property(lambda _self: 0))
+
+
+@plant
+def the_next_generation_does_not_wait_for_the_end_of_the_former(stack):
+    real = Succession.is_over.fget
+
+    def is_over(self):
+        return real(self) or self.handover.is_complete
+
+    swap(stack, Succession, "is_over", property(is_over))
+
+
+@plant
+def tasks_do_not_hear_that_the_handover_is_given_up(stack):
+    real = CheckpointGateway.tell_aborted
+
+    def tell_aborted(self, pending, latest_completed_id):
+        if not pending.request.is_handover:
+            real(self, pending, latest_completed_id)
+
+    swap(stack, CheckpointGateway, "tell_aborted", tell_aborted)
+
+
+@plant
+def there_is_no_cooldown(stack):
+    real = TransitionManager.__init__
+
+    def begin(self, timings, now_ms):
+        real(self, replace(timings, cooldown_ms=0), now_ms)
+
+    swap(stack, TransitionManager, "__init__", begin)
+
+
+@plant
+def a_vertex_gets_one_subtask_more_than_it_may_have(stack):
+    real = Demand.parallelism
+
+    def parallelism(self, slots):
+        found = real(self, slots)
+        if found is None:
+            return None
+        return {one: count + (count > 1) for one, count in found.items()}
+
+    swap(stack, Demand, "parallelism", parallelism)
+
+
+@plant
+def the_next_generation_begins_with_an_older_checkpoint(stack):
+    real = JobCheckpoints.restore
+
+    def restore(self, vertices):
+        latest = self.store.latest
+        if latest is not None and len(self.store) > 1 and vertices and not self._plan:
+            self.store._checkpoints.pop()
+        return real(self, vertices)
+
+    swap(stack, JobCheckpoints, "restore", restore)
+
+
+@plant
+def the_end_of_the_job_leaves_a_rescale_open(stack):
+    swap(stack, Chronicle, "end_with", lambda _self, _status, _now_ms: None)
+
+
+@plant
+def slots_that_come_are_not_noticed(stack):
+    swap(stack, AdaptiveMaster, "_look", lambda _self, _event: None)
+
+
+@plant
+def what_is_asked_for_later_is_forgotten(stack):
+    real = AdaptiveMaster._on_rescale
+
+    def on_rescale(self, event):
+        known = self.demand
+        effects = real(self, event)
+        if known is not None and known.desired < self.demand.desired:
+            self.demand = known
+        return effects
+
+    swap(stack, AdaptiveMaster, "_on_rescale", on_rescale)
+
+
+@cache
+def result_of(seed: int) -> SeedResult:
+    return run_seed(seed, is_elastic=True)
+
+
+def caught(name: str) -> str | None:
+    with ExitStack() as stack:
+        PLANTS[name](stack)
+        for seed in range(MOST_SEEDS):
+            violation = run_seed(seed, is_elastic=True).violation
+            if violation is not None:
+                return violation[0]
+    return None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_must_hold_holds(seed):
+    result = result_of(seed)
+    assert result.violation is None, result.violation
+
+
+def test_the_seeds_look_at_every_invariant_and_rescale_often():
+    results = [result_of(seed) for seed in SEEDS]
+    seen = sum((result.elastic for result in results), start=results[0].elastic)
+    assert {str(name) for name in ElasticName} <= {name for name, count in seen.items() if count}
+    assert sum(result.rescales for result in results) >= 100
+
+
+def test_a_seed_gives_the_same_run_again():
+    one, other = (run_seed(7, is_elastic=True, is_traced=True) for _ in range(2))
+    assert one.trace == other.trace
+
+
+@pytest.mark.parametrize("name", sorted(PLANTS))
+def test_a_planted_bug_is_caught(name):
+    assert caught(name) is not None, f"{name} was not caught"

@@ -1,0 +1,79 @@
+"""The job of docs/spec/autoscaler.md#example, and what an autoscaler is told of it."""
+
+from penstock.machines.autoscaler.autoscaler import Autoscaler
+from penstock.machines.autoscaler.samples import ScaledEdge, ScaledVertex, Topology, VertexSample
+from penstock.machines.autoscaler.settings import AutoscalerSettings, autoscaler_settings_of
+from penstock.model.config import Settings
+from penstock.model.ids import VertexId
+
+SOURCE, MAP, SINK = VertexId("source"), VertexId("map"), VertexId("sink")
+MINUTE, HOUR = 60_000, 3_600_000
+FLINK = {"penstock.elastic.profile": "flink", "job.autoscaler.metrics.window": "5 min"}
+"""Flink's defaults, but for the window: with 15 min the lag of the example would have begun below 0."""
+FULL = 10 * MINUTE
+"""Flink's stabilization of 5 min, and the window."""
+LAG, LAG_GROWTH = 900_000, 2_000
+
+
+def settings_of(**options) -> AutoscalerSettings:
+    """Keys with `_` for `.` and `__` for `-` after `job.autoscaler.`; the others are Flink's."""
+    keys = {
+        "job.autoscaler." + key.replace("__", "-").replace("_", "."): value
+        for key, value in options.items()
+    }
+    return autoscaler_settings_of(Settings({**FLINK, **keys}))
+
+
+def topology(max_parallelism: int = 128) -> Topology:
+    vertices = [ScaledVertex(one, one, max_parallelism) for one in (SOURCE, MAP, SINK)]
+    return Topology(vertices, [ScaledEdge(SOURCE, MAP, True), ScaledEdge(MAP, SINK)])
+
+
+def example(lag: float = LAG) -> dict[VertexId, VertexSample]:
+    """One measurement."""
+    return {
+        SOURCE: VertexSample(
+            4,
+            busy_ms_max=950,
+            records_in_per_second=8_000,
+            records_out_per_second=12_000,
+            pending_records=lag,
+            partitions=20,
+        ),
+        MAP: VertexSample(
+            6, busy_ms_max=620, records_in_per_second=12_000, records_out_per_second=3_000
+        ),
+        SINK: VertexSample(2, busy_ms_max=100, records_in_per_second=3_000),
+    }
+
+
+class Bench:
+    """Plays the host: a job that runs since 0 and is measured once a minute."""
+
+    def __init__(self, settings: AutoscalerSettings, shape: Topology | None = None) -> None:
+        self.autoscaler = Autoscaler(settings, shape or topology())
+        self.now_ms = 0
+        self.autoscaler.restarted(0)
+
+    def observe_until(self, end_ms: int, samples=None, *, every_ms: int = MINUTE, memory=None):
+        """Measure until a time. `samples`: the same each time, or made from the time in ms. None: of the example, with the lag growing to its value at the end."""
+        while self.now_ms < end_ms:
+            self.now_ms += every_ms
+            found = samples
+            if samples is None:
+                found = example(LAG - LAG_GROWTH * (end_ms - self.now_ms) / 1000)
+            elif callable(samples):
+                found = samples(self.now_ms)
+            self.autoscaler.observe(self.now_ms, found, memory)
+        return self
+
+    def decide(self, room=None):
+        return self.autoscaler.decide(self.now_ms, room)
+
+    def decide_all_until(self, end_ms: int, samples, *, every_ms: int = MINUTE):
+        """Measure and ask each time. Return the decisions."""
+        found = []
+        while self.now_ms < end_ms:
+            self.observe_until(self.now_ms + every_ms, samples, every_ms=every_ms)
+            found.append(self.decide())
+        return [one for one in found if one is not None]
