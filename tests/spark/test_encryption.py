@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock.hosting.spark import worker_launcher
+from penstock.hosting.spark.provider import SparkProvider
 from penstock.hosting.wire import tls
 from penstock.hosting.workers.shared_workers import SharedWorkers
 from tests.spark.processes import taskmanagers_left
@@ -17,6 +18,39 @@ ENCRYPTED = {
     "penstock.exchange.local-sockets": "false",
     "taskmanager.numberOfTaskSlots": "1",
 }
+SHARED = ENCRYPTED | {"penstock.cluster.job-isolation": "false"}
+
+
+@pytest.fixture
+def tasks(monkeypatch):
+    """What each Spark task of a TaskManager carries, and the credentials of its job."""
+    carried = []
+    config_of = SparkProvider._config
+
+    def recorded(provider, *arguments):
+        config = config_of(provider, *arguments)
+        carried.append((repr(config), provider._master.credentials))
+        return config
+
+    monkeypatch.setattr(SparkProvider, "_config", recorded)
+    return carried
+
+
+def test_a_keyed_job_over_tls(spark_cluster, tasks, monkeypatch):
+    shaken = []
+    context_of = tls.server_context
+    monkeypatch.setattr(
+        "penstock.hosting.jobmanager.control_server.server_context",
+        lambda identity: shaken.append(identity) or context_of(identity),
+    )
+    with word_count(environment(2, **ENCRYPTED)).execute_and_collect() as updates:
+        assert last_counts(updates) == expected_counts()
+    assert len(shaken) == 2 * len(tasks)  # Of each TaskManager, and of its supervisor.
+    for carried, credentials in tasks:
+        assert credentials.secret.hex() not in carried
+        assert repr(credentials.secret) not in carried
+        assert "PRIVATE" not in carried
+    assert not taskmanagers_left()
 
 
 @pytest.fixture
@@ -39,7 +73,7 @@ def crossing(spark_cluster, monkeypatch):
     return carried, known
 
 
-def test_a_keyed_job_over_tls(crossing, monkeypatch):
+def test_a_keyed_job_over_tls_in_processes_that_jobs_share(crossing, monkeypatch):
     carried, known = crossing
     shaken = []
     context_of = tls.server_context
@@ -47,7 +81,7 @@ def test_a_keyed_job_over_tls(crossing, monkeypatch):
         "penstock.hosting.jobmanager.control_server.server_context",
         lambda identity: shaken.append(identity) or context_of(identity),
     )
-    with word_count(environment(2, **ENCRYPTED)).execute_and_collect() as updates:
+    with word_count(environment(2, **SHARED)).execute_and_collect() as updates:
         assert last_counts(updates) == expected_counts()
     assert len(carried) == 2
     # Of each TaskManager, and of its supervisor with the JobManager and with the pool.
