@@ -78,7 +78,7 @@ class SimHost:
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         return None
 
-    def bring_files(self, program: ProgramSettings) -> None: ...
+    def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None: ...
     def gone(self) -> str | None:
         return None
 

@@ -60,7 +60,7 @@ class ThreadProvider:
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
         return sum(taskmanagers.values())  # Threads have no size to choose from.
 
-    def bring_files(self, program: ProgramSettings) -> None:
+    def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None:
         refuse_files(program)
 
     def gone(self) -> str | None:

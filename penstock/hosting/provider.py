@@ -65,9 +65,11 @@ class TaskManagerProvider(Protocol):
         says why.
         """
 
-    def bring_files(self, program: ProgramSettings) -> None:
-        """Bring the program's archives and requirements to all TaskManagers. Before `open`. Raises:
-        ConfigurationError.
+    def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None:
+        """Bring the program's archives and requirements to all TaskManagers. Before `open`.
+
+        `modules`: the zip of the program's own modules, which its JobManager will send: no TaskManager of the job may
+        be in a process with others. Raises: ConfigurationError.
         """
 
     def gone(self) -> str | None:

@@ -1,8 +1,8 @@
 """The configuration that a TaskManager process gets at its start: plain data by `model.plain`, in
 JSON on its stdin.
 
-The driver writes `TaskManagerOrder`. The supervisor adds what is known only where it runs, which
-gives a `ChildOrder`.
+A `WorkerOrder` comes first, then a `ChildOrder` for each TaskManager that the process hosts. The driver writes
+both; the supervisor adds what is known only where it runs.
 """
 
 from __future__ import annotations
@@ -29,35 +29,47 @@ class ProcessSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskManagerOrder:
-    """From the driver.
+class WorkerOrder:
+    """What is equal for all TaskManagers of a worker's process. From the driver.
 
-    `bind_host` None: the address from which the driver is reached. `cores`, `files_root` and `spark_task` are
-    set in the plain data where the task runs, because `hosting/spark/executor_task.py` has none of our
-    classes. `has_log`: the executor has a log that is not the user's console.
+    `cores`, `files_root` and `spark_task` are set in the plain data where the task runs, because
+    `hosting/spark/executor_task.py` has none of our classes; the supervisor adds the rest. `has_log`: the
+    executor has a log that is not the user's console. `progress_fd`: the process writes to it what
+    `hosting/taskmanager/reports.py` has. `log_fd`: the executor's stderr.
     """
+
+    files: WorkerFiles
+    process: ProcessSettings
+    heartbeat_interval_s: float
+    has_log: bool = False
+    cores: int = 1
+    files_root: str = ""
+    logs: LogSettings = field(default_factory=LogSettings)
+    spark_task: SparkTask | None = None
+    progress_fd: int = -1
+    log_fd: int = -1
+    supervisor_pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerOrder:
+    """One TaskManager. From the driver. `bind_host` None: the address from which the driver is reached."""
 
     slots: int
     size: SlotSize
     bind_host: str | None
     addresses: Addresses
     task_settings: TaskSettings
-    files: WorkerFiles
-    process: ProcessSettings
-    has_log: bool = False
-    cores: int = 1
-    files_root: str = ""
-    logs: LogSettings = field(default_factory=LogSettings)
-    spark_task: SparkTask | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChildOrder:
-    """From the supervisor. `identity`: of TLS, as PEM; None without it. `progress_fd`: the process writes signs of progress to it. `log_fd`: the
-    executor's stderr. `log_path`: of the TaskManager's own log; "": it has none.
+    """One TaskManager, from the supervisor. `start_id`: its name in this process. `identity`: of TLS, as PEM; None without it.
+    `log_path`: of the TaskManager's own log.
     """
 
     taskmanager: TaskManagerOrder
+    start_id: str
     resource_id: ResourceId
     master_host: str
     master_port: int
@@ -67,7 +79,4 @@ class ChildOrder:
     identity: str | None
     heartbeat_interval_s: float
     silence_timeout_s: float
-    progress_fd: int
-    log_fd: int
-    supervisor_pid: int
     log_path: str = ""

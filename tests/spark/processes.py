@@ -1,6 +1,7 @@
 """Which processes of ours run below this one."""
 
 import contextlib
+import sys
 
 import psutil
 
@@ -19,8 +20,20 @@ def taskmanagers() -> list[psutil.Process]:
     return found
 
 
+def end_idle_workers() -> None:
+    """Those that wait for another job of the session, as they are meant to."""
+    from pyspark import SparkContext
+
+    from penstock.hosting.spark.session_workers import make_room
+
+    if SparkContext._active_spark_context is not None:
+        make_room(SparkContext._active_spark_context, 1000)
+
+
 def taskmanagers_left() -> list[psutil.Process]:
-    """Those that do not end: one whose job is over may be at it."""
+    """Those that do not end: one whose job is over may be at it. Idle workers are asked to."""
+    if "pyspark" in sys.modules:
+        end_idle_workers()
     _, alive = psutil.wait_procs(taskmanagers(), timeout=HANG_S)
     return list(alive)
 

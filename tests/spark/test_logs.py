@@ -19,7 +19,7 @@ from penstock.model.messages import ReadLog
 from penstock.model.states import JobStatus
 from penstock.ui.cli import main
 from penstock.ui.remote.log_reading import GAP
-from tests.spark.processes import taskmanagers
+from tests.spark.processes import taskmanagers, taskmanagers_left
 from tests.spark.programs import environment
 from tests.spark.waiting import until_there
 from tests.tools.hosting.rest import SETTINGS, rest_server
@@ -102,6 +102,7 @@ def test_log_stdout_list_and_threads_of_a_taskmanager_come_through_the_driver(
 
 
 def test_the_last_lines_of_a_killed_taskmanager_are_kept(spark_cluster, tmp_path):
+    assert not taskmanagers_left(), "else it is not the only one"
     control = held_job(tmp_path)
     (tmp_path / "entered").unlink()
     (process,) = taskmanagers()
@@ -119,6 +120,7 @@ def test_the_last_lines_of_a_killed_taskmanager_are_kept(spark_cluster, tmp_path
 
 
 def test_a_signal_that_ends_a_taskmanager_is_a_line_of_its_log(spark_cluster, tmp_path):
+    assert not taskmanagers_left(), "else it is not the only one"
     control = held_job(tmp_path)
     (tmp_path / "entered").unlink()
     (process,) = taskmanagers()
@@ -175,6 +177,7 @@ def test_logs_are_followed_past_a_killed_taskmanager(spark_cluster, tmp_path, ca
         told.append(capsys.readouterr().out)
         return f' - looked at {VALUES - 1}"}}' in "".join(told)
 
+    assert not taskmanagers_left(), "else it is not the only one"
     with rest_server():
         control = held_job(tmp_path, **SETTINGS)
         (tmp_path / "entered").unlink()

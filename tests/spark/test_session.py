@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from penstock.hosting.spark import provider as spark_driver
+from penstock.hosting.spark import background_jobs, shared_provider
 from penstock.hosting.spark import session as spark_session
-from penstock.hosting.spark.provider import SparkProvider
+from penstock.hosting.spark.provider import SparkPlace, SparkProvider
 from penstock.hosting.spark.session import active_session, embedded_session
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, JobExecutionError
@@ -66,8 +66,9 @@ def test_the_users_session_is_never_taken_for_ours(spark):
 
 def test_a_job_that_waits_for_a_core_is_cancelled_at_once(spark, monkeypatch):
     """Its TaskManagers cannot be told to end: no core has taken them yet. So nobody waits until they have."""
-    monkeypatch.setattr(spark_driver, "_STOP_WAIT_S", 3600.0)
-    monkeypatch.setattr(SparkProvider, "max_taskmanagers", lambda _self, _wanted=None: None)
+    for module in (background_jobs, shared_provider):
+        monkeypatch.setattr(module, "STOP_WAIT_S", 3600.0)
+    monkeypatch.setattr(SparkPlace, "max_taskmanagers", lambda _self, _wanted=None: None)
     release = threading.Event()
     busy = threading.Thread(target=lambda: hold_all_cores(spark))
     busy.start()

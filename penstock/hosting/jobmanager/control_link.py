@@ -54,6 +54,10 @@ class ControlLink:
         if not self.is_closing:
             self._writer.write(self._wire.frame_of(body))
 
+    def hidden(self, secret: bytes) -> bytes:
+        """Return a secret under the veil of the connection, for the next message that has one."""
+        return self._wire.hiding.over(secret)
+
     def close(self) -> None:
         self._writer.close()
 

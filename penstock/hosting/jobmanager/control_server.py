@@ -47,16 +47,22 @@ class Listener(Protocol):
         """Handle one message. Returns: the sender's id, if the message tells it."""
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
-        """A TaskManager's connection has ended."""
+        """The connection of somebody in the reported role has ended."""
 
 
 class ControlServer:
     """Call `open` and `close` on the listener's loop. Connections that have proved themselves stay with their owner."""
 
     def __init__(
-        self, credentials: Credentials, listener: Listener, invitations: Invitations | None = None
+        self,
+        credentials: Credentials,
+        listener: Listener,
+        invitations: Invitations | None = None,
+        *,
+        reports: int = ROLE_TASKMANAGER,
     ) -> None:
-        """`invitations`: whom else to give the credentials."""
+        """`invitations`: whom else to give the credentials. `reports`: the role whose lost connections are told."""
+        self._reports = reports
         self._credentials = credentials
         self._invitations = invitations
         self._listener = listener
@@ -171,7 +177,7 @@ class ControlServer:
                 if not data:
                     return
         finally:
-            if resource_id is not None and handshake.role == ROLE_TASKMANAGER:
+            if resource_id is not None and handshake.role == self._reports:
                 self._listener.disconnected(resource_id, cause)
 
 

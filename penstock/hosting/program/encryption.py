@@ -19,7 +19,12 @@ def identity_of(settings: Settings, spark: Mapping[str, str]) -> Identity | None
     `spark`: Spark's configuration, which decides if the program does not. Raises ConfigurationError:
     the package `cryptography` is missing.
     """
+    return new_identity() if is_encrypted(settings, spark) else None
+
+
+def is_encrypted(settings: Settings, spark: Mapping[str, str]) -> bool:
+    """Return whether the connections of jobs with these settings are encrypted."""
     is_wanted = settings.get(SecurityOptions.INTERNAL_SSL)
     if is_wanted is None:
         is_wanted = any(spark.get(key, "").strip().lower() == "true" for key in SPARK_ENCRYPTS)
-    return new_identity() if is_wanted else None
+    return is_wanted

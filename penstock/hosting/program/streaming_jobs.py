@@ -44,7 +44,7 @@ class StreamingJobs:
         """
         needed = slots_by_size(job.graph)
         provider = self._host.provider(settings, needed)
-        provider.bring_files(job.program)
+        provider.bring_files(job.program, job.modules)
         check_resources(provider, needed, int(reads_frames(job)))
         self._host.check_workers(reads_frames=reads_frames(job))
         return provider

@@ -29,14 +29,14 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
         # TaskManager itself.
         return ["this is a retry by Spark, which Penstock does not use"]
     if spark_task is not None:
-        config["taskmanager"]["cores"] = spark_task.cpus()
-        config["taskmanager"]["spark_task"] = {
+        config["worker"]["cores"] = spark_task.cpus()
+        config["worker"]["spark_task"] = {
             "stage": spark_task.stageId(),
             "partition": spark_task.partitionId(),
             "attempt": spark_task.taskAttemptId(),
             "executor": None,  # Spark does not tell its Python workers.
         }
-        config["taskmanager"]["files_root"] = os.path.abspath(SparkFiles.getRootDirectory())
+        config["worker"]["files_root"] = os.path.abspath(SparkFiles.getRootDirectory())
 
     def supervise(path: str) -> str:
         folders = importlib.import_module("penstock.hosting.shipping.worker_folders")

@@ -20,17 +20,18 @@ from penstock.hosting.batch.spark_runner import SparkRunner
 from penstock.hosting.ha.election import SubmittedJob
 from penstock.hosting.observation.observatory import OBSERVATORY
 from penstock.hosting.program.console import say
+from penstock.hosting.program.encryption import is_encrypted
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.host import LazyFrame
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark.checks import check_configuration
 from penstock.hosting.spark.frame_results import frame_of_files, frame_of_messages
-from penstock.hosting.spark.provider import SparkProvider
+from penstock.hosting.spark.provider_choice import provider_for
 from penstock.hosting.spark.session import active_session, embedded_session, executable_of
+from penstock.hosting.spark.session_workers import make_room
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.spark.worker_python import check_executable, check_workers
 from penstock.hosting.taskmanager_order import ProcessSettings
-from penstock.hosting.wire.addresses import addresses_of
 from penstock.model.config import Settings
 from penstock.model.options.cluster import SparkOptions, TaskManagerOptions
 from penstock.model.options.network import ExchangeOptions
@@ -105,7 +106,8 @@ class SparkHost:
         spark = spark_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
         context = spark.sparkContext
         _check_executable(settings, context)
-        for warning in check_configuration(dict(context.getConf().getAll()), context.master):
+        configuration = dict(context.getConf().getAll())
+        for warning in check_configuration(configuration, context.master):
             if warning not in _Overrides.warned:
                 _Overrides.warned.add(warning)
                 print(f"penstock: {warning}", file=sys.stderr)
@@ -113,7 +115,8 @@ class SparkHost:
             switch_interval_s=settings.get(ExchangeOptions.SWITCH_INTERVAL) / 1000,
             keeps_core=settings.get(TaskManagerOptions.KEEP_CORE),
         )
-        return SparkProvider(spark, slots, process, addresses_of(settings))
+        encrypts = is_encrypted(settings, configuration)
+        return provider_for(settings, spark, process, usual, encrypts=encrypts)
 
     def check_workers(self, *, reads_frames: bool) -> None:
         """As the port. On the driver's machine TaskManagers run the driver's own interpreter."""
@@ -144,6 +147,7 @@ def _session_for(settings: Settings, plan: Plan) -> SparkSession:
     """Return a session whose workers can run the stages. Raises: ConfigurationError."""
     most = max(stage.vertex.parallelism for stage in plan.stages)
     spark = spark_session(settings, most)
+    make_room(spark.sparkContext, most)
     _check_executable(settings, spark.sparkContext)
     check_workers(spark.sparkContext, needs_pyarrow=True, say=say)
     return spark

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Final
+from typing import Any, Final
 
 from pyspark import SparkContext
 
@@ -53,6 +53,27 @@ class SparkSlots:
             if free >= wanted or is_hopeless or self._is_late(began, total):
                 return free
             time.sleep(_POLL_S)  # Spark has no notification of a free slot.
+
+    def waiting(self) -> int:
+        """Return how many Spark tasks wait for a slot now. Never raises.
+
+        0 where Spark's scheduler is another class than expected.
+        """
+        return sum(
+            max(0, one.numTasks() - one.runningTasks() - one.tasksSuccessful())
+            for one in self._task_sets() or ()
+            if not one.isZombie()
+        )
+
+    def _task_sets(self) -> list[Any] | None:
+        """Return what Spark's scheduler runs. It is an internal class, but what Spark publishes of running tasks may be seconds
+        old. None: it cannot be asked.
+        """
+        try:
+            queue = self._context._jsc.sc().taskScheduler().rootPool().getSortedTaskSetQueue()
+            return [queue.apply(index) for index in range(queue.size())]
+        except Exception:  # Py4J: the session was stopped meanwhile, or this Spark is another one.
+            return None
 
     def total(self) -> int:
         """Return all slots of the master; waits some seconds for a cluster's first executors."""
@@ -131,9 +152,13 @@ class SparkSlots:
         return int(cluster[1]) * int(cluster[2]) if cluster else 0
 
     def _executor_cores(self) -> tuple[int, int]:
-        """Return cores and running tasks, from Spark's own status store."""
+        """Return cores, from Spark's own status store, and running tasks."""
         executors = self._executor_summaries()
-        return sum(cores for cores, _ in executors), sum(active for _, active in executors)
+        sets = self._task_sets()
+        active = sum(active for _, active in executors)
+        if sets is not None:
+            active = sum(one.runningTasks() for one in sets)
+        return sum(cores for cores, _ in executors), active
 
     def _executor_summaries(self) -> list[tuple[int, int]]:
         """(cores, running tasks) of each executor."""

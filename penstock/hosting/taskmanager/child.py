@@ -1,7 +1,7 @@
-"""A TaskManager's process, as the supervisor in Spark's Python worker starts and controls it.
+"""A process of TaskManagers, as the supervisor in Spark's Python worker starts and controls it.
 
 Imports nothing of Penstock. The process takes longest to become ready, so it is started before its
-supervisor is imported. It gets its configuration when the supervisor has reached the JobManager.
+supervisor is imported. It gets its orders when the supervisor has reached the driver.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class TaskManagerChild:
     """The process starts with this object. `close` ends it and leaves nothing in the worker, which
     Spark reuses.
 
-    `folder`: its own, which goes with it. `progress_pipe`: the process writes numbers to it, a line each. `reports`: how many were read.
+    `folder`: its own, which goes with it. `progress_pipe`: the process writes its reports to it, a line each. `reports`: how many
+    of progress were read.
     """
 
     def __init__(self, archive: str, python: str | None) -> None:
@@ -57,6 +58,7 @@ class TaskManagerChild:
         self.folder = os.path.dirname(archive)
         self._errors = Path(archive).with_suffix(".stderr")
         self.reports = 0
+        self._part = b""
         self.progress_pipe, self._progress_end = os.pipe()
         self._log = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
         found = python if python and os.access(python, os.X_OK) else sys.executable
@@ -86,13 +88,16 @@ class TaskManagerChild:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def tell(self, config: dict[str, Any]) -> None:
-        """Send the configuration. A process that has died is noticed when it is polled."""
-        told = {**config, "progress_fd": self._progress_end, "log_fd": self._log}
-        told["supervisor_pid"] = os.getpid()
+    def begin(self, order: dict[str, Any]) -> None:
+        """Send what is equal for all TaskManagers of the process."""
+        told = {**order, "progress_fd": self._progress_end, "log_fd": self._log}
+        self.tell({**told, "supervisor_pid": os.getpid()})
+
+    def tell(self, order: dict[str, Any]) -> None:
+        """Send an order. A process that has died is noticed when it is polled."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(told).encode() + b"\n")
+            self.process.stdin.write(json.dumps(order).encode() + b"\n")
             # Stdin stays open; when it closes, the child knows that this process is gone.
             self.process.stdin.flush()
 
@@ -117,15 +122,16 @@ class TaskManagerChild:
         (waited_before, at), self._waited = self._waited, (waited_s, now)
         return waited_s - waited_before > _STARVED * (now - at)
 
-    def read_progress(self, before: int) -> int:
-        """Return the newest number that it wrote; `before` if there is none."""
+    def read_reports(self) -> list[dict[str, Any]]:
+        """Return what it has written (`hosting/taskmanager/reports.py`)."""
         data = os.read(self.progress_pipe, 1 << 16)
         if not data:
             time.sleep(0.01)  # The child is closing; its exit code will follow.
-            return before
-        numbers = [line for line in data.split(b"\n") if line.isdigit()]
-        self.reports += len(numbers)
-        return int(numbers[-1]) if numbers else before
+            return []
+        *lines, self._part = (self._part + data).split(b"\n")
+        reports = [json.loads(line) for line in lines]
+        self.reports += sum("progress" in report for report in reports)
+        return reports
 
     def kill(self, dump_signal: signal.Signals | None) -> str:
         """Kill the process, after its threads have written their stacks. Returns: the stacks.

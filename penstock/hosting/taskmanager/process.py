@@ -1,8 +1,10 @@
-"""A TaskManager in a process of its own: it reads its configuration from stdin, and its life is
-tied to its parent's.
+"""A process of TaskManagers: it reads orders from stdin, a line each, and its life is tied to its parent's.
 
-Started by `taskmanager_child`. Ends when the JobManager says so or is gone, and when stdin closes,
-because then the supervisor is gone.
+    first line                       `taskmanager_order.WorkerOrder`
+    {"host": `ChildOrder`}           host a TaskManager
+    {"end": start id}                see that it ends
+
+Started by `child.py`. Ends when stdin closes, because then the supervisor is gone or needs it no more.
 """
 
 from __future__ import annotations
@@ -18,14 +20,13 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from penstock.hosting.taskmanager.config import TaskManagerConfig
-    from penstock.hosting.taskmanager.process_log import ProcessLog
-    from penstock.hosting.taskmanager.taskmanager import TaskManager
-    from penstock.hosting.taskmanager_order import ChildOrder, TaskManagerOrder
+    from penstock.hosting.taskmanager.outputs import Outputs
+    from penstock.hosting.taskmanager.residents import Residents
+    from penstock.hosting.taskmanager_order import ChildOrder, WorkerOrder
 
 _PR_SET_PDEATHSIG: Final = 1
 _EXIT_GRACE_S: Final = 3.0
@@ -33,7 +34,7 @@ _GC_THRESHOLD: Final = 50_000
 _SOUGHT_BY_PYARROW: Final = ("pandas", "dateutil", "pytz")
 
 
-def _configuration(told: ChildOrder) -> TaskManagerConfig:
+def _configuration(worker: WorkerOrder, told: ChildOrder) -> TaskManagerConfig:
     from penstock.hosting.taskmanager.config import TaskManagerConfig
     from penstock.hosting.taskmanager.spark_executor import with_executor
     from penstock.hosting.wire import addresses
@@ -54,54 +55,97 @@ def _configuration(told: ChildOrder) -> TaskManagerConfig:
         heartbeat_interval_s=told.heartbeat_interval_s,
         silence_timeout_s=told.silence_timeout_s,
         task_settings=order.task_settings,
-        supervisor_pid=told.supervisor_pid,
+        supervisor_pid=worker.supervisor_pid,
         size=order.size,
-        cores=order.cores,
+        cores=worker.cores,
         log_path=told.log_path,
-        spark_task=with_executor(order.spark_task, told.supervisor_pid),
+        spark_task=with_executor(worker.spark_task, worker.supervisor_pid),
     )
 
 
 def main() -> None:
-    """Entry point of the child. Slow preparation comes first, while the supervisor still connects to the JobManager."""
+    """Entry point of the child. Slow preparation comes first, while the supervisor still connects to the driver."""
     _die_with_parent()
     _spare_pyarrow_its_searches()
 
     from penstock.hosting.shipping.pickling import load_cloudpickle_alone
     from penstock.hosting.taskmanager import stacks
-    from penstock.hosting.taskmanager.cpu_core import CoreKeeper
-    from penstock.hosting.taskmanager.taskmanager import TaskManager
-    from penstock.hosting.taskmanager_order import ChildOrder
+    from penstock.hosting.taskmanager.outputs import Outputs
+    from penstock.hosting.taskmanager.process_state import ProcessState
+    from penstock.hosting.taskmanager.reports import Reports
+    from penstock.hosting.taskmanager.residents import Residents
+    from penstock.hosting.taskmanager_order import WorkerOrder
     from penstock.model.plain import from_plain
 
     stacks.install()
     load_cloudpickle_alone()
-    line = sys.stdin.buffer.readline()
+    orders = sys.stdin.buffer
+    line = orders.readline()
     if not line:
-        return  # The JobManager is gone.
-    told = from_plain(ChildOrder, json.loads(line))
-    threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
-    sys.setswitchinterval(told.taskmanager.process.switch_interval_s)
-    _place_files(told.taskmanager)
-    config = _configuration(told)
+        return  # The driver is gone.
+    worker = from_plain(WorkerOrder, json.loads(line))
+    sys.setswitchinterval(worker.process.switch_interval_s)
+    _place_files(worker)
     # Batches make very many short-lived containers. With the default threshold of 700, the
     # collector would examine each batch several times. What is loaded by now lives for ever.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD, 20, 20)
-    manager = TaskManager(config)
-    log = _take_output(manager, told)
+    outputs = Outputs()
+    _take_output(outputs, worker)
     _log_signals()
-    reporter = threading.Thread(
-        target=_report_progress,
-        args=(manager, told.progress_fd, config.heartbeat_interval_s, log),
-        name="penstock-progress",
-        daemon=True,
-    )
-    reporter.start()
-    if told.taskmanager.process.keeps_core and sys.platform == "linux":
+    state = ProcessState()
+    residents = Residents(state, Reports(worker.progress_fd), outputs, worker.logs)
+    _start_helpers(residents, worker)
+    state.note()
+    _obey(residents, worker)
+    if not residents.is_empty:
+        time.sleep(_EXIT_GRACE_S)  # Running tasks get a moment to end.
+    os._exit(
+        0 if residents.is_empty else 1
+    )  # A user's thread that still runs must not keep the process alive.
+
+
+def _start_helpers(residents: Residents, worker: WorkerOrder) -> None:
+    from penstock.hosting.taskmanager.cpu_core import CoreKeeper
+
+    interval_s = worker.heartbeat_interval_s
+    threading.Thread(
+        target=_report, args=(residents, interval_s), name="penstock-progress", daemon=True
+    ).start()
+    if worker.process.keeps_core and sys.platform == "linux":
         threading.Thread(target=CoreKeeper().run, name="penstock-core", daemon=True).start()
-    os._exit(_run(manager))  # A user's thread that still runs must not keep the process alive.
+
+
+def _obey(residents: Residents, worker: WorkerOrder) -> None:
+    """Carry out orders until stdin closes."""
+    from penstock.hosting.taskmanager_order import ChildOrder
+    from penstock.model.plain import from_plain
+
+    for line in sys.stdin.buffer:
+        order = json.loads(line)
+        if "end" in order:
+            residents.end(order["end"])
+            continue
+        told = from_plain(ChildOrder, order["host"])
+        residents.start(told.start_id, _configuration(worker, told))
+
+
+def _take_output(outputs: Outputs, worker: WorkerOrder) -> None:
+    """Take all that is printed and logged."""
+    from penstock.hosting.task_services import user_output
+    from penstock.hosting.taskmanager import process_log
+
+    process_log.install(worker.logs, outputs.take, worker.log_fd if worker.has_log else None)
+    user_output.install(outputs.operator, outputs.send, outputs)
+
+
+def _report(residents: Residents, interval_s: float) -> None:
+    """Until the supervisor is gone."""
+    with contextlib.suppress(OSError):
+        while True:
+            residents.tick()
+            time.sleep(interval_s)
 
 
 def _log_signals() -> None:
@@ -120,45 +164,15 @@ def _log_signals() -> None:
             signal.signal(number, ends)
 
 
-def _take_output(manager: TaskManager, told: ChildOrder) -> ProcessLog:
-    """Take all that is printed and logged. Raises: OSError: the files of the log cannot be made."""
-    from penstock.hosting.task_services import user_output
-    from penstock.hosting.taskmanager import process_log
-
-    def here() -> process_log.Logging:
-        return process_log.of_task(told.cluster_id, manager.running_task())
-
-    logs = told.taskmanager.logs
-    log = process_log.ProcessLog(logs, told.log_path, told.resource_id, here, manager.send)
-    process_log.install(logs, log, told.log_fd if told.taskmanager.has_log else None)
-    user_output.install(manager.running_operator, manager.send, log)
-    return log
-
-
-def _place_files(order: TaskManagerOrder) -> None:
+def _place_files(worker: WorkerOrder) -> None:
     """Place the program's files. With archives, functions work in a directory of their own."""
     from penstock.hosting.shipping.worker_files import place
 
-    if not order.files:
+    if not worker.files:
         return
-    directory = place(order.files, order.files_root, os.path.dirname(sys.argv[1]))
+    directory = place(worker.files, worker.files_root, os.path.dirname(sys.argv[1]))
     if directory is not None:
         os.chdir(directory)
-
-
-def _run(manager: TaskManager) -> int:
-    """Run the TaskManager. Returns: the exit code. The supervisor reports what is written to the
-    real stderr as the last words.
-    """
-    try:
-        manager.run()
-    except BaseException:
-        # Also SystemExit of user code: the cause of this process's end must be reported.
-        traceback.print_exc(file=sys.__stderr__)
-        if sys.__stderr__ is not None:
-            sys.__stderr__.flush()
-        return 1
-    return 0
 
 
 def _spare_pyarrow_its_searches() -> None:
@@ -203,24 +217,3 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
         os._exit(1)  # The parent died before this call.
-
-
-def _watch_stdin() -> None:
-    """End with the supervisor. Running tasks get a moment to end."""
-    with contextlib.suppress(OSError, ValueError):
-        while os.read(0, 4096):
-            pass
-    time.sleep(_EXIT_GRACE_S)
-    os._exit(1)
-
-
-def _report_progress(manager: TaskManager, pipe: int, interval_s: float, log: ProcessLog) -> None:
-    os.set_blocking(pipe, False)
-    while True:
-        log.tick()
-        with contextlib.suppress(BlockingIOError):
-            try:
-                os.write(pipe, b"%d\n" % manager.progress())
-            except OSError:
-                return
-        time.sleep(interval_s)

@@ -1,4 +1,4 @@
-"""The log of a TaskManager's process: a file with every record and printed line, and what the driver is told of it.
+"""The log of a TaskManager: a file with every record and printed line, and what the driver is told of it.
 
 Penstock's own records go to the stderr of the Spark executor too, which Spark keeps. Nothing goes to the process's own
 stderr: that is reported as its last words. Source: log4j as Flink configures it (conf/log4j.properties).
@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock.hosting.clock import monotonic_ms
 from penstock.hosting.interrupts import UninterruptibleLock
-from penstock.hosting.logs.records import hook, line_of, message_of
+from penstock.hosting.logs.records import Take, hook, line_of, message_of
 from penstock.hosting.logs.rolling import RollingFile
 from penstock.hosting.logs.settings import LogSettings, stdout_path
 from penstock.hosting.task.thread import TaskThread
@@ -133,6 +133,11 @@ class ProcessLog:
         made = [LogLine(now, "INFO", name, thread, one, place, self._me) for one in lines]
         self._file.write("".join(f"{self._form(one)}\n" for one in made))
 
+    def close(self) -> None:
+        """The TaskManager is over. Drops what comes later."""
+        self._file.close()
+        self._out.close()
+
     # ------------------------------------------------------------------ what the driver is told
 
     def thread_ends(self) -> None:
@@ -167,14 +172,14 @@ class ProcessLog:
             self._send(LogEvents(self._me, (event,)))
 
 
-def install(settings: LogSettings, log: ProcessLog, executor_log: int | None) -> None:
-    """Have this log take all records of the process. `executor_log`: descriptor of the executor's stderr; None: it has none."""
+def install(settings: LogSettings, take: Take, executor_log: int | None) -> None:
+    """Have this taker get all records of the process. `executor_log`: descriptor of the executor's stderr; None: it has none."""
     if executor_log is not None:
         log_to(executor_log)
     logging.root.setLevel(settings.level)
     for name, level in settings.levels:
         logging.getLogger(name).setLevel(level)
-    hook(log.take)
+    hook(take)
 
 
 def _is_own_warning(record: logging.LogRecord) -> bool:

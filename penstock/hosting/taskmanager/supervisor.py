@@ -1,11 +1,13 @@
-"""The supervisor that runs in Spark's Python worker and keeps one TaskManager process.
+"""The supervisor that runs in Spark's Python worker and keeps one process of TaskManagers.
 
 Single-threaded and without user code: Spark reuses workers, and a thread or module left in one
-would appear in the user's next job. The TaskManager is a child (same process group, dies with its
-parent). The supervisor sends it its configuration, sends heartbeats for it (unless it is stopped),
-and kills it when told to or when the JobManager is gone. It returns normally, so that Spark does
-not retry the task.
+would appear in the user's next job. The process is a child (same process group, dies with its
+parent). The supervisor passes orders on to it. It has a connection to the JobManager of each
+TaskManager in it: there it sends heartbeats for the TaskManager (unless the process is stopped), is
+told to end or to kill it, and tells its last words. It kills the process if one of them does not end, or if one
+of their JobManagers is gone without a word. It returns normally, so that Spark does not retry the task.
 
+Who sends orders: the pool of the driver, or nobody, if the only TaskManager came with the Spark task.
 Source: the rules of Ray on Spark and Flink's YARN containers. Imported from the shipped archive
 only (`hosting/spark/executor_task.py`), and removed from the worker's modules afterwards.
 """
@@ -13,39 +15,43 @@ only (`hosting/spark/executor_task.py`), and removed from the worker's modules a
 from __future__ import annotations
 
 import contextlib
-import logging
+import json
 import os
 import select
 import signal
-import socket
 import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.hosting.logs.folder import LogFolder
 from penstock.hosting.logs.settings import LogSettings, taskmanager_log_path
 from penstock.hosting.shipping.worker_folders import sweep_leftovers
 from penstock.hosting.taskmanager.child import TaskManagerChild
+from penstock.hosting.taskmanager.hosted import Hosted, Peer, connect, usable, warning
 from penstock.hosting.taskmanager.stacks import DUMP_SIGNAL, stacks_of_tasks
-from penstock.hosting.wire.control_wire import ControlWire
-from penstock.hosting.wire.dialling import closed_on_error, dial
 from penstock.hosting.wire.enrolment import enrol
-from penstock.hosting.wire.handshake import ROLE_SUPERVISOR, Credentials
+from penstock.hosting.wire.handshake import Credentials
 from penstock.hosting.wire.invitations import Invitation
+from penstock.hosting.wire.tls import Identity
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
 from penstock.model.messages import (
     Heartbeat,
     KillTaskManager,
-    LogEvent,
-    LogEvents,
-    ProcessEnded,
     ProcessStopped,
     Shutdown,
+)
+from penstock.model.messages.workers import (
+    DropTaskManager,
+    HostedEnded,
+    HostTaskManager,
+    StartId,
+    WorkerUsedUp,
 )
 from penstock.model.plain import from_plain
 
 _CONNECT_TIMEOUT_S: Final = 10.0
+_END_WITHIN_S: Final = 4.0
+"""How long a TaskManager may take to end, before its process is killed with all others in it."""
 _LOGS: Final = "log"
 """In the worker's own folder, which has the shipped archive too."""
 _TURN_S: Final = 0.1  # So the child's end is noticed within this time.
@@ -53,158 +59,274 @@ _TURN_S: Final = 0.1  # So the child's end is noticed within this time.
 
 @dataclass(frozen=True, slots=True)
 class SupervisorConfig:
-    """Plain data from the driver. `invitation`: of `wire.invitations`. `taskmanager`: sent to the child
-    as JSON on its stdin.
+    """Plain data from the driver. `invitation`: of `wire.invitations`. `worker`: sent to the child as JSON on its stdin.
+
+    `only`: order of the only TaskManager, whose JobManager is at `host` and `port`; None: the pool is there, and sends orders.
     """
 
-    resource_id: str
-    master_host: str
-    master_port: int
+    worker_id: str
+    host: str
+    port: int
     invitation: dict[str, Any]
     heartbeat_interval_s: float
     silence_timeout_s: float
-    taskmanager: dict[str, Any]
+    worker: dict[str, Any]
+    only: dict[str, Any] | None = None
 
 
 def supervise(config: SupervisorConfig, child: TaskManagerChild) -> str:
-    """Keep one TaskManager until it ends. Returns: why it ended. Raises nothing, because Spark would retry the task."""
+    """Keep one process until it ends. Returns: why it ended. Raises nothing, because Spark would retry the task."""
     sweep_leftovers()
+    address = (config.host, config.port)
     try:
-        address = (config.master_host, config.master_port)
         invitation = Invitation.from_plain(config.invitation)
         credentials = enrol(address, invitation, _CONNECT_TIMEOUT_S)
-        sock, wire = _connect(config, credentials)
+        supervisor = Supervisor(config, child)
+        supervisor.begin(credentials)
     except (OSError, ExternalError) as error:
         return f"the supervisor could not reach the JobManager: {error}"
-    with sock:
-        logs = os.path.join(child.folder, _LOGS)
-        return _keep(config, _order(config, credentials, logs), child, sock, wire)
-
-
-def _keep(
-    config: SupervisorConfig,
-    order: dict[str, Any],
-    child: TaskManagerChild,
-    sock: socket.socket,
-    wire: ControlWire,
-) -> str:
-    name = ResourceId(config.resource_id)
     try:
-        order["log_path"], trouble = _usable(order["log_path"], os.path.join(child.folder, _LOGS))
-        if trouble:
-            _send(sock, wire.frame(_warning(name, trouble)))
-        child.tell(order)
-        ended = _watch(config, child, sock, wire)
-        if isinstance(ended, KillTaskManager):
-            stacks = stacks_of_tasks(child.kill(DUMP_SIGNAL))
-            ended = f"{ended.reason}; {stacks}" if stacks else ended.reason
-        elif words := child.last_words():
-            ended += f"; its last words:\n{words}"
-    except (OSError, ExternalError) as error:
-        return f"connection to the JobManager ended: {error}"
-    with contextlib.suppress(OSError):  # The JobManager may be gone.
-        last_lines = LogFolder(order["log_path"]).last_lines()
-        _send(sock, wire.frame(ProcessEnded(name, ended, last_lines)))
-    return ended
+        return supervisor.run()
+    finally:
+        supervisor.close()
 
 
-def _usable(log_path: str, own_folder: str) -> tuple[str, str]:
-    """Return a path of a log that can be written, and why it is not the wanted one; "": it is."""
-    folder = os.path.dirname(log_path)
-    try:
-        os.makedirs(folder, 0o700, exist_ok=True)
-        if os.access(folder, os.W_OK | os.X_OK):
-            return log_path, ""
-        trouble = "this user may not write to it"
-    except OSError as error:
-        trouble = str(error)
-    instead = os.path.join(own_folder, os.path.basename(log_path))
-    return instead, (
-        f"the log cannot be written to {folder}: {trouble}. It goes to a temporary file, which is "
-        "removed with the TaskManager. Set env.log.dir to a folder that all executors can write."
-    )
+class Supervisor:
+    """Call `begin`, then `run`, then `close`."""
 
+    def __init__(self, config: SupervisorConfig, child: TaskManagerChild) -> None:
+        self._config = config
+        self._child = child
+        self._folder = os.path.join(child.folder, _LOGS)
+        self._pool: Peer | None = None
+        self._hosted: dict[str, Hosted] = {}
+        self._starved = 0
+        self._next_beat = 0.0
+        self._last_cause = "ended"
 
-def _warning(resource_id: ResourceId, text: str) -> LogEvents:
-    level, now_ms = logging.WARNING, time.time_ns() // 1_000_000
-    event = LogEvent(now_ms, level, "WARNING", __name__, None, "", f"{resource_id}: {text}", text)
-    return LogEvents(resource_id, (event,))
+    def begin(self, credentials: Credentials) -> None:
+        """Connect to the pool, or to the JobManager of the only TaskManager. Raises: OSError, ExternalError."""
+        config = self._config
+        name = ResourceId(config.worker_id)
+        address = (config.host, config.port)
+        sock, wire = connect(address, credentials, name, _CONNECT_TIMEOUT_S)
+        peer = Peer(name, sock, wire, config.silence_timeout_s, time.monotonic())
+        self._child.begin(config.worker)
+        if config.only is None:
+            self._pool = peer
+        else:
+            self._host(dict(config.only), credentials, peer)
 
+    def run(self) -> str:
+        """Serve until the process, the pool or the last TaskManager is over. Returns: why."""
+        found: str | None = None
+        try:
+            while found is None:
+                found = self._turn()
+            cause = found
+        except (OSError, ExternalError) as error:  # Of the pool: nobody else's errors come here.
+            cause = f"connection to the driver ended: {error}"
+        for hosted in list(self._hosted.values()):
+            hosted.tell_end(cause)
+            self._last_cause = hosted.why or cause
+        return self._last_cause if self._pool is None else cause
 
-def _order(config: SupervisorConfig, credentials: Credentials, folder: str) -> dict[str, Any]:
-    """Return what the child process is told; it adds what only it knows. `folder`: its own."""
-    identity = credentials.identity
-    logs = from_plain(LogSettings, config.taskmanager["logs"])
-    job_id = credentials.cluster_id
-    return {
-        "taskmanager": config.taskmanager,
-        "resource_id": config.resource_id,
-        "master_host": config.master_host,
-        "master_port": config.master_port,
-        "secret": credentials.secret.hex(),
-        "token": credentials.token,
-        "cluster_id": credentials.cluster_id,
-        "identity": None if identity is None else identity.pem.decode(),
-        "heartbeat_interval_s": config.heartbeat_interval_s,
-        "silence_timeout_s": config.silence_timeout_s,
-        "log_path": taskmanager_log_path(logs, folder, job_id, config.resource_id),
-    }
+    def close(self) -> None:
+        for peer in self._peers():
+            peer.close()
 
+    def _peers(self) -> list[Peer]:
+        peers: list[Peer] = [*self._hosted.values()]
+        return peers if self._pool is None else [self._pool, *peers]
 
-def _connect(
-    config: SupervisorConfig, credentials: Credentials
-) -> tuple[socket.socket, ControlWire]:
-    address = (config.master_host, config.master_port)
-    proven = dial(address, credentials, ROLE_SUPERVISOR, _CONNECT_TIMEOUT_S)
-    with closed_on_error(proven.sock):
-        wire = ControlWire(proven.session)
-        list(wire.feed(proven.early))  # Only heartbeats: the first order follows our message.
-        proven.sock.sendall(wire.frame(Heartbeat(ResourceId(config.resource_id), 0)))
-    return proven.sock, wire
+    # ------------------------------------------------------------------ one turn
 
-
-def _watch(
-    config: SupervisorConfig, child: TaskManagerChild, sock: socket.socket, wire: ControlWire
-) -> str | KillTaskManager:
-    """Wait until the child, the JobManager or its silence ends this. Returns: why."""
-    progress = starved = 0
-    next_beat = 0.0
-    heard_at = time.monotonic()
-    sock.setblocking(False)
-    while True:
-        code = child.process.poll()
+    def _turn(self) -> str | None:
+        """Do what is due, and wait a moment. Returns: why the process is over; None: it goes on."""
+        code = self._child.process.poll()
         if code is not None:
-            return f"TaskManager process ended with {_ending(code)}"
+            words = self._child.last_words()
+            ending = f"TaskManager process ended with {_ending(code)}"
+            return f"{ending}; its last words:\n{words}" if words else ending
+        if self._pool is None and not self._hosted:
+            return self._last_cause
         now = time.monotonic()
-        if now - heard_at >= config.silence_timeout_s:
-            # There is no time to let it end by itself: another driver may run its tasks already.
-            child.process.kill()
-            return f"nothing was heard of the JobManager for {config.silence_timeout_s:g} s"
-        if now >= next_beat:
-            next_beat = now + config.heartbeat_interval_s
-            # A process that waits for a processor is not frozen.
-            starved += child.was_starved()
-            name = ResourceId(config.resource_id)
-            told = ProcessStopped(name) if child.is_stopped else Heartbeat(name, progress + starved)
-            _send(sock, wire.frame(told))
-        wait_s = min(_TURN_S, max(0.0, next_beat - now))
-        reports = child.reports
-        watched: list[Any] = [sock, child.progress_pipe]
+        cause = self._too_late(now)
+        if cause is not None:
+            self._child.process.kill()
+            return cause
+        if now >= self._next_beat:
+            self._next_beat = now + self._config.heartbeat_interval_s
+            self._beat()
+        return self._wait(now)
+
+    def _too_late(self, now: float) -> str | None:
+        """Return why the process must be killed: a driver's silence, or a TaskManager that does not end."""
+        for peer in self._peers():
+            if peer.sock is not None and now - peer.heard_at >= peer.silence_s:
+                # There is no time to let it end by itself: another driver may run its tasks already.
+                return f"nothing was heard of the JobManager for {peer.silence_s:g} s"
+        for hosted in self._hosted.values():
+            if hosted.ends_at is not None and now >= hosted.ends_at:
+                return (
+                    f"TaskManager {hosted.name} did not end within {_END_WITHIN_S:g} s after it "
+                    f"was told to ({hosted.why}), so its process was killed"
+                )
+        return None
+
+    def _beat(self) -> None:
+        # A process that waits for a processor is not frozen.
+        self._starved += self._child.was_starved()
+        is_stopped = self._child.is_stopped
+        for peer in self._peers():
+            progress = peer.progress + self._starved
+            told = ProcessStopped(peer.name) if is_stopped else Heartbeat(peer.name, progress)
+            self._send(peer, told)
+
+    def _wait(self, now: float) -> str | None:
+        wait_s = min(_TURN_S, max(0.0, self._next_beat - now))
+        reports = self._child.reports
+        sockets = {peer.sock: peer for peer in self._peers() if peer.sock is not None}
+        watched: list[Any] = [*sockets, self._child.progress_pipe]
         readable, _, _ = select.select(watched, [], [], wait_s)
-        if child.progress_pipe in readable:
-            progress = child.read_progress(progress)
-        paused_s = _own_pause(config, now + wait_s, child.reports - reports)
-        heard_at += paused_s
-        if sock in readable:
-            data = sock.recv(1 << 16)
-            if not data:
-                return "the JobManager closed the connection"
-            heard_at = now + paused_s
-            for message in wire.feed(data):
-                if isinstance(message, Shutdown):
-                    return f"told to end: {message.reason}"
-                if isinstance(message, KillTaskManager):
-                    return message
+        if self._child.progress_pipe in readable:
+            for report in self._child.read_reports():
+                self._on_report(report)
+        paused_s = _own_pause(self._config, now + wait_s, self._child.reports - reports)
+        for peer in sockets.values():
+            peer.heard_at += paused_s
+        for sock, peer in sockets.items():
+            if sock in readable and peer.sock is sock:
+                cause = self._read(peer, now + paused_s)
+                if cause is not None:
+                    return cause
+        return None
+
+    def _on_report(self, report: dict[str, Any]) -> None:
+        for start_id, progress in report.get("progress", {}).items():
+            if start_id in self._hosted:
+                self._hosted[start_id].progress = progress
+        if "used_up" in report and self._pool is not None:
+            self._pool.send(WorkerUsedUp(self._pool.name, report["used_up"]))
+        hosted = self._hosted.pop(report.get("ended", ""), None)
+        if hosted is None:
+            return
+        self._last_cause = cause = hosted.why or report["cause"]
+        hosted.tell_end(cause)
+        hosted.close()
+        if self._pool is not None:
+            gone = HostedEnded(StartId(report["ended"]), cause, was_refused=report["was_refused"])
+            self._pool.send(gone)
+
+    # ------------------------------------------------------------------ what the driver says
+
+    def _read(self, peer: Peer, now: float) -> str | None:
+        """Read from one peer. Returns: why the process is over; None: it goes on."""
+        try:
+            messages = peer.received()
+        except (OSError, ExternalError) as error:
+            if not isinstance(peer, Hosted):
+                raise
+            peer.close()
+            self._drop(peer, f"connection to the JobManager ended: {error}")
+            return None
+        if messages is None:
+            if not isinstance(peer, Hosted):
+                return "the driver closed the connection"
+            peer.close()
+            self._drop(peer, "the JobManager closed the connection")
+            return None
+        peer.heard_at = now
+        for message in messages:
+            cause = self._on_message(peer, message)
+            if cause is not None:
+                return cause
+        return None
+
+    def _on_message(self, peer: Peer, message: object) -> str | None:
+        match message:
+            case KillTaskManager(reason):
+                return self._kill(peer, reason)
+            case Shutdown(reason) if isinstance(peer, Hosted):
+                self._drop(peer, f"told to end: {reason}")
+            case Shutdown(reason):
+                return f"told to end: {reason}"
+            case HostTaskManager() if peer is self._pool:
+                self._on_order(peer, message)
+            case DropTaskManager(start_id, reason) if peer is self._pool:
+                hosted = self._hosted.get(start_id)
+                if hosted is not None:
+                    self._drop(hosted, reason)
+        return None
+
+    def _on_order(self, pool: Peer, message: HostTaskManager) -> None:
+        order = json.loads(message.order)
+        secret = pool.wire.showing.over(message.secret)
+        pem = pool.wire.showing.over(message.identity)
+        identity = Identity(pem) if pem else None
+        credentials = Credentials(secret, order["token"], order["cluster_id"], identity=identity)
+        self._host(order, credentials, None)
+
+    def _host(self, order: dict[str, Any], credentials: Credentials, peer: Peer | None) -> None:
+        """Have the child host a TaskManager. It dials its JobManager while this process does the same. `peer`: None: it is not
+        connected yet.
+        """
+        name, start_id = ResourceId(order["resource_id"]), order["start_id"]
+        folder = os.path.join(self._folder, f"{order['cluster_id'][:8]}-{name}")
+        logs = from_plain(LogSettings, self._config.worker["logs"])
+        wanted = taskmanager_log_path(logs, folder, order["cluster_id"], name)
+        log_path, trouble = usable(wanted, folder)
+        silence_s = order["silence_timeout_s"]
+        hosted = Hosted(name, None, None, silence_s, 0.0, log_folder=folder, log_path=log_path)
+        self._hosted[start_id] = hosted
+        identity = credentials.identity
+        self._child.tell({
+            "host": {
+                **order,
+                "secret": credentials.secret.hex(),
+                "token": credentials.token,
+                "cluster_id": credentials.cluster_id,
+                "identity": None if identity is None else identity.pem.decode(),
+                "log_path": log_path,
+            }
+        })
+        try:
+            address = (order["master_host"], order["master_port"])
+            if peer is not None and peer.sock is not None:
+                hosted.opened(peer.sock, peer.wire)
+            else:
+                hosted.opened(*connect(address, credentials, name, _CONNECT_TIMEOUT_S))
+        except (OSError, ExternalError) as error:
+            self._drop(hosted, f"the supervisor could not reach the JobManager: {error}")
+            return
+        if trouble:
+            self._send(hosted, warning(name, trouble))
+
+    def _drop(self, hosted: Hosted, cause: str) -> None:
+        """Have a TaskManager end, within a time limit."""
+        if hosted.ends_at is None:
+            hosted.ends_at = time.monotonic() + _END_WITHIN_S
+            hosted.why = cause
+            start_id = next(name for name, one in self._hosted.items() if one is hosted)
+            self._child.tell({"end": start_id})
+
+    def _kill(self, peer: Peer, reason: str) -> str:
+        stacks = stacks_of_tasks(self._child.kill(DUMP_SIGNAL))
+        cause = f"{reason}; {stacks}" if stacks else reason
+        if isinstance(peer, Hosted):
+            peer.why = cause
+            return f"its process was killed, because another TaskManager in it had to end: {reason}"
+        return cause
+
+    def _send(self, peer: Peer, message: object) -> None:
+        """Send. A JobManager that cannot be reached loses its TaskManager. Raises: OSError: the pool cannot be reached."""
+        try:
+            peer.send(message)
+        except OSError as error:
+            if not isinstance(peer, Hosted):
+                raise
+            peer.close()
+            self._drop(peer, f"connection to the JobManager ended: {error}")
 
 
 def _own_pause(config: SupervisorConfig, due: float, reports: int) -> float:
@@ -216,13 +338,6 @@ def _own_pause(config: SupervisorConfig, due: float, reports: int) -> float:
     paused_s = time.monotonic() - due
     was_child_running = reports * config.heartbeat_interval_s >= paused_s / 2
     return paused_s if paused_s > 0 and was_child_running else 0.0
-
-
-def _send(sock: socket.socket, data: bytes) -> None:
-    """Send a message. Messages are small and rare, so a socket that stays full belongs to a lost JobManager."""
-    sock.settimeout(_CONNECT_TIMEOUT_S)
-    sock.sendall(data)
-    sock.setblocking(False)
 
 
 def _ending(code: int) -> str:

@@ -33,7 +33,7 @@ from penstock.hosting.task_services.state_backends import StateBackends
 from penstock.hosting.taskmanager.answers import Answers
 from penstock.hosting.taskmanager.config import TaskManagerConfig
 from penstock.hosting.taskmanager.log import TaskManagerLog
-from penstock.hosting.taskmanager.user_modules import UserModules
+from penstock.hosting.taskmanager.user_modules import SharedModules, UserModules
 from penstock.hosting.taskmanager.watchdog import TaskWatchdog, stall_event
 from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.dialling import dial
@@ -88,7 +88,8 @@ _TASK_END_GRACE_S: Final = 2.0
 class TaskManager:
     """`run` returns when the JobManager says so or is gone. In a MiniCluster it runs in a thread."""
 
-    def __init__(self, config: TaskManagerConfig) -> None:
+    def __init__(self, config: TaskManagerConfig, modules: SharedModules | None = None) -> None:
+        """`modules`: of the process, if TaskManagers share it; None: it has its own."""
         self.config = config
         self.task_settings = config.task_settings
         self.host_name = config.data.dialled_host
@@ -109,7 +110,7 @@ class TaskManager:
         self._send_lock = threading.Lock()
         self._ended_tasks_progress = 0
         self._log = TaskManagerLog(config.resource_id)
-        self._modules = UserModules()
+        self._modules = UserModules(modules)
         self._answers = Answers(config.resource_id, config.log_path, self.tasks, self.send)
         self._metrics = taskmanager_reporter(
             taskmanager_name(JobId(config.credentials.cluster_id), config.resource_id),
@@ -195,6 +196,10 @@ class TaskManager:
     def tasks(self) -> list[TaskThread]:
         """Return the tasks that are here now. Any thread."""
         return list(self._tasks.values())
+
+    def stuck(self) -> list[str]:
+        """Return the titles of tasks whose threads have not ended. After `run`."""
+        return [task.deployment.title for task in self.tasks() if task.is_alive]
 
     def _measuring(self) -> list[Measuring]:
         """The metrics of the tasks that have any yet."""

@@ -1,36 +1,72 @@
-"""The program's code in a TaskManager: chains of operators, and modules, which are importable by this job's tasks only."""
+"""The program's code in a TaskManager: chains of operators, which are the job's own, and modules, which all jobs of the process share."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import tempfile
+import threading
 
 from penstock.hosting.shipping.module_archive import unpack
+from penstock.model.errors import ExternalError
 from penstock.model.ids import BlobKey
 from penstock.model.messages import PutBlob
 
 
-class UserModules:
-    """The code of the one job that this process serves. `chains`: pickled, by key. `close` removes the modules' files."""
+class SharedModules:
+    """The modules of one kind of jobs, importable as long as the process lives: Python keeps what was imported. Any thread."""
 
     def __init__(self) -> None:
-        self.chains: dict[BlobKey, bytes] = {}
+        self._lock = threading.Lock()
+        self._digest = b""
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
+    @property
+    def path(self) -> str | None:
+        """The entry of `sys.path`; None: no job has brought modules."""
+        return None if self._folder is None else self._folder.name
+
+    def install(self, archive: bytes) -> None:
+        """Make modules importable, unless an earlier job has done that.
+
+        Raises: ExternalError: a name in the archive is outside of its folder; or other modules are here already.
+        """
+        digest = hashlib.sha256(archive).digest()
+        with self._lock:
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="penstock-modules-")
+                unpack(archive, self._folder.name)
+                self._digest = digest
+                sys.path.insert(0, self._folder.name)
+            elif digest != self._digest:
+                raise ExternalError(
+                    "a job brought other modules than the jobs before it in this process; the "
+                    "driver must give it a process of its own"
+                )
+
+    def close(self) -> None:
+        """Remove the files."""
+        with self._lock:
+            if self._folder is not None:
+                self._folder.cleanup()
+                self._folder = None
+
+
+class UserModules:
+    """The code of one job. `chains`: pickled, by key. `close` removes the modules' files, unless they are shared."""
+
+    def __init__(self, shared: SharedModules | None = None) -> None:
+        self.chains: dict[BlobKey, bytes] = {}
+        self._modules = shared or SharedModules()
+        self._owns_modules = shared is None
+
     def put(self, blob: PutBlob) -> None:
-        """Keep what the driver has sent. Raises: as `install`."""
+        """Keep what the driver has sent. Raises: as `SharedModules.install`."""
         if blob.key.startswith("modules-"):
-            self.install(blob.data)
+            self._modules.install(blob.data)
         else:
             self.chains[blob.key] = blob.data
 
-    def install(self, archive: bytes) -> None:
-        """Unpack and import from an archive. Raises: ExternalError: a name in the archive is outside of its folder."""
-        self._folder = tempfile.TemporaryDirectory(prefix="penstock-modules-")
-        unpack(archive, self._folder.name)
-        sys.path.insert(0, self._folder.name)
-
     def close(self) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        if self._owns_modules:
+            self._modules.close()

@@ -25,11 +25,12 @@ class ControlWire:
     """Both directions of one connection.
 
     One thread at a time may call `feed`, and one at a time `frame`. Frames must be sent in the order
-    in which they were made.
+    in which they were made. `hiding`, `showing`: veils for secrets inside messages, in the order of the messages.
     """
 
     def __init__(self, session: Session) -> None:
         self._sending, self._receiving = session.sending, session.receiving
+        self.hiding, self.showing = session.hiding, session.showing
         self._data = bytearray()
 
     def frame(self, message: object) -> bytes:

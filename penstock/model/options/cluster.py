@@ -86,7 +86,10 @@ class ResourceOptions(OptionGroup, title="Number of TaskManagers"):
     TASKMANAGER_TIMEOUT: Final = duration(
         "resourcemanager.taskmanager-timeout",
         "30 s",
-        "An idle TaskManager is released after this time.",
+        (
+            "An idle TaskManager is released after this time. Its process then waits as long for "
+            "another job; 0: it ends at once."
+        ),
         former_keys=("slotmanager.taskmanager-timeout",),
     )
     REGISTRATION_TIMEOUT: Final = duration(
@@ -111,6 +114,15 @@ class ResourceOptions(OptionGroup, title="Number of TaskManagers"):
         "slotmanager.number-of-slots.max",
         "2147483647",
         "Largest number of slots at one time.",
+    )
+    JOB_ISOLATION: Final = flag(
+        "penstock.cluster.job-isolation",
+        "true",
+        (
+            "The job's TaskManagers run in processes of their own, which end with the job. "
+            "If false, they run in processes that later jobs of the Spark session use again, "
+            "and that several jobs share if their slots suffice."
+        ),
     )
     REDUNDANT_TASKMANAGERS: Final = whole(
         "slotmanager.redundant-taskmanager-num",

@@ -15,7 +15,12 @@ from penstock.hosting.logs.settings import LogSettings
 from penstock.hosting.metrics.settings import MetricSettings
 from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.hosting.task_settings import StepSettings, TaskSettings, WatchSettings
-from penstock.hosting.taskmanager_order import ChildOrder, ProcessSettings, TaskManagerOrder
+from penstock.hosting.taskmanager_order import (
+    ChildOrder,
+    ProcessSettings,
+    TaskManagerOrder,
+    WorkerOrder,
+)
 from penstock.hosting.wire.addresses import Addresses
 from penstock.model.checkpoints import TaskCheckpointing
 from penstock.model.deployment import SparkTask
@@ -64,7 +69,7 @@ def parts(hint: Any, found: set[type]) -> set[type]:
     return found
 
 
-SETTINGS = sorted(parts(ChildOrder, set()), key=lambda cls: cls.__name__)
+SETTINGS = sorted(parts(WorkerOrder, parts(ChildOrder, set())), key=lambda cls: cls.__name__)
 
 
 def through_json(value: object) -> Any:
@@ -73,7 +78,8 @@ def through_json(value: object) -> Any:
 
 def test_every_class_of_settings_that_a_taskmanager_gets_is_tried() -> None:
     assert set(SETTINGS) == {
-        ChildOrder, TaskManagerOrder, ProcessSettings, Addresses, TaskSettings, StepSettings,
+        ChildOrder, TaskManagerOrder, WorkerOrder, ProcessSettings, Addresses, TaskSettings,
+        StepSettings,
         TaskCheckpointing, NetworkSettings, DebloatSettings, BlockingSettings, StateBackendSettings,
         WatchSettings, LogSettings, MetricSettings, LatencySettings, SparkTask,
     }  # fmt: skip

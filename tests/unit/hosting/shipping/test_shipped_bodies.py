@@ -14,7 +14,7 @@ from penstock.hosting.provider import MasterAddress
 from penstock.hosting.shipping import worker_files, worker_imports
 from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.hosting.shipping.worker_imports import Archives
-from penstock.hosting.spark import executor_task
+from penstock.hosting.spark import background_jobs, executor_task
 from penstock.hosting.spark import provider as spark_driver
 from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.wire.handshake import Credentials
@@ -49,7 +49,7 @@ def taskmanager_body():
         "127.0.0.1", 1, credentials, Invitations("token", "cluster"), 0.5, settings
     )
     provider._files = ARCHIVES.files
-    return spark_driver._body(provider._config("tm-1", UNSIZED), None)
+    return background_jobs.body_of(provider._config("tm-1", UNSIZED), None)
 
 
 BODIES = {

@@ -14,10 +14,10 @@ from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program import needs
 from penstock.hosting.spark import (
-    host as session,
+    background_jobs,
 )
 from penstock.hosting.spark import (
-    provider as spark_driver,
+    host as session,
 )
 from penstock.hosting.spark import (
     session as spark_session,
@@ -129,7 +129,7 @@ def test_a_host_thread_that_cannot_start_is_reported_and_never_joined(monkeypatc
     def no_start(_thread):
         raise AttributeError("'NoneType' object has no attribute 'sc'")
 
-    monkeypatch.setattr(spark_driver.InheritableThread, "start", no_start)
+    monkeypatch.setattr(background_jobs.InheritableThread, "start", no_start)
     provider, ended = provider_of(), []
     provider._context._jsc = None
     provider._on_ended = lambda resource_id, cause: ended.append((resource_id, cause))
@@ -151,10 +151,10 @@ def queued_provider(monkeypatch, states):
 
     thread = threading.Thread(target=over.wait, daemon=True)
     thread.start()
-    provider._threads[ResourceId("tm-1")] = thread
-    monkeypatch.setattr(provider, "_cancel", cancel)
-    monkeypatch.setattr(provider, "_is_queued", lambda _id: states.pop(0))
-    monkeypatch.setattr(spark_driver, "_CANCEL_AGAIN_S", 0.01)
+    provider._jobs._threads[ResourceId("tm-1")] = thread
+    monkeypatch.setattr(provider._jobs, "_cancel", cancel)
+    monkeypatch.setattr(provider._jobs, "is_queued", lambda _id: states.pop(0))
+    monkeypatch.setattr(background_jobs, "_CANCEL_AGAIN_S", 0.01)
     return provider, over, cancels
 
 

@@ -244,7 +244,7 @@ def test_levels_that_the_program_has_set_count_in_the_taskmanagers(process, monk
     monkeypatch.setattr(LOG, "level", LOG.level)
     settings = LogSettings(level=logging.ERROR, levels=(("app.prices", logging.DEBUG),))
     with untouched_logging():
-        process_log.install(settings, process.log, None)
+        process_log.install(settings, process.log.take, None)
         LOG.debug("detail")
         logging.getLogger("other").warning("not this")
     assert [line.rpartition(" - ")[2] for line in process.lines] == ["detail"]

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -32,11 +31,23 @@ from penstock.model.plain import to_plain
 from tests.tools.permissions import mode, umask
 from tests.tools.sealed import SECRET, sessions
 
+ONLY = {
+    "start_id": "tm-1",
+    "resource_id": "tm-1",
+    "master_host": "127.0.0.1",
+    "master_port": 1,
+    "token": "token",
+    "cluster_id": "cluster",
+    "silence_timeout_s": 0.05,
+}
 
-def config() -> SupervisorConfig:
+
+def config(silence_s: float = 0.05) -> SupervisorConfig:
     invitation = Invitations("token", "cluster", KeyPair(2)).new(b"t" * TICKET_BYTES)
+    worker = {"logs": to_plain(LogSettings())}
+    only = {**ONLY, "silence_timeout_s": silence_s}
     return SupervisorConfig(
-        "tm-1", "127.0.0.1", 1, invitation.to_plain(), 0.01, 0.05, {"logs": to_plain(LogSettings())}
+        "tm-1", "127.0.0.1", 1, invitation.to_plain(), 0.01, silence_s, worker, only
     )
 
 
@@ -87,7 +98,8 @@ def theirs(monkeypatch):
     """The JobManager's end of the supervisor's connection."""
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(supervisor, "enrol", lambda *_: Credentials(SECRET, "token", "cluster"))
-    monkeypatch.setattr(supervisor, "_connect", lambda *_: (ours, ControlWire(sessions()[0])))
+    monkeypatch.setattr(supervisor, "connect", lambda *_: (ours, ControlWire(sessions()[0])))
+    monkeypatch.setattr(supervisor, "_END_WITHIN_S", 0.0)
     with theirs:
         yield theirs
 
@@ -113,7 +125,7 @@ def test_a_stopped_process_is_told_of_in_place_of_a_heartbeat(child, theirs):
 
     listener = threading.Thread(target=listen)
     listener.start()
-    supervise(replace(config(), silence_timeout_s=60.0), child)
+    supervise(config(60.0), child)
     listener.join()
     assert told[0] is Heartbeat
     assert told[-1] is ProcessStopped
@@ -168,11 +180,11 @@ def after_sleep(monkeypatch, child, theirs, seconds, reports):
     monkeypatch.setattr(supervisor, "time", slept)
     monkeypatch.setattr(supervisor, "select", slept)
 
-    def read_progress(before):
+    def read_reports():
         child.reports += reports
-        return before
+        return []
 
-    monkeypatch.setattr(child, "read_progress", read_progress)
+    monkeypatch.setattr(child, "read_reports", read_reports)
     theirs.sendall(ControlWire(sessions()[1]).frame(Heartbeat(ResourceId("driver"), 0)))
     theirs.shutdown(socket.SHUT_WR)
     return supervise(config(), child)
@@ -275,10 +287,10 @@ def test_supervising_sweeps_first_and_a_folder_that_cannot_be_listed_is_no_error
 ):
     dead = folder(shared, f"penstock-{dead_pid}-abc")
 
-    def unreachable(_config):
+    def unreachable(*_):
         raise OSError("refused")
 
-    monkeypatch.setattr(supervisor, "_connect", unreachable)
+    monkeypatch.setattr(supervisor, "connect", unreachable)
     assert "could not reach" in supervise(config(), child)
     assert not dead.exists()
     monkeypatch.setattr(tempfile, "tempdir", str(shared / "nowhere"))
