@@ -66,6 +66,10 @@ class JobHandle:
     def cancel(self) -> None:
         self.manager.cancel()
 
+    def suspend(self, cause: str) -> None:
+        """See `JobManager.suspend`."""
+        self.manager.suspend(cause)
+
     def slots_held(self) -> int:
         """Return how many slots the job holds now."""
         return len(self.manager.job_master.books.slots.pool.slots)

@@ -215,6 +215,12 @@ class MachineShell:
         if cause is None or self.status.is_terminal:
             self.pump()
             return
+        self.suspend(cause)
+
+    def suspend(self, cause: str) -> None:
+        """End the job here, so that another driver can go on with it."""
+        if self.status.is_terminal:
+            return
         self._events.clear()
         self.failure = FailureInfo("JobSuspendedError", cause)
         self._step_job(SuspendJob(now_ms()))

@@ -8,10 +8,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
+from penstock.hosting.batch.plan import speakers_of
 from penstock.hosting.ha.election import Claim, Election, key_of
 from penstock.hosting.ha.guard import JobGuard
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.ha.recovery import (
     drop_leftovers,
     ended_elsewhere,
@@ -37,6 +40,7 @@ from penstock.hosting.shipping.pickling import serialize
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.stream_graph import StreamGraph
+from penstock.model.ids import VertexId
 from penstock.model.options.checkpoints import CheckpointOptions
 from penstock.model.program import JobControl, ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize
@@ -77,7 +81,7 @@ class ClusterExecutor:
         settings = self._settings(program)
         graph, job = submitted_job(self._host, graph, program, settings)
         if graph.is_batch:
-            return self._batch.start(graph, job, settings)
+            return self._batch.start(speakers_of(job.graph, graph.nodes), job, settings)
         ha = ha_settings_of(settings)
         if ha is None:
             return self._streaming.start(job, settings, JobGuard())
@@ -103,7 +107,7 @@ class ClusterExecutor:
                 "the type with which the jobs were run."
             )
         election = Election(ha, say)
-        claims = [election.claim_abandoned(key) for key in election.store.job_keys()]
+        claims = [election.claim_abandoned(key) for key in election.job_keys()]
         found = [claim for claim in claims if claim is not None]
         needed: Counter[SlotSize] = Counter()
         for claim in found:
@@ -116,6 +120,25 @@ class ClusterExecutor:
             (claim.job.graph.name, self._run_claimed(claim, settings, has_program=False))
             for claim in found
         ]
+
+    def start_submitted(
+        self, job: SubmittedJob, speakers: AbstractSet[VertexId] | None, claim: Claim | None
+    ) -> JobControl:
+        """Start a job whose program runs elsewhere, or has run.
+
+        `speakers`: the job is a BATCH job, of which these vertices have something for the driver. `claim`: the right to run it, with
+        high availability.
+        """
+        settings = self._settings(job.program)
+        if speakers is not None:
+            control: JobControl = self._batch.start(speakers, job, settings)
+        elif claim is not None:
+            control = self._run_claimed(claim, settings, has_program=False)
+        else:
+            control = self._streaming.start(job, settings, JobGuard(), has_program=False)
+        slots = control.slots_held if isinstance(control, JobHandle) else _none
+        SESSION_JOBS.add(SessionJob(control, job.graph.name, time.time(), slots))
+        return control
 
     def _run_claimed(
         self, claim: Claim, settings: Settings, *, has_program: bool = True

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.ui.remote.client import RemoteError
+from penstock.hosting.remote.client import RemoteError
 from penstock.ui.remote.targets import add_place, target, vertex_of
 from penstock.ui.remote.texts import shown
 

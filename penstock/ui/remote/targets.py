@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.hosting.remote.client import RemoteError, RestClient
 from penstock.hosting.rest.address_book import drivers
-from penstock.ui.remote.client import RemoteError, RestClient
 
 ENDED: Final = ("FINISHED", "CANCELED", "FAILED", "SUSPENDED")
 """The statuses of a job that has ended."""
@@ -67,6 +67,14 @@ def clients(options: argparse.Namespace) -> list[RestClient]:
             "no driver of this user has a REST server on this machine. Name one with -m HOST:PORT."
         )
     return [RestClient(one.address, options.token or one.token, options.cacert) for one in known]
+
+
+def is_session(client: RestClient) -> bool:
+    """Whether a session answers there."""
+    try:
+        return bool(client.get("/session")["session"])
+    except RemoteError:
+        return False
 
 
 def targets(options: argparse.Namespace) -> list[Target]:
