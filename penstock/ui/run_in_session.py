@@ -18,7 +18,7 @@ def in_session(options: argparse.Namespace, settings: Mapping[str, str]) -> dict
     for flag, value in (("--master", options.master), ("--conf", options.conf)):
         if value:
             raise ConfigurationError(
-                f"{flag} is about the Spark of a program's own driver, but -m submits to a session, "
+                f"{flag} is about the Spark of a program's own driver, but -m names a session, "
                 "which has its own. Leave one of them out."
             )
     if options.log_file is not None:

@@ -153,11 +153,6 @@ class JobManager:
     def cancel(self) -> None:
         self.feed_soon(CancelJob)
 
-    def suspend(self, cause: str) -> None:
-        """End the job here and give its lease back: another driver goes on with it at once."""
-        self.parts.guard.gives_back = True
-        self._soon(lambda: self.shell.suspend(cause))
-
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait. Returns: whether the job has ended and is completely cleaned up."""
         return self.ended.wait(timeout_s)

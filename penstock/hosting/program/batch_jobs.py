@@ -33,6 +33,10 @@ class BatchJobs:
         self._host = host
         self._observer = observer
 
+    def start_program(self, graph: StreamGraph, job: SubmittedJob, settings: Settings) -> BatchJob:
+        """Start the job of a program of this process."""
+        return self.start(speakers_of(job.graph, graph.nodes), job, settings)
+
     def start(
         self, speakers: AbstractSet[VertexId], job: SubmittedJob, settings: Settings
     ) -> BatchJob:

@@ -23,6 +23,7 @@ from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.frames_of_job import reads_frames
 from penstock.hosting.remote.submission import Submission, opened
 from penstock.hosting.session.modules import ModuleSpaces
+from penstock.hosting.session.starting import start_submitted
 from penstock.machines.dispatcher.dispatcher import (
     Cancelled,
     DispatchedJob,
@@ -144,7 +145,7 @@ class Submissions:
         ):  # Tasks of this process find them where the session has put them.
             job = replace(job, modules=b"")
             claim = None if claim is None else replace(claim, job=job)
-        return self._executor.start_submitted(job, held.speakers, claim)
+        return start_submitted(self._executor, job, held.speakers, claim)
 
     def _check(self, submission: Submission) -> None:
         """Raises ConfigurationError: the job needs its client."""

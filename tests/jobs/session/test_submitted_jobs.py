@@ -117,7 +117,8 @@ def test_a_detached_job_goes_on_without_its_client(session):
     del env
     await_running(session.client)
     (job,) = session.client.get("/session")["jobs"]
-    assert job == {"id": str(result.get_job_id()), "name": "detached", "phase": "RUNNING", "status": None}  # fmt: skip
+    assert (job["id"], job["name"]) == (str(result.get_job_id()), "detached")
+    assert (job["phase"], job["status"]) == ("RUNNING", None)
 
 
 def test_an_id_that_runs_is_a_duplicate_and_one_that_has_ended_is_not(session):
