@@ -19,6 +19,7 @@ from penstock.hosting.program.console import say
 from penstock.hosting.program.settings import HOST_DEFAULTS
 from penstock.hosting.remote.client import RemoteError, RestClient
 from penstock.hosting.rest.address_book import drivers
+from penstock.hosting.rest.server import current_server
 from penstock.hosting.session.session import Session, session_settings
 from penstock.hosting.spark import host as spark_host
 from penstock.model.errors import ConfigurationError
@@ -45,6 +46,9 @@ def session(options: argparse.Namespace) -> int:
     served = Session(host, settings, say)
     with _signals(served):
         trouble = served.run()
+        server = current_server()
+        if server is not None:
+            server.stop()  # Whoever has asked for the end gets an answer.
     if trouble is not None:
         complain(f"the session has ended: {trouble}")
         return 1
