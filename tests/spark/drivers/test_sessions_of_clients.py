@@ -27,10 +27,10 @@ from penstock.datastream.connectors.file_system import FileSink
 folder, count = sys.argv[1], int(sys.argv[2])
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
 env.enable_checkpointing(200)
-source = DataGeneratorSource(kept, count, 100.0)
+source = DataGeneratorSource(lambda n: n, count, 100.0)
 numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
 sink = FileSink.for_row_format(folder, Encoder.simple_string_encoder()).build()
-numbers.map(str).sink_to(sink)
+numbers.map(kept).map(str).sink_to(sink)
 env.execute("counts")
 """
 
