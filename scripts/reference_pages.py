@@ -21,6 +21,11 @@ from penstock.ui.cli import parser
 
 REFERENCE: Final = Path(__file__).parents[1] / "docs" / "reference"
 EXAMPLES: Final = {
+    "session": [
+        "penstock session --master 'local[8]' -d",
+        "penstock run -m localhost:8081 my_job.py",
+        "penstock session stop -m localhost:8081",
+    ],
     "plan": (
         "penstock plan examples/word_count.py --taskmanagers 2 --slots 3",
         "penstock plan examples/word_count.py --cluster left=3,3 --cluster right=2 --fail tm-1",

@@ -57,6 +57,11 @@ class JobClient:
         if self._display is not None:
             self._display.refresh()
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether `execute` waits for the job's end: not for one in a session with `execution.attached` false. Not in PyFlink."""
+        return getattr(self._control, "is_attached", True)
+
     def get_job_id(self) -> JobID:
         return JobID(self._control.job_id)
 

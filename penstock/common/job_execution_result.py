@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.common.job_id import JobID
+from penstock.model.errors import ExternalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +38,19 @@ class JobExecutionResult:
             f"Job with JobID {self.job_id} has finished.\n"
             f"Job Runtime: {self.net_runtime_ms} ms\n"
         )
+
+
+class DetachedJobExecutionResult(JobExecutionResult):
+    """Names a job that was only submitted. Source: Flink DetachedJobExecutionResult."""
+
+    def __init__(self, job_id: JobID) -> None:
+        super().__init__(job_id, 0)
+
+    def get_net_runtime(self) -> int:
+        raise ExternalError(
+            f"job {self.job_id} was submitted with execution.attached false, so its end is not "
+            "awaited here. Ask the session: `penstock list -a`."
+        )
+
+    def __str__(self) -> str:
+        return f"Job has been submitted with JobID {self.job_id}"

@@ -17,7 +17,7 @@ from penstock.common.execution_config import (
     check_parallelism,
 )
 from penstock.common.job_client import JobClient
-from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_execution_result import DetachedJobExecutionResult, JobExecutionResult
 from penstock.common.restart_strategy import RestartStrategyConfiguration, configure_restarts
 from penstock.common.setting_checks import check_kind, check_whole
 from penstock.datastream.building.environment_plumbing import (
@@ -306,11 +306,16 @@ class StreamExecutionEnvironment(StreamSources):
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the program and wait for its end; Ctrl-C cancels it.
 
+        With `execution.attached` false, a job of a session is only submitted.
+
         Raises:
             JobExecutionError: the job has failed; the text has the traceback of the user's
                 function.
         """
-        return self.execute_async(job_name).get_job_execution_result().result()
+        client = self.execute_async(job_name)
+        if not client.is_attached:
+            return DetachedJobExecutionResult(client.get_job_id())
+        return client.get_job_execution_result().result()
 
     def execute_async(self, job_name: str | None = DEFAULT_JOB_NAME) -> JobClient:
         """Start the program, and return a JobClient for the running job."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from penstock.hosting.batch.plan import Plan
 from penstock.hosting.batch.runner import StageRunner, ThreadRunner
-from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.host import LazyFrame, Needed

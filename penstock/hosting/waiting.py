@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from penstock.model.ids import JobId
 
@@ -124,7 +124,15 @@ def _let_go(job_id: JobId) -> None:
         readers.tell()
 
 
-def wait_for_end(ended: threading.Event, timeout_s: float | None, job: Interruptible) -> None:
+class End(Protocol):
+    """The end of a job: `threading.Event`, or what asks for it elsewhere."""
+
+    def is_set(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool:
+        """Return whether it has come within `timeout` seconds."""
+
+
+def wait_for_end(ended: End, timeout_s: float | None, job: Interruptible) -> None:
     """Wait. The first Ctrl-C cancels the job, waits until it has ended completely, and is raised again; the next one is raised at
     once.
 

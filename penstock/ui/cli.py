@@ -17,6 +17,9 @@
     penstock logs 7e7cae1b -f
     penstock top
     penstock history /mnt/archive
+    penstock session -d
+    penstock run -m localhost:8081 my_job.py
+    penstock session stop
 
 Runs the program's own script as `python` would; only where its jobs go is decided here.
 """
@@ -45,8 +48,10 @@ from penstock.ui.doctor import doctor
 from penstock.ui.history import add_history, serve_history
 from penstock.ui.plan import PlanExecutor, PlanShown, add_shape, positive, shape_of
 from penstock.ui.remote.commands import COMMANDS, add_commands, add_take, take_savepoint
+from penstock.ui.run_in_session import add_session_place, in_session
 from penstock.ui.savepoint_check import BAD_USE, check_savepoint
 from penstock.ui.savepoints import render_rows, render_savepoint
+from penstock.ui.session import add_session, session
 from penstock.ui.top.command import add_top, top
 
 _ACTIONS: Final = ("take", "inspect", "dispose", "check")
@@ -64,10 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 PlanExecutor(shape, parallelism, options.fail, _settings(options.define))
             )
         settings, conf = _command_line(options)
-        if options.command == "run":
-            if options.detached:
-                return run_detached(options, conf)
+        if options.command == "run" and options.jobmanager is not None:
+            settings = in_session(options, settings)
+        elif options.command == "run" and not options.detached:
             check_attached(options)
+        elif options.command == "run":
+            return run_detached(options, conf)
         spark_host.set_command_line(settings, conf)
         command = _WITHOUT_PROGRAM.get(options.command)
         if command is not None:
@@ -138,7 +145,8 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_savepoints(commands, runs)
     history = add_history(commands)
-    for command in (runs, takes_over, examines):
+    serves = add_session(commands)
+    for command in (runs, takes_over, examines, serves):
         command.add_argument(
             "--master", help="Spark's master, if the program starts no session itself"
         )
@@ -149,7 +157,7 @@ def parser() -> argparse.ArgumentParser:
     for command in (shows, runs):
         command.add_argument("script", help="the program")
         command.add_argument("arguments", nargs="*", help="the program's own arguments, after --")
-    for command in (shows, runs, takes_over, examines, history):
+    for command in (shows, runs, takes_over, examines, history, serves):
         command.add_argument(
             "-D", dest="define", action="append", default=[], metavar="KEY=VALUE", help="an option"
         )
@@ -160,6 +168,7 @@ def parser() -> argparse.ArgumentParser:
     )
     runs.add_argument("--slots", type=positive, help="slots of each TaskManager")
     add_detached(runs)
+    add_session_place(runs)
     add_shape(shows)
     return parser
 
@@ -335,6 +344,7 @@ _WITHOUT_PROGRAM: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "savepoint": _savepoint,
     "recover": _recover,
     "history": lambda options: serve_history(options, _settings(options.define)),
+    "session": session,
     "doctor": lambda _options: doctor(),
     "top": top,
     **COMMANDS,

@@ -15,14 +15,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.hosting.remote.client import RemoteError, RestClient
 from penstock.hosting.rest.address_book import drivers
 from penstock.model.errors import ConfigurationError
-from penstock.ui.remote.client import RemoteError, RestClient
 from penstock.ui.remote.texts import complain, shown
 
 _CODE: Final = "import sys; from penstock.ui.cli import main; sys.exit(main())"
@@ -54,23 +54,16 @@ def run_detached(options: argparse.Namespace, conf: Mapping[str, str]) -> int:
     _check_mode(options, conf)
     if not Path(options.script).is_file():
         raise ConfigurationError(f"the program file {options.script!r} does not exist")
-    log = _log_path(options)
-    with _opened(log) as file:
-        child = subprocess.Popen(
-            [sys.executable, "-u", "-P", "-c", _CODE, *attached(options)],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
+    log = new_log(options.log_file, Path(options.script).stem)
+    child = background_process(attached(options), log)
     try:
         started = _await_job(child, log)
     except BaseException:  # It was not told of, so it must not stay.
-        _end(child)
+        end_process(child)
         raise
     if started is None and child.returncode:
         complain(f"the program ended with exit code {child.returncode}. The end of {log}:")
-        print(_tail(log), file=sys.stderr)
+        print(tail(log), file=sys.stderr)
         return 1
     return _told(started, child.pid, log, options)
 
@@ -105,11 +98,24 @@ def _check_mode(options: argparse.Namespace, conf: Mapping[str, str]) -> None:
     )
 
 
-def _log_path(options: argparse.Namespace) -> Path:
-    if options.log_file is not None:
-        return Path(options.log_file).absolute()
+def background_process(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start `penstock` with these arguments in a session of its own, which no terminal ends. Raises ConfigurationError."""
+    with _opened(log) as file:
+        return subprocess.Popen(
+            [sys.executable, "-u", "-P", "-c", _CODE, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+
+
+def new_log(named: str | None, stem: str) -> Path:
+    """Return where the output of a process in the background goes. `named` None: a file of this folder that begins with `stem`."""
+    if named is not None:
+        return Path(named).absolute()
     moment = time.strftime("%Y%m%d-%H%M%S")
-    return Path(f"{Path(options.script).stem}-{moment}-{os.getpid()}.log").absolute()
+    return Path(f"{stem}-{moment}-{os.getpid()}.log").absolute()
 
 
 def _opened(path: Path) -> Any:
@@ -166,7 +172,8 @@ def _runs_without_rest(log: Path) -> bool:
     return _WITHOUT_REST.search(begin) is not None
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
+    """Return its last lines."""
     with log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))
@@ -190,7 +197,7 @@ def _told(started: Started | None, pid: int, log: Path, options: argparse.Namesp
     return shown(value, options, "\n".join([*lines, f"log:  {log}"]))
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end_process(child: subprocess.Popen[bytes]) -> None:
     """End a process that nobody was told of. Its job is cancelled first."""
     if child.poll() is not None:
         return

@@ -24,7 +24,7 @@ from penstock.hosting.batch.splits import splits_of
 from penstock.hosting.clock import monotonic_ms
 from penstock.hosting.coordinators.coordinators import commit_all, committers_of, job_prefix_of
 from penstock.hosting.dataframes.source import FrameSource
-from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
 from penstock.hosting.observer import JobObserver, guarded
 from penstock.hosting.shipping.pickling import loads_records
@@ -100,7 +100,7 @@ class BatchJob(NotRescalable):
             on_error=self._broke,
             tick=(_TICK_S, lambda: self._observer.tick(self._master)),
         )
-        self._ended = threading.Event()
+        self.ended = threading.Event()
         self._outcome: JobOutcome | None = None
         self._interruptible = Interruptible(job.graph.name, self.cancel, self.status)
         self.look: Callable[[], Any] | None = None
@@ -131,7 +131,7 @@ class BatchJob(NotRescalable):
             return self._wait_for_end(timeout_s)
 
     def _wait_for_end(self, timeout_s: float | None) -> JobOutcome:
-        wait_for_end(self._ended, timeout_s, self._interruptible)
+        wait_for_end(self.ended, timeout_s, self._interruptible)
         assert self._outcome is not None
         return self._outcome
 
@@ -178,7 +178,7 @@ class BatchJob(NotRescalable):
         self._worker.put(lambda: self._step(event))
 
     def _step(self, event: Callable[[], Sequence[BatchEffect]]) -> None:
-        if self._ended.is_set():
+        if self.ended.is_set():
             return
         for effect in event():
             self._carry_out(effect)
@@ -199,7 +199,7 @@ class BatchJob(NotRescalable):
         self._outcome = JobOutcome(status, monotonic_ms() - self._started_ms, text)
         self._worker.close(drops=True)
         self._observer.job_ended(status, self._master)
-        self._ended.set()
+        self.ended.set()
 
     def _carry_out(self, effect: BatchEffect) -> None:
         match effect:

@@ -24,7 +24,7 @@ from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageResult
 from penstock.hosting.batch.spark_attempts import SparkAttempts
 from penstock.hosting.batch.spark_body import failure_in
-from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.shipping.pickling import serialize
 from penstock.hosting.shipping.program_files import bring_files
 from penstock.hosting.shipping.ship import ship

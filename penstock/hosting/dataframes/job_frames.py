@@ -16,7 +16,7 @@ from penstock.hosting.dataframes.frames import (
     spool_folder,
 )
 from penstock.hosting.dataframes.source import FrameSource
-from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.observer import JobObserver, JobView
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.wire.addresses import addresses_of

@@ -13,46 +13,34 @@ import atexit
 import hashlib
 import json
 import os
-import pickle
 import secrets
-import shutil
 import socket
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.ha.guard import LeaseKeeper, RecordedResult, read_instant
+from penstock.hosting.ha.packed_job import (
+    ModulesOpener,
+    SubmittedJob,
+    make_importable,
+    pack,
+    unpack_job,
+)
 from penstock.hosting.ha.settings import HaSettings, make_private
 from penstock.hosting.ha.store import Ended, Entry, FileJobStore, JobStore
 from penstock.hosting.ha.zookeeper import ZookeeperJobStore
-from penstock.hosting.shipping.module_archive import unpack
-from penstock.hosting.shipping.pickling import deserialize, loads_records, serialize
+from penstock.hosting.shipping.pickling import loads_records
 from penstock.machines.leases.leadership import Instant, Leadership, Lease, LeaseWatch
 from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.program import ProgramSettings
 
+SESSION_KEY: Final = "session"
+"""The key of the lease of a session, which is no job."""
 _KEY_CHARS: Final = 32
 _SIGNS_OF_LIFE: Final = 2  # One sign of life may have been the last of a dying driver.
-
-
-@dataclass(frozen=True, slots=True)
-class SubmittedJob:
-    """A job as it was submitted: all that a driver needs to run it, even without its program.
-
-    `program.configuration`: the settings of all layers. `modules`: the user's own modules, as a
-    zip.
-    """
-
-    graph: JobGraph
-    coordinated: tuple[CoordinatedVertex, ...]
-    program: ProgramSettings
-    modules: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +82,41 @@ def key_of(graph: JobGraph, fixed_job_id: str | None) -> str:
 class Election:
     """Claims of this process. `say`: prints a line for the user."""
 
-    def __init__(self, settings: HaSettings, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: HaSettings,
+        say: Callable[[str], None],
+        open_modules: ModulesOpener = make_importable,
+    ) -> None:
+        """`open_modules`: makes a recovered job's own modules importable."""
         make_private(settings.root, settings.key)
         self._settings = settings
         self._say = say
+        self._open_modules = open_modules
         self.store = _store_of(settings)
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+    def job_keys(self) -> list[str]:
+        """Return the keys of jobs that have not ended. Raises OSError: the store could not be reached."""
+        return [key for key in self.store.job_keys() if key != SESSION_KEY]
+
+    def try_session(self, standby: Standby) -> LeaseKeeper | None:
+        """Try once to lead the sessions of this cluster-id. None: another session leads, so the caller tries again.
+
+        Raises OSError: the store could not be reached.
+        """
+        entry = self.store.find(SESSION_KEY)
+        asked = read_instant()
+        lease = self._lease("", SESSION_KEY)
+        if entry is None:
+            entry = self.store.create(SESSION_KEY, b"", lease)
+        else:
+            standby.lease = held = self.store.lease(entry)
+            is_free = held is not None and standby.watch.may_take(
+                entry.path.name, held, read_instant().steady_ms
+            )
+            entry = self.store.take(entry, lease) if is_free else None
+        return None if entry is None else self._keep(entry, lease, asked)
 
     def claim(self, key: str, fresh: SubmittedJob) -> Claim | Ended:
         """Wait, without limit, while another driver runs the job. Returns: a claim, or how the job
@@ -171,7 +188,7 @@ class Election:
     def _create(self, key: str, job: SubmittedJob) -> Claim | None:
         asked = read_instant()
         lease = self._lease(job.graph.job_id, job.graph.name)
-        entry = self.store.create(key, _pack(job), lease)
+        entry = self.store.create(key, pack(job), lease)
         if entry is None:
             return None
         return Claim(self._keep(entry, lease, asked), job, None, None)
@@ -191,7 +208,7 @@ class Election:
             asked_for = self.store.read(taken, "requirements")
             keeper.former_requirements = None if asked_for is None else asked_for.decode()
             recorded = None if result is None else loads_records(result)
-            job = _unpack(self.store.read(taken, "job"), taken.path)
+            job = _opened(self.store.read(taken, "job"), taken.path, self._open_modules)
         except BaseException:
             keeper.abandon(is_wanted=True)
             raise
@@ -217,31 +234,13 @@ def _store_of(settings: HaSettings) -> JobStore:
     return store
 
 
-def _pack(job: SubmittedJob) -> bytes:
-    """Raises what pickling raises. Coordinators are pickled apart: unpickling them may need the modules first."""
-    plain = pickle.dumps((job.graph, job.program, job.modules), protocol=5)
-    return pickle.dumps((plain, serialize(job.coordinated)), protocol=5)
-
-
-def _unpack(data: bytes | None, path: PurePath) -> SubmittedJob:
+def _opened(data: bytes | None, path: PurePath, open_modules: ModulesOpener) -> SubmittedJob:
     """Unpack bytes whose signature was checked. Raises ExternalError."""
     try:
-        plain, coordinated = loads_records(data or b"")
-        graph, program, modules = loads_records(plain)
-        if modules:
-            _make_importable(modules)
-        return SubmittedJob(graph, deserialize(coordinated), program, modules)
+        return unpack_job(data or b"", open_modules)
     except Exception as error:
         raise ExternalError(
             f"high availability: the job in {path} cannot be opened here: "
             f"{type(error).__name__}: {error}. Install the same packages as where it was "
             f"submitted. If the job is no longer needed, remove {path}."
         ) from error
-
-
-def _make_importable(archive: bytes) -> None:
-    """Make the program's own modules importable. Modules that this process can import anyway come first."""
-    folder = tempfile.mkdtemp(prefix="penstock-recovered-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    unpack(archive, folder)
-    sys.path.append(folder)

@@ -53,6 +53,8 @@ class JobGuard:
     """A TaskManager that has heard nothing of the driver for so long must end."""
     is_recoverable: bool = False
     """Whether another driver can go on with the job when this one cannot."""
+    gives_back: bool = False
+    """Whether another driver may take over a job that is suspended here without waiting for the end of its lease."""
     former_checkpoints: tuple[tuple[int, str], ...] | None = None
     """The checkpoints that the former driver recorded; None: there was no former driver."""
     former_requirements: str | None = None
@@ -192,6 +194,8 @@ class LeaseKeeper(JobGuard):
                     "that finds it removes it",
                     file=sys.stderr,
                 )
+        elif self.gives_back and self.lost() is None:
+            self._give_back()
         self._stop()
 
     def _is_still_there(self) -> bool:
@@ -204,10 +208,13 @@ class LeaseKeeper(JobGuard):
         its entry is dropped.
         """
         if is_wanted:
-            self._ask(lambda: self._store.renew(self.entry, replace(self._lease, duration_ms=0)))
+            self._give_back()
         else:
             self._ask(lambda: self._store.drop(self.entry))
         self._stop()
+
+    def _give_back(self) -> None:
+        self._ask(lambda: self._store.renew(self.entry, replace(self._lease, duration_ms=0)))
 
     def _stop(self) -> None:
         self._worker.close(self._lease.duration_ms / 1000)

@@ -7,8 +7,9 @@ from typing import Any
 
 from penstock.hosting.checkpoints.keeper import SavepointFailed
 from penstock.hosting.coordinators.coordinators import commit_all, committers_of, job_prefix_of
-from penstock.hosting.ha.election import Claim, SubmittedJob
+from penstock.hosting.ha.election import Claim
 from penstock.hosting.ha.guard import RecordedResult
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.ha.store import Ended
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType

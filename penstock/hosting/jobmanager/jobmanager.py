@@ -23,10 +23,11 @@ from penstock.hosting.checkpoints.keeper import keeper_of, settled
 from penstock.hosting.checkpoints.port import NoCheckpoints
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.coordinators.coordinators import Coordinators
-from penstock.hosting.ha.guard import RecordedResult
+from penstock.hosting.ha.guard import JobGuard, RecordedResult
 from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.jobmanager.control_server import ControlServer
 from penstock.hosting.jobmanager.driver_streams import CollectStream, DriverStreams
+from penstock.hosting.jobmanager.leaving import Leaving
 from penstock.hosting.jobmanager.links import Links
 from penstock.hosting.jobmanager.long_lived import LongLived
 from penstock.hosting.jobmanager.machine_shell import JobParts, MachineShell, now_ms
@@ -291,7 +292,11 @@ class JobManager:
         can go on with, is only suspended here.
         """
         result = self._result()
-        cause = None if result is None else _recorded_or_left(self.parts, result)
+        cause = (
+            None
+            if result is None
+            else _recorded_or_left(self.parts.guard, self.shell.leaving, result)
+        )
         if cause is not None:
             _LOG.warning("job=%s %s->SUSPENDED cause=%s", self.job_id, self.status, cause)
             self.shell.status = JobStatus.SUSPENDED
@@ -399,16 +404,15 @@ def _told(failure: FailureInfo) -> str:
     return f"{failure.kind}: {failure.text}"
 
 
-def _recorded_or_left(parts: JobParts, result: RecordedResult) -> str | None:
+def _recorded_or_left(guard: JobGuard, leaving: Leaving, result: RecordedResult) -> str | None:
     """Record the job's end. Returns why it is left to another driver instead; None: it is recorded.
 
     A job that failed because this driver has lost Spark is left: another driver has its own. If it
     counted as failed, it would be over for all of them, and the next one would begin anew.
     """
-    may_leave = result.status is JobStatus.FAILED and parts.guard.is_recoverable
-    gone = parts.provider.gone() if may_leave else None
+    gone = leaving.cause if result.status is JobStatus.FAILED else None
     if gone is None:
-        return parts.guard.end(result)
+        return guard.end(result)
     return (
         f"this driver can run the job no more: {gone}. Its entry for high availability stays: "
         "another driver, or this program when it is started again, goes on with it. Here it ended "

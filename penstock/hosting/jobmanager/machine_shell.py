@@ -22,6 +22,7 @@ from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.hosting.jobmanager.generations import tell_of_generation
+from penstock.hosting.jobmanager.leaving import Leaving
 from penstock.hosting.jobmanager.links import Links
 from penstock.hosting.jobmanager.stack_settings import StackSettings
 from penstock.hosting.logs.settings import LogSettings
@@ -152,6 +153,7 @@ class MachineShell:
         self.status = JobStatus.INITIALIZING
         self.failure: FailureInfo | None = None
         self.guard = parts.guard
+        self.leaving = Leaving(parts.guard, provider)
         self.links = links
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
@@ -229,6 +231,12 @@ class MachineShell:
         if cause is None or self.status.is_terminal:
             self.pump()
             return
+        self.suspend(cause)
+
+    def suspend(self, cause: str) -> None:
+        """End the job here, so that another driver can go on with it."""
+        if self.status.is_terminal:
+            return
         self._events.clear()
         self.failure = FailureInfo("JobSuspendedError", cause)
         self._step_job(SuspendJob(now_ms()))
@@ -302,8 +310,13 @@ class MachineShell:
         at_ms = _wall_clock_ms(effect.checkpoint.timestamp_ms)
         self._checkpoints.keep(StoreCheckpoint(replace(effect.checkpoint, timestamp_ms=at_ms)))
 
-    def _do_keep(self, effect: DiscardCheckpoint | DiscardStates) -> None:
+    def _do_keep(self, effect: DiscardStates) -> None:
         self._checkpoints.keep(effect)
+
+    def _do_discard(self, effect: DiscardCheckpoint) -> None:
+        # A driver that goes on with the failed job begins with it.
+        if self.status is not JobStatus.FAILED or self.leaving.cause is None:
+            self._checkpoints.keep(effect)
 
     def _do_coordinate(self, effect: Any) -> None:
         self._checkpoints.coordinate(effect)
@@ -470,7 +483,7 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     CoordinatorsCheckpointEnded: MachineShell._do_end_checkpoint,
     RestoreCoordinators: MachineShell._do_restore,
     StoreCheckpoint: MachineShell._do_store,
-    DiscardCheckpoint: MachineShell._do_keep,
+    DiscardCheckpoint: MachineShell._do_discard,
     DiscardStates: MachineShell._do_keep,
     CheckpointEnded: MachineShell._do_checkpoint_ended,
     SavepointAnswered: MachineShell._do_answer_savepoint,

@@ -53,6 +53,11 @@ def thread_belongs_to(job_id: str) -> None:
     _THREAD.job_id = job_id
 
 
+def job_of_thread() -> str:
+    """Return the job to which the calling thread belongs; "": none."""
+    return _THREAD.job_id
+
+
 def start(settings: LogSettings) -> str:
     """Begin the log of this process, unless it has begun. Returns: its path; "": it cannot be written, and a warning says why."""
     with _Here.lock:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from penstock.hosting.batch.job import BatchJob
 from penstock.hosting.batch.orders import StageSettings
 from penstock.hosting.batch.plan import plan_of, speakers_of
 from penstock.hosting.batch.runner import StageOrder, StageRunner
-from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.ha.settings import ha_settings_of
 from penstock.hosting.logs import driver as driver_log
 from penstock.hosting.logs.settings import log_settings_of
@@ -19,6 +20,7 @@ from penstock.hosting.program.host import Host
 from penstock.hosting.program.observed_jobs import ObservedJob
 from penstock.model.config import Settings
 from penstock.model.graph.stream_graph import StreamGraph
+from penstock.model.ids import VertexId
 from penstock.model.options.program import ExecutionOptions
 from penstock.model.options.scheduling import ErrorOptions
 from penstock.model.options.task import MetricOptions
@@ -31,7 +33,14 @@ class BatchJobs:
         self._host = host
         self._observer = observer
 
-    def start(self, graph: StreamGraph, job: SubmittedJob, settings: Settings) -> BatchJob:
+    def start_program(self, graph: StreamGraph, job: SubmittedJob, settings: Settings) -> BatchJob:
+        """Start the job of a program of this process."""
+        return self.start(speakers_of(job.graph, graph.nodes), job, settings)
+
+    def start(
+        self, speakers: AbstractSet[VertexId], job: SubmittedJob, settings: Settings
+    ) -> BatchJob:
+        """Start the job. `speakers`: see `speakers_of`."""
         if ha_settings_of(settings) is not None:
             say(
                 "high-availability.type has no effect on a job in runtime mode BATCH: "
@@ -41,7 +50,7 @@ class BatchJobs:
         observed = ObservedJob(
             job.graph, settings, serves=self._host.serves_rest, given=self._observer
         )
-        plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
+        plan = plan_of(job.graph, speakers)
         runner = self._host.stage_runner(settings, job, plan)
         observed.watch(job.program, None)
         made = BatchJob(job, plan, runner, observed.observer, _stage_settings(settings))

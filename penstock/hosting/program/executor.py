@@ -52,8 +52,8 @@ class ClusterExecutor:
 
     def __init__(self, host: Host, observer: JobObserver | None = None) -> None:
         self._host = host
-        self._streaming = StreamingJobs(host, observer)
-        self._batch = BatchJobs(host, observer)
+        self.streaming = StreamingJobs(host, observer)
+        self.batch = BatchJobs(host, observer)
 
     def serialize(self, value: object) -> bytes:
         return serialize(value)
@@ -74,20 +74,20 @@ class ClusterExecutor:
         return control
 
     def _submit(self, graph: StreamGraph, program: ProgramSettings) -> JobControl:
-        settings = self._settings(program)
+        settings = self.settings_of(program)
         graph, job = submitted_job(self._host, graph, program, settings)
         if graph.is_batch:
-            return self._batch.start(graph, job, settings)
+            return self.batch.start_program(graph, job, settings)
         ha = ha_settings_of(settings)
         if ha is None:
-            return self._streaming.start(job, settings, JobGuard())
-        self._streaming.provider(job, settings)  # Announce only a job that this driver can run.
-        with self._streaming.standing_by(settings):
+            return self.streaming.start(job, settings, JobGuard())
+        self.streaming.provider(job, settings)  # Announce only a job that this driver can run.
+        with self.streaming.standing_by(settings):
             found = Election(ha, say).claim(key_of(job.graph, fixed_job_id(settings)), job)
         if isinstance(found, Ended):
             return ended_elsewhere(found)
         lend_frames(found.job, job)
-        return self._run_claimed(found, settings)
+        return self.run_claimed(found, settings)
 
     def recover(self, configuration: Mapping[str, str]) -> list[tuple[str, JobControl]]:
         """Take over all jobs of a cluster-id whose drivers are gone. Returns: their names, and the
@@ -95,7 +95,7 @@ class ClusterExecutor:
 
         Raises ConfigurationError, and the error of a job that cannot be started here.
         """
-        settings = self._settings(ProgramSettings(configuration))
+        settings = self.settings_of(ProgramSettings(configuration))
         ha = ha_settings_of(settings)
         if ha is None:
             raise ConfigurationError(
@@ -103,7 +103,7 @@ class ClusterExecutor:
                 "the type with which the jobs were run."
             )
         election = Election(ha, say)
-        claims = [election.claim_abandoned(key) for key in election.store.job_keys()]
+        claims = [election.claim_abandoned(key) for key in election.job_keys()]
         found = [claim for claim in claims if claim is not None]
         needed: Counter[SlotSize] = Counter()
         for claim in found:
@@ -113,11 +113,11 @@ class ClusterExecutor:
             # Starts an embedded Spark that has room for all of them.
             self._host.provider(settings, needed)
         return [
-            (claim.job.graph.name, self._run_claimed(claim, settings, has_program=False))
+            (claim.job.graph.name, self.run_claimed(claim, settings, has_program=False))
             for claim in found
         ]
 
-    def _run_claimed(
+    def run_claimed(
         self, claim: Claim, settings: Settings, *, has_program: bool = True
     ) -> JobControl:
         """Run the job of a claim; if its end was recorded already, only carry that out again."""
@@ -127,10 +127,10 @@ class ClusterExecutor:
                 return finish_recorded(claim, claim.result)
             if claim.is_recovered:
                 say(told_of_recovery(claim))
-                settings = self._settings(claim.job.program)
+                settings = self.settings_of(claim.job.program)
                 if not claim.keeper.former_checkpoints:
                     drop_leftovers(claim.job)
-            return self._streaming.start(claim.job, settings, claim.keeper, has_program=has_program)
+            return self.streaming.start(claim.job, settings, claim.keeper, has_program=has_program)
         except BaseException:  # An interrupt, too, must not leave the job claimed.
             claim.keeper.abandon(is_wanted=claim.is_recovered)
             raise
@@ -141,22 +141,23 @@ class ClusterExecutor:
         """See `model.program.JobExecutor`."""
         if not graph.is_batch:
             return None
-        settings = self._settings(program)
+        settings = self.settings_of(program)
         graph, job = submitted_job(self._host, graph, program, settings, knows_volumes=False)
-        return self._batch.lazy_frame(graph, job, settings, type_info)
+        return self.batch.lazy_frame(graph, job, settings, type_info)
 
     def results_folder(self, program: ProgramSettings) -> str:
         """See `model.program.JobExecutor`."""
-        settings = self._settings(program)
+        settings = self.settings_of(program)
         provider = self._host.provider(settings, {UNSIZED: 1})
         directory = settings.get(CheckpointOptions.DIR)
         return results_folder(directory, shares_files=provider.shares_files)
 
     def frame_of_files(self, folder: str, program: ProgramSettings, type_info: Any) -> Any:
         """See `model.program.JobExecutor`."""
-        return self._host.frame_of_files(self._settings(program), folder, type_info)
+        return self._host.frame_of_files(self.settings_of(program), folder, type_info)
 
-    def _settings(self, program: ProgramSettings) -> Settings:
+    def settings_of(self, program: ProgramSettings) -> Settings:
+        """Return the settings of a program on this host."""
         return Settings(
             program.configuration,
             command_line=self._host.command_line(),

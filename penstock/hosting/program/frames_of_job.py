@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.hosting.dataframes.source import FrameSource
-from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.packed_job import SubmittedJob
 
 
 def reads_frames(job: SubmittedJob) -> bool:

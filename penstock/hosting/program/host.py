@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 from penstock.hosting.batch.plan import Plan
 from penstock.hosting.batch.runner import StageOrder, StageRunner
-from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.model.config import Settings
 from penstock.model.slot_size import SlotSize
@@ -15,19 +15,24 @@ from penstock.model.slot_size import SlotSize
 Needed: TypeAlias = "Mapping[SlotSize, int]"
 
 
-class Host(Protocol):
+class Sizes(Protocol):
+    """How large what runs jobs is: enough to build a job for it."""
+
+    @property
+    def ships_modules(self) -> bool: ...
+    def default_parallelism(self, settings: Settings) -> int: ...
+    def cores(self) -> int:
+        """Return how many subtasks of a BATCH job run at once."""
+
+
+class Host(Sizes, Protocol):
     """Supplies TaskManagers before a job is known."""
 
-    ships_modules: bool
     serves_rest: bool
     """Whether its jobs have a REST server, unless `penstock.rest.enabled` says otherwise."""
 
     def command_line(self) -> Mapping[str, str]: ...
     def spark_configuration(self) -> dict[str, str]: ...
-    def default_parallelism(self, settings: Settings) -> int: ...
-    def cores(self) -> int:
-        """Return how many subtasks of a BATCH job run at once."""
-
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider: ...
     def check_workers(self, *, reads_frames: bool) -> None:
         """Find out in advance that Spark's Python workers cannot run a streaming job.

@@ -9,8 +9,8 @@ import random
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from penstock.hosting.ha.election import SubmittedJob
 from penstock.hosting.ha.guard import JobGuard
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.ha.settings import recovery_directory_of
 from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.jobmanager.jobmanager import JobManager

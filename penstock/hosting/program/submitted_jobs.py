@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.coordinators.coordinators import coordinated_vertices
-from penstock.hosting.ha.election import SubmittedJob
-from penstock.hosting.program.host import Host
+from penstock.hosting.ha.packed_job import SubmittedJob
+from penstock.hosting.program.host import Sizes
 from penstock.hosting.program.needs import check_sizes
 from penstock.hosting.program.settings import (
     python_archives,
@@ -36,7 +36,7 @@ from penstock.runtime.batch.graph import in_batch
 
 
 def submitted_job(
-    host: Host,
+    host: Sizes,
     graph: StreamGraph,
     program: ProgramSettings,
     settings: Settings,

@@ -39,13 +39,23 @@ class Access:
     is_loopback: bool = True
 
     def check(
-        self, headers: Mapping[str, str], *, changes: bool, is_own_user: Callable[[], bool]
+        self,
+        headers: Mapping[str, str],
+        *,
+        changes: bool,
+        is_own_user: Callable[[], bool],
+        runs_code: bool = False,
     ) -> None:
-        """Raises RestError: the request must not be answered. `is_own_user`: asks the kernel."""
+        """Raises RestError: the request must not be answered. `is_own_user`: asks the kernel.
+
+        `runs_code`: what is sent is run as the driver's user, so that `never` counts as `others`.
+        """
         self.check_place(headers)
         if changes and headers.get("sec-fetch-site") not in _OWN_PAGES:
             raise RestError(403, "Only pages of this server may change something here.")
-        if self._needs_token(changes=changes, is_own_user=is_own_user) and not self._shows(headers):
+        is_free = self.rule is TokenRule.NEVER and not runs_code
+        needs = self._needs_token(changes=changes and not is_free, is_own_user=is_own_user)
+        if needs and not self._shows(headers):
             raise RestError(
                 401,
                 "This request needs the driver's token: send the header `Authorization: Bearer "
@@ -69,7 +79,7 @@ class Access:
     def _needs_token(self, *, changes: bool, is_own_user: Callable[[], bool]) -> bool:
         if not self.is_loopback:
             return True
-        if not changes or self.rule is TokenRule.NEVER:
+        if not changes:
             return False
         return self.rule is TokenRule.ALWAYS or not is_own_user()
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 from penstock.hosting.checkpoints.reader import read_savepoint
 from penstock.hosting.rest.answers import Answer, Asked, RestError
 from penstock.hosting.rest.handlers import Driver
+from penstock.hosting.rest.session_place import SESSION_PLACE
+from penstock.machines.dispatcher.dispatcher import Cancelled
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.ids import JobId
 from penstock.model.program import JobControl
@@ -41,6 +43,9 @@ def cancel(driver: Driver, asked: Asked) -> Answer:
 def cancel_job(driver: Driver, asked: Asked, name: str = "jobid") -> Answer:
     """Cancel the job that the path names."""
     job_id = asked.hex_id(name)
+    session = SESSION_PLACE.session
+    if session is not None and session.cancel(job_id) is Cancelled.ACCEPTED:
+        return Answer({}, 202)  # Perhaps it does not run yet.
     job = driver.observatory.job(job_id)
     if job is None:
         raise RestError(404, f"Job could not be found: {job_id}")

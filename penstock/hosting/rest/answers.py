@@ -45,12 +45,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request. `path`, `query`: its parameters by name. `body`: JSON data; {} if there is none. `span`: its Range header."""
+    """A request. `path`, `query`: its parameters by name. `body`: JSON data; {} if there is none. `span`: its Range header.
+
+    `data`, `media`: the body as it came and its media type, for a route that takes no JSON.
+    """
 
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: Mapping[str, Any] = field(default_factory=dict)
     span: str = ""
+    data: bytes = b""
+    media: str = ""
 
     def hex_id(self, name: str) -> str:
         """Return a parameter of the path that is an id. Raises RestError: it is no id."""

@@ -72,9 +72,16 @@ def _endpoint(
         try:
             _check(request, route, access)
             _check_lead(route, is_standby)
-            body = await _body_of(request, most_bytes)
-            span = request.headers.get("range", "")
-            asked = Asked(request.path_params, dict(request.query_params), body, span)
+            data = await _data_of(request, most_bytes)
+            media = request.headers.get("content-type", "")
+            asked = Asked(
+                request.path_params,
+                dict(request.query_params),
+                {} if route.takes_data else _body_of(data, media),
+                request.headers.get("range", ""),
+                data if route.takes_data else b"",
+                media,
+            )
             return _response(await _answer(route, driver, asked))
         except RestError as error:
             return error_response(error)
@@ -130,22 +137,30 @@ def _check(request: Request, route: Route, access: Access) -> None:
     """Raises RestError: the request must not be answered."""
     if request.method != route.method:  # The router takes HEAD for GET.
         raise _unknown(request)
-    access.check(request.headers, changes=route.changes, is_own_user=request.state.is_own_user)
+    access.check(
+        request.headers,
+        changes=route.changes,
+        is_own_user=request.state.is_own_user,
+        runs_code=route.takes_data,
+    )
 
 
-async def _body_of(request: Request, most_bytes: int) -> dict[str, Any]:
-    """Return the JSON object of a request. Flink's client sends `{}` with every request, GET included.
-
-    Raises RestError: it is too large, or no JSON object.
-    """
+async def _data_of(request: Request, most_bytes: int) -> bytes:
+    """Raises RestError: the body is too large."""
     found = bytearray()
     async for piece in request.stream():
         found += piece
         if len(found) > most_bytes:
             raise RestError(413, f"The body has more than {most_bytes} bytes.")
-    if not found or not found.strip():
-        return {}
-    if request.headers.get("content-type", "").startswith("multipart/"):
+    return bytes(found)
+
+
+def _body_of(found: bytes, media: str) -> dict[str, Any]:
+    """Return the JSON object of a request. Flink's client sends `{}` with every request, GET included.
+
+    Raises RestError: it is no JSON object.
+    """
+    if not found.strip() or media.startswith("multipart/"):
         return {}
     try:
         body = json.loads(found)

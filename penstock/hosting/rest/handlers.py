@@ -122,14 +122,6 @@ def no_dataset(_driver: Driver, asked: Asked) -> Answer:
     raise RestError(404, f"Cluster data set {asked.path.get('datasetid', '')} not found.")
 
 
-def shut_down(_driver: Driver, _asked: Asked) -> Answer:
-    raise RestError(
-        403,
-        "This REST server belongs to the driver of a program, and ends with it. Cancel its "
-        "jobs, or end the program.",
-    )
-
-
 def no_jars(_driver: Driver, _asked: Asked) -> Answer:
     raise RestError(
         501,

@@ -19,6 +19,7 @@ from penstock.hosting.rest import (
     page_handlers,
     requirements,
     rescales,
+    session_handlers,
     story_handlers,
     switches,
 )
@@ -31,7 +32,7 @@ Handler: TypeAlias = Callable[[handlers.Driver, Asked], Answer]
 class Route:
     """`path`: with its parameters in braces. `changes`: the request changes something, so it needs the right to.
     `waits`: the handler waits for others, so it runs on a thread of its own. `streams`: the server's live streams answer, where it has
-    some.
+    some. `takes_data`: the body is no JSON but a job, which the driver opens and runs.
     """
 
     method: str
@@ -42,11 +43,13 @@ class Route:
     changes: bool = False
     waits: bool = False
     streams: bool = False
+    takes_data: bool = False
 
     @property
     def needs_leader(self) -> bool:
         """Whether only a driver that leads its job can answer. The others are about this process."""
-        return self.path not in {"/config", "/openapi.json"} and "/jobmanager/" not in self.path
+        own = {"/config", "/openapi.json", "/session", "/cluster"}
+        return self.path not in own and "/jobmanager/" not in self.path
 
 
 _JOB: Final = "/jobs/{jobid}"
@@ -244,7 +247,20 @@ _DRIVER: Final = (
     _change("PUT", "/switches/{name}", switches.turn, "Turn one on or off. Not in Flink."),
     _get("/config", handlers.dashboard_config, "What the dashboard may do."),
     _get("/overview", handlers.overview, "TaskManagers, slots and jobs in numbers."),
-    _change("DELETE", "/cluster", handlers.shut_down, "Refused: a driver ends with its program."),
+    _change(
+        "DELETE", "/cluster", session_handlers.shut_down, "End a session; refused by other drivers."
+    ),
+    _get("/session", session_handlers.session, "Whether this is a session. Not in Flink."),
+    Route(
+        "POST",
+        "/session/jobs",
+        session_handlers.submit,
+        "Submit a job to a session. Not in Flink.",
+        ("penstock", "python", "pyspark", "triggerId"),
+        changes=True,
+        takes_data=True,
+    ),
+    _get("/session/jobs/{triggerid}", session_handlers.submission, "How that went. Not in Flink."),
     _get("/datasets", handlers.datasets, "Cluster data sets: there are none."),
     _change("DELETE", "/datasets/{datasetid}", handlers.no_dataset, "There are none."),
     _get("/datasets/delete/{triggerid}", handlers.no_dataset, "There are none."),

@@ -21,6 +21,7 @@ from penstock.hosting.rest.live import Live
 from penstock.hosting.rest.openapi import document
 from penstock.hosting.rest.operations import Operations
 from penstock.hosting.rest.routes import ROUTES, Route
+from penstock.hosting.rest.session_place import SESSION_PLACE
 from penstock.hosting.waiting import is_in_a_hurry
 from penstock.hosting.wire.local_peer import is_of_this_user
 from penstock.model.config import Settings
@@ -46,6 +47,11 @@ class _Protocol(H11Protocol):
         self.app_state = {**self.app_state, "is_own_user": lambda: is_of_this_user(sock)}
 
 
+def _is_standby() -> bool:
+    session = SESSION_PLACE.session
+    return OBSERVATORY.is_standby if session is None else session.is_standby
+
+
 def _document(_driver: Driver, _asked: Asked) -> Answer:
     return Answer(document(ROUTES))
 
@@ -59,9 +65,7 @@ def server_of(settings: Settings, access: Access, address: str) -> Server:
     routes = (described, *ROUTES)
     most_bytes = settings.get(RestOptions.MAX_CONTENT)
     live = Live(driver, ROUTES, OBSERVATORY)
-    application = application_of(
-        driver, routes, access, most_bytes, lambda: OBSERVATORY.is_standby, live
-    )
+    application = application_of(driver, routes, access, most_bytes, _is_standby, live)
     keystore = settings.get(RestOptions.KEYSTORE) if settings.get(RestOptions.SSL) else None
     server = uvicorn_server(application, keystore, settings.get(RestOptions.KEY_PASSWORD), live)
     atexit.register(let_clients_read, operations, server)

@@ -17,17 +17,23 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.hosting.batch.plan import Plan
 from penstock.hosting.batch.runner import StageRunner
 from penstock.hosting.batch.spark_runner import SparkRunner
-from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.observation.observatory import OBSERVATORY
 from penstock.hosting.program.console import say
 from penstock.hosting.program.encryption import is_encrypted
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.host import LazyFrame
 from penstock.hosting.provider import TaskManagerProvider
+from penstock.hosting.remote.executor import RemoteExecutor, is_remote
 from penstock.hosting.spark.checks import check_configuration
 from penstock.hosting.spark.frame_results import frame_of_files, frame_of_messages
 from penstock.hosting.spark.provider_choice import provider_for
-from penstock.hosting.spark.session import active_session, embedded_session, executable_of
+from penstock.hosting.spark.session import (
+    active_session,
+    embedded_session,
+    executable_of,
+    give_away,
+)
 from penstock.hosting.spark.session_workers import make_room
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.spark.worker_python import check_executable, check_workers
@@ -70,6 +76,18 @@ def spark_session(settings: Settings, cores: int) -> SparkSession:
     session = active_session() or embedded_session(settings, cores, _Overrides.spark)
     OBSERVATORY.spark_ui = session.sparkContext.uiWebUrl
     return session
+
+
+def start_for_session(settings: Settings) -> None:
+    """Start Spark for a session, with all cores of this machine unless a master is set.
+
+    It counts as a user's from then on: jobs share it as it is, and none of them starts it anew with more cores.
+    Raises: ConfigurationError: it does not start.
+    """
+    if active_session() is None:
+        session = embedded_session(settings, os.cpu_count() or 1, _Overrides.spark)
+        OBSERVATORY.spark_ui = session.sparkContext.uiWebUrl
+        give_away()
 
 
 class SparkHost:
@@ -164,4 +182,6 @@ def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecu
     """Return the executor of programs: on Spark, unless the command line says otherwise."""
     if _Overrides.executor is not None:
         return _Overrides.executor
+    if is_remote(configuration or {}, _Overrides.settings):
+        return RemoteExecutor(_Overrides.settings)
     return ClusterExecutor(SparkHost(configuration))

@@ -87,6 +87,12 @@ def embedded_session(
         return _Embedded.session
 
 
+def give_away() -> None:
+    """The embedded session is ours no longer: from now on it is used as it is, like a user's."""
+    with _Embedded.lock:
+        _Embedded.session = None
+
+
 def executable_of(settings: Settings) -> str | None:
     """Return the interpreter that the program wants; None: any, which Flink's default stands for."""
     wanted = settings.get(PythonOptions.EXECUTABLE)

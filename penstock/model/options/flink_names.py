@@ -82,9 +82,9 @@ FLINK_NAMES: Final[frozenset[str]] = frozenset((
     ),
     *_family(
         "execution.",
-        """attached job-listeners job-status-changed-listeners
+        """job-listeners job-status-changed-listeners
         shutdown-on-application-finish shutdown-on-attached-exit
-        submit-failed-job-on-application-error target async-state.active-buffer-size
+        submit-failed-job-on-application-error async-state.active-buffer-size
         async-state.active-buffer-timeout async-state.total-buffer-size""",
     ),
     *_family(

@@ -135,6 +135,27 @@ class ExecutionOptions(OptionGroup, title="How the job is executed"):
     )
 
 
+class DeploymentOptions(OptionGroup, title="Where jobs run"):
+    """Whether a program is the driver of its jobs, or submits them to a session."""
+
+    TARGET: Final = text(
+        "execution.target",
+        None,
+        (
+            "`remote`: jobs are submitted to the session at rest.address and rest.port. Other "
+            "values, and none: the program is the driver of its jobs."
+        ),
+    )
+    ATTACHED: Final = flag(
+        "execution.attached",
+        "true",
+        (
+            "Whether `execute` waits for the end of a job in a session. Without a session it "
+            "always does."
+        ),
+    )
+
+
 class PythonOptions(OptionGroup, title="Python files and packages"):
     """Files and packages that the tasks import."""
 

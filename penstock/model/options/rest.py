@@ -76,6 +76,21 @@ class RestOptions(OptionGroup, title="REST"):
     )
 
 
+class ClientOptions(OptionGroup, title="Clients of a session"):
+    """How a program with execution.target `remote` reaches its session, besides rest.address and rest.port."""
+
+    TOKEN: Final = text(
+        "penstock.rest.client.token",
+        None,
+        "The session's token. Not set: the one of a session of the same user on this machine.",
+    )
+    CERTIFICATES: Final = text(
+        "penstock.rest.client.certificates",
+        None,
+        "A PEM file with certificates to trust, for a session with HTTPS.",
+    )
+
+
 class WebOptions(OptionGroup, title="Dashboard"):
     """What the dashboard may do, and how long it shows jobs that have ended."""
 

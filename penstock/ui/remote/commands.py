@@ -10,13 +10,22 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from penstock.ui.remote.client import RemoteError
+from penstock.hosting.remote.client import RemoteError
 from penstock.ui.remote.logs import add_logs, logs
 from penstock.ui.remote.metrics import add_metrics, metrics
 from penstock.ui.remote.rescale import add_rescale, rescale
 from penstock.ui.remote.stacks import add_stacks, stacks
 from penstock.ui.remote.story import add_story, story
-from penstock.ui.remote.targets import ENDED, Target, add_job, add_place, clients, target, targets
+from penstock.ui.remote.targets import (
+    ENDED,
+    Target,
+    add_job,
+    add_place,
+    clients,
+    is_session,
+    target,
+    targets,
+)
 from penstock.ui.remote.texts import duration, indented, moment, shown
 
 _CANCEL_POLL_S: Final = 0.2
@@ -28,15 +37,26 @@ def list_jobs(options: argparse.Namespace) -> int:
         for client in clients(options):
             print(f"{client.address} {client.token or ''}")
         return 0
+    sessions = [one for one in clients(options) if is_session(one)]
     found = [one for one in targets(options) if options.all or one.overview["state"] not in ENDED]
-    told = [{"address": one.client.address, **one.overview} for one in found]
+    addresses = {one.address for one in sessions}
+    told = [
+        {
+            "address": one.client.address,
+            "session": one.client.address in addresses,
+            **one.overview,
+        }
+        for one in found
+    ]
     lines = [
         f"{moment(one.overview['start-time'])}  {one.job_id}  {one.overview['state']:<10} "
         f"{one.overview['name']}  ({one.client.address})"
         for one in found
     ]
     kind = "jobs" if options.all else "running jobs"
-    return shown(told, options, "\n".join(lines) or f"no {kind}")
+    lines += [] if lines else [f"no {kind}"]
+    lines += [f"session at {address} takes jobs" for address in sorted(addresses)]
+    return shown(told, options, "\n".join(lines))
 
 
 def info(options: argparse.Namespace) -> int:

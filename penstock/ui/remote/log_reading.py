@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from penstock.ui.remote.client import FilePart, RemoteError, RestClient
+from penstock.hosting.remote.client import FilePart, RemoteError, RestClient
 
 _FIRST_LOOK: Final = 1 << 16
 _KEPT: Final = 512

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.ui.remote.client import RemoteError
+from penstock.hosting.remote.client import RemoteError
 from penstock.ui.remote.log_reading import Log
 from penstock.ui.remote.targets import ENDED, Target, add_place, target, taskmanagers_of
 from penstock.ui.remote.texts import complain, seconds, shown

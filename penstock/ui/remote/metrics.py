@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from penstock.ui.remote.client import RemoteError, RestClient
-from penstock.ui.remote.targets import Target, add_job, target, vertex_of
+from penstock.hosting.remote.client import RemoteError, RestClient
+from penstock.hosting.remote.vertices import vertex_of
+from penstock.ui.remote.targets import Target, add_job, target
 from penstock.ui.remote.texts import complain, shown
 
 _AT_A_TIME: Final = 50

@@ -9,8 +9,9 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from penstock.ui.remote.client import RemoteError
-from penstock.ui.remote.targets import add_place, target, vertex_of
+from penstock.hosting.remote.client import RemoteError
+from penstock.hosting.remote.vertices import vertex_of
+from penstock.ui.remote.targets import add_place, target
 from penstock.ui.remote.texts import shown
 
 

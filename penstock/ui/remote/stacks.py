@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from penstock.ui.remote.client import RemoteError
-from penstock.ui.remote.targets import Target, add_job, target, taskmanagers_of, vertex_of
+from penstock.hosting.remote.client import RemoteError
+from penstock.hosting.remote.vertices import vertex_of
+from penstock.ui.remote.targets import Target, add_job, target, taskmanagers_of
 from penstock.ui.remote.texts import shown
 
 STATES: Final = {"on-cpu": "on_cpu", "off-cpu": "off_cpu", "full": "full"}

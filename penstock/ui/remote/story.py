@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from penstock.ui.remote.client import RemoteError
-from penstock.ui.remote.targets import add_job, target, vertex_of
+from penstock.hosting.remote.client import RemoteError
+from penstock.hosting.remote.vertices import vertex_of
+from penstock.ui.remote.targets import add_job, target
 from penstock.ui.remote.texts import moment, shown
 
 _MOST_OF_MACHINE: Final = 1000

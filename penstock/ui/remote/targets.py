@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.hosting.remote.client import RemoteError, RestClient
 from penstock.hosting.rest.address_book import drivers
-from penstock.ui.remote.client import RemoteError, RestClient
 
 ENDED: Final = ("FINISHED", "CANCELED", "FAILED", "SUSPENDED")
 """The statuses of a job that has ended."""
@@ -69,6 +68,14 @@ def clients(options: argparse.Namespace) -> list[RestClient]:
     return [RestClient(one.address, options.token or one.token, options.cacert) for one in known]
 
 
+def is_session(client: RestClient) -> bool:
+    """Whether a session answers there."""
+    try:
+        return bool(client.get("/session")["session"])
+    except RemoteError:
+        return False
+
+
 def targets(options: argparse.Namespace) -> list[Target]:
     """Return all jobs of these drivers."""
     return [
@@ -95,30 +102,6 @@ def target(options: argparse.Namespace) -> Target:
     if not meant:
         raise RemoteError(f"there is no {what}. Jobs: {names}")
     raise RemoteError(f"{len(meant)} jobs are meant by {what}: {names}. Name one.")
-
-
-def vertex_of(details: Mapping[str, Any], wanted: str) -> dict[str, Any]:
-    """Return the one vertex that is meant: by its id, the beginning of it, its name, or a part of its name.
-
-    `details`: the job, as `/jobs/:jobid` tells it. Raises RemoteError: there is none, or more than one.
-    """
-    vertices: list[dict[str, Any]] = details["vertices"]
-    text = wanted.lower()
-    ways: tuple[Callable[[Mapping[str, Any]], bool], ...] = (
-        lambda one: one["name"] == wanted,
-        lambda one: one["id"].startswith(text),
-        lambda one: text in one["name"].lower(),
-    )
-    for way in ways:
-        meant = [one for one in vertices if way(one)]
-        if len(meant) == 1:
-            return meant[0]
-        if meant:
-            break
-    names = ", ".join(f"{one['id'][:8]} '{one['name']}'" for one in meant or vertices)
-    if not meant:
-        raise RemoteError(f"the job has no vertex {wanted!r}. Vertices: {names}")
-    raise RemoteError(f"{len(meant)} vertices are meant by {wanted!r}: {names}. Name one.")
 
 
 def taskmanagers_of(one: Target) -> list[str]:

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import Any, Final
 
-from penstock.ui.remote.client import RemoteError, RestClient
+from penstock.hosting.remote.client import RemoteError, RestClient
 from penstock.ui.remote.targets import ENDED, clients
 from penstock.ui.top.facts import (
     Counters,

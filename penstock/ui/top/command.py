@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
-from penstock.ui.remote.client import RemoteError
+from penstock.hosting.remote.client import RemoteError
 from penstock.ui.remote.targets import ENDED, add_job, target
 from penstock.ui.remote.texts import seconds
 from penstock.ui.top.asking import Asking

@@ -20,7 +20,7 @@ from penstock.hosting.dataframes.source import (
     StageFrameSource,
 )
 from penstock.hosting.dataframes.spool import write_partition
-from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.program.frames_of_job import lend_frames
 from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.hosting.wire.addresses import Addresses

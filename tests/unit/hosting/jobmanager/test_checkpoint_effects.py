@@ -21,6 +21,7 @@ from penstock.model.messages import (
     StoreCheckpoint,
     TriggerCheckpoint,
 )
+from penstock.model.states import JobStatus
 from tests.tools.machines.job_graphs import job_graph
 
 ATTEMPT = AttemptId(ExecutionVertexId(VertexId("v"), 0), 0)
@@ -30,13 +31,15 @@ CHECKPOINT = CompletedCheckpoint(1, JobId("job"), CheckpointType.CHECKPOINT, 700
 class Recorder:
     """A driver's shell whose surroundings note what they are asked to do."""
 
-    def __init__(self) -> None:
+    def __init__(self, gone=None) -> None:
         self.done = []
         sent = SimpleNamespace(send=lambda resource_id, message: self.done.append(message))
         checkpoints = SimpleNamespace(
             keep=self.done.append, coordinate=self.done.append, answer=self.done.append
         )
-        host = SimpleNamespace(slots_per_taskmanager=1, max_taskmanagers=lambda: None)
+        host = SimpleNamespace(
+            slots_per_taskmanager=1, max_taskmanagers=lambda: None, gone=lambda: gone
+        )
         settings = JobManagerSettings(JobSettings(), ResourceSettings(), TaskSettings(), 1, 5, 5, 5)
         parts = JobParts(job_graph({"A": 1}, []), (), host, settings, JobObserver())
         self.shell = MachineShell(parts, sent, None, None, checkpoints, lambda: None)
@@ -77,3 +80,24 @@ def test_a_driver_that_keeps_no_checkpoints_takes_their_effects_without_complain
     nobody.keep(DiscardCheckpoint(CHECKPOINT))
     nobody.coordinate(SnapshotCoordinators(1))
     nobody.answer(SavepointAnswered("me", None))
+
+
+@pytest.mark.parametrize(
+    ("status", "is_recoverable", "gone", "is_kept"),
+    [
+        (JobStatus.FAILED, True, "the SparkSession was stopped", True),
+        (JobStatus.FAILED, True, None, False),
+        (JobStatus.FAILED, False, "the SparkSession was stopped", False),
+        (JobStatus.CANCELED, True, "the SparkSession was stopped", False),
+        (JobStatus.RUNNING, True, "the SparkSession was stopped", False),
+    ],
+)
+def test_the_checkpoints_of_a_job_that_is_left_to_another_driver_stay(
+    status, is_recoverable, gone, is_kept
+) -> None:
+    recorder = Recorder(gone)
+    recorder.shell.guard.is_recoverable = is_recoverable
+    recorder.shell.status = status
+    discard = DiscardCheckpoint(CHECKPOINT)
+    machine_shell._JOB_EFFECTS[DiscardCheckpoint](recorder.shell, discard)
+    assert recorder.done == ([] if is_kept else [discard])

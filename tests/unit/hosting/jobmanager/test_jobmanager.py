@@ -11,6 +11,7 @@ from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.jobmanager import links, taskmanager_watch
 from penstock.hosting.jobmanager.driver_streams import CollectStream
 from penstock.hosting.jobmanager.jobmanager import JobManager
+from penstock.hosting.jobmanager.leaving import Leaving
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
@@ -322,8 +323,10 @@ def test_a_job_that_fails_without_spark_is_left_to_other_drivers(
     recorded, guard = [], JobGuard()
     guard.is_recoverable, guard.end = is_recoverable, recorded.append
     own = JobManager.__new__(JobManager)
-    own.shell = SimpleNamespace(status=status, failure=FailureInfo("Lost", "no slots"))
-    own.parts = SimpleNamespace(guard=guard, provider=SimpleNamespace(gone=lambda: gone))
+    leaving = Leaving(guard, SimpleNamespace(gone=lambda: gone))
+    failure = FailureInfo("Lost", "no slots")
+    own.shell = SimpleNamespace(status=status, failure=failure, leaving=leaving)
+    own.parts = SimpleNamespace(guard=guard)
     own.started_ms, own.job_graph = 0, SimpleNamespace(job_id="job")
     own._end_leadership()
     assert own.status is expected

@@ -10,11 +10,24 @@ TOKEN = "t0ken"
 LOCAL = {"host": "localhost:8081"}
 
 
-def refusal(headers=(), *, rule="others", changes=True, is_own_user=True, address="localhost"):
+def refusal(
+    headers=(),
+    *,
+    rule="others",
+    changes=True,
+    is_own_user=True,
+    address="localhost",
+    runs_code=False,
+):
     """The status of the refusal; None: it is answered."""
     access = access_of(rule, TOKEN, address)
     try:
-        access.check(LOCAL | dict(headers), changes=changes, is_own_user=lambda: is_own_user)
+        access.check(
+            LOCAL | dict(headers),
+            changes=changes,
+            is_own_user=lambda: is_own_user,
+            runs_code=runs_code,
+        )
     except RestError as error:
         return error.status
     return None
@@ -63,6 +76,17 @@ def test_who_needs_the_token(rule, is_own_user, status):
     assert refusal(rule=rule, is_own_user=is_own_user, changes=False) is None
     shown = {"authorization": f"Bearer {TOKEN}"}
     assert refusal(shown, rule=rule, is_own_user=is_own_user) is None
+
+
+@pytest.mark.parametrize("rule", ["others", "always", "never"])
+def test_code_is_never_taken_of_a_stranger(rule):
+    assert refusal(rule=rule, is_own_user=False, runs_code=True) == 401
+    shown = {"authorization": f"Bearer {TOKEN}"}
+    assert refusal(shown, rule=rule, is_own_user=False, runs_code=True) is None
+
+
+def test_a_rule_that_asks_nobody_takes_code_of_the_drivers_user():
+    assert refusal(rule="never", is_own_user=True, runs_code=True) is None
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from penstock.hosting.remote.client import RemoteError, RestClient
 from penstock.hosting.rest import server
 from penstock.hosting.rest.server import PortsTaken, RestServer, ports_of
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
-from penstock.ui.remote.client import RemoteError, RestClient
 
 
 @pytest.mark.parametrize(

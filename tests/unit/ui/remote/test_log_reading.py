@@ -4,8 +4,8 @@ import pytest
 
 from penstock.hosting.logs.folder import LogFolder, NoSuchLog
 from penstock.hosting.logs.rolling import RollingFile
+from penstock.hosting.remote.client import FilePart, RemoteError
 from penstock.model.messages import ReadLog
-from penstock.ui.remote.client import FilePart, RemoteError
 from penstock.ui.remote.log_reading import GAP, Log
 
 NAME = "penstock-taskmanager-1.log"

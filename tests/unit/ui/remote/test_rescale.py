@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.ui.remote.client import RemoteError
+from penstock.hosting.remote.client import RemoteError
 from penstock.ui.remote.rescale import requirements, wanted_parallelism
 
 JOB = {"vertices": [{"id": "1" * 32, "name": "Source"}, {"id": "2" * 32, "name": "Sum"}]}

@@ -76,6 +76,11 @@ class RestClient:
         """Send a request that changes something, and return the answer. Raises RemoteError."""
         return self._ask(method, path, query, body)
 
+    def send(self, path: str, data: bytes, media: str, **query: object) -> Any:
+        """Send bytes of this media type, and return the answer. Raises RemoteError."""
+        with self._opened("POST", path, query, data, {"Content-Type": media}) as answer:
+            return json.loads(answer.read())
+
     def file(self, path: str, begin: int = 0, end: int | None = None) -> FilePart | None:
         """Return a part of a file; None: there is nothing from `begin` on. Raises RemoteError.
 
@@ -142,12 +147,13 @@ class RestClient:
         body: Any,
         more: Mapping[str, str] | None = None,
     ) -> Generator[Any]:
-        """Give the answer. `more`: headers. Raises RemoteError, also while it is read."""
+        """Give the answer. `body`: JSON data, or bytes. `more`: headers. Raises RemoteError, also while it is read."""
         asked = {key: value for key, value in query.items() if value is not None}
         url = self.address + quote(path) + (f"?{urlencode(asked)}" if asked else "")
-        data = None if body is None else json.dumps(body).encode()
         headers = dict(more or {})
-        if data:
+        data = body if isinstance(body, bytes) else None
+        if body is not None and data is None:
+            data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"

@@ -1,0 +1,114 @@
+"""Submits the jobs of this program to a session: `model.program.JobExecutor` without a host of its own.
+
+Source: Flink RemoteExecutor (execution.target `remote`); differs: the session names the default parallelism, because it knows its cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from penstock.hosting.batch.plan import speakers_of
+from penstock.hosting.jobmanager.driver_streams import PRINT_STREAM
+from penstock.hosting.program.console import say
+from penstock.hosting.program.frames_of_job import reads_frames
+from penstock.hosting.program.settings import HOST_DEFAULTS
+from penstock.hosting.program.submitted_jobs import submitted_job
+from penstock.hosting.remote.job import RemoteJob
+from penstock.hosting.remote.session_client import SessionClient
+from penstock.hosting.remote.submission import Submission, packed
+from penstock.hosting.shipping.pickling import serialize
+from penstock.model.config import Settings
+from penstock.model.errors import GraphError
+from penstock.model.graph.stream_graph import StreamGraph
+from penstock.model.ids import JobId
+from penstock.model.options.program import DeploymentOptions
+from penstock.model.program import ProgramSettings
+
+REMOTE: Final = "remote"
+_OF_THE_SESSION: Final = (
+    "rest.",
+    "penstock.rest.",
+    "security.ssl.rest.",
+    "high-availability.",
+    "penstock.high-availability.",
+    "jobstore.",
+    "web.",
+    "penstock.web.",
+    "execution.target",
+    "execution.attached",
+)
+"""Options that the session sets for all its jobs: what a client has is about the client itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """What a session tells of its size: enough of a host to build a job for it."""
+
+    parallelism: int
+    slots: int
+    ships_modules: bool = True
+
+    def default_parallelism(self, settings: Settings) -> int:
+        return self.parallelism
+
+    def cores(self) -> int:
+        return self.slots
+
+
+class RemoteExecutor:
+    """`command_line`: options that those of the program override."""
+
+    def __init__(self, command_line: Mapping[str, str]) -> None:
+        self._command_line = dict(command_line)
+
+    def serialize(self, value: object) -> bytes:
+        return serialize(value)
+
+    def submit(self, graph: StreamGraph, program: ProgramSettings) -> RemoteJob:
+        """Submit the job. Raises GraphError, ConfigurationError, RemoteError before it runs."""
+        settings = Settings(
+            program.configuration, command_line=self._command_line, defaults=HOST_DEFAULTS
+        )
+        _check_streams(graph)
+        session = SessionClient(settings)
+        about = session.about()
+        sizes = _Sizes(about["parallelism"], about["cores"])
+        graph, job = submitted_job(sizes, graph, program, settings)
+        if reads_frames(job):
+            raise GraphError(
+                "the program reads a Spark DataFrame, which belongs to this process's Spark. Write "
+                "it to files and read these, or run the program without a session."
+            )
+        kept = {
+            key: value
+            for key, value in job.program.configuration.items()
+            if not key.startswith(_OF_THE_SESSION)
+        }
+        job = replace(job, program=replace(job.program, configuration=kept))
+        speakers = None
+        if graph.is_batch:
+            speakers = frozenset(speakers_of(job.graph, graph.nodes))
+        job_id = JobId(session.submit(packed(Submission(job, speakers))))
+        say(f"job '{graph.job_name}' ({job_id}) runs in the session at {session.rest.address}")
+        is_attached = settings.get(DeploymentOptions.ATTACHED)
+        return RemoteJob(session, job_id, graph.job_name, is_attached=is_attached)
+
+
+def _check_streams(graph: StreamGraph) -> None:
+    """Raises GraphError: the program wants rows that the job sends to its driver, which is another process here."""
+    for node in graph.nodes.values():
+        if node.driver_stream not in {None, PRINT_STREAM}:
+            raise GraphError(
+                f"the rows of '{node.name}' ({node.defined_at}) are to come to this program "
+                "(execute_and_collect, to_spark), but a session does not send rows to its clients. "
+                "Write them to a sink, such as a FileSink, and read that, or run the program "
+                "without a session."
+            )
+
+
+def is_remote(configuration: Mapping[str, object], command_line: Mapping[str, str]) -> bool:
+    """Whether jobs go to a session. Raises ConfigurationError: there is no such target."""
+    settings = Settings(configuration, command_line=command_line)
+    return settings.get(DeploymentOptions.TARGET) == REMOTE

@@ -1,0 +1,306 @@
+"""The jobs that were submitted to this session: opened, started, watched, and cleaned up, as the Dispatcher decides.
+
+Each job has a thread of its own, which starts it and then waits for its end. Source: Flink Dispatcher, JobManagerRunner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from penstock.hosting.batch.job import BatchJob
+from penstock.hosting.clock import monotonic_ms
+from penstock.hosting.ha.election import Claim, Election, Standby
+from penstock.hosting.ha.packed_job import SubmittedJob
+from penstock.hosting.ha.store import Ended
+from penstock.hosting.jobmanager.handle import JobHandle
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.program.frames_of_job import reads_frames
+from penstock.hosting.remote.submission import Submission, opened
+from penstock.hosting.session.modules import ModuleSpaces
+from penstock.hosting.session.starting import start_submitted
+from penstock.machines.dispatcher.dispatcher import (
+    Cancelled,
+    DispatchedJob,
+    Dispatcher,
+    Duplicate,
+    NotAccepted,
+    Phase,
+)
+from penstock.machines.dispatcher.effects import (
+    Cancel,
+    CleanUp,
+    Effect,
+    EndSession,
+    Initialise,
+    Suspend,
+)
+from penstock.machines.dispatcher.settings import DispatcherSettings
+from penstock.model.error_text import traceback_of
+from penstock.model.errors import ConfigurationError
+from penstock.model.ids import JobId, VertexId
+from penstock.model.program import JobControl
+
+_LOG: Final = logging.getLogger(__name__)
+_TICK_S: Final = 0.5
+_SUSPENDED: Final = "the session ends; another one goes on with the job"
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """What is needed to start a job, and what controls it. `started`: answered once it runs, or cannot."""
+
+    job: SubmittedJob
+    speakers: frozenset[VertexId] | None = None
+    claim: Claim | None = None
+    control: JobControl | None = None
+    started: Future[None] = field(default_factory=Future)
+
+
+class Submissions:
+    """All jobs of a session. Any thread. `election` None: without high availability. `on_fatal`: told why the session must end."""
+
+    def __init__(
+        self,
+        executor: ClusterExecutor,
+        modules: ModuleSpaces,
+        settings: DispatcherSettings,
+        election: Election | None,
+        on_fatal: Callable[[str], None],
+        *,
+        ships_modules: bool = True,
+    ) -> None:
+        self._executor = executor
+        self._modules = modules
+        self._election = election
+        self._on_fatal = on_fatal
+        self._ships_modules = ships_modules
+        self._machine = Dispatcher(settings, is_kept=election is not None)
+        self._held: dict[JobId, _Held] = {}
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._ticker = threading.Thread(target=self._tick, name="penstock-dispatcher", daemon=True)
+
+    def start(self) -> None:
+        self._ticker.start()
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return id, name, phase and last status of each job, in the order of submission."""
+        with self._lock:
+            return [_told(job) for job in self._machine.jobs]
+
+    # ------------------------------------------------------------------ jobs come
+
+    def submit(self, data: bytes) -> JobId:
+        """Open the bytes of an authenticated client, and start the job. Waits until it has a JobManager.
+
+        Raises whatever is wrong: Duplicate, NotAccepted, an error of unpickling, or why the job cannot be started.
+        """
+        submission = opened(data, self._open_modules)
+        job_id = submission.job.graph.job_id
+        try:
+            self._check(submission)
+            held = _Held(submission.job, submission.speakers)
+            with self._lock:
+                effects = self._machine.submit(job_id, submission.job.graph.name, monotonic_ms())
+                self._held[job_id] = held
+        except Duplicate:
+            raise  # Its modules are those of the job that is known.
+        except BaseException:
+            self._modules.close(job_id)
+            raise
+        self._carry_out(effects)
+        held.started.result()
+        return job_id
+
+    def recover(self, claim: Claim) -> None:
+        """Take over a job of a former session. Returns at once."""
+        job, is_dirty = claim.job, claim.result is not None
+        with self._lock:
+            self._held[job.graph.job_id] = _Held(job, claim=claim)
+            effects = self._machine.recovered(
+                job.graph.job_id, job.graph.name, is_dirty=is_dirty, now_ms=monotonic_ms()
+            )
+        self._carry_out(effects)
+
+    def _open_modules(
+        self, job_id: JobId, archive: bytes, pickled: bytes
+    ) -> contextlib.AbstractContextManager[None]:
+        """Raises Duplicate before anything of the job's own is unpickled."""
+        with self._lock:
+            known = next((one for one in self._machine.jobs if one.job_id == job_id), None)
+            if known is not None and known.phase is not Phase.ENDED:
+                self._machine.submit(job_id, known.name, monotonic_ms())  # Raises.
+        return self._modules.open(job_id, archive, pickled)
+
+    def _start(self, held: _Held) -> JobControl:
+        job, claim = held.job, held.claim
+        if (
+            not self._ships_modules
+        ):  # Tasks of this process find them where the session has put them.
+            job = replace(job, modules=b"")
+            claim = None if claim is None else replace(claim, job=job)
+        return start_submitted(self._executor, job, held.speakers, claim)
+
+    def _check(self, submission: Submission) -> None:
+        """Raises ConfigurationError: the job needs its client."""
+        if reads_frames(submission.job):
+            raise ConfigurationError(
+                "the job reads a Spark DataFrame, which belongs to the client's Spark. Write it to "
+                "files and read these, or run the program by its own driver: `penstock run` "
+                "without -m."
+            )
+
+    # ------------------------------------------------------------------ jobs go
+
+    def cancel(self, job_id: str) -> Cancelled:
+        with self._lock:
+            found, effects = self._machine.cancel(JobId(job_id), monotonic_ms())
+        self._carry_out(effects)
+        return found
+
+    def close(self, timeout_s: float) -> bool:
+        """End all jobs, and wait until nothing is left of them. Returns: whether that is so."""
+        with self._lock:
+            effects = self._machine.close(monotonic_ms())
+        self._carry_out(effects)
+        with self._changed:
+            return self._changed.wait_for(lambda: self._machine.is_done, timeout_s)
+
+    # ------------------------------------------------------------------ what the Dispatcher wants
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, EndSession):
+                self._on_fatal(effect.cause)
+                continue
+            held = self._held[effect.job_id]
+            if isinstance(effect, Initialise):
+                self._on_thread(effect.job_id, self._run)
+            elif isinstance(effect, CleanUp):
+                self._on_thread(effect.job_id, self._cleanup_of(effect, held))
+            elif held.control is not None:
+                _stop(held.control, effect)
+        with self._changed:
+            self._changed.notify_all()
+
+    def _on_thread(self, job_id: JobId, work: Callable[[JobId, _Held], None]) -> None:
+        threading.Thread(
+            target=work,
+            args=(job_id, self._held[job_id]),
+            name=f"penstock-job-{job_id[:6]}",
+            daemon=True,
+        ).start()
+
+    def _run(self, job_id: JobId, held: _Held) -> None:
+        """Start a job, and wait for its end."""
+        try:
+            self._claim(job_id, held)
+            control = self._start(held)
+        except BaseException as error:
+            with self._lock:
+                effects = self._machine.start_failed(job_id, traceback_of(error), monotonic_ms())
+            held.started.set_exception(error)
+            self._carry_out(effects)
+            return
+        with self._lock:
+            held.control = control
+            effects = self._machine.started(job_id, monotonic_ms())
+        held.started.set_result(None)
+        self._carry_out(effects)
+        _await_end(control)
+        with self._lock:
+            effects = self._machine.ended(job_id, control.status(), monotonic_ms())
+        self._carry_out(effects)
+
+    def _claim(self, job_id: JobId, held: _Held) -> None:
+        """Store the job before it runs. Raises Duplicate: a driver of this cluster-id runs it."""
+        if self._election is None or held.claim is not None or held.speakers is not None:
+            return
+        standby = Standby()
+        found = self._election.try_claim(job_id, held.job, standby)
+        if not isinstance(found, Claim):
+            owner = "another driver" if standby.lease is None else f"driver {standby.lease.owner}"
+            raise Duplicate(
+                f"job {job_id} is run by {owner} of the same high-availability.cluster-id. Wait "
+                "for its end, or submit with another pipeline.fixed-job-id."
+            )
+        held.claim = found
+
+    def _cleanup_of(self, effect: CleanUp, held: _Held) -> Callable[[JobId, _Held], None]:
+        def work(job_id: JobId, _held: _Held) -> None:
+            try:
+                self._clean_up(job_id, held, is_global=effect.is_global)
+            except Exception as error:
+                with self._lock:
+                    pause_ms = self._machine.cleanup_failed(job_id, monotonic_ms())
+                text = "job=%s clean-up FAILED, again in %s ms"
+                _LOG.warning(text, job_id, pause_ms, exc_info=error)
+            else:
+                with self._lock:
+                    self._machine.cleaned(job_id, monotonic_ms())
+                    if self._held.get(job_id) is held:
+                        del self._held[job_id]
+            with self._changed:
+                self._changed.notify_all()
+
+        return work
+
+    def _clean_up(self, job_id: JobId, held: _Held, *, is_global: bool) -> None:
+        """Remove what is left of a job. Raises OSError: the store could not be reached."""
+        if not held.started.done():
+            held.started.set_exception(NotAccepted(f"job {job_id} was ended before it began"))
+        claim = held.claim
+        if claim is not None and claim.result is not None and held.control is None:
+            held.control = self._start(held)
+            with self._lock:
+                self._machine.carried_out(job_id, held.control.status())
+        if is_global and claim is not None:
+            self._remove_entry(job_id, claim, held)
+        self._modules.close(job_id)
+
+    def _remove_entry(self, job_id: JobId, claim: Claim, held: _Held) -> None:
+        """Remove the entry if the job's own JobManager could not. Raises OSError, LeaseTaken."""
+        assert self._election is not None
+        store, entry = self._election.store, claim.keeper.entry
+        if store.find(entry.key) != entry:
+            return
+        if held.control is None:
+            store.drop(entry)
+            return
+        outcome = held.control.wait(0)
+        status, failure = str(outcome.status), outcome.failure
+        store.remove(entry, Ended(entry.token, job_id, status, outcome.net_runtime_ms, failure))
+
+    def _tick(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(_TICK_S):
+            with self._lock:
+                effects = self._machine.tick(monotonic_ms())
+            self._carry_out(effects)
+
+
+def _told(job: DispatchedJob) -> dict[str, Any]:
+    status = None if job.status is None else str(job.status)
+    return {"id": job.job_id, "name": job.name, "phase": str(job.phase), "status": status}
+
+
+def _stop(control: JobControl, effect: Cancel | Suspend) -> None:
+    """A job that cannot be suspended, such as one in runtime mode BATCH, is cancelled."""
+    if isinstance(effect, Suspend) and isinstance(control, JobHandle):
+        control.suspend(_SUSPENDED)
+    else:
+        control.cancel()
+
+
+def _await_end(control: JobControl) -> None:
+    """Wait without a reader of the job's error, so that the console shows it."""
+    if isinstance(control, JobHandle):
+        control.manager.wait()
+    elif isinstance(control, BatchJob):
+        control.ended.wait()

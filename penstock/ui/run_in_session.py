@@ -1,0 +1,61 @@
+"""`penstock run -m`: the program runs here, and its jobs in a session. Source: Flink's `flink run -m`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from penstock.model.errors import ConfigurationError
+from penstock.model.options.program import DeploymentOptions
+from penstock.model.options.rest import ClientOptions, RestOptions
+
+
+def in_session(options: argparse.Namespace, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a run whose jobs go to the session that `-m` names.
+
+    Raises ConfigurationError: the address has no port, or an option is about a driver of the program's own.
+    """
+    for flag, value in (("--master", options.master), ("--conf", options.conf)):
+        if value:
+            raise ConfigurationError(
+                f"{flag} is about the Spark of a program's own driver, but -m names a session, "
+                "which has its own. Leave one of them out."
+            )
+    if options.log_file is not None:
+        raise ConfigurationError(
+            "--log-file is for a driver in the background. With -m the job runs in the session; "
+            "leave it out."
+        )
+    scheme, mark, place = options.jobmanager.rpartition("://")
+    host, _, port = place.rstrip("/").rpartition(":")
+    if not host or not port.isdecimal() or scheme not in {"", "http", "https"}:
+        raise ConfigurationError(
+            f"-m takes HOST:PORT of a session, got {options.jobmanager!r}. `penstock list` shows "
+            "the sessions of this user."
+        )
+    found = {
+        **settings,
+        DeploymentOptions.TARGET.key: "remote",
+        DeploymentOptions.ATTACHED.key: "false" if options.detached else "true",
+        RestOptions.ADDRESS.key: host.strip("[]"),
+        RestOptions.PORT.key: port,
+    }
+    if mark and scheme == "https":
+        found[RestOptions.SSL.key] = "true"
+    if options.token is not None:
+        found[ClientOptions.TOKEN.key] = options.token
+    if options.cacert is not None:
+        found[ClientOptions.CERTIFICATES.key] = options.cacert
+    return found
+
+
+def add_session_place(runs: argparse.ArgumentParser) -> None:
+    """Add the options that name a session to `penstock run`."""
+    runs.add_argument(
+        "-m", "--jobmanager", metavar="HOST:PORT",
+        help="run the program here and its jobs in this session; with -d only submit them",
+    )  # fmt: skip
+    runs.add_argument("--token", help="with -m: the session's token, if it is not found by itself")
+    runs.add_argument(
+        "--cacert", metavar="FILE", help="with -m: certificates to trust, for an https address"
+    )
