@@ -60,6 +60,18 @@ class JobGuard:
     former_requirements: str | None = None
     """What parallelism a former driver was asked for, as JSON; None: nothing."""
 
+    _left: tuple[str | None] | None = None
+
+    def why_left(self, gone: Callable[[], str | None]) -> str | None:
+        """Return why a job that has failed here is left to another driver; None: it has failed for all.
+
+        Ask only when it has failed: the first answer holds, for by it its checkpoints stay, and its entry. `gone`: returns
+        why this driver can never start a TaskManager again.
+        """
+        if self._left is None:
+            self._left = (gone() if self.is_recoverable else None,)
+        return self._left[0]
+
     def may_vouch(self) -> bool:
         """Whether the driver may send heartbeats, each of which lets a TaskManager live for another `silence_s`."""
         return True

@@ -23,11 +23,10 @@ from penstock.hosting.checkpoints.keeper import keeper_of, settled
 from penstock.hosting.checkpoints.port import NoCheckpoints
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.coordinators.coordinators import Coordinators
-from penstock.hosting.ha.guard import JobGuard, RecordedResult
+from penstock.hosting.ha.guard import RecordedResult
 from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.jobmanager.control_server import ControlServer
 from penstock.hosting.jobmanager.driver_streams import CollectStream, DriverStreams
-from penstock.hosting.jobmanager.leaving import Leaving
 from penstock.hosting.jobmanager.links import Links
 from penstock.hosting.jobmanager.long_lived import LongLived
 from penstock.hosting.jobmanager.machine_shell import JobParts, MachineShell, now_ms
@@ -288,15 +287,9 @@ class JobManager:
             self.keeper.close(is_over=self.status.is_globally_terminal)
 
     def _end_leadership(self) -> None:
-        """Record the job's end before anything is cleaned up. A job that another driver leads, or
-        can go on with, is only suspended here.
-        """
+        """Record the job's end before anything is cleaned up. Another driver's job is only suspended here."""
         result = self._result()
-        cause = (
-            None
-            if result is None
-            else _recorded_or_left(self.parts.guard, self.shell.leaving, result)
-        )
+        cause = None if result is None else _recorded_or_left(self.parts, result)
         if cause is not None:
             _LOG.warning("job=%s %s->SUSPENDED cause=%s", self.job_id, self.status, cause)
             self.shell.status = JobStatus.SUSPENDED
@@ -404,15 +397,16 @@ def _told(failure: FailureInfo) -> str:
     return f"{failure.kind}: {failure.text}"
 
 
-def _recorded_or_left(guard: JobGuard, leaving: Leaving, result: RecordedResult) -> str | None:
+def _recorded_or_left(parts: JobParts, result: RecordedResult) -> str | None:
     """Record the job's end. Returns why it is left to another driver instead; None: it is recorded.
 
     A job that failed because this driver has lost Spark is left: another driver has its own. If it
     counted as failed, it would be over for all of them, and the next one would begin anew.
     """
-    gone = leaving.cause if result.status is JobStatus.FAILED else None
+    is_failed = result.status is JobStatus.FAILED
+    gone = parts.guard.why_left(parts.provider.gone) if is_failed else None
     if gone is None:
-        return guard.end(result)
+        return parts.guard.end(result)
     return (
         f"this driver can run the job no more: {gone}. Its entry for high availability stays: "
         "another driver, or this program when it is started again, goes on with it. Here it ended "

@@ -22,7 +22,6 @@ from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.hosting.jobmanager.generations import tell_of_generation
-from penstock.hosting.jobmanager.leaving import Leaving
 from penstock.hosting.jobmanager.links import Links
 from penstock.hosting.jobmanager.stack_settings import StackSettings
 from penstock.hosting.logs.settings import LogSettings
@@ -30,7 +29,7 @@ from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.session_jobs import SESSION_JOBS
 from penstock.hosting.task_settings import TaskSettings
-from penstock.hosting.transition_log import log_attempt, log_status
+from penstock.hosting.transition_log import log_attempt, log_checkpoint, log_status
 from penstock.hosting.wire.tls import Identity
 from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.generations.adaptive_master import AdaptiveMaster
@@ -153,7 +152,6 @@ class MachineShell:
         self.status = JobStatus.INITIALIZING
         self.failure: FailureInfo | None = None
         self.guard = parts.guard
-        self.leaving = Leaving(parts.guard, provider)
         self.links = links
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
@@ -315,7 +313,8 @@ class MachineShell:
 
     def _do_discard(self, effect: DiscardCheckpoint) -> None:
         # A driver that goes on with the failed job begins with it.
-        if self.status is not JobStatus.FAILED or self.leaving.cause is None:
+        is_failed = self.status is JobStatus.FAILED
+        if not is_failed or self.guard.why_left(self._parts.provider.gone) is None:
             self._checkpoints.keep(effect)
 
     def _do_coordinate(self, effect: Any) -> None:
@@ -341,26 +340,9 @@ class MachineShell:
             )
 
     def _do_checkpoint_ended(self, effect: CheckpointEnded) -> None:
-        self._log_checkpoint(effect)
-        self._parts.observer.checkpoint_ended(effect)
-
-    def _log_checkpoint(self, effect: CheckpointEnded) -> None:
-        job_id, checkpoint_id = self.job_id, effect.checkpoint_id
-        if effect.location is not None:
-            size, place = effect.size_bytes, effect.location
-            took_ms = now_ms() - effect.triggered_ms
-            text = "job=%s checkpoint=%d COMPLETED bytes=%d location=%s ms=%d"
-            _LOG.info(text, job_id, checkpoint_id, size, place, took_ms)
-            self._log_slow_checkpoint(checkpoint_id, took_ms)
-        else:
-            cause = f"{effect.reason}: {effect.text}"
-            _LOG.info("job=%s checkpoint=%d ABORTED cause=%s", job_id, checkpoint_id, cause)
-
-    def _log_slow_checkpoint(self, checkpoint_id: int, took_ms: int) -> None:
         slow_ms = self._parts.settings.logs.slow_checkpoint_ms
-        if slow_ms and took_ms > slow_ms:
-            text = "job=%s checkpoint=%d SLOW ms=%d limit_ms=%d (penstock.log.slow-checkpoint)"
-            _LOG.warning(text, self.job_id, checkpoint_id, took_ms, slow_ms)
+        log_checkpoint(_LOG, self.job_id, effect, now_ms(), slow_ms)
+        self._parts.observer.checkpoint_ended(effect)
 
     def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
         self._checkpoints.answer(effect)

@@ -36,8 +36,8 @@ _OF_THE_SESSION: Final = (
     "jobstore.",
     "web.",
     "penstock.web.",
-    "execution.target",
-    "execution.attached",
+    DeploymentOptions.TARGET.key,
+    DeploymentOptions.ATTACHED.key,
 )
 """Options that the session sets for all its jobs: what a client has is about the client itself."""
 

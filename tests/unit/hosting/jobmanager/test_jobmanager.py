@@ -11,7 +11,6 @@ from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.jobmanager import links, taskmanager_watch
 from penstock.hosting.jobmanager.driver_streams import CollectStream
 from penstock.hosting.jobmanager.jobmanager import JobManager
-from penstock.hosting.jobmanager.leaving import Leaving
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
@@ -323,10 +322,8 @@ def test_a_job_that_fails_without_spark_is_left_to_other_drivers(
     recorded, guard = [], JobGuard()
     guard.is_recoverable, guard.end = is_recoverable, recorded.append
     own = JobManager.__new__(JobManager)
-    leaving = Leaving(guard, SimpleNamespace(gone=lambda: gone))
-    failure = FailureInfo("Lost", "no slots")
-    own.shell = SimpleNamespace(status=status, failure=failure, leaving=leaving)
-    own.parts = SimpleNamespace(guard=guard)
+    own.shell = SimpleNamespace(status=status, failure=FailureInfo("Lost", "no slots"))
+    own.parts = SimpleNamespace(guard=guard, provider=SimpleNamespace(gone=lambda: gone))
     own.started_ms, own.job_graph = 0, SimpleNamespace(job_id="job")
     own._end_leadership()
     assert own.status is expected

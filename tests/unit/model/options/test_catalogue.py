@@ -33,6 +33,11 @@ REPORTER = {
 }  # fmt: skip
 # The table says that these have no effect. AdaptiveBatch reads them.
 ADDED = {
+    "execution.target": ("str", None),
+    "execution.attached": ("bool", "true"),
+    "penstock.rest.client.token": ("str", None),
+    "penstock.rest.client.certificates": ("str", None),
+    "penstock.cluster.job-isolation": ("bool", "true"),
     "penstock.exchange.in-flight-time": ("duration", "250 ms"),
     "penstock.state-recovery.allow-int-to-double": ("bool", "false"),
     "penstock.console.line-interval": ("duration", "10 s"),
