@@ -22,6 +22,7 @@ from benchmarks import (
     protection,
     q5,
     recovery,
+    rescale,
     scheduler,
     slow_consumer,
     startup,
@@ -48,6 +49,7 @@ BENCHMARKS = {
     "checkpoints": checkpoints.measure,
     "large_state": large_state.measure,
     "recovery": recovery.measure,
+    "rescale": rescale.measure,
     "dataframes": dataframes.measure,
     "batch": batch.measure,
 }
@@ -63,6 +65,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "checkpoints": checkpoints.ABOUT,
     "large_state": large_state.ABOUT,
     "recovery": recovery.ABOUT,
+    "rescale": rescale.ABOUT,
     "dataframes": dataframes.ABOUT,
     "batch": batch.ABOUT,
 }

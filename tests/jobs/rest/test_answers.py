@@ -13,8 +13,11 @@ from tests.tools.programs.environments import RESTARTS, minicluster_environment
 from tests.tools.waiting import wait_until
 
 NO_JOB = "0" * 32
-OTHERWISE = {"/jars", "/taskmanagers/{tm}/logs"}
-"""Penstock takes no jars, and says so; Flink lists those that were uploaded. TaskManagers of a MiniCluster have no log files."""
+REQUIREMENTS = "/jobs/{job}/resource-requirements"
+OTHERWISE = {"/jars", "/taskmanagers/{tm}/logs", REQUIREMENTS}
+"""Penstock takes no jars, and says so; Flink lists those that were uploaded. TaskManagers of a MiniCluster have no log files. Every
+streaming job can be asked for its requirements; Flink refuses without its adaptive scheduler.
+"""
 ASKED = [name for name in RECORDED if ", " not in name and name not in OTHERWISE]
 """The others are of a job that was cancelled."""
 
@@ -108,6 +111,15 @@ def test_an_answer_has_the_shape_of_flinks(client, job, recorded):
     theirs = RECORDED[recorded]
     status, ours = client.ask(job.path(recorded))
     assert (status, differences(theirs["body"], ours)) == (theirs["status"], [])
+
+
+def test_every_vertex_may_have_from_one_subtask_up_to_what_it_has(client, job):
+    """The form is that of Flink's adaptive scheduler, which is not recorded."""
+    vertices = client.get(job.path("/jobs/{job}"))["vertices"]
+    assert client.get(job.path(REQUIREMENTS)) == {
+        one["id"]: {"parallelism": {"lowerBound": 1, "upperBound": one["parallelism"]}}
+        for one in vertices
+    }
 
 
 def test_bytes_that_stay_in_the_process_are_written_too(client, job):
