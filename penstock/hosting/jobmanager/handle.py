@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from penstock.hosting.clock import monotonic_ms, wall_ms
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
+from penstock.hosting.jobmanager.autoscaling import JobAutoscaler
 from penstock.hosting.jobmanager.flame_graphs import FlameGraphs
 from penstock.hosting.jobmanager.jobmanager import JobManager
 from penstock.hosting.jobmanager.rescales import Requirements
 from penstock.hosting.jobmanager.savepoints import start_savepoint
 from penstock.hosting.waiting import Interruptible, Reader, awaited, interrupted, wait_for_end
+from penstock.machines.adaptive.rescale_history import RescaleOutcome
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import JobExecutionError
@@ -47,6 +50,7 @@ class JobHandle:
             manager.job_graph.name, manager.cancel, lambda: manager.status, instead
         )
         self._requirements = Requirements(manager)
+        self.autoscaler: JobAutoscaler | None = None
         self.flame_graphs = FlameGraphs(
             manager.ask, lambda: dict(manager.shell.where), manager.parts.settings.stacks
         )
@@ -99,6 +103,19 @@ class JobHandle:
 
     def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
         self._requirements.change(asked)
+
+    def failed_rescale(self, since_ms: int) -> str | None:
+        """See `autoscaling.RescaledJob`."""
+        history = self.manager.shell.master.chronicle.history
+        began_ms = since_ms - wall_ms() + monotonic_ms()
+        if history.current is not None:
+            return None
+        for outcome in (RescaleOutcome.FAILED, RescaleOutcome.IGNORED):
+            found = history.latest.get(outcome)
+            if found is not None and found.started_ms >= began_ms:
+                errors = [span.error for span in found.states if span.error]
+                return errors[-1] if errors else str(found.end)
+        return None
 
     def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
         self._requirements.ask(asked)

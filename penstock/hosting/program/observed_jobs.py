@@ -7,6 +7,7 @@ from collections.abc import Generator
 from typing import Final
 
 from penstock.hosting.history.archivist import Archivist
+from penstock.hosting.jobmanager.autoscaler_samples import Pending
 from penstock.hosting.observation.facts import facts_of
 from penstock.hosting.observation.observatory import OBSERVATORY, Look
 from penstock.hosting.observer import JobObserver, all_of
@@ -16,9 +17,12 @@ from penstock.hosting.rest.server import address_of_server
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.model.config import Settings
 from penstock.model.graph.job_graph import JobGraph
+from penstock.model.options.autoscaler import AutoscalerOptions
 from penstock.model.options.history import ArchiveOptions
 from penstock.model.options.rest import RestOptions
 from penstock.model.program import JobControl, ProgramSettings
+from penstock.observation.jobs.snapshots import JobSnapshot
+from penstock.observation.verdict.figures import StoredFigures
 
 ARCHIVIST: Final = Archivist(OBSERVATORY, say)
 """Of all jobs of this process."""
@@ -62,7 +66,10 @@ class ObservedJob:
         recorder = OBSERVATORY.watch(
             facts,
             is_held=directory is not None,
-            is_listed=self._is_observed or directory is not None,
+            # The autoscaler reads what sources report, which is kept of listed jobs only.
+            is_listed=self._is_observed
+            or directory is not None
+            or self._settings.get(AutoscalerOptions.ENABLED),
         )
         if directory is None:
             self.observer = all_of(recorder, self.observer)
@@ -85,6 +92,12 @@ class ObservedJob:
     def started(self, control: JobControl) -> None:
         """The job has a JobManager."""
         OBSERVATORY.started(control)
+
+    @contextlib.contextmanager
+    def pending(self, job: JobSnapshot) -> Generator[Pending]:
+        """Lend what the job's sources have reported of the records that wait for them."""
+        with OBSERVATORY.reported() as store:
+            yield StoredFigures(store, job.job_id).pending_records
 
     def forget(self) -> None:
         """The job could not be started."""

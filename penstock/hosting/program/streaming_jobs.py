@@ -12,6 +12,7 @@ from dataclasses import replace
 from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.ha.settings import recovery_directory_of
+from penstock.hosting.jobmanager.autoscaling import JobAutoscaler
 from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.jobmanager.jobmanager import JobManager
 from penstock.hosting.jobmanager.machine_shell import JobParts
@@ -27,7 +28,9 @@ from penstock.hosting.program.needs import check_resources, slots_by_size
 from penstock.hosting.program.observed_jobs import ObservedJob, standing_by
 from penstock.hosting.program.settings import job_manager_settings
 from penstock.hosting.provider import TaskManagerProvider
+from penstock.machines.autoscaler.settings import autoscaler_settings_of
 from penstock.model.config import Settings
+from penstock.model.graph.job_graph import JobType
 
 
 class StreamingJobs:
@@ -61,6 +64,7 @@ class StreamingJobs:
         Raises: NoResourceAvailable, ConfigurationError.
         """
         driver_log.start(log_settings_of(settings))
+        scaling = autoscaler_settings_of(settings)
         provider = self.provider(job, settings)
         built = with_checkpoints(
             job_manager_settings(settings, job.program),
@@ -99,5 +103,8 @@ class StreamingJobs:
         observer.submitted(job.graph, settings.ignored_texts())
         manager.start()
         handle = JobHandle(manager, look, observed.way_to_stop)
+        if scaling.is_enabled and job.graph.job_type is JobType.STREAMING:
+            handle.autoscaler = JobAutoscaler(scaling, handle, observed.pending)
+            handle.autoscaler.start(manager.ended)
         observed.started(handle)
         return handle

@@ -14,6 +14,7 @@ from penstock.machines.adaptive.transition_manager import TransitionTimings
 from penstock.model.config import Settings
 from penstock.model.elastic_profile import ElasticProfile, profile_of
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.autoscaler import AutoscalerOptions
 from penstock.model.options.elastic import ElasticOptions
 from penstock.model.options.option import Option
 from penstock.model.options.scheduling import SchedulingOptions
@@ -27,7 +28,7 @@ _EXECUTING: Final = TransitionTimings(cooldown_ms=30_000, stabilization_ms=60_00
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveSettings:
-    """`is_adaptive`: jobmanager.scheduler is Adaptive, or the mode is reactive; for streaming jobs only.
+    """`is_adaptive`: jobmanager.scheduler is Adaptive, the mode is reactive, or there is an autoscaler; for streaming jobs only.
 
     `wait_timeout_ms` None: a job waits for its slots for ever. `submission`, `executing`: of the transition manager
     while the job waits for slots, and while it runs.
@@ -68,7 +69,9 @@ def adaptive_settings_of(
         raise _refusal(ElasticOptions.HISTORY_SIZE, history_size, "0 or more")
     wait_timeout_ms = _value(settings, ElasticOptions.WAIT_TIMEOUT, unset)
     return AdaptiveSettings(
-        is_adaptive=is_reactive or settings.get(SchedulingOptions.SCHEDULER) == _ADAPTIVE,
+        is_adaptive=is_reactive
+        or settings.get(AutoscalerOptions.ENABLED)
+        or settings.get(SchedulingOptions.SCHEDULER) == _ADAPTIVE,
         is_reactive=is_reactive,
         wait_timeout_ms=None if wait_timeout_ms < 0 else wait_timeout_ms,
         submission=TransitionTimings(

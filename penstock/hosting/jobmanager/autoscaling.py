@@ -1,0 +1,169 @@
+"""The autoscaler of one running job: measures it, asks the machine, and asks the job for what the machine decides.
+
+Runs on a thread of its own, so that the job's control loop never waits for it. Decides nothing: `machines/autoscaler` does.
+It is not told anything by an earlier driver: after a takeover it begins anew. Source: JobAutoScalerImpl of Flink's
+Kubernetes operator (docs/spec/autoscaler.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+from penstock.hosting.clock import wall_ms
+from penstock.hosting.jobmanager.autoscaler_samples import (
+    Pending,
+    running_since_ms,
+    samples_of,
+    topology_of,
+)
+from penstock.machines.autoscaler.autoscaler import Autoscaler
+from penstock.machines.autoscaler.decisions import Decision
+from penstock.machines.autoscaler.evaluation import Evaluation
+from penstock.machines.autoscaler.settings import AutoscalerSettings
+from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.ids import VertexId
+from penstock.observation.jobs.snapshots import JobSnapshot
+
+_LOG: Final = logging.getLogger(__name__)
+_LOOK_MS: Final = 500
+"""How often it looks whether the job runs again, at least."""
+
+
+class RescaledJob(Protocol):
+    """What the autoscaler needs of a job."""
+
+    def look(self) -> JobSnapshot: ...
+    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
+        """Raises ConfigurationError, ExternalError, OSError: it cannot be."""
+
+    def failed_rescale(self, since_ms: int) -> str | None:
+        """Return why the last rescale that began since then, epoch ms, did not come about; None: it is under way, or done."""
+
+
+Reported = Callable[[JobSnapshot], AbstractContextManager[Pending]]
+"""Lends what sources have reported of the records that wait for them."""
+
+
+class JobAutoscaler:
+    """`tick` on one thread; the other methods on any."""
+
+    def __init__(self, settings: AutoscalerSettings, job: RescaledJob, reported: Reported) -> None:
+        self.settings = settings
+        self._job = job
+        self._reported = reported
+        self._machine: Autoscaler | None = None
+        self._lock = threading.Lock()
+        self._began: tuple[int, ...] = ()
+        self._parallelism: dict[VertexId, int] = {}
+        self._asked_ms: int | None = None
+        self._measured_ms = 0
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """Return the newest decisions, recommendations and events, oldest first; 100 at most."""
+        with self._lock:
+            return () if self._machine is None else self._machine.decisions
+
+    def latest(self) -> Evaluation | None:
+        """Return the newest evaluation; None: there is none yet."""
+        with self._lock:
+            return None if self._machine is None else self._machine.latest
+
+    def shrinks_since_ms(self, vertex_id: VertexId) -> int | None:
+        """See `Autoscaler`."""
+        with self._lock:
+            return None if self._machine is None else self._machine.shrinks_since_ms(vertex_id)
+
+    def start(self, ended: threading.Event) -> None:
+        """Run until the job has ended."""
+        threading.Thread(
+            target=self._run, args=(ended,), name="penstock-autoscaler", daemon=True
+        ).start()
+
+    def _run(self, ended: threading.Event) -> None:
+        pause_s = min(_LOOK_MS, self.settings.interval_ms) / 1000
+        while not ended.wait(pause_s):
+            try:
+                self.tick(wall_ms())
+            except Exception:
+                # The job goes on without its autoscaler's help; the next look may succeed.
+                _LOG.exception("autoscaler FAILED")
+
+    def tick(self, now_ms: int) -> None:
+        """Look at the job, and measure it if an interval is over."""
+        snapshot = self._job.look()
+        running_ms = running_since_ms(snapshot)
+        with self._lock:
+            machine = self._machine
+            if machine is None:
+                facts = (vertex.facts for vertex in snapshot.vertices)
+                machine = self._machine = Autoscaler(self.settings, topology_of(facts))
+            if running_ms is not None:
+                self._note_start(machine, snapshot, running_ms)
+            self._note_failure(machine, snapshot, now_ms)
+            if running_ms is None or now_ms < self._measured_ms + self.settings.interval_ms:
+                return
+            self._measured_ms = now_ms
+            with self._reported(snapshot) as pending:
+                samples = samples_of(snapshot, pending)
+            machine.observe(now_ms, samples)
+            decision = machine.decide(now_ms)
+        if decision is not None:
+            self._carry_out(machine, snapshot, decision, now_ms)
+
+    def _note_start(self, machine: Autoscaler, job: JobSnapshot, running_ms: int) -> None:
+        """Tell the machine that other attempts run than before."""
+        began = tuple(one.attempt for vertex in job.vertices for one in vertex.attempts)
+        parallelism = {one.facts.vertex_id: one.facts.parallelism for one in job.vertices}
+        if began == self._began and parallelism == self._parallelism:
+            return
+        if self._asked_ms is not None and parallelism != self._parallelism:
+            took_ms = max(0, running_ms - self._asked_ms)
+            machine.rescaled(running_ms, parallelism, took_ms)
+            subtasks = sum(parallelism.values())
+            text = "job=%s autoscaler RESCALED subtasks=%d took_ms=%d"
+            _LOG.info(text, job.job_id, subtasks, took_ms)
+            self._asked_ms = None
+        else:
+            machine.restarted(running_ms)
+        self._began, self._parallelism = began, parallelism
+
+    def _note_failure(self, machine: Autoscaler, job: JobSnapshot, now_ms: int) -> None:
+        why = None if self._asked_ms is None else self._job.failed_rescale(self._asked_ms)
+        if why is not None:
+            self._refused(machine, job, now_ms, why)
+
+    def _carry_out(
+        self, machine: Autoscaler, job: JobSnapshot, decision: Decision, now_ms: int
+    ) -> None:
+        _log(job, decision)
+        orders: dict[str, int | tuple[int, int]] = dict(decision.orders.items())
+        if not orders:
+            return
+        self._asked_ms = now_ms
+        try:
+            self._job.rescale(orders)
+        except (ConfigurationError, ExternalError, OSError) as error:
+            with self._lock:
+                self._refused(machine, job, now_ms, str(error))
+
+    def _refused(self, machine: Autoscaler, job: JobSnapshot, now_ms: int, why: str) -> None:
+        self._asked_ms = None
+        event = machine.refused(now_ms, why)
+        if event is not None:
+            _LOG.warning("job=%s autoscaler %s %s", job.job_id, event.kind, event.text)
+
+
+def _log(job: JobSnapshot, decision: Decision) -> None:
+    for event in decision.events:
+        _LOG.warning("job=%s autoscaler %s %s", job.job_id, event.kind, event.text)
+    what = "RESCALES" if decision.is_applied else "RECOMMENDS"
+    held = f" held_by={decision.held_by}" if decision.held_by else ""
+    for change in decision.changes:
+        text = "job=%s vertex=%s autoscaler %s %d->%d%s reason=%s"
+        _LOG.info(
+            text, job.job_id, change.name, what, change.before, change.after, held, change.reason
+        )

@@ -1,0 +1,81 @@
+"""Jobs of a MiniCluster with an autoscaler. Expectations: docs/spec/autoscaler.md."""
+
+from functools import partial
+
+from penstock.hosting.minicluster import MiniCluster
+from penstock.model.graph.rescaling import parallelism_of
+from tests.tools.programs.checkpoint_programs import STAGES, expected_sums, lines_of, sums_to_file
+from tests.tools.programs.environments import RESTARTS, minicluster_environment
+from tests.tools.programs.rescaled_programs import Generations, SharedSplits
+from tests.tools.programs.user_functions import same
+from tests.tools.waiting import wait_until
+
+QUICK = {
+    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "0 s",
+    "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout": "0 s",
+    "execution.checkpointing.interval": "1 h",
+    "heartbeat.interval": "50 ms",
+    "job.autoscaler.enabled": "true",
+    "job.autoscaler.interval": "100 ms",
+    "job.autoscaler.metrics.window": "500 ms",
+    "job.autoscaler.stabilization.interval": "0 s",
+    "job.autoscaler.scale-down.interval": "0 s",
+    "job.autoscaler.vertex.max-parallelism": "3",
+}
+
+
+def slow(stage, value):
+    """2 ms for each record, until the gate of the stage opens."""
+    STAGES[stage].gate.wait(0.002)
+    return value
+
+
+def submitted(out, source, function, parallelism, settings=None):
+    cluster = MiniCluster(parallelism=parallelism, observer=Generations())
+    env = minicluster_environment(cluster, RESTARTS | QUICK | (settings or {}))
+    sums_to_file(env, out, source, function)
+    return env.execute_async("sums")
+
+
+def parallelism(client):
+    return max(parallelism_of(client._control.manager.job_master.job_graph).values())
+
+
+def test_a_job_that_is_busy_all_the_time_grows_and_each_record_counts_once(tmp_path, stage):
+    source = SharedSplits(stage.name, 6, 2000, 2000)
+    client = submitted(tmp_path / "out", source, partial(slow, stage.name), 1)
+    wait_until(lambda: parallelism(client) > 1, "it does not grow")
+    scaler = client._control.autoscaler
+    done = wait_until(
+        lambda: [one for one in scaler.decisions() if one.outcome and not one.outcome.refusal],
+        "the autoscaler does not see that the job has grown",
+    )
+    assert done[0].changes[0].after > done[0].changes[0].before == 1
+    stage.gate.set()
+    client.get_job_execution_result().result()
+    assert lines_of(tmp_path / "out") == expected_sums(6, 2000)
+
+
+def test_a_dry_run_only_recommends(tmp_path, stage):
+    source = SharedSplits(stage.name, 6, 2000, 2000)
+    dry = {"job.autoscaler.scaling.enabled": "false"}
+    client = submitted(tmp_path / "out", source, partial(slow, stage.name), 1, dry)
+    scaler = client._control.autoscaler
+    found = wait_until(
+        lambda: [one for one in scaler.decisions() if one.changes], "it recommends nothing"
+    )
+    assert found[0].changes[0].after > 1
+    assert not found[0].orders
+    stage.gate.set()
+    client.get_job_execution_result().result()
+    assert parallelism(client) == 1
+    assert lines_of(tmp_path / "out") == expected_sums(6, 2000)
+
+
+def test_a_job_without_records_shrinks(tmp_path, stage):
+    client = submitted(tmp_path / "out", SharedSplits(stage.name, 6, 40, 20), same, 3)
+    stage.wait_until_held(6)
+    wait_until(lambda: parallelism(client) < 3, "it does not shrink")
+    stage.gate.set()
+    client.get_job_execution_result().result()
+    assert lines_of(tmp_path / "out") == expected_sums(6, 40)
