@@ -104,6 +104,11 @@ class JobHandle:
     def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
         self._requirements.change(asked)
 
+    def scale(self, autoscaler: JobAutoscaler) -> None:
+        """Let the autoscaler rescale the job until its end."""
+        self.autoscaler = autoscaler
+        autoscaler.start(self.manager.ended)
+
     def failed_rescale(self, since_ms: int) -> str | None:
         """See `autoscaling.RescaledJob`."""
         history = self.manager.shell.master.chronicle.history

@@ -70,13 +70,7 @@ class StreamingJobs:
             job_manager_settings(settings, job.program),
             settings,
             job.graph,
-            Surroundings(
-                provider.shares_files,
-                draw=lambda: random.Random().uniform(-1.0, 1.0),
-                say=say,
-                recovery_directory=recovery_directory_of(settings),
-                pointers=guard.former_checkpoints,
-            ),
+            _surroundings(provider, settings, guard),
         )
         identity = identity_of(settings, self._host.spark_configuration())
         built = replace(built, identity=identity)
@@ -84,7 +78,7 @@ class StreamingJobs:
             job.graph, settings, serves=self._host.serves_rest, given=self._observer
         )
         observed.watch(job.program, built.job.checkpoints)
-        observer, look = observed.observer, observed.look
+        observer = observed.observer
         if reads_frames(job):
             from penstock.hosting.dataframes.job_frames import with_frames
 
@@ -102,9 +96,20 @@ class StreamingJobs:
             manager.drop_collected()
         observer.submitted(job.graph, settings.ignored_texts())
         manager.start()
-        handle = JobHandle(manager, look, observed.way_to_stop)
+        handle = JobHandle(manager, observed.look, observed.way_to_stop)
         if scaling.is_enabled and job.graph.job_type is JobType.STREAMING:
-            handle.autoscaler = JobAutoscaler(scaling, handle, observed.pending)
-            handle.autoscaler.start(manager.ended)
+            handle.scale(JobAutoscaler(scaling, handle, observed.pending))
         observed.started(handle)
         return handle
+
+
+def _surroundings(
+    provider: TaskManagerProvider, settings: Settings, guard: JobGuard
+) -> Surroundings:
+    return Surroundings(
+        provider.shares_files,
+        draw=lambda: random.Random().uniform(-1.0, 1.0),
+        say=say,
+        recovery_directory=recovery_directory_of(settings),
+        pointers=guard.former_checkpoints,
+    )

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from penstock.hosting.rest import (
     actions,
+    autoscaler_answers,
     dashboard_handlers,
     handlers,
     history_handlers,
@@ -105,6 +106,11 @@ _OWN: Final = (
         f"{_JOB}/graph",
         dashboard_handlers.job_graph,
         "The vertices of a job with rates and shares, and what flows between them. Not in Flink.",
+    ),
+    _get(
+        f"{_JOB}/autoscaler",
+        autoscaler_answers.autoscaler,
+        "What the autoscaler measures and decides. Not in Flink.",
     ),
     _get(f"{_JOB}/bottleneck", handlers.job_bottleneck, "Who limits the job. Not in Flink."),
     _get(
