@@ -49,9 +49,15 @@ def adaptive_settings_of(
 ) -> AdaptiveSettings:
     """Read the options. `checkpoint_interval_ms` None: the job takes no checkpoints of its own.
 
-    Raises: ConfigurationError: an unknown mode or profile, or a value out of its range.
+    Raises: ConfigurationError: an unknown mode or profile, a value out of its range, or two that exclude each other.
     """
     is_reactive = _is_reactive(settings)
+    has_autoscaler = settings.get(AutoscalerOptions.ENABLED)
+    if is_reactive and has_autoscaler:
+        raise ConfigurationError(
+            f"'{AutoscalerOptions.ENABLED.key}' is true and the job is reactive: then it takes all "
+            "slots that there are, so the autoscaler could ask for nothing. Unset one of them."
+        )
     profile = profile_of(settings)
     unset: dict[Option[Any], int] = {}
     if profile is ElasticProfile.PENSTOCK:
@@ -70,7 +76,7 @@ def adaptive_settings_of(
     wait_timeout_ms = _value(settings, ElasticOptions.WAIT_TIMEOUT, unset)
     return AdaptiveSettings(
         is_adaptive=is_reactive
-        or settings.get(AutoscalerOptions.ENABLED)
+        or has_autoscaler
         or settings.get(SchedulingOptions.SCHEDULER) == _ADAPTIVE,
         is_reactive=is_reactive,
         wait_timeout_ms=None if wait_timeout_ms < 0 else wait_timeout_ms,

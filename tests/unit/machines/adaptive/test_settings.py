@@ -86,6 +86,13 @@ def test_a_negative_timeout_is_none(given):
     assert of_flink({f"{PREFIX}submission.resource-wait-timeout": given}).wait_timeout_ms is None
 
 
+def test_an_autoscaler_makes_the_job_elastic_and_excludes_reactive_mode():
+    scaled = {"job.autoscaler.enabled": "true"}
+    assert of_flink(scaled).is_adaptive
+    with pytest.raises(ConfigurationError, match=r"job\.autoscaler\.enabled.*reactive"):
+        of_flink(scaled | {"scheduler-mode": "reactive"})
+
+
 def test_the_scheduler_is_chosen_by_its_option():
     assert adaptive_settings_of(Settings({"jobmanager.scheduler": "Adaptive"})).is_adaptive
     assert not adaptive_settings_of(Settings({})).is_adaptive
