@@ -143,7 +143,8 @@ OWN_HANDLER = """
 calls = threading.Semaphore(0)
 
 def mine(number, frame):
-    print("mine", flush=True)
+    sys.stdout.write("mine\\n")  # in one piece, for the next Ctrl-C comes at once
+    sys.stdout.flush()
     calls.release()
 
 signal.signal(signal.SIGINT, mine)
