@@ -77,6 +77,7 @@ WITHOUT_SPARK = frozenset({
     "observation",
     "dashboard",
 })
+OWN_SPARK = frozenset({"rescale"})
 LEAST_RUNS = 3
 LEAST_EVENTS = 1000
 
@@ -98,7 +99,7 @@ def main() -> None:
         parser.error(f"--events must be at least {LEAST_EVENTS}, got {arguments.events}")
 
     names = list(dict.fromkeys(arguments.names)) or list(BENCHMARKS)
-    if set(names) - WITHOUT_SPARK:
+    if set(names) - WITHOUT_SPARK - OWN_SPARK:
         startup.first_row_and_end()  # starts Spark and its first Python workers
     sections: list[Section] = []
     for name in names:

@@ -2,7 +2,7 @@
 
 A keyed job with 100 MB of state on the heap goes from 2 to 4 TaskManagers and back, again and again. Counted is the time from
 the last record that any subtask wrote before to the first one that each subtask writes after; new TaskManagers start before
-that, while the job runs on. The floor is what a restart from a checkpoint costs at least: reading the state's files once. Linux only.
+that, while the job runs on. The floor is what a restart from a checkpoint costs at least: reading the state's files once. Linux only. Call it alone: it starts a Spark of more cores than the others do.
 """
 
 import tempfile
@@ -18,6 +18,7 @@ from benchmarks.rescale_job import BYTES_OF_A_KEY, NUMBERS, Hoard, TimelineSink,
 from penstock.common import WatermarkStrategy
 from penstock.common.job_client import JobClient
 from penstock.datastream.connectors.datagen import DataGeneratorSource
+from penstock.model.options.cluster import SparkOptions
 
 FEW: Final = 2
 MANY: Final = 4
@@ -61,6 +62,7 @@ def measure(_events: int | None, runs: int) -> list[Figure]:
 
 def _started(folder: str, timelines: Path) -> JobClient:
     env = environment({
+        SparkOptions.MASTER.key: f"local[{MANY + 1}]",
         "execution.checkpointing.dir": f"{folder}/checkpoints",
         "penstock.elastic.profile": "penstock",
         "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "0 ms",
