@@ -81,7 +81,7 @@ PAGES = {
     "job/running/{job}/overview/{vertex}/taskmanagers": "RUNNING",
     "job/running/{job}/overview/{vertex}/watermarks": "SubTask",
     "job/running/{job}/overview/{vertex}/accumulators": "Accumulators",
-    "job/running/{job}/overview/{vertex}/backpressure": "OK",
+    "job/running/{job}/overview/{vertex}/backpressure": "Backpressure Status",
     "job/running/{job}/overview/{vertex}/metrics": "Metrics",
     "job/running/{job}/overview/{vertex}/flamegraph": "On-CPU",
     "task-manager": "{tm}",
