@@ -53,7 +53,7 @@ def add_session_place(runs: argparse.ArgumentParser) -> None:
     """Add the options that name a session to `penstock run`."""
     runs.add_argument(
         "-m", "--jobmanager", metavar="HOST:PORT",
-        help="run the program here and its jobs in this session; with -d only submit them",
+        help="run the program here and its jobs in the session there; with -d only submit them",
     )  # fmt: skip
     runs.add_argument("--token", help="with -m: the session's token, if it is not found by itself")
     runs.add_argument(

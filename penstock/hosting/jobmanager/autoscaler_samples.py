@@ -84,6 +84,9 @@ def _sample(vertex: VertexSnapshot, pending: Pending) -> VertexSample | None:
 
 
 def _records_in(ios: list[TaskIo], records_out: int, *, is_source: bool) -> int:
-    """Of a source that makes its records, and so reads none, what it sends stands for what it reads, as in Flink."""
+    """Of a source that makes its records, and so reads none, what its task sends stands for what it reads.
+
+    With a filter or a flat map in its chain that is another number, and nothing better is known.
+    """
     found = sum(io.records_in for io in ios)
     return records_out if is_source and not found else found

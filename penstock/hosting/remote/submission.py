@@ -48,7 +48,7 @@ def own_versions() -> dict[str, str]:
 
 
 def check_versions(client: Mapping[str, str], session: Mapping[str, str]) -> None:
-    """Raises ConfigurationError: a job of this client cannot be opened by this session. Names all versions that differ."""
+    """Raises ConfigurationError: a job of this client cannot be opened by its session. Names all versions that differ."""
     titles = {"penstock": "Penstock", "python": "Python", "pyspark": "PySpark"}
     differing = [
         f"{titles[name]} {client.get(name) or 'unknown'} at the client and {session[name]} in the "

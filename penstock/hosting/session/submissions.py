@@ -1,4 +1,4 @@
-"""The jobs that were submitted to this session: opened, started, watched, and cleaned up, as the Dispatcher decides.
+"""The jobs that were submitted to a session: opened, started, watched, and cleaned up, as the Dispatcher decides.
 
 Each job has a thread of its own, which starts it and then waits for its end. Source: Flink Dispatcher, JobManagerRunner.
 """

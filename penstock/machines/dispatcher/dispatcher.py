@@ -200,7 +200,7 @@ class Dispatcher:
 
     def _check_open(self) -> None:
         if self._is_closing:
-            raise NotAccepted("this session is ending and takes no jobs. Submit to another one.")
+            raise NotAccepted("the session is ending and takes no jobs. Submit to another one.")
 
     def _wanted_of(self, job: DispatchedJob) -> list[Effect]:
         """Return how a running job is to be ended, if at all."""
