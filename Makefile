@@ -1,15 +1,20 @@
-# Everything runs in .venv, which is made on first use. PYTHON names the interpreter to make it with.
+# Everything runs in .venv, which is made on first use. `make test PYTHON=python3.13` runs in .venv-3.13 instead, with that interpreter.
 PYTHON ?= python3
+ifeq ($(origin PYTHON),command line)
+VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+else
+VENV := .venv
+endif
 INPUT ?=
 ARGS ?=
 SEEDS ?= 2000
 SECONDS ?= 60
-PY := .venv/bin/python
+PY := $(VENV)/bin/python
 IN_MEMORY := sh scripts/with-files-in-memory
-STAMP := .venv/.ready
+STAMP := $(VENV)/.ready
 CHECKED := --ignore=tests/test_tidy.py --ignore=tests/test_mirror.py  # `make check` has them
 
-.PHONY: run test test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres zookeeper prometheus chromium
+.PHONY: run test test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper prometheus chromium
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -18,10 +23,10 @@ q5: $(STAMP) java
 	$(PY) examples/nexmark_q5.py $(ARGS)
 
 # Tests in one process at a time share the cores. Those with real processes come after them, two at a time, which keeps two cores
-# busy: each file in one worker, so that its tests share a Spark, and in the files' order, for the longest is the first. (With this
-# pytest xdist's loadgroup does not see groups: it spreads single tests, and Spark starts anew all the time.)
+# busy (three take as long): each file in one worker, so that its tests share a Spark, and in the files' order, for the longest is the
+# first. (With this pytest xdist's loadgroup does not see groups: it spreads single tests, and Spark starts anew all the time.)
 # 5: nothing was selected.
-test: $(STAMP) java postgres zookeeper chromium
+test: $(STAMP) java postgres mariadb zookeeper chromium
 	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign" -n 3 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
@@ -30,14 +35,14 @@ test-all: test
 	$(PY) -m pytest -m "long and not foreign" $(ARGS) || [ $$? = 5 ]
 	PENSTOCK_EXAMPLES=500 $(IN_MEMORY) $(PY) -m pytest tests/property -m "not long" -n 2 --dist worksteal $(ARGS)
 
-check: $(STAMP) .venv/.pyright-ready
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
-	.venv/bin/mypy
-	.venv/bin/mypy tests/typing
-	.venv/bin/pyright
+check: $(STAMP) $(VENV)/.pyright-ready
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy tests/typing
+	$(VENV)/bin/pyright
 	$(PY) -m scripts.check_dashboard
-	.venv/bin/lint-imports
+	$(VENV)/bin/lint-imports
 	$(PY) -m pytest tests/test_tidy.py tests/test_mirror.py
 
 sim: $(STAMP)
@@ -76,20 +81,20 @@ browser: $(STAMP) chromium
 	$(PY) -m pytest -m browser -n 2 --dist loadfile $(ARGS)
 
 plan: $(STAMP)
-	.venv/bin/penstock plan examples/word_count.py --taskmanagers 2 --slots 3
+	$(VENV)/bin/penstock plan examples/word_count.py --taskmanagers 2 --slots 3
 
 # pyright brings a Node.js along, which only this needs.
-.venv/.pyright-ready: $(STAMP)
+$(VENV)/.pyright-ready: $(STAMP)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[pyright]'
 	@touch $@
 
 # The documentation as web pages, in site/. Broken links and anchors are errors.
-docs: .venv/.docs-ready
+docs: $(VENV)/.docs-ready
 	$(PY) -m penstock.ui.state_diagrams
 	$(PY) -m scripts.reference_pages
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
-.venv/.docs-ready: $(STAMP)
+$(VENV)/.docs-ready: $(STAMP)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
@@ -105,6 +110,9 @@ java:
 postgres:
 	@sh scripts/ensure-postgres
 
+mariadb:
+	@sh scripts/ensure-mariadb
+
 zookeeper:
 	@sh scripts/ensure-zookeeper
 
@@ -115,8 +123,8 @@ chromium:
 	@sh scripts/ensure-chromium
 
 $(STAMP): pyproject.toml constraints.txt
-	@sh scripts/make-venv "$(PYTHON)"
+	@sh scripts/make-venv "$(PYTHON)" "$(VENV)"
 	@touch $(STAMP)
 
 clean:
-	rm -rf .venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

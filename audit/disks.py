@@ -1,6 +1,6 @@
 """Small disks of a run, of which each can be full for a while: whoever writes then gets ENOSPC from the kernel. Linux, as root.
 
-A disk is a file system in memory. It is filled by making it as small as what it holds, so nothing has to be written for it.
+A disk is a file system in memory. It is filled by making it as small as what it holds, so that hardly anything has to be written for it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from typing import Final
 
 _SIZE: Final = "50%"
 """Of the machine's memory at most; only what is written is taken."""
+_BALLAST: Final = ".penstock-audit-ballast"
+_PAGE: Final = 4096
+_MOST_PAGES: Final = 1024
 _TRIES: Final = 50
 _POLL_S: Final = 0.02
 
@@ -41,13 +44,15 @@ class Disks:
         for _ in range(_TRIES):  # Whoever writes meanwhile makes it larger than it may become.
             told = os.statvfs(path)
             used = max(1, (told.f_blocks - told.f_bfree) * told.f_frsize)
-            if _mount(path, "-o", f"remount,size={used}") and is_full(path):
+            if _mount(path, "-o", f"remount,size={used}") and _is_filled(path):
                 return
             time.sleep(_POLL_S)
+        self.empty(name)
         raise OSError(errno.EBUSY, f"{path} could not be filled")
 
     def empty(self, name: str) -> None:
         """There is room again."""
+        (self._folder / name / _BALLAST).unlink(missing_ok=True)
         _mount(self._folder / name, "-o", f"remount,size={_SIZE}")
 
     def close(self) -> None:
@@ -64,6 +69,14 @@ class Disks:
 
 def can_mount() -> bool:
     return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("mount") is not None
+
+
+def _is_filled(folder: Path) -> bool:
+    """Fill what is left. A disk has at least one page, also if it holds nothing; and what was on it may have gone meanwhile."""
+    with contextlib.suppress(OSError), (folder / _BALLAST).open("ab", buffering=0) as ballast:
+        for _ in range(_MOST_PAGES):
+            ballast.write(bytes(_PAGE))
+    return is_full(folder)
 
 
 def is_full(folder: Path) -> bool:

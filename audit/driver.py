@@ -1,7 +1,7 @@
 """A driver of the audited job, on Spark: `python -m audit.driver DIRECTORY`.
 
 Takes a JSON object on each line of its stdin: {"run": {"parallelism": 2, "unaligned": false, "tcp": false, "savepoint": null}} submits the
-job, {"stop": true} stops it with a savepoint; after that, or when a job could not begin, another may be submitted. Writes a line
+job, {"rescale": 3} gives all its vertices so many subtasks while it runs, {"stop": true} stops it with a savepoint; after that, or when a job could not begin, another may be submitted. Writes a line
 of JSON to its stdout for what the controller wants to know. While another driver runs the job of this directory,
 `run` waits; when that driver is gone, it takes the job over.
 """
@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.spark.host import SparkHost
 from penstock.model.errors import JobSuspendedError
+from penstock.model.graph.rescaling import parallelism_of
+from penstock.model.ids import VertexId
 from penstock.model.states import ExecutionState
 
 SETTINGS = {
@@ -41,6 +43,7 @@ SETTINGS = {
     "execution.checkpointing.timeout": "30 s",
     "execution.checkpointing.tolerable-failed-checkpoints": "1000",
     "execution.checkpointing.num-retained": "3",
+    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "500 ms",
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "1000000",
     "restart-strategy.fixed-delay.delay": "200 ms",
@@ -52,13 +55,22 @@ def tell(**what: Any) -> None:
 
 
 class Teller(JobObserver):
-    """What becomes of the job, as lines."""
+    """What becomes of the job, as lines. `parallelism`: of its vertices, by id."""
+
+    parallelism: Mapping[VertexId, int] = {}
+
+    def submitted(self, job_graph: Any, _ignored_keys: Any) -> None:
+        self.parallelism = parallelism_of(job_graph)
 
     def status_changed(self, change: Any) -> None:
         tell(status=str(change.status))
 
     def taskmanager_lost(self, resource_id: Any, cause: str) -> None:
         tell(lost=str(resource_id), cause=cause)
+
+    def graph_replaced(self, replaced: Any) -> None:
+        self.parallelism = parallelism_of(replaced.job_graph)
+        tell(generation=max(self.parallelism.values()), planned=replaced.is_planned)
 
     def checkpoint_ended(self, ended: Any) -> None:
         if ended.location is None:
@@ -125,6 +137,7 @@ class Driver:
         self._folder = folder
         self._told = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
         self._client: JobClient | None = None
+        self._teller = Teller()
         self._answering = threading.Lock()
 
     def obey(self, lines: Iterable[str]) -> None:
@@ -133,6 +146,8 @@ class Driver:
             command = json.loads(line)
             if "run" in command:
                 threading.Thread(target=self._run, args=(command["run"],), daemon=True).start()
+            elif "rescale" in command:
+                self._rescale(command["rescale"])
             elif "stop" in command:
                 self._stop()
 
@@ -153,10 +168,22 @@ class Driver:
         env = StreamExecutionEnvironment.get_execution_environment(
             configuration(self._folder, asked)
         )
-        env.use_executor(ClusterExecutor(SparkHost(), Teller()))
+        self._teller = Teller()
+        env.use_executor(ClusterExecutor(SparkHost(), self._teller))
         env.add_python_file(str(Path(__file__).parent))
         build(env, str(self._folder), self._told["url"], Plan(**self._told["plan"]))
         return env.execute_async("audit")
+
+    def _rescale(self, most: int) -> None:
+        assert self._client is not None, "nothing was submitted"
+        known = self._teller.parallelism
+        before = max(known.values())
+        tell(rescales=most, before=before)
+        try:
+            if before != most:
+                self._client.rescale(dict.fromkeys(known, (1, most)))
+        except Exception as error:  # the controller judges this one, too
+            tell(rescale_failed=str(error))
 
     def _stop(self) -> None:
         assert self._client is not None, "nothing was submitted"

@@ -10,7 +10,7 @@ from audit.children import Child, Starter
 _WAITS = "waiting for its end"
 """What a standby says on its stderr when it has seen that another driver leads the job."""
 _FINISHED = frozenset({"finished"})
-_NEVER = frozenset({"failed", "suspended", "savepoint_failed"})
+_NEVER = frozenset({"failed", "suspended", "savepoint_failed", "rescale_failed"})
 
 
 class DriverFailed(Exception):
@@ -152,6 +152,24 @@ class Drivers:
         self.expect_finished()
         return str(answer["savepoint"])
 
+    def rescale(self, most: int) -> int | None:
+        """Ask for so many subtasks of each vertex of the running job. Returns: how many it has; None: as many. Raises: DriverFailed."""
+        since = len(self.leader.lines)
+        self.leader.tell({"rescale": most})
+        before = int(self._expect(self.leader, "rescales", since=since)["before"])
+        return None if before == most else before
+
+    def expect_generation(self, most: int, moment: float) -> None:
+        """The job has so many subtasks of each vertex, since that moment or later. Raises: DriverFailed."""
+
+        def is_there(what: dict[str, Any]) -> bool:
+            return what.get("generation") == most or bool(_NEVER & set(what))
+
+        since = sum(at <= moment for at, _ in list(self.leader.lines))
+        told = self.leader.wait_for(is_there, since, self._limit_s)
+        if told is None or "generation" not in told:
+            raise DriverFailed(f"the job should have {most} subtasks, got {told}", self.leader)
+
     def submit(self, **changed: Any) -> None:
         """The next job of the leader's process, whose last one has ended. Raises: DriverFailed."""
         self.submission = replace(self.submission, **changed)
@@ -173,9 +191,10 @@ class Drivers:
         child: Child,
         wanted: str,
         never: frozenset[str] = _NEVER,
+        since: int | None = None,
     ) -> dict[str, Any]:
-        """Of its last job. Raises: DriverFailed."""
-        either, since = {wanted, *never}, self._since[child]
+        """Of its last job, or behind its first `since` lines. Raises: DriverFailed."""
+        either, since = {wanted, *never}, self._since[child] if since is None else since
         answer: dict[str, Any] | None = child.wait_for(
             lambda what: bool(either & set(what)), since, self._limit_s
         )

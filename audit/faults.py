@@ -196,6 +196,8 @@ def fill_disk(run: Run) -> str | None:
     try:
         run.disks.fill(name)
         time.sleep(seconds)
+    except OSError:
+        return None  # Whoever writes there was faster all the time.
     finally:
         run.disks.empty(name)
     seen = run.drivers.heard_since(since, "No space left on device")
@@ -326,6 +328,44 @@ def rescale(run: Run) -> str:
 
 
 @fault
+def rescale_running(run: Run) -> str | None:
+    """The job goes on with other numbers of subtasks, from where it stands."""
+    asked = _asked_to_rescale(run)
+    if asked is None:
+        return None
+    before, after, moment = asked
+    run.drivers.expect_generation(after, moment)
+    return f"from {before} to {after} in {time.monotonic() - moment:.1f} s{_how(run)}"
+
+
+@fault
+def rescale_and_kill(run: Run) -> str | None:
+    """A TaskManager is killed at any moment of a rescale."""
+    asked = _asked_to_rescale(run)
+    if asked is None:
+        return None
+    before, after, moment = asked
+    time.sleep(run.chance.uniform(0.0, 2.0))
+    found = sorted(processes.taskmanagers(run.mark), key=lambda process: process.pid)
+    killed = "none"
+    if found:
+        victim = run.chance.choice(found)
+        run.mark_start()
+        processes.kill(victim)
+        killed = str(victim.pid)
+    run.drivers.expect_generation(after, moment)
+    return f"from {before} to {after}, and killed process {killed}{_how(run)}"
+
+
+def _asked_to_rescale(run: Run) -> tuple[int, int, float] | None:
+    """Returns: parallelism before, the one that is asked for, and when. None: the job has it."""
+    after = run.chance.choice(run.parallelisms)
+    moment = time.monotonic()
+    before = run.drivers.rescale(after)
+    return None if before is None else (before, after, moment)
+
+
+@fault
 def damage(run: Run) -> str:
     """A byte of a savepoint is flipped: nobody may start from it, and whoever tries is told which file it is."""
     path = run.drivers.stop_with_savepoint()
@@ -357,7 +397,8 @@ def flip(path: Path, place: int) -> None:
 _CARDS: Final = {
     "kill_taskmanager": 4, "kill_executor": 2, "freeze_taskmanager": 2, "cut_connections": 3,
     "fail_writes": 2, "freeze_driver": 2, "kill_driver": 1, "kill_leader": 1, "freeze_leader": 1,
-    "rescale": 2, "damage": 1, "flip_bytes": 1, "drop_bytes": 1, "repeat_bytes": 1,
+    "rescale": 2, "rescale_running": 2, "rescale_and_kill": 2, "damage": 1, "flip_bytes": 1,
+    "drop_bytes": 1, "repeat_bytes": 1,
     "truncate_bytes": 1, "fill_disk": 2, "exhaust_descriptors": 2, "jump_clock": 1,
     "freeze_supervisor": 1, "kill_jvm": 1, "decommission_executor": 1,
 }  # fmt: skip

@@ -6,7 +6,7 @@ benchmarks/RESULTS.md.
 
 import argparse
 
-from benchmarks import (
+from benchmarks.measures import (
     batch,
     checkpoints,
     dashboard,
@@ -23,6 +23,7 @@ from benchmarks import (
     q5,
     recovery,
     rescale,
+    row_functions,
     scheduler,
     slow_consumer,
     startup,
@@ -37,6 +38,7 @@ BENCHMARKS = {
     "exchange": exchange.measure,
     "protection": protection.measure,
     "operators": operators.measure,
+    "row_functions": row_functions.measure,
     "startup": startup.measure,
     "latency": latency.measure,
     "scheduler": scheduler.measure,
@@ -55,6 +57,7 @@ BENCHMARKS = {
 }
 ABOUT = {  # the others are described by `ON_SPARK`
     "protection": protection.ABOUT,
+    "row_functions": row_functions.ABOUT,
     "scheduler": scheduler.ABOUT,
     "flat_memory": flat_memory.ABOUT,
     "slow_consumer": slow_consumer.ABOUT,
@@ -70,6 +73,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "batch": batch.ABOUT,
 }
 WITHOUT_SPARK = frozenset({
+    "row_functions",
     "scheduler",
     "slow_consumer",
     "fan_out",

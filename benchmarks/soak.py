@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.measures.operators import KEYS
 from benchmarks.memory import resident_mib
-from benchmarks.operators import KEYS
 from benchmarks.probes import TASKMANAGERS, environment
-from benchmarks.running_sum import RunningSum, key_of
+from benchmarks.workloads.running_sum import RunningSum, key_of
 from penstock.common import WatermarkStrategy
 from penstock.datastream.connectors.base import (
     Boundedness,

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from penstock.ui.cli import parser
+from penstock.ui.arguments import parser
 
 REFERENCE: Final = Path(__file__).parents[1] / "docs" / "reference"
 EXAMPLES: Final = {
@@ -150,6 +150,7 @@ PAGES: Final = (
                     "pulsar",
                     "rabbitmq",
                     "sql_sink",
+                    "sql_source",
                     "jdbc",
                     "elasticsearch",
                     "hybrid_source",

@@ -39,12 +39,11 @@ def snapshot_of(
 
 
 class Barriers:
-    """Barriers of all tasks. A task ignores barriers that are older than its last checkpoint. `held`: checkpoints behind which tasks wait."""
+    """Barriers of all tasks. A task ignores barriers that are older than its last checkpoint."""
 
     def __init__(self, clock: SimClock, results: dict[ResultPartitionId, SimResult]) -> None:
         self._clock = clock
         self._results = results
-        self.held: set[int] = set()
 
     def snapshot(self, task: SimTask, checkpoint_id: int) -> None:
         """Send barriers at once; the snapshot is written while the task continues."""
@@ -52,11 +51,12 @@ class Barriers:
             return
         task.last_checkpoint = checkpoint_id
         task.barriers = {i: b for i, b in task.barriers.items() if i > checkpoint_id}
+        is_held = checkpoint_id in task.holds
         for result_id, _, _ in task.outputs():
             result = self._results.get(result_id)
             for reader in result.readers.values() if result is not None else ():
-                self._send(reader, result_id, checkpoint_id)
-        if checkpoint_id in self.held and checkpoint_id > task.aborted:
+                self._send(reader, result_id, checkpoint_id, is_held=is_held)
+        if is_held and checkpoint_id > task.aborted:
             task.held_at = checkpoint_id
         if task.is_at_end and task.final_checkpoint is None:
             task.final_checkpoint = checkpoint_id
@@ -72,12 +72,18 @@ class Barriers:
         for checkpoint_id in sorted(task.barriers):
             self._look(task, checkpoint_id)
 
-    def _send(self, reader: SimTask, result_id: ResultPartitionId, checkpoint_id: int) -> None:
-        arrived = partial(self._arrived, reader, result_id, checkpoint_id)
+    def _send(
+        self, reader: SimTask, result_id: ResultPartitionId, checkpoint_id: int, *, is_held: bool
+    ) -> None:
+        arrived = partial(self._arrived, reader, result_id, checkpoint_id, is_held=is_held)
         reader.host.after(self._clock.random.choice(_TRAVELS_MS), "Barrier", arrived)
 
-    def _arrived(self, task: SimTask, result_id: ResultPartitionId, checkpoint_id: int) -> None:
+    def _arrived(
+        self, task: SimTask, result_id: ResultPartitionId, checkpoint_id: int, *, is_held: bool
+    ) -> None:
         if checkpoint_id > task.last_checkpoint:
+            if is_held:
+                task.holds.add(checkpoint_id)
             task.barriers.setdefault(checkpoint_id, set()).add(result_id)
             self._look(task, checkpoint_id)
 

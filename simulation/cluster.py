@@ -7,12 +7,12 @@ ends early, its seed runs another cluster after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from penstock.hosting.observer import JobObserver
-from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.provider import HostChanges, MasterAddress, OnEnded
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
 from penstock.machines.job.job_master import JobMaster
@@ -85,6 +85,12 @@ class SimHost:
     def describe(self) -> str:
         return "a simulated host"
 
+    def changes(self) -> HostChanges:
+        return HostChanges()
+
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
+        """Does nothing: hosts of the simulation fail without a word."""
+
     def has_free_slots(self) -> bool:
         return True
 
@@ -137,7 +143,9 @@ class SimCoordinators:
     def rescale(self, parallelism: Mapping[VertexId, int]) -> None:
         """Does nothing: it has no readers."""
 
-    def restore(self, states: Sequence[tuple[str, bytes]]) -> None:
+    def restore(
+        self, states: Sequence[tuple[str, bytes]], kept: Container[VertexId] = frozenset()
+    ) -> None:
         """Does nothing: it has no state."""
 
     def finalize(self, committables: Sequence[Committable]) -> None:

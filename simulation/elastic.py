@@ -17,10 +17,10 @@ from penstock.machines.adaptive.transition_manager import TransitionTimings
 from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.graph.rescaling import parallelism_of
+from penstock.model.graph.rescaling import parallelism_of, untouched
 from penstock.model.ids import JobId, VertexId
 from penstock.model.key_groups import key_group_range
-from penstock.model.messages import GraphReplaced, RescaleJob
+from penstock.model.messages import GraphReplaced, RescaleJob, TaskManagersLeaving
 from penstock.model.states import ExecutionState, JobStatus
 from simulation.graphs import random_graph
 from simulation.invariants import Violation
@@ -29,8 +29,9 @@ from simulation.scenario import JobPlan, job_plan
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
     from penstock.machines.job.job_master import JobMaster
-    from penstock.model.ids import ResourceId
+    from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId
     from simulation.checkpoints import SimCheckpoints
     from simulation.clock import SimClock
     from simulation.master import Master
@@ -49,13 +50,16 @@ class ElasticName(StrEnum):
     """Invariants of jobs with several generations."""
 
     ONE_OWNER_OF_KEYS = "every key group has one owner"
-    ONE_GENERATION = "one generation processes at a time"
+    ONE_GENERATION = "of each vertex one generation processes at a time"
     WITHIN_BOUNDS = "the parallelism is within its bounds and has its slots"
     RECORDS_END = "at most one rescale is under way, and every one ends"
     COOLDOWN = "nothing is rescaled within the cooldown"
     GETS_WHAT_IT_WANTS = "after a quiet time with enough slots the job has what it wants"
     HANDS_OVER_ALL = "the next generation begins with the checkpoint of the handover"
     HOLDS_END = "a task holds only while its checkpoint is under way"
+    GOES_ON = "after a handover that was given up the same attempts go on"
+    LEAVES = "what begins anew is on no TaskManager that leaves"
+    RUNS_ON = "what is not joined with a change runs on with its attempts and slots"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +99,7 @@ def elastic_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPla
 
 
 def _is_elastic(graph: JobGraph) -> bool:
-    """Vertices that share their places need pipelines between them, which not every parallelism has."""
-    are_apart = all(vertex.co_location_group is None for vertex in graph.vertices.values())
-    return can_be_snapshotted(graph) and not graph.slot_sizes and are_apart
+    return can_be_snapshotted(graph) and not graph.slot_sizes
 
 
 def wishes_of(draw: Random, graph: JobGraph, end_ms: int) -> list[Wish]:
@@ -107,8 +109,15 @@ def wishes_of(draw: Random, graph: JobGraph, end_ms: int) -> list[Wish]:
 
 
 def _bounds(draw: Random, graph: JobGraph) -> list[tuple[VertexId, int, int]]:
+    """Often only a part of the job is to change, as far as nothing joins it with the rest."""
     found = []
+    whole = tuple(graph.vertices)
+    changed = draw.choice((whole, (draw.choice(whole),)))
+    same = untouched(graph, changed)
     for vertex in graph.vertices.values():
+        if vertex.vertex_id in same:
+            found.append((vertex.vertex_id, 1, vertex.parallelism))
+            continue
         upper = draw.randint(1, _MOST_SUBTASKS)
         found.append((vertex.vertex_id, draw.choice((1, 1, draw.randint(1, upper))), upper))
     return found
@@ -141,7 +150,13 @@ class Generations:
         self.unplanned = 0
         self._cluster = cluster
         self._began_ms: int | None = None
-        self._held_since: dict[str, int] = {}
+        self._parallelism = parallelism_of(cluster.plan.graph)
+        self._held_since: dict[AttemptId, int] = {}
+        self._handing_over: tuple[JobMaster, list[AttemptId]] | None = None
+        self._left: set[ResourceId] = set()
+        self._former: ExecutionGraph | None = None
+        self._handovers: dict[int, frozenset[VertexId]] = {}
+        self.partial = 0
 
     def wish(self, wish: Wish) -> None:
         """Ask, unless the job has ended."""
@@ -154,14 +169,22 @@ class Generations:
         self.planned += effect.is_planned
         self.unplanned += not effect.is_planned
         self._has_one_owner_of_keys(effect.job_graph)
-        self._is_alone(effect.first_attempt)
-        self._is_within_bounds(effect.job_graph)
+        self.partial += bool(effect.kept)
+        self._runs_on(effect)
+        self._is_alone(effect)
+        self._is_within_bounds(effect)
         self._waits(effect)
+        leaving = self._cluster.master.shell.master.leaving
+        vertices = self._cluster.job.execution_graph.vertices
+        new = [one for one in vertices if one.vertex_id.vertex_id not in effect.kept]
+        places = [one.execution.location for one in new]
+        is_left = all(one is None or one.resource_id not in leaving for one in places)
+        self._expect(ElasticName.LEAVES, is_left, (leaving, places))
         latest = self._cluster.checkpoints.latest
         if effect.is_planned:
             is_it = latest is not None and latest.checkpoint_id == effect.checkpoint_id
-            held = self._cluster.data.barriers.held
-            self._expect(ElasticName.HANDS_OVER_ALL, is_it and effect.checkpoint_id in held, effect)
+            is_it = is_it and effect.checkpoint_id in self._handovers
+            self._expect(ElasticName.HANDS_OVER_ALL, is_it, effect)
 
     def after_step(self) -> None:
         """Look at the records of rescales, and at tasks that hold."""
@@ -173,6 +196,14 @@ class Generations:
             is_good = is_good and history.current is None
         self._expect(ElasticName.RECORDS_END, is_good, ended[-1:] or history.current)
         self._holds_end()
+        self._goes_on(master.generation)
+
+    def lacks_room(self) -> bool:
+        """Whether more is asked for at least than the cluster can ever give; then the job may wait after a restart."""
+        demand, plan = self._cluster.master.shell.master.demand, self._cluster.plan
+        most = plan.taskmanagers_max * plan.slots_each
+        is_waiting = self._cluster.status is JobStatus.RESTARTING
+        return is_waiting and demand is not None and demand.minimum > most
 
     def at_quiet_end(self) -> None:
         """Check that the job has what it wants, if its slots are there."""
@@ -181,10 +212,10 @@ class Generations:
         if demand is None or job.status is not JobStatus.RUNNING:
             return
         states = {vertex.state for vertex in job.execution_graph.vertices}
-        pool = job.books.slots.pool
-        if states != {ExecutionState.RUNNING} or len(pool.slots) < demand.desired:
-            return
+        held = job.succession.slots_outside(master.leaving)
         wanted = demand.parallelism(demand.desired)
+        if states != {ExecutionState.RUNNING} or held < demand.desired or wanted is None:
+            return
         found = parallelism_of(job.job_graph)
         is_declared = job.books.slots.declared[0] == demand.desired
         self._expect(
@@ -211,7 +242,32 @@ class Generations:
             is_good = owned == list(range(model.max_parallelism))
             self._expect(ElasticName.ONE_OWNER_OF_KEYS, is_good, (model.name, subtasks))
 
-    def _is_alone(self, first_attempt: int) -> None:
+    def _runs_on(self, effect: GraphReplaced) -> None:
+        """What runs on is whole parts of the graph, with the attempts and slots of before. After a failure nothing does."""
+        graph, kept, former = self._cluster.job.execution_graph, effect.kept, self._former
+        name = ElasticName.RUNS_ON
+        self._expect(name, effect.is_planned or not kept, kept)
+        edges = [
+            (edge.source in kept, vertex_id in kept)
+            for vertex_id, vertex in effect.job_graph.vertices.items()
+            for edge in vertex.inputs
+        ]
+        self._expect(name, all(one == other for one, other in edges), (kept, edges))
+        if not kept:
+            return
+        before = {} if former is None else {one.vertex_id: one for one in former.vertices}
+        running = [one for one in graph.vertices if one.vertex_id.vertex_id in kept]
+        for one in running:
+            old = before.get(one.vertex_id)
+            is_same = old is not None and old.execution is one.execution
+            may_be = {ExecutionState.RUNNING, ExecutionState.FINISHED}
+            self._expect(name, is_same and one.state in may_be, (str(one), one.state))
+        counts = {one: _count(before, one) for one in kept}
+        wanted = {one: effect.job_graph.vertices[one].parallelism for one in kept}
+        self._expect(name, counts == wanted, (counts, wanted))
+
+    def _is_alone(self, effect: GraphReplaced) -> None:
+        first_attempt, kept = effect.first_attempt, effect.kept
         links = self._cluster.master.shell.links
         processing = [
             task.attempt_id
@@ -219,50 +275,115 @@ class Generations:
             if taskmanager.is_alive and taskmanager.resource_id in links
             for task in taskmanager.tasks.values()
             if task.state is ExecutionState.RUNNING and not task.is_cancelled
+            if task.attempt_id.vertex_id not in kept
         ]
         numbers = [one.attempt for one in self._cluster.watcher.newest_attempts()]
         is_new = all(number < first_attempt for number in numbers) or not numbers
         is_good = not processing and is_new
         self._expect(ElasticName.ONE_GENERATION, is_good, (processing, first_attempt, numbers))
 
-    def _is_within_bounds(self, graph: JobGraph) -> None:
-        master = self._cluster.master.shell.master
+    def _is_within_bounds(self, effect: GraphReplaced) -> None:
+        """Only where more was asked for during a handover than there is, the job may go on as it was."""
+        master, graph = self._cluster.master.shell.master, effect.job_graph
         demand = master.demand
-        assert demand is not None, "only an elastic job has another generation"
         found = parallelism_of(graph)
+        held = len(master.generation.books.slots.pool.slots)
+        former, self._parallelism = self._parallelism, found
+        if demand is None:  # Its size is fixed. It has left a TaskManager, or has failed meanwhile.
+            is_move = found == former and bool(self._left)
+            self._expect(ElasticName.WITHIN_BOUNDS, is_move, (found, former))
+            return
+        usable = master.generation.succession.slots_outside(master.leaving)
+        has_too_few = bool(effect.kept) or demand.parallelism(usable) is None
+        if effect.is_planned and found == former and has_too_few:
+            return
+        self._expect(
+            ElasticName.WITHIN_BOUNDS,
+            all(found[one] == former[one] for one in effect.kept),
+            (found, former, effect.kept),
+        )
+        # What runs on gets what was asked for meanwhile with the generation after.
         is_good = all(
             bounds.lower <= found[one] <= bounds.upper <= graph.vertices[one].max_parallelism
             for one, bounds in demand.bounds.items()
+            if one not in effect.kept
         )
         widest: Counter[str] = Counter()
-        for vertex in graph.vertices.values():
+        running = Counter(
+            one.vertex_id.vertex_id
+            for one in self._cluster.job.execution_graph.vertices
+            if not one.state.is_terminal  # What has finished and stays so needs no slot.
+        )
+        for vertex_id, vertex in graph.vertices.items():
             group = vertex.slot_sharing_group
-            widest[group] = max(widest[group], vertex.parallelism)
-        held = len(master.generation.books.slots.pool.slots)
+            widest[group] = max(widest[group], running[vertex_id])
         is_good = is_good and widest.total() <= held
         self._expect(ElasticName.WITHIN_BOUNDS, is_good, (found, demand.bounds, held))
 
     def _waits(self, effect: GraphReplaced) -> None:
         now_ms = self._cluster.clock.now_ms
         cooldown_ms = self._cluster.plan.settings.elastic.executing.cooldown_ms
-        if effect.is_planned and self._began_ms is not None:
+        # Who leaves a TaskManager waits for nothing.
+        if effect.is_planned and self._began_ms is not None and not self._left:
             waited_ms = now_ms - self._began_ms
             self._expect(ElasticName.COOLDOWN, waited_ms >= cooldown_ms, (waited_ms, cooldown_ms))
         self._began_ms = now_ms
 
+    def _goes_on(self, generation: JobMaster) -> None:
+        """What ran when a handover began runs on when it is given up, unless the job restarts meanwhile."""
+        self._former = generation.execution_graph
+        handover = generation.succession.handover
+        attempts = [one.execution.attempt_id for one in generation.execution_graph.vertices]
+        if handover.keeps_others_waiting:
+            coordinator = generation.checkpoints.coordinator
+            assert coordinator is not None, "it takes checkpoints"
+            pending = coordinator.pending.values()
+            requests = {one.checkpoint_id: one.request for one in pending}
+            self._handovers |= {i: one.kept for i, one in requests.items() if one.is_handover}
+            self._handing_over = generation, attempts
+            return
+        former, self._handing_over = self._handing_over, None
+        is_same = former is not None and former[0] is generation
+        if former is not None and is_same and generation.status is JobStatus.RUNNING:
+            self._expect(ElasticName.GOES_ON, former[1] == attempts, (former[1], attempts))
+
+    def leave(self, which: float) -> None:
+        """The host takes a TaskManager away soon. `which`: from 0 to 1, in the order of their names."""
+        cluster = self._cluster
+        links = cluster.master.shell.links
+        there = sorted(
+            one for one, tm in cluster.taskmanagers.items() if tm.is_alive and one in links
+        )
+        if not there or cluster.status.is_terminal:
+            return
+        event = TaskManagersLeaving(
+            (there[int(which * len(there))],), "decommissioned", cluster.clock.now_ms
+        )
+        self._left.update(event.resource_ids)
+        cluster.master.leaving_soon(event)
+
     def _holds_end(self) -> None:
+        if self._cluster.status is JobStatus.SUSPENDED:
+            return  # Its driver is gone, and tells nobody anything.
         now_ms, links = self._cluster.clock.now_ms, self._cluster.master.shell.links
         holding = {
-            str(task.attempt_id)
+            task.attempt_id: task.held_at
             for taskmanager in self._cluster.taskmanagers.values()
             if taskmanager.is_alive and taskmanager.resource_id in links
             for task in taskmanager.tasks.values()
             if task.held_at is not None and task.state is ExecutionState.RUNNING
         }
+        known = self._handovers
+        stopped = {one for one, at in holding.items() if one.vertex_id in known.get(at, ())}
+        self._expect(ElasticName.RUNS_ON, not stopped, stopped)
         self._held_since = {one: self._held_since.get(one, now_ms) for one in holding}
         for one, since_ms in self._held_since.items():
             is_good = now_ms - since_ms < _HELD_TOO_LONG_MS
             self._expect(ElasticName.HOLDS_END, is_good, (one, now_ms - since_ms))
+
+
+def _count(vertices: Mapping[ExecutionVertexId, ExecutionVertex], vertex_id: VertexId) -> int:
+    return sum(one.vertex_id == vertex_id for one in vertices)
 
 
 def _range(groups: int, parallelism: int, subtask: int) -> range:

@@ -225,7 +225,7 @@ class Invariants:
             return  # Slots are spread only when all TaskManagers have come.
         free: Counter[SlotSize] = Counter()
         for known in resources.taskmanagers.values():
-            free[known.size] += known.free_slots
+            free[known.size] += 0 if known.is_leaving else known.free_slots
         for (job_id, size), need in resources.needs.items():
             lacks = need.required - resources._allocated[job_id, size]
             self.expect(

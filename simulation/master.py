@@ -44,6 +44,7 @@ from penstock.model.messages import (
     StartScheduling,
     SuspendJob,
     TaskManagerRegistered,
+    TaskManagersLeaving,
     TaskReported,
     TaskStateChanged,
     WaitsForFinalCheckpoint,
@@ -165,6 +166,11 @@ class Master:
     def feed_soon(self, kind: str, event: JobEvent) -> None:
         """Feed an answer to one of the job's effects."""
         self._soon(kind, lambda: self.shell.feed_job(event))
+
+    def leaving_soon(self, event: TaskManagersLeaving) -> None:
+        """The host tells that TaskManagers leave: the ResourceManager first."""
+        self._soon("Leaving", lambda: self.shell.feed_resources(event))
+        self._soon("Leaving", lambda: self.shell.feed_job(event))
 
     def host_ended(self, resource_id: ResourceId, cause: str) -> None:
         self._soon("HostEnded", lambda: self.watch.host_ended(resource_id, cause))

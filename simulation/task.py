@@ -33,7 +33,7 @@ class SimTask:
     """One attempt in a TaskManager. `open`: pipelined inputs that have more data. `unread`: inputs
     that have not ended yet.
 
-    `held_at`: the checkpoint behind which it waits for another generation. `aborted`: the newest checkpoint that it has heard the abort of.
+    `held_at`: the checkpoint behind which it waits for another generation. `holds`: those whose barriers tell it to. `aborted`: the newest checkpoint that it has heard the abort of.
 
     `final_checkpoint`: the first checkpoint that began at the task's end. `is_covered`: it or a
     later one is complete, or none is needed.
@@ -52,6 +52,7 @@ class SimTask:
     barriers: dict[int, set[ResultPartitionId]] = field(default_factory=dict)
     last_checkpoint: int = -1
     held_at: int | None = None
+    holds: set[int] = field(default_factory=set)
     aborted: int = -1
     has_put_off_end: bool = False
 

@@ -253,7 +253,7 @@ class SimTaskManager:
             self.send(DeclineCheckpoint(effect.attempt_id, effect.checkpoint_id, reason))
         else:
             if effect.options.is_held:
-                self._around.data.barriers.held.add(effect.checkpoint_id)
+                task.holds.add(effect.checkpoint_id)
             self._around.data.barriers.snapshot(task, effect.checkpoint_id)
 
     def snapshot_taken(self, task: SimTask, message: AcknowledgeCheckpoint) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -23,6 +24,7 @@ from simulation.invariants import Invariants, Name, Violation
 from simulation.scenario import RECOVERY_MS, job_plan, scenario_of
 
 _GIVE_BACK_MS: Final = 120_000
+_LEAVES_MAX: Final = 4
 _LOOK_MS: Final = 1_000
 _LAST_START_MS: Final = 40_000
 _DRAIN_MS: Final = 600_000
@@ -48,6 +50,7 @@ class SeedResult:
     endings: Counter[str] = field(default_factory=Counter)
     restarts: int = 0
     rescales: int = 0
+    partial: int = 0
     elastic: Counter[str] = field(default_factory=Counter)
     trace: list[str] | None = None
 
@@ -149,6 +152,10 @@ class World:
         later = [replace(wish, at_ms=begin_ms + wish.at_ms) for wish in wishes]
         generations = cluster.generations
         schedule(later, generations, lambda at_ms, call: self.clock.at(at_ms, "Wish", call))
+        for _ in range(self._plans.randrange(_LEAVES_MAX)):
+            at_ms = begin_ms + self._plans.randrange(5_000, max(10_000, last_ms))
+            leave = partial(generations.leave, self._plans.random())
+            self.clock.at(at_ms, "Leave", leave)
         self.clock.at(self.scenario.ends_ms - _BEFORE_END_MS, "Quiet", generations.at_quiet_end)
 
     def _look(self) -> None:
@@ -159,7 +166,9 @@ class World:
         if self._is_elastic:
             cluster.generations.after_step()
         if not self._has_recovered and self.clock.now_ms >= self.scenario.faults_end_ms:
-            self._has_recovered = cluster.has_settled()
+            self._has_recovered = cluster.has_settled() or (
+                self._is_elastic and cluster.generations.lacks_room()
+            )
 
     def _recovered(self) -> None:
         status = self._cluster.status if self._cluster else "no job"
@@ -210,6 +219,7 @@ class World:
             result.endings[cluster.status.value] += 1
             result.restarts += cluster.watcher.resets
             result.rescales += cluster.generations.planned
+            result.partial += cluster.generations.partial
             result.elastic += Counter({
                 str(name): n for name, n in cluster.generations.evaluated.items()
             })

@@ -1,15 +1,18 @@
 """For all tests: how long an example takes says nothing of it, and how many there are is the run's affair."""
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 
 import pytest
 from hypothesis import settings
 
 from penstock.model.errors import CancelSignal
+from tests.tools.programs.checkpoint_programs import Stage
 
-pytest_plugins = ["tests.spark.sessions"]
+pytest_plugins = ["tests.spark.sessions", "tests.tools.object_store"]
 
 EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "50"))
 """Of each law that does not say so itself. New ones in every run."""
@@ -19,7 +22,7 @@ settings.load_profile("penstock")
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_configure():
+def pytest_configure(config):
     """What tests make is not for their group: nothing is restored from where others may write.
 
     A cancel interrupts a task's thread wherever it is. In a finalizer, or in a callback of the collector, Python can only report
@@ -27,6 +30,8 @@ def pytest_configure():
     tests interrupt.
     """
     os.umask(0o022)
+    if hasattr(config, "workerinput"):  # One of several processes of tests.
+        _give_it_a_folder_of_its_own()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     former = sys.unraisablehook
@@ -36,3 +41,21 @@ def pytest_configure():
             former(unraisable)
 
     sys.unraisablehook = report
+
+
+def _give_it_a_folder_of_its_own():
+    """For temporary files, which the other processes of tests do not see. The path is short, for sockets."""
+    os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="pt-")
+    os.chmod(os.environ["TMPDIR"], 0o711)  # Servers of other users have their folders in it.
+    tempfile.tempdir = None
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+
+
+@pytest.fixture
+def stage(request):
+    """Where the test's own program stands still, and what it tells."""
+    return Stage(request.node.name)

@@ -17,6 +17,7 @@ TRACKED = subprocess.run(
 PYTHON = [name for name in TRACKED if name.endswith(".py") and (ROOT / name).exists()]
 PACKAGE = [name for name in PYTHON if name.startswith("penstock/")]
 TESTS = [name for name in PYTHON if name.startswith("tests/")]
+BENCHMARKS = [name for name in PYTHON if name.startswith("benchmarks/")]
 LISTED = Path(__file__).with_name("limits.json")
 ATTRIBUTES, IMPORTS, LINE = 15, 25, 100
 

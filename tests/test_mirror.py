@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.limits import PACKAGE, ROOT, TESTS, tree
+from tests.limits import BENCHMARKS, PACKAGE, ROOT, TESTS, tree
 
 UNIT = [name for name in TESTS if name.startswith("tests/unit/")]
 UNIT_TESTS = [name for name in UNIT if name.rpartition("/")[2].startswith("test_")]
@@ -70,7 +70,15 @@ def test_a_test_is_named_by_what_it_shows(name):
 
 
 def test_no_folder_has_too_many_files():
-    files = Counter(name.rpartition("/")[0] for name in TESTS if not name.endswith("/__init__.py"))
+    names = [name for name in (*TESTS, *PACKAGE, *BENCHMARKS) if not name.endswith("/__init__.py")]
+    files = Counter(name.rpartition("/")[0] for name in names)
+    assert {folder: n for folder, n in files.items() if n > FILES_IN_A_FOLDER} == {}
+
+
+def test_no_folder_of_the_dashboard_has_too_many_files():
+    modules = (ROOT / "penstock/dashboard/app").rglob("*.js")
+    files = Counter(str(path.parent.relative_to(ROOT)) for path in modules)
+    assert files
     assert {folder: n for folder, n in files.items() if n > FILES_IN_A_FOLDER} == {}
 
 

@@ -40,8 +40,8 @@ class ErrorPolicy:
 
     @staticmethod
     def fail() -> ErrorPolicy:
-        """Return the policy of an operator for which none is set: the job fails, and restarts as "
-        "configured."""
+        """Return the policy of an operator for which none is set: the job fails, and restarts as
+        configured."""
         return ErrorPolicy(None)
 
     @staticmethod
@@ -67,8 +67,8 @@ class ErrorPolicy:
 
     @staticmethod
     def send_to(sink: Sink, only: Exceptions = Exception) -> ErrorPolicy:
-        """Return the policy to write dead letters to a sink, as Rows of `DEAD_LETTER_TYPE`, as "
-        "well as to count and log."""
+        """Return the policy to write dead letters to a sink, as Rows of `DEAD_LETTER_TYPE`, as
+        well as to count and log."""
         if not isinstance(sink, Sink):
             raise TypeError(
                 "ErrorPolicy.send_to takes a Sink of penstock.datastream.connectors, got "

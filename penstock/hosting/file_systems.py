@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 from penstock.hosting import private_files
+from penstock.hosting.s3_objects import S3Objects, s3_objects
 from penstock.model.errors import ConfigurationError, ExternalError
+
+OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
+"""Those whose files need no folder, by Arrow's names."""
 
 
 class CheckpointIoError(ExternalError):
@@ -55,6 +60,15 @@ class Files(Protocol):
         """Rename to a name that does not exist yet; on local file systems in one step."""
         ...
 
+    @property
+    def is_object_store(self) -> bool:
+        """Whether a file is there when it is complete, so that it needs no other name before."""
+        ...
+
+    def put_new(self, path: str, data: bytes) -> None:
+        """Write a whole file under a name that does not exist yet. Nobody sees a part of it."""
+        ...
+
     def list(self, folder: str) -> Iterator[tuple[str, bool]]:
         """Return (name, is a folder) of all entries of a folder; nothing if it does not exist."""
         ...
@@ -87,7 +101,8 @@ def open_files(uri: str, *, is_checked: bool = True) -> tuple[Files, str]:
             "that pyarrow.fs knows (file, s3, gs, hdfs, abfs)."
         ) from error
     at = uri.find(path)
-    return ArrowFiles(system, uri[:at] if at > 0 else "", uri[at + len(path) :]), path
+    files = ArrowFiles(system, uri[:at] if at > 0 else "", uri[at + len(path) :], s3_objects(uri))
+    return files, path
 
 
 def local_path(uri: str) -> str | None:
@@ -177,6 +192,11 @@ class LocalFiles:
                 os.unlink(source)
             _sync_folder(os.path.dirname(target))
 
+    is_object_store = False
+
+    def put_new(self, path: str, data: bytes) -> None:
+        _put_by_renaming(self, path, data)
+
     def list(self, folder: str) -> Iterator[tuple[str, bool]]:
         with _io_errors(f"list {folder}"):
             try:
@@ -221,10 +241,15 @@ class _Durable:
 
 
 class ArrowFiles:
-    """Files of a `pyarrow.fs.FileSystem`. `prefix`, `suffix`: the parts of a URI before and after its path."""
+    """Files of a `pyarrow.fs.FileSystem`. `prefix`, `suffix`: the parts of a URI before and after its path. `objects`: remove
+    without a trace what is in S3; None: Arrow leaves an empty object for a folder that has become empty.
+    """
 
-    def __init__(self, system: Any, prefix: str = "", suffix: str = "") -> None:
+    def __init__(
+        self, system: Any, prefix: str = "", suffix: str = "", objects: S3Objects | None = None
+    ) -> None:
         self._system = system
+        self._objects = objects
         self._prefix = prefix
         self._suffix = suffix
 
@@ -239,7 +264,7 @@ class ArrowFiles:
 
     def create(self, path: str) -> ByteSink:
         with _io_errors(f"create {path}"):
-            self._system.create_dir(path.rpartition("/")[0], recursive=True)
+            self._make_folder(path.rpartition("/")[0])
             return _ArrowSink(path, self._system.open_output_stream(path))
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
@@ -256,6 +281,23 @@ class ArrowFiles:
                 raise FileExistsError(f"{target} exists")
             self._system.move(source, target)
 
+    @property
+    def is_object_store(self) -> bool:
+        return self._system.type_name in OBJECT_STORES
+
+    def put_new(self, path: str, data: bytes) -> None:
+        if not self.is_object_store:
+            _put_by_renaming(self, path, data)
+            return
+        from pyarrow import fs
+
+        with _io_errors(f"write {path}"):
+            if self._system.get_file_info(path).type is not fs.FileType.NotFound:
+                raise FileExistsError(f"{path} exists")
+            # An object is there when it is complete. To rename one would leave an empty object for its former folder.
+            with self._system.open_output_stream(path) as stream:
+                stream.write(data)
+
     def list(self, folder: str) -> Iterator[tuple[str, bool]]:
         from pyarrow import fs
 
@@ -269,11 +311,21 @@ class ArrowFiles:
         from pyarrow import fs
 
         with _io_errors(f"remove {path}"):
+            if self._objects is not None:
+                self._objects.remove(path)
+                return
             kind = self._system.get_file_info(path).type
             if kind is fs.FileType.Directory:
                 self._system.delete_dir(path)
             elif kind is not fs.FileType.NotFound:
                 self._system.delete_file(path)
+
+    def _make_folder(self, folder: str) -> None:
+        """Object stores have no folders: what stands for one is an empty object, which nobody needs."""
+        if not self.is_object_store:
+            self._system.create_dir(folder, recursive=True)
+        elif "allow_bucket_creation=true" in self._suffix:
+            self._system.create_dir(folder.partition("/")[0])
 
 
 class _ArrowSink:
@@ -290,6 +342,22 @@ class _ArrowSink:
     def close(self) -> None:
         with _io_errors(f"write {self._path}"):
             self._stream.close()
+
+
+def _put_by_renaming(files: Files, path: str, data: bytes) -> None:
+    folder, _, name = path.rpartition("/")
+    unfinished = f"{folder}/.{name}-{secrets.token_hex(4)}"
+    try:
+        stream = files.create(unfinished)
+        try:
+            stream.write(data)
+        finally:
+            stream.close()
+        files.publish(unfinished, path)
+    except CheckpointIoError:
+        with contextlib.suppress(CheckpointIoError):  # the first error counts
+            files.remove(unfinished)
+        raise
 
 
 def _whole(data: bytes, path: str, offset: int, size: int | None) -> bytes:

@@ -17,8 +17,8 @@ from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.host import LazyFrame, Needed
-from penstock.hosting.provider import MasterAddress, OnEnded, TaskManagerProvider
-from penstock.hosting.shipping.in_process import refuse_files
+from penstock.hosting.provider import HostChanges, MasterAddress, OnEnded, TaskManagerProvider
+from penstock.hosting.shipping.in_process import refuse_files, refuse_other_python
 from penstock.hosting.taskmanager.config import TaskManagerConfig
 from penstock.hosting.taskmanager.taskmanager import TaskManager
 from penstock.hosting.wire.addresses import Endpoint
@@ -66,6 +66,12 @@ class ThreadProvider:
     def gone(self) -> str | None:
         return None
 
+    def changes(self) -> HostChanges:
+        return HostChanges()
+
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
+        """Does nothing: threads never leave."""
+
     def has_free_slots(self) -> bool:
         return True
 
@@ -84,7 +90,7 @@ class ThreadProvider:
             master_host=master.host,
             master_port=master.port,
             credentials=master.credentials,
-            data=Endpoint(_LOOPBACK),
+            data=self.data_endpoint(resource_id),
             slots=1 if size else self.slots_per_taskmanager,
             size=size,
             heartbeat_interval_s=master.heartbeat_interval_s,
@@ -100,6 +106,10 @@ class ThreadProvider:
         thread = threading.Thread(target=run, name=f"penstock-{resource_id}", daemon=True)
         self._threads[resource_id] = thread
         thread.start()
+
+    def data_endpoint(self, resource_id: ResourceId) -> Endpoint:
+        """Return the address of a TaskManager. Those of one host are on one node."""
+        return Endpoint(_LOOPBACK)
 
     def progress(self, resource_id: ResourceId) -> int | None:
         manager, thread = self.managers.get(resource_id), self._threads.get(resource_id)
@@ -155,6 +165,7 @@ class MiniCluster:
         return self._parallelism
 
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider:
+        refuse_other_python(settings)
         slots = self._slots
         if settings.is_set(TaskManagerOptions.SLOTS):
             slots = settings.get(TaskManagerOptions.SLOTS)
@@ -169,6 +180,7 @@ class MiniCluster:
             SparkHost().check_workers(reads_frames=True)
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
+        refuse_other_python(settings)
         refuse_files(job.program)
         return ThreadRunner(plan)
 

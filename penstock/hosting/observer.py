@@ -14,6 +14,7 @@ from typing import Protocol, cast
 from penstock.machines.job.exception_history import ExceptionHistory
 from penstock.machines.job.job_views import TaskPlace
 from penstock.model.deployment import TaskManagerLocation
+from penstock.model.elastic.rescales import Rescales
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AllocationId, AttemptId, ResourceId
 from penstock.model.messages import (
@@ -28,6 +29,7 @@ from penstock.model.messages import (
     RegisterTaskManager,
     ResetSubtasks,
     ResourcesMissing,
+    SlowSubtasks,
     TaskIo,
     TriggerCheckpoint,
     UserOutput,
@@ -78,8 +80,12 @@ class JobObserver:
 
     def checkpoint_ended(self, ended: CheckpointEnded) -> None: ...
     def restarting(self, reset: ResetSubtasks) -> None: ...
+    def slow_subtasks(self, told: SlowSubtasks) -> None: ...
     def graph_replaced(self, replaced: GraphReplaced) -> None:
         """Another generation of the job begins."""
+
+    def rescales_changed(self, rescales: Rescales) -> None:
+        """One has begun, has gone on, or has ended. Their times are those of the monotonic clock."""
 
     def user_output(self, output: UserOutput, job_graph: JobGraph) -> None: ...
     def user_logged(self, told: LogEvents, job_graph: JobGraph) -> None: ...

@@ -39,6 +39,18 @@ class MasterAddress:
     logs: LogSettings = field(default_factory=LogSettings)
 
 
+@dataclass(frozen=True, slots=True)
+class HostChanges:
+    """What has changed at the host since a job began there. `leaving`: executors that it takes away soon. `more_slots`: task slots that
+    have come. `free_slots`: task slots that nobody held at the last look; None: nobody can tell. `look`: the number of that look.
+    """
+
+    leaving: frozenset[str] = frozenset()
+    more_slots: int = 0
+    free_slots: int | None = None
+    look: int = 0
+
+
 class TaskManagerProvider(Protocol):
     """Starts and stops TaskManagers of one job."""
 
@@ -80,6 +92,12 @@ class TaskManagerProvider(Protocol):
 
     def has_free_slots(self) -> bool:
         """Return whether the host still gives what was asked for: no TaskManager waits for a place. Returns at once."""
+
+    def changes(self) -> HostChanges:
+        """Return what has changed at the host. Returns at once."""
+
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
+        """These TaskManagers are on executors that leave: no other job may be hosted beside them."""
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
         """Called before the first start. `on_ended(resource_id, cause)` may be called from any thread."""

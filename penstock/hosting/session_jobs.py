@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.model.counted import counted
 from penstock.model.ids import JobId
 from penstock.model.program import JobControl
+from penstock.model.texts.counted import counted
 
 _END_WAIT_S: Final = 30.0
 """How long a job that is let go may take to end before a new job is refused for want of its slots."""

@@ -134,7 +134,7 @@ class End(Protocol):
 
 def wait_for_end(ended: End, timeout_s: float | None, job: Interruptible) -> None:
     """Wait. The first Ctrl-C cancels the job, waits until it has ended completely, and is raised again; the next one is raised at
-    once.
+    once. So is the first one if the job goes on elsewhere.
 
     Raises TimeoutError after `timeout_s`, with the job and its state.
     """
@@ -153,14 +153,16 @@ def wait_for_end(ended: End, timeout_s: float | None, job: Interruptible) -> Non
 @dataclass(slots=True, eq=False)
 class Interruptible:
     """A job that Ctrl-C cancels. `status`: returns its state. `instead`: what would have kept its state; "": nothing, because it has
-    none. `is_cancelled`: Ctrl-C has done it.
+    none. `goes_on`: where it goes on instead of being cancelled, and what ends it; "": nowhere. `is_interrupted`: Ctrl-C was
+    pressed.
     """
 
     name: str
     cancel: Callable[[], None]
     status: Callable[[], str]
     instead: str = ""
-    is_cancelled: bool = False
+    goes_on: str = ""
+    is_interrupted: bool = False
 
     def describe(self) -> str:
         """Return the job and its state."""
@@ -175,26 +177,34 @@ class _CtrlC:
 
 
 def interrupted(job: Interruptible) -> bool:
-    """Ctrl-C was pressed while the program waited for the job. The first time the job is cancelled, and one line says so.
+    """Ctrl-C was pressed while the program waited for the job. The first time the job is cancelled, unless it goes on elsewhere, and
+    one line says so.
 
-    Returns: whether it was the first time. Source: Flink's attached client, which cancels its job at its end and says nothing.
+    Returns: whether its end is to be waited for. Source: Flink's attached client, which cancels its job at its end and says nothing.
     """
-    if job.is_cancelled:
+    if job.is_interrupted:
         _CtrlC.hurries = True
         return False
     if not _CtrlC.was_pressed:
         _CtrlC.was_pressed = True
         atexit.register(_let_ctrl_c_end_the_exit)
-    job.is_cancelled = True
+    job.is_interrupted = True
+    if job.goes_on:
+        _say_at_once(f"penstock: interrupted; job '{job.name}' goes on {job.goes_on}.\n")
+        return False
     _LOG.info("RECEIVED SIGNAL 2: SIGINT. Cancelling %s", job.describe())
     job.cancel()
     loss = f" without a savepoint ({job.instead} would have taken one)" if job.instead else ""
-    # At once, with its end: the next Ctrl-C may come before another write.
-    sys.stderr.write(
+    _say_at_once(
         f"penstock: interrupted; job '{job.name}' is cancelled{loss}. Ctrl-C again ends at once.\n"
     )
-    sys.stderr.flush()
     return True
+
+
+def _say_at_once(line: str) -> None:
+    """With its end: the next Ctrl-C may come before another write."""
+    sys.stderr.write(line)
+    sys.stderr.flush()
 
 
 def is_in_a_hurry() -> bool:

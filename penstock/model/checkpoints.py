@@ -163,7 +163,7 @@ class RedistributionMode(StrEnum):
 class ListStateHandle:
     """One named operator state. `offsets`: where each element begins in the handle's bytes, in order.
 
-    `type_text`: the declared type of each element, as `model/type_texts.py` writes it; None: there is none.
+    `type_text`: the declared type of each element, as `model/texts/type_texts.py` writes it; None: there is none.
     """
 
     name: str

@@ -75,6 +75,7 @@ class OperatorRestore:
 
     `keyed`, `databases`: handles that hold key groups of the attempt's range. They may hold other groups, which the
     attempt ignores. `keys`: what is done to restored keys; None: nothing. `allows_double`: integers may become DOUBLE.
+    `key_kinds`: the classes that the keys had in a savepoint of another job, if their type was not declared.
     """
 
     keyed: tuple[KeyedStateHandle, ...] = ()
@@ -82,6 +83,7 @@ class OperatorRestore:
     databases: tuple[DatabaseHandle, ...] = ()
     keys: KeyMigration | None = None
     allows_double: bool = False
+    key_kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

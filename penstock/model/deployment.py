@@ -131,7 +131,7 @@ class InputGateDeployment:
 @dataclass(frozen=True, slots=True)
 class TaskDeployment:
     """One attempt, with everything that it needs except the bytes of its chain. `restore` None: it begins without
-    state.
+    state. `may_have_rivals`: another attempt of the subtask may run at the same time and win.
     """
 
     job_id: JobId
@@ -145,6 +145,7 @@ class TaskDeployment:
     partitions: tuple[PartitionDeployment, ...]
     gates: tuple[InputGateDeployment, ...]
     restore: TaskRestore | None = None
+    may_have_rivals: bool = False
 
     @property
     def title(self) -> str:

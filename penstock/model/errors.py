@@ -9,6 +9,7 @@
     |     |- JobCancelledError
     |     `- JobSuspendedError
     |- ExternalError            something outside failed: a retry may succeed
+    |  |- RefusedForGood       another try cannot succeed: wrong password, rights, a constraint
     |  |- NoResourceAvailable
     |  |- InsufficientBuffers
     |  |- PartitionError        a result partition cannot be read: which one, if it must be made again
@@ -78,6 +79,13 @@ class JobSuspendedError(JobExecutionError):
 
 class ExternalError(PenstockError):
     """Something outside of Penstock failed; another try may succeed."""
+
+
+class RefusedForGood(ExternalError):
+    """Something outside of Penstock refuses, and will again: the job ends, whatever its restart strategy says.
+
+    Source: Flink SuppressRestartsException.
+    """
 
 
 class NoProgress(ExternalError):

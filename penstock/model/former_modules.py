@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _CLASSES: Final[Mapping[tuple[str, str], str]] = {
-    ("penstock.machines.cluster_shape", "counted"): "penstock.model.counted",
+    ("penstock.machines.cluster_shape", "counted"): "penstock.model.texts.counted",
     (
         "penstock.runtime.operators.column_window",
         "_Fired",
@@ -68,6 +68,18 @@ _CLASSES: Final[Mapping[tuple[str, str], str]] = {
         "penstock.runtime.checkpoint.state_format",
         "_StoredByGroup",
     ): "penstock.runtime.state.snapshot_writer",
+    (
+        "penstock.runtime.operators.stateless",
+        "StampedCollector",
+    ): "penstock.runtime.operators.collectors",
+    (
+        "penstock.datastream.connectors.sql_engine",
+        "is_transient",
+    ): "penstock.datastream.connectors.sql.errors",
+    (
+        "penstock.datastream.connectors.sql_tables",
+        "_kind",
+    ): "penstock.datastream.connectors.sql.rows",
     ("penstock.runtime.task", "SliceSizer"): "penstock.runtime.task.slices",
     ("penstock.runtime.context", "Counter"): "penstock.runtime.user_metrics",
     ("penstock.runtime.context", "Distribution"): "penstock.runtime.user_metrics",
@@ -229,6 +241,14 @@ _MODULES: Final[Mapping[str, str]] = {
     "penstock.machines.task_slots": "penstock.machines.taskmanager.task_slots",
     "penstock.machines.vertexwise": "penstock.machines.scheduling.vertexwise",
     "penstock.machines.watermark_alignment": "penstock.machines.sources.watermark_alignment",
+    "penstock.model.amounts": "penstock.model.texts.amounts",
+    "penstock.model.bounded_text": "penstock.model.texts.bounded_text",
+    "penstock.model.counted": "penstock.model.texts.counted",
+    "penstock.model.elastic_profile": "penstock.model.elastic.elastic_profile",
+    "penstock.model.error_text": "penstock.model.texts.error_text",
+    "penstock.model.parallelism_bounds": "penstock.model.elastic.parallelism_bounds",
+    "penstock.model.redaction": "penstock.model.texts.redaction",
+    "penstock.model.type_texts": "penstock.model.texts.type_texts",
     "penstock.runtime.async_queue": "penstock.runtime.operators.asynchronous.queue",
     "penstock.runtime.async_retry": "penstock.runtime.operators.asynchronous.retry",
     "penstock.runtime.broadcast_state": "penstock.runtime.state.broadcast",

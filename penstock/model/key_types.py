@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.model.texts.type_texts import shown_type, text_with_defaults, type_with_defaults
 from penstock.model.type_changes import TypeChange, type_change
-from penstock.model.type_texts import shown_type, text_with_defaults, type_with_defaults
 from penstock.model.types import TypeInformation, is_pickled
 
 
@@ -18,12 +18,14 @@ class KeyType:
     """The keys of an operator's state. `type_text`: as `text_with_defaults` made it, because control messages carry no types of
     users; of the declared type, or of that of pickled values if there is none.
 
-    `is_int32`: they are hashed as Flink hashes a Java int. `namespace`: the class of its windows; empty: it has none.
+    `is_int32`: they are hashed as Flink hashes a Java int. `namespace`: the class of its windows; empty: it has none. `kinds`: the
+    names of the classes that keys without a declared type had; none: it is declared, or an earlier release wrote it.
     """
 
     type_text: str
     is_int32: bool = False
     namespace: str = ""
+    kinds: tuple[str, ...] = ()
 
     @staticmethod
     def of(type_info: TypeInformation, *, is_int32: bool = False, namespace: str = "") -> KeyType:

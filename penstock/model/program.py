@@ -12,11 +12,11 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
+from penstock.model.elastic.parallelism_bounds import JobResourceRequirements, ParallelismBounds
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
-from penstock.model.parallelism_bounds import JobResourceRequirements, ParallelismBounds
 from penstock.model.states import JobStatus
 
 FRAME_STREAM: Final = "dataframe"

@@ -194,6 +194,8 @@ class Row:
         return make_row, (self._fields, self._values, self._row_kind)
 
 
+ROW_ATTRIBUTES: Final = frozenset(dir(Row))
+"""Names that are no fields where they are read as attributes."""
 _SLOTS: Final = frozenset(Row.__slots__)
 _new = object.__new__
 _set_values = Row.__dict__["_values"].__set__

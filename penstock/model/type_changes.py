@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.model import types as t
 from penstock.model.row import Row, make_row
-from penstock.model.type_texts import shown_type, type_text
+from penstock.model.texts.type_texts import shown_type, type_text
 
 Convert: TypeAlias = Callable[[Any], Any]
 

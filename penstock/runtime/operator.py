@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
+from penstock.model.checkpoints import RedistributionMode
 from penstock.model.key_types import KeyType
 from penstock.model.metrics import Measured, OwnMetric
 from penstock.model.types import TypeInformation
@@ -36,10 +37,12 @@ from penstock.runtime.elements import (
     WatermarkStatus,
 )
 from penstock.runtime.records.dead_letters import PoisonRecords
+from penstock.runtime.records.failed_at import note_record
 from penstock.runtime.state.contract import MakeKeyedStateBackend
-from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot
 from penstock.runtime.user_metrics import MetricGroup
 
+_PREFIX_CHARS: Final = 16
 MAX_EMIT: Final = 1024
 
 Emitted: TypeAlias = Iterable[Element | Tagged | None]
@@ -128,7 +131,6 @@ class OperatorContext:
     watermark_interval_ms: int = 200
     job_id: str = ""
     report_committable: Callable[[object], None] | None = None
-    file_prefix: str = ""
     async_calls: AsyncCalls | None = None
     active_ms: Callable[[], int] | None = None
     """Processing time without the time spent waiting for full outputs; None: processing time itself."""
@@ -138,10 +140,17 @@ class OperatorContext:
     """Whether one more checkpoint follows the end of the input. Sinks wait for it."""
     is_batch: bool = False
     """Whether the runtime mode is BATCH, in which the only watermark comes at the end of the input."""
+    may_have_rivals: bool = False
+    """Whether another attempt of the subtask may run at the same time and win."""
     metrics: MetricGroup = field(default_factory=MetricGroup)
     """The metrics of the user's functions. The chain passes a group that the task reports."""
     keyed_state: MakeKeyedStateBackend | None = None
     """Makes the keyed state backend; None: the one on the heap."""
+
+    @property
+    def file_prefix(self) -> str:
+        """The names of all files of the job begin with it."""
+        return self.job_id[:_PREFIX_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +272,11 @@ class Operator:
         """The current record gives no more results, because its function raised."""
         self.is_in_record = False
 
-    def put_aside(self, error: Exception, record: Any, timestamp: int | None = None) -> None:
+    def put_aside(self, error: BaseException, record: Any, timestamp: int | None = None) -> None:
         """Put aside a record at which a function of the user raised. Raises: the error, if the job is to fail."""
-        if self.poison is None:
+        is_taken = self.poison is not None and self.poison.takes(error)
+        if self.poison is None or not isinstance(error, Exception) or not is_taken:
+            note_record(error, record)
             raise error
         self.poison.add(error, record, timestamp)
 
@@ -282,6 +293,11 @@ class Operator:
     def snapshot(self) -> OperatorSnapshot:
         """The state to keep; empty: stateless. Copy tables, but not the objects in them: the chain freezes those at once."""
         return OperatorSnapshot()
+
+    def add_in_hand(self, state: OperatorSnapshot, in_hand: Sequence[tuple[int, Element]]) -> None:
+        """Add (input, element) of elements that were read and not yet processed, as the head of a chain."""
+        if in_hand:
+            state.lists[IN_HAND] = ListPart(RedistributionMode.SPLIT, list(in_hand))
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Called before `open` with the snapshots of any number of subtasks. Keyed parts hold only this subtask's key groups."""

@@ -140,3 +140,9 @@ class Sink(ABC):
 
     def validate(self) -> None:
         """Check at submission what can be checked. Raises ConfigurationError."""
+
+    def validate_input(self, input_type: Any) -> None:
+        """Check at submission whether the stream's records fit. Raises ConfigurationError.
+
+        `input_type`: the stream's TypeInformation; None: not declared.
+        """

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.model.messages import UserMetric
 from penstock.model.metrics import Group, Groups
+from penstock.model.texts.bounded_text import bounded_repr
 
 MOST_NUMBERS: Final = 200
 """How many numbers one task reports with each heartbeat. The others are only counted."""
@@ -113,7 +114,11 @@ class Gauge(Metric):
             # A gauge that fails must not end the task.
             self._last, complaint = None, f"raised {type(error).__name__}: {error}"
         else:
-            complaint = f"returned {told!r:.200}, expected a number" if self._last is None else ""
+            complaint = (
+                f"returned {bounded_repr(told, 200)}, expected a number"
+                if self._last is None
+                else ""
+            )
         is_new = bool(complaint) and not self._has_complained
         self._has_complained = bool(complaint)
         return complaint if is_new else None
@@ -164,7 +169,8 @@ class MetricGroup:
         """
         if not callable(obj):
             raise TypeError(
-                f"gauge {name!r} takes a function that returns its value, got {obj!r:.200}"
+                f"gauge {name!r} takes a function that returns its value, got "
+                f"{bounded_repr(obj, 200)}"
             )
         self._named(name, Gauge, lambda: Gauge(obj))  # Refuses the name of another kind.
         self.metrics[name] = Gauge(obj)

@@ -1,5 +1,6 @@
 """For tests of programs: operators driven by hand, results as a list, a cluster of threads in this process.
 
+For connectors of one's own there is a kit that finds out what a source or sink guarantees.
 A program runs on such a cluster with `env.use_executor(MiniCluster().executor())`.
 """
 
@@ -7,14 +8,19 @@ from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import Watermark, WatermarkStatus
 from penstock.testing.clock import ManualClock
+from penstock.testing.conformance import Conformance, Finding, check_sink, check_source
 from penstock.testing.harness import StreamHarness, StreamRecord
 
 __all__ = [
     "CollectingSink",
+    "Conformance",
+    "Finding",
     "ManualClock",
     "MiniCluster",
     "StreamHarness",
     "StreamRecord",
     "Watermark",
     "WatermarkStatus",
+    "check_sink",
+    "check_source",
 ]

@@ -254,6 +254,7 @@ class _Vertex:
             restored_checkpoint_id=None,
             has_final_checkpoint=False,
             is_batch=False,
+            may_have_rivals=False,
         )
         services = OperatorServices(
             async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),

@@ -5,26 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Mapping
-from typing import Any
 
 from penstock.hosting.history.server import HistoryServer
 from penstock.model.config import Settings
 from penstock.model.options.history import HistoryServerOptions
-
-
-def add_history(commands: Any) -> argparse.ArgumentParser:
-    """Add the command to the command line."""
-    shows: argparse.ArgumentParser = commands.add_parser(
-        "history", help="serve the archives of jobs that have ended, until Ctrl-C"
-    )
-    shows.add_argument(
-        "directories",
-        nargs="*",
-        metavar="DIR",
-        help=f"a folder or URI of archives ({HistoryServerOptions.DIRS.key})",
-    )
-    shows.add_argument("--port", type=int, help="the port (8082); 0: any free one")
-    return shows
 
 
 def serve_history(options: argparse.Namespace, defined: Mapping[str, str]) -> int:

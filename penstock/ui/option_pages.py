@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from penstock.hosting.program.settings import HOST_DEFAULTS
 from penstock.model.config import PENSTOCK_PREFIX
-from penstock.model.elastic_profile import PENSTOCK_DEFAULTS
+from penstock.model.elastic.elastic_profile import PENSTOCK_DEFAULTS
 from penstock.model.options.catalogue import GROUPS
 from penstock.model.options.option import Option
 from penstock.model.options.without_effect import WITHOUT_EFFECT

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.jobmanager.handle import JobHandle
+from penstock.hosting.program.function_ways import note_function_ways, told
 from penstock.hosting.shipping.pickling import serialize
 from penstock.machines.books.job_settings import job_settings_of
 from penstock.machines.planning.cluster_shape import ClusterShape, alike, parse_shape
@@ -35,8 +36,13 @@ class PlanExecutor:
         parallelism: int,
         lost: Sequence[str],
         command_line: Mapping[str, str],
+        *,
+        shows_functions: bool = False,
     ) -> None:
-        """`lost`: TaskManagers or hosts; the plan also shows what happens when they are lost."""
+        """`lost`: TaskManagers or hosts; the plan also shows what happens when they are lost. `shows_functions`: show how row functions
+        will run instead.
+        """
+        self._shows_functions = shows_functions
         self._shape = shape
         self._parallelism = parallelism
         self._lost = lost
@@ -49,6 +55,10 @@ class PlanExecutor:
         configured = program.configuration.get(SchedulingOptions.DEFAULT_PARALLELISM.key)
         graph.default_parallelism = int(configured) if configured else self._parallelism
         job_graph = build_job_graph(graph, _PLAN_JOB_ID, serialize)
+        if self._shows_functions:
+            note_function_ways(graph, job_graph)
+            print(told(job_graph))
+            raise PlanShown
         settings = job_settings_of(Settings(program.configuration, command_line=self._command_line))
         if self._lost:
             before, after = plan_loss(job_graph, self._shape, self._lost, settings)
@@ -62,34 +72,8 @@ class PlanExecutor:
         raise PlanShown
 
 
-def add_shape(shows: argparse.ArgumentParser) -> None:
-    """Add the cluster that `plan` assumes."""
-    shows.add_argument("--taskmanagers", type=positive, default=2, help="how many of them (2)")
-    shows.add_argument("--slots", type=positive, default=1, help="slots of each TaskManager (1)")
-    shows.add_argument(
-        "--cluster", action="append", default=[], metavar="HOST=SLOTS,...",
-        help="a host with the slots of each of its TaskManagers, for example left=3,3; replaces "
-        "--taskmanagers and --slots",
-    )  # fmt: skip
-    shows.add_argument(
-        "--fail", action="append", default=[], metavar="NAME",
-        help="a TaskManager, for example tm-1, or a host that is lost: shows what moves where",
-    )  # fmt: skip
-    shows.add_argument(
-        "--parallelism", type=positive, help="parallelism, if the program sets none (all slots)"
-    )
-
-
 def shape_of(options: argparse.Namespace) -> ClusterShape:
     """Return the cluster that the options describe."""
     if options.cluster:
         return parse_shape(options.cluster)
     return alike(options.taskmanagers, options.slots)
-
-
-def positive(text: str) -> int:
-    """Return a number of the command line. Raises ArgumentTypeError: it is below 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
-    return value

@@ -24,7 +24,7 @@ from penstock.hosting.session.session import Session, session_settings
 from penstock.hosting.spark import host as spark_host
 from penstock.model.errors import ConfigurationError
 from penstock.ui.detached import background_process, end_process, new_log, tail
-from penstock.ui.remote.targets import add_place, clients, is_session
+from penstock.ui.remote.targets import clients, is_session
 from penstock.ui.remote.texts import complain, shown
 
 _POLL_S: Final = 0.1
@@ -134,22 +134,3 @@ def _await_answer(
             complain(f"the session does not answer yet; see {log}")
         time.sleep(_POLL_S)
     return None
-
-
-def add_session(commands: Any) -> argparse.ArgumentParser:
-    """Add the command to the command line."""
-    serves: argparse.ArgumentParser = commands.add_parser(
-        "session",
-        help="start a driver that takes jobs of other processes (`penstock run -m`), or stop one",
-    )
-    serves.add_argument("action", nargs="?", choices=["stop"], help="end the session that -m names")
-    serves.add_argument(
-        "-d", "--detached", action="store_true",
-        help="in the background; return when the session answers",
-    )  # fmt: skip
-    serves.add_argument(
-        "--log-file", metavar="FILE",
-        help="with -d: where the session's output goes, a new file of this folder without it",
-    )  # fmt: skip
-    add_place(serves)
-    return serves

@@ -50,6 +50,24 @@ def test_a_disk_is_full_for_a_while_and_keeps_what_it_has(tmp_path):
     assert (tmp_path / "checkpoints" / "more").stat().st_size == 8192
 
 
+@pytest.mark.skipif(not may_mount(), reason="only a user that may mount has disks to fill")
+@pytest.mark.parametrize("pages", [0, 7])
+def test_a_disk_is_full_also_if_what_was_on_it_has_gone(tmp_path, pages):
+    """The directory for temporary files holds nothing between two tasks."""
+    made = Disks(tmp_path, ["tmp"])
+    folder = tmp_path / "tmp"
+    try:
+        (folder / "before").write_bytes(bytes(pages * 4096))
+        (folder / "before").unlink()
+        made.fill("tmp")
+        assert disks.is_full(folder)
+        made.empty("tmp")
+        assert not disks.is_full(folder)
+        assert list(folder.iterdir()) == []
+    finally:
+        made.close()
+
+
 def test_where_nothing_can_be_mounted_there_is_a_folder_and_no_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(disks, "can_mount", lambda: False)
     made = Disks(tmp_path, ["out"])

@@ -1,7 +1,7 @@
 """How the benchmark of recovery reads its marks."""
 
-from benchmarks.recovery import _again, _marks, _since, percentile
-from benchmarks.recovery_job import MarkingSink
+from benchmarks.measures.recovery import _again, _marks, _since, percentile
+from benchmarks.workloads.recovery_job import MarkingSink
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.sink import WriterContext
 

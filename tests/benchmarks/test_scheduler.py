@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks import scheduler, scheduler_job
-from benchmarks.null_cluster import NullCluster
-from benchmarks.scheduler_job import SLOTS_EACH, line_of_vertices
+from benchmarks.measures import scheduler
+from benchmarks.workloads import scheduler_job
+from benchmarks.workloads.null_cluster import NullCluster
+from benchmarks.workloads.scheduler_job import SLOTS_EACH, line_of_vertices
 from penstock.machines.execution.regions import Regions
 from penstock.machines.failover.failover import RestartRegions
 from penstock.model.graph.job_graph import ResultPartitionType

@@ -140,7 +140,7 @@ class _Pipelined:
             "next": polled.next.name,
         })
         if isinstance(element, Barrier):
-            self.blocked = self.sub.is_blocked
+            self.blocked = self.sub.queue.is_blocked
             self.backlog_blocked = self.sub.backlog
         return polled
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from penstock.machines.adaptive.parallelism import SharingGroup, parallelism_for
 from penstock.machines.execution.slow_tasks import ExecutionTime, SlowTaskSettings, find_slow
+from penstock.model.elastic.parallelism_bounds import ParallelismBounds
 from penstock.model.graph.auto_parallelism import AutoParallelism, decided
 from penstock.model.key_groups import MAX_PARALLELISM_LIMIT
-from penstock.model.parallelism_bounds import ParallelismBounds
 
 _MB = 1 << 20
 

@@ -15,6 +15,7 @@ IN_EVERY_RUN = {
     "test_first_screen.py": 5,
     "test_sick_jobs.py": 5,
     "test_demo.py": 1,
+    "test_rescales.py": 2,
 }
 USUALLY = 1
 
@@ -38,13 +39,19 @@ def browser():
 
 
 @pytest.fixture
-def driver():
-    with ToldDriver.running() as started:
-        yield started
+def start_driver():
+    with contextlib.ExitStack() as started:
+        yield lambda **settings: started.enter_context(ToldDriver.running(**settings))
 
 
 @pytest.fixture
-def look(browser):
+def driver(start_driver):
+    return start_driver()
+
+
+# ruff: ignore[unused-function-argument] - a page complains of a driver that goes before it
+@pytest.fixture
+def look(browser, start_driver):
     """Opens tabs, all of which must be without faults in the end."""
     with contextlib.ExitStack() as opened:
 

@@ -7,7 +7,6 @@ import pytest
 from penstock.hosting.observation import observatory
 from penstock.hosting.rest import live
 from tests.tools.dashboard import told_driver, wide_job
-from tests.tools.dashboard.told_driver import ToldDriver
 from tests.tools.dashboard.wide_job import reports, runs, wide_facts
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -26,6 +25,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
+    """Set before the driver begins."""
     clock = Clock()
     for module in (observatory, live, told_driver, wide_job):
         monkeypatch.setattr(module, "wall_ms", clock)
@@ -46,23 +46,22 @@ def used(tab):
     ("vertices", "subtasks", "step_ms"),
     [(30, 300, 10_000), pytest.param(300, 10_000, 10_000, marks=pytest.mark.long)],
 )
-def test_an_hour_leaves_a_page_small(clock, look, page, vertices, subtasks, step_ms):
-    with ToldDriver.running() as driver:
-        job = runs(driver.job(wide_facts(vertices, subtasks)))
-        tab = look()
-        tab.page.clock.install(time=dt.datetime.fromtimestamp(BEGAN_MS / 1000, dt.UTC))
-        tab.at(driver, job.path + page).shows("up ", "main")
-        turns, sizes = 60 * MINUTE_MS // step_ms, []
-        for turn in range(1, turns + 1):
-            clock.now_ms += step_ms
-            job.now = clock.now_ms
-            reports(job, turn).is_seen()
-            driver.wake()
-            tab.page.clock.run_for(step_ms)
-            if turn * step_ms in {20 * MINUTE_MS, 60 * MINUTE_MS}:
-                minutes = turn * step_ms // MINUTE_MS
-                tab.shows(f"up {minutes} m" if minutes < 60 else "up 1 h", "main")
-                sizes.append(used(tab))
+def test_an_hour_leaves_a_page_small(clock, driver, look, page, vertices, subtasks, step_ms):
+    job = runs(driver.job(wide_facts(vertices, subtasks)))
+    tab = look()
+    tab.page.clock.install(time=dt.datetime.fromtimestamp(BEGAN_MS / 1000, dt.UTC))
+    tab.at(driver, job.path + page).shows("up ", "main")
+    turns, sizes = 60 * MINUTE_MS // step_ms, []
+    for turn in range(1, turns + 1):
+        clock.now_ms += step_ms
+        job.now = clock.now_ms
+        reports(job, turn).is_seen()
+        driver.wake()
+        tab.page.clock.run_for(step_ms)
+        if turn * step_ms in {20 * MINUTE_MS, 60 * MINUTE_MS}:
+            minutes = turn * step_ms // MINUTE_MS
+            tab.shows(f"up {minutes} m" if minutes < 60 else "up 1 h", "main")
+            sizes.append(used(tab))
     (_, nodes_before), (heap, nodes) = sizes
     assert heap < 150 * MB
     assert nodes < nodes_before * 1.5 + 2000

@@ -111,7 +111,9 @@ def test_restarts_are_marks_with_words_and_links(driver, look):
 def test_lines_take_the_colours_of_the_theme(driver, look):
     tab = look(color_scheme="light").at(driver, running(driver).path + METRICS)
     tab.shows("200 /s", ".legend")
-    resolved = "import('/dashboard/app/parts/plot.js').then(plot => plot.colour('var(--busy)'))"
+    resolved = (
+        "import('/dashboard/app/parts/charts/plot.js').then(plot => plot.colour('var(--busy)'))"
+    )
     light = of_page(tab, resolved)
     tab.page.get_by_label("Colours").select_option("dark")
     assert of_page(tab, resolved) != light

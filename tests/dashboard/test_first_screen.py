@@ -7,7 +7,6 @@ import pytest
 from penstock.model.graph.job_graph import JobType
 from penstock.model.messages import FailureInfo
 from penstock.observation.jobs.events import FailureSeen, FailuresSeen, SlotsMissing
-from tests.tools.dashboard.told_driver import ToldDriver
 from tests.tools.dashboard.wide_job import reports, runs, wide_facts
 from tests.tools.observation.job_records import SINK, SOURCE, attempt
 
@@ -167,23 +166,21 @@ def test_what_the_driver_refuses_is_told_in_the_dialog(driver, look):
     tab.page.locator("dialog .bad-text").wait_for()
 
 
-def test_a_driver_that_forbids_cancels_offers_none(look):
+def test_a_driver_that_forbids_cancels_offers_none(start_driver, look):
+    driver = start_driver(**{"web.cancel.enable": "false"})
+    tab = look().at(driver, running(driver).path).shows("Stop with savepoint", "button")
+    assert tab.page.get_by_role("button", name="Cancel").count() == 0
 
-    with ToldDriver.running(**{"web.cancel.enable": "false"}) as driver:
-        tab = look().at(driver, running(driver).path).shows("Stop with savepoint", "button")
-        assert tab.page.get_by_role("button", name="Cancel").count() == 0
 
-
-def test_the_switches_of_a_demonstration_are_turned_on_the_page(look, tmp_path):
-
+def test_the_switches_of_a_demonstration_are_turned_on_the_page(start_driver, look, tmp_path):
     (tmp_path / "slow.text").write_text("Makes it slow.", "utf-8")
-    with ToldDriver.running(**{"penstock.web.switches": str(tmp_path)}) as driver:
-        tab = look().at(driver).shows("Makes it slow.")
-        switch = tab.page.get_by_role("switch")
-        with tab.page.expect_response("**/switches/slow"):
-            switch.check()
-        assert (tmp_path / "slow.on").exists()
-        with tab.page.expect_response("**/switches/slow"):
-            switch.uncheck()
-        assert not (tmp_path / "slow.on").exists()
-        assert tab.violations() == []
+    driver = start_driver(**{"penstock.web.switches": str(tmp_path)})
+    tab = look().at(driver).shows("Makes it slow.")
+    switch = tab.page.get_by_role("switch")
+    with tab.page.expect_response("**/switches/slow"):
+        switch.check()
+    assert (tmp_path / "slow.on").exists()
+    with tab.page.expect_response("**/switches/slow"):
+        switch.uncheck()
+    assert not (tmp_path / "slow.on").exists()
+    assert tab.violations() == []

@@ -32,9 +32,9 @@ def busy(vertex_id, subtask, second):
     return {"records_out": 100 * second, "records_in": 100 * second, "busy_ms_per_s": 900}
 
 
-def running(driver):
+def running(driver, **more):
     """A job that has run for a minute."""
-    job = driver.job(a_minute_ago()).status("RUNNING").runs()
+    job = driver.job(a_minute_ago(**more)).status("RUNNING").runs()
     remember(driver, job, busy, seconds=60)
     return job
 

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.hosting.logs.folder import LogFolder
-from penstock.hosting.rest import log_handlers
+from penstock.hosting.rest.requests import log_handlers
 from penstock.model.ids import ResourceId, taskmanager_name
 from penstock.model.messages import RegisterTaskManager
 from tests.tools.dashboard.told_processes import ToldProcesses

@@ -36,6 +36,8 @@ FORMER = [
         r"\bseed [A-Z]\d",
         r"\(design \d|[:;] design\b[.;]",
         r"\b[Ii]ssue #?\d+",
+        r"\b(of|in) the facts\b",
+        r"\bflink-(runtime|scheduler|elastic|observability|rest):",
     )
 ]
 
@@ -106,6 +108,8 @@ def test_nothing_cites_what_is_not_here():
         "issue 5 point 6",
         "as in seed B4",
         "Source: design; Spark's shuffle",
+        "Source: section 5.1 of the facts.",
+        "Statistics (flink-observability: section 7).",
     ],
 )
 def test_the_former_ways_to_cite_are_recognized(text):

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from penstock.common import Types
 from penstock.datastream import DataStream
-from penstock.hosting.ha.election import Election
-from penstock.hosting.ha.settings import ha_settings_of
-from penstock.model.config import Settings
 from penstock.model.errors import JobExecutionError
 from penstock.model.former_modules import present_module, present_name
-from penstock.model.states import JobStatus
 from penstock.runtime.keys.hashing import key_group
 from penstock.runtime.windows import TimeWindow
 from penstock.testing import MiniCluster
@@ -29,21 +23,6 @@ GONE = {
     for line in (HERE / "gone.txt").read_text().splitlines()
     if line and not line.startswith("#")
 }
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A working directory with a copy of a fixture: all paths in it are relative."""
-    monkeypatch.chdir(tmp_path)
-    tmp_path.chmod(0o700)
-
-    def copied(name: str) -> Path:
-        shutil.copytree(HERE / name, tmp_path, dirs_exist_ok=True)
-        for path in [tmp_path, *tmp_path.rglob("*")]:
-            path.chmod(0o700 if path.is_dir() else 0o600)  # what others may write is not unpickled
-        return tmp_path
-
-    return copied
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
@@ -85,23 +64,6 @@ def test_keys_of_a_former_savepoint_are_checked_against_the_declared_type(
         JobExecutionError, match="without a declared type and are of class int.*STRING"
     ):
         env.execute("former")
-
-
-def test_a_driver_takes_a_former_entry_over_and_finishes_its_job(folder):
-    """Its graph, its operators and its coordinators are unpickled; its program is not there."""
-    at = folder("ha")
-    assert len(program.written(at / "out")) < len(EXPECTED)
-    store = Election(ha_settings_of(Settings(program.HA)), lambda _text: None).store
-    (key,) = store.job_keys()
-    entry = store.find(key)
-    (metadata,) = (at / "checkpoints").rglob("_metadata")
-    pointers = json.loads(store.read(entry, "checkpoints"))
-    store.put_checkpoints(entry, json.dumps([[pointers[-1][0], str(metadata.parent)]]).encode())
-    ((name, control),) = MiniCluster(parallelism=2).executor().recover(program.HA)
-    outcome = control.wait(120)
-    assert (name, outcome.status) == ("former", JobStatus.FINISHED), outcome.failure
-    assert program.written(at / "out") == EXPECTED
-    assert store.job_keys() == []
 
 
 def former_definitions() -> list[str]:

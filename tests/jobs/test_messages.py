@@ -9,9 +9,11 @@ import pytest
 
 from penstock.common import Configuration, Row, Types
 from penstock.datastream import (
+    CoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
     ProcessWindowFunction,
+    RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
 from penstock.model.errors import JobExecutionError
@@ -35,6 +37,37 @@ class ReturnsANumberByKey(KeyedProcessFunction):
 class ReturnsANumberByWindow(ProcessWindowFunction):
     def process(self, key, context, elements):
         return 7
+
+
+class ReturnsARow(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        return Row(value, 1)
+
+
+class ReturnsAText(ProcessFunction):
+    def process_element(self, value, ctx):
+        return f"text {value}"
+
+
+class ReturnsATextByTimer(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_processing_time_timer(0)
+
+    def on_timer(self, timestamp, ctx):
+        return "text"
+
+
+class ReturnsADictByWindow(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        return {"count": 2}
+
+
+class ReturnsATextOfTwo(CoProcessFunction):
+    def process_element1(self, value, ctx):
+        return "text"
+
+    def process_element2(self, value, ctx):
+        return "text"
 
 
 NONE_KEY = (
@@ -65,6 +98,26 @@ ACCIDENTS = {
             values(env).key_by(lambda v: 1).count_window(2).process(ReturnsANumberByWindow())
         ),
         r"TypeError: the function returned 7, of type int; expected .*`yield`",
+    ),
+    "no yield of a text": (
+        lambda env: values(env).process(ReturnsAText()),
+        r"TypeError: the function returned 'text 7', of type str; expected .*`yield`",
+    ),
+    "no yield of a row": (
+        lambda env: values(env).key_by(lambda v: v).process(ReturnsARow()),
+        r"TypeError: the function returned <Row\(7, 1\)>, of type Row; expected .*`yield`",
+    ),
+    "no yield in a timer": (
+        lambda env: values(env).key_by(lambda v: v).process(ReturnsATextByTimer()),
+        r"TypeError: the function returned 'text', of type str; expected .*`yield`",
+    ),
+    "no yield of a dict in a window": (
+        lambda env: values(env).key_by(lambda v: 1).count_window(2).process(ReturnsADictByWindow()),
+        r"TypeError: the function returned \{'count': 2\}, of type dict; expected .*`yield`",
+    ),
+    "no yield of two inputs": (
+        lambda env: values(env).connect(values(env)).process(ReturnsATextOfTwo()),
+        r"TypeError: the function returned 'text', of type str; expected .*`yield`",
     ),
     "no list": (
         lambda env: values(env).flat_map(lambda v: v),
@@ -112,6 +165,19 @@ def test_the_first_line_says_what_is_wrong_and_the_programs_line_follows(acciden
     assert re.search(rf"{HERE}:\d+|{HERE}\", line \d+", rest)
     assert not OF_PENSTOCK.search(text)
     assert text.count(first) == 1
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize(
+    "end", [lambda keyed: keyed.reduce(lambda a, b: a), lambda keyed: keyed.sum(0)]
+)
+def test_a_none_key_is_told_in_batch_too_where_records_are_combined_first(end, count):
+    """The function is tried with three records of a key before it combines."""
+    env = environment().set_runtime_mode(RuntimeExecutionMode.BATCH)
+    pairs = env.from_collection([(7, "k")] * count + [(8, None)])
+    text = told(env, end(pairs.key_by(lambda pair: pair[1])))
+    assert re.match(NONE_KEY.replace("7", r"\(8, None\)"), text)
+    assert not OF_PENSTOCK.search(text)
 
 
 def test_too_many_fields_are_told_with_both_numbers():
@@ -170,6 +236,38 @@ def test_what_ends_a_program_is_shown_without_penstocks_frames(tmp_path):
     assert 'my_job.py", line 12, in <module>\n    env.execute()' in text
     assert 'my_job.py", line 11, in <lambda>' in text
     assert OF_PENSTOCK.search(ended(tmp_path, "true"))
+
+
+REFUSED = {
+    "a wrong type": (
+        "from_collection([1, 'a'], Types.INT())",
+        "TypeError: from_collection: a value",
+    ),
+    "two parameters": ("from_collection([1]).map(lambda a, b: a)", "TypeError: Map, built at"),
+    "no sink": ("from_collection([1]).add_sink(7)", "TypeError: add_sink got int"),
+}
+MISTAKE = """
+from penstock.common import Types
+from penstock.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.{}
+"""
+
+
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_what_is_refused_while_the_program_is_built_has_the_programs_line_alone(tmp_path, mistake):
+    line, said = REFUSED[mistake]
+    path = tmp_path / "my_job.py"
+    path.write_text(MISTAKE.format(line))
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    first, where, source, *rest = done.stderr.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert where == f'  File "{path}", line 6, in <module>'
+    assert source == f"    env.{line}"
+    assert [text for text in rest if set(text) - set(" ^~")] == rest[-1:]
+    assert rest[-1].startswith(said)
 
 
 def test_a_hook_of_the_program_stays(monkeypatch):

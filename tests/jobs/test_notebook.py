@@ -92,6 +92,17 @@ def test_an_error_has_the_programs_frames_with_the_lines_of_their_cells(notebook
     assert "Traceback" not in shown.stderr
 
 
+def test_what_is_refused_while_a_job_is_built_has_the_cells_frames_alone(notebook):
+    shown = notebook.run("environment().from_collection([1]).map(lambda a, b: a)")
+    text = "\n".join(shown.error)
+    assert shown.status == "error"
+    assert not OF_PENSTOCK.search(text)
+    assert "    environment().from_collection([1]).map(lambda a, b: a)" in shown.error
+    assert text.count("TypeError") == 1
+    own = notebook.run("def fails():\n    raise ValueError('mine')\nfails()")
+    assert (own.status, "ValueError" in "\n".join(own.error)) == ("error", True)
+
+
 def test_an_error_has_all_frames_if_the_program_wants_them(notebook):
     whole = notebook.run(ENDS["execute"].format(options="errors_full='true'"))
     assert whole.status == "error"

@@ -1,5 +1,6 @@
 """Jobs with poison records: dead letters go out with the checkpoints of the results, in both runtime modes, also those of sources."""
 
+import gzip
 import logging
 from collections import Counter
 
@@ -241,9 +242,19 @@ def test_after_a_failure_each_malformed_record_of_a_source_is_written_once(tmp_p
 # ---------------------------------------------------------------------- formats
 
 
+NO_UTF_8 = b'{"k": "\xff", "n": 3}'
+
+
 def json_lines(path, type_info):
-    path.write_text('{"k": "a", "n": 1}\noops\n{"k": "b", "n": 2}\n[1\n')
-    return StreamFormat.json_lines_format(type_info), ["oops", "[1"]
+    path.write_bytes(
+        b'{"k": "\xc3\xa4", "n": 1}\noops\r\n{"k": "b", "n": 2}\n' + NO_UTF_8 + b"\n[1\n"
+    )
+    return StreamFormat.json_lines_format(type_info), ["oops", NO_UTF_8, "[1"]
+
+
+def zipped_json_lines(path):
+    path.write_bytes(gzip.compress(b'{"n": 1}\n' + NO_UTF_8 + b'\n{"n": 2}'))
+    return StreamFormat.json_lines_format(), [NO_UTF_8]
 
 
 def csv(path):
@@ -255,14 +266,16 @@ def csv(path):
 FILES = {
     "JSON": lambda path: json_lines(path, None),
     "JSON of rows": lambda path: json_lines(path, PAIR),
+    "zipped JSON": zipped_json_lines,
     "CSV": csv,
 }
+FILE_NAMES = {"zipped JSON": "in.gz"}
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", FILES)
 def test_malformed_lines_are_put_aside_and_the_others_are_read(env, tmp_path, name, mode):
-    path = tmp_path / "in"
+    path = tmp_path / FILE_NAMES.get(name, "in")
     form, malformed = FILES[name](path)
     source = FileSource.for_record_stream_format(form, str(path)).build()
     env.set_runtime_mode(mode)
@@ -276,12 +289,15 @@ def test_malformed_lines_are_put_aside_and_the_others_are_read(env, tmp_path, na
 
 @pytest.mark.parametrize("name", FILES)
 def test_without_a_policy_a_malformed_line_fails_the_job(env, tmp_path, name):
-    form, malformed = FILES[name](tmp_path / "in")
-    source = FileSource.for_record_stream_format(form, str(tmp_path / "in")).build()
+    path = tmp_path / FILE_NAMES.get(name, "in")
+    form, malformed = FILES[name](path)
+    source = FileSource.for_record_stream_format(form, str(path)).build()
     env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").print()
     with pytest.raises(JobExecutionError, match="cannot be read as") as caught:
         env.execute("poison")
-    assert malformed[0].split(",", maxsplit=1)[0] in str(caught.value)
+    first = malformed[0]
+    shown = repr(first) if isinstance(first, bytes) else first.split(",", maxsplit=1)[0]
+    assert shown in str(caught.value)
 
 
 USER = '{"type": "record", "name": "User", "fields": [{"name": "n", "type": "int"}]}'

@@ -36,10 +36,9 @@ STYLE = (
 )  # fmt: skip
 """What promtool says to names of Flink, and to one of this job's own."""
 COLLECTORS_OF_JAVA = "_GarbageCollector_G1_"
-LAST = (b"_latency{", b"my_counter{", b"unassignedSplits{")
+LAST = (b"_latency{", b"my_counter{", b"_operator_last{", b"unassignedSplits{")
 """Metrics that are not there from the beginning."""
 NOT_HERE = {
-    "flink_jobmanager_job_numRescales",
     *(
         f"{OPERATOR}_{name}"
         for name in (

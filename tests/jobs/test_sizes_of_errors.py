@@ -4,7 +4,14 @@ import asyncio
 
 import pytest
 
-from penstock.datastream import RuntimeExecutionMode
+from penstock.common import Duration, Types, WatermarkStrategy
+from penstock.common.watermark_strategy import TimestampAssigner
+from penstock.datastream import (
+    KeyedProcessFunction,
+    ProcessWindowFunction,
+    RuntimeExecutionMode,
+)
+from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.model.errors import JobExecutionError
@@ -152,3 +159,84 @@ def test_a_record_that_is_too_large_for_the_driver_is_told():
     rows = env.from_collection([1]).map(lambda _: b"x" * (HUGE + (20 << 20))).name("Large")
     with pytest.raises(JobExecutionError, match=r"a record of 270,971,\d+ bytes of 'Sink: Data"):
         rows.execute_and_collect(limit=1)
+
+
+class Stamps(TimestampAssigner):
+    def __init__(self, extract):
+        self.extract = extract
+
+    def extract_timestamp(self, value, record_timestamp):
+        return self.extract(value)
+
+
+class AtTimer(KeyedProcessFunction):
+    def __init__(self, fail):
+        self.fail = fail
+
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(value)
+
+    def on_timer(self, timestamp, ctx):
+        self.fail(timestamp)
+
+
+class AtWindow(ProcessWindowFunction):
+    def __init__(self, fail):
+        self.fail = fail
+
+    def process(self, key, context, elements):
+        yield key
+        self.fail(elements)
+
+
+def stamped(ds, extract=lambda value: value):
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    return ds.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(Stamps(extract)))
+
+
+def windowed(ds):
+    return stamped(ds).key_by(str).window(TumblingEventTimeWindows.of(Duration.of_millis(10)))
+
+
+BESIDE_RECORDS = {
+    "key selector": (lambda ds, fail: ds.key_by(fail).map(str), "at record:   7"),
+    "partitioner": (
+        lambda ds, fail: ds.partition_custom(lambda key, n: fail(key), lambda v: v).map(str),
+        "at record:   7",
+    ),
+    "timestamps": (stamped, "at record:   7"),
+    "timer": (
+        lambda ds, fail: stamped(ds).key_by(str).process(AtTimer(fail)),
+        "at timer:    FiredTimer(key='7', timestamp=7, domain='EVENT_TIME')",
+    ),
+    "window": (
+        lambda ds, fail: windowed(ds).process(AtWindow(fail)),
+        "at window:   FiredWindow(key='7', window=TimeWindow(start=0, end=10))",
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "error", [ValueError("over"), OwnEnd("over")], ids=lambda e: type(e).__name__
+)
+@pytest.mark.parametrize("name", BESIDE_RECORDS)
+def test_a_function_that_is_called_beside_the_records_tells_at_what_it_failed(mode, error, name):
+    build, place = BESIDE_RECORDS[name]
+    text = failure_of(mode, lambda ds: build(ds, fails_with(error)))
+    assert f"{type(error).__name__}: over" in text
+    assert place in text
+    assert ("key_by at:" in text) == (name == "key selector")
+
+
+class OfAnyType:
+    def __repr__(self):
+        raise SystemExit
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_record_with_a_bad_repr_does_not_hide_that_its_type_is_wrong(mode):
+    text = failure_of(
+        mode, lambda ds: ds.map(lambda _: OfAnyType(), Types.INT()).key_by(str).map(str)
+    )
+    assert "OfAnyType whose repr raised SystemExit" in text and "expected int" in text

@@ -1,8 +1,11 @@
 """Watermark alignment and latency markers through whole jobs, run in threads of this process."""
 
+import threading
+import time
+
 import pytest
 
-from penstock.common import Duration, WatermarkStrategy
+from penstock.common import Duration, Time, WatermarkStrategy
 from penstock.datastream.connectors.base import (
     Boundedness,
     QueueEnumerator,
@@ -12,6 +15,7 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
     SplitFinished,
 )
+from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import RowBatch
 from tests.tools.programs.environments import minicluster_environment
@@ -109,6 +113,47 @@ def test_a_fast_source_waits_for_the_slow_one_of_its_group_and_then_goes_on(env)
         assert len(list(results)) == RECORDS + 1
     assert PROGRESS["stalled_at"] is not None
     assert PROGRESS["stalled_at"] < RECORDS
+
+
+class AllAtOnce(OneSplit):
+    """One batch has all records."""
+
+    read_all = False
+
+    def read(self):
+        if self.read_all:
+            return SplitFinished("s")
+        self.read_all = True
+        return SplitBatch(RowBatch(list(range(1000))), "s")
+
+
+FIRED = threading.Event()
+
+
+def slow_until_a_window_fires(n):
+    """Takes a watermark interval for each record, and waits in the middle of the batch for what the records before it lead to."""
+    until = time.monotonic() + 0.001
+    while time.monotonic() < until:
+        pass
+    if n == 500:
+        assert FIRED.wait(60), "no window has fired"
+    return n
+
+
+def fired(n):
+    FIRED.set()
+    return n
+
+
+def test_windows_fire_while_a_slow_function_is_in_the_middle_of_a_batch(env):
+    FIRED.clear()
+    env.get_config().set_auto_watermark_interval(1)
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ValueIsTime())
+    slow = env.from_source(Numbers(AllAtOnce), times, "all").map(slow_until_a_window_fires)
+    windows = slow.key_by(lambda n: 0).window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
+    sums = windows.reduce(lambda a, b: a + b).map(fired)
+    with sums.execute_and_collect("slow") as results:
+        assert list(results) == [sum(range(at, at + 100)) for at in range(0, 1000, 100)]
 
 
 def test_latency_histograms_of_each_operator_reach_the_driver(env):

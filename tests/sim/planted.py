@@ -197,7 +197,7 @@ def a_freed_slot_is_not_returned(stack):
     real = SharedSlots.leave
 
     def leave(self, vertex, now_ms):
-        with patch.object(self._pool, "release", lambda request_id, now: False, create=True):
+        with patch.object(self.pool, "release", lambda request_id, now: False, create=True):
             real(self, vertex, now_ms)
 
     swap(stack, SharedSlots, "leave", leave)

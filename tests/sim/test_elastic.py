@@ -9,11 +9,14 @@ from unittest.mock import patch
 import pytest
 
 from penstock.machines.adaptive.transition_manager import TransitionManager
+from penstock.machines.books.slots import JobSlots
 from penstock.machines.checkpoints.gateway import CheckpointGateway
 from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
+from penstock.machines.generations import scope
 from penstock.machines.generations.adaptive_master import AdaptiveMaster
 from penstock.machines.generations.chronicle import Chronicle
 from penstock.machines.generations.demand import Demand
+from penstock.machines.job import inheritance
 from penstock.machines.job.inheritance import Inheritance
 from penstock.machines.job.succession import Succession
 from simulation.elastic import ElasticName
@@ -97,6 +100,37 @@ def the_next_generation_begins_with_an_older_checkpoint(stack):
 
 
 @plant
+def what_runs_on_gets_new_attempts(stack):
+    real = inheritance._go_on
+
+    def go_on(vertex, old):
+        real(vertex, old)
+        vertex.execution = replace(old.execution, attempt_id=_next(vertex))
+
+    swap(stack, inheritance, "_go_on", go_on)
+
+
+@plant
+def what_runs_on_stops_behind_the_checkpoint_too(stack):
+    real = CheckpointGateway.trigger
+
+    def trigger(self, pending):
+        kept, pending.request = pending.request, replace(pending.request, kept=frozenset())
+        real(self, pending)
+        pending.request = kept
+
+    swap(stack, CheckpointGateway, "trigger", trigger)
+
+
+@plant
+def a_vertex_runs_on_beside_a_neighbour_that_does_not(stack):
+    def untouched(graph, changed):
+        return frozenset(graph.vertices) - frozenset(changed)
+
+    swap(stack, scope, "untouched", untouched)
+
+
+@plant
 def the_end_of_the_job_leaves_a_rescale_open(stack):
     swap(stack, Chronicle, "end_with", lambda _self, _status, _now_ms: None)
 
@@ -118,6 +152,33 @@ def what_is_asked_for_later_is_forgotten(stack):
         return effects
 
     swap(stack, AdaptiveMaster, "_on_rescale", on_rescale)
+
+
+@plant
+def a_generation_is_placed_on_what_leaves(stack):
+    swap(stack, JobSlots, "leave", lambda _self, _resource_ids: None)
+
+
+@plant
+def vertices_that_share_their_places_are_parted(stack):
+    swap(stack, Demand, "_can_run", lambda _self, _parallelism: True)
+
+
+@plant
+def a_handover_that_is_given_up_begins_all_anew(stack):
+    real = AdaptiveMaster._settle
+
+    def settle(self, demand, event):
+        if self.generation.succession.handover.has_failed:
+            for vertex in self.generation.execution_graph.vertices:
+                vertex.execution = replace(vertex.execution, attempt_id=_next(vertex))
+        return real(self, demand, event)
+
+    swap(stack, AdaptiveMaster, "_settle", settle)
+
+
+def _next(vertex):
+    return replace(vertex.execution.attempt_id, attempt=vertex.take_attempt())
 
 
 @cache
@@ -146,6 +207,7 @@ def test_the_seeds_look_at_every_invariant_and_rescale_often():
     seen = sum((result.elastic for result in results), start=results[0].elastic)
     assert {str(name) for name in ElasticName} <= {name for name, count in seen.items() if count}
     assert sum(result.rescales for result in results) >= 100
+    assert sum(result.partial for result in results) >= 20
 
 
 def test_a_seed_gives_the_same_run_again():

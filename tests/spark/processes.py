@@ -2,12 +2,14 @@
 
 import contextlib
 import sys
+import time
 
 import psutil
 
 from penstock.hosting.taskmanager.child import PROCESS_NAME
 
 HANG_S = 30.0
+_LOOK_AGAIN_S = 0.2
 
 
 def taskmanagers() -> list[psutil.Process]:
@@ -31,11 +33,14 @@ def end_idle_workers() -> None:
 
 
 def taskmanagers_left() -> list[psutil.Process]:
-    """Those that do not end: one whose job is over may be at it. Idle workers are asked to."""
-    if "pyspark" in sys.modules:
-        end_idle_workers()
-    _, alive = psutil.wait_procs(taskmanagers(), timeout=HANG_S)
-    return list(alive)
+    """Those that do not end: one whose job is over may be at it. Idle workers are asked to, also those that become idle meanwhile."""
+    deadline = time.monotonic() + HANG_S
+    while True:
+        if "pyspark" in sys.modules:
+            end_idle_workers()
+        _, alive = psutil.wait_procs(taskmanagers(), timeout=_LOOK_AGAIN_S)
+        if not alive or time.monotonic() >= deadline:
+            return list(alive)
 
 
 def executor_jvms() -> list[psutil.Process]:

@@ -202,3 +202,20 @@ def test_sparks_event_log_shows_two_stages_and_no_taskmanager(spark_on, tmp_path
     assert sum(one["Shuffle Bytes Written"] for one in metrics) > 0
     jobs = [one for one in events if one["Event"] == "SparkListenerJobStart"]
     assert not [one for one in jobs if "TaskManager" in json.dumps(one["Properties"])]
+
+
+def twelfth(pair):
+    return pair[0], 12 // pair[1]
+
+
+@pytest.mark.parametrize("mode", RuntimeExecutionMode)
+def test_poison_records_are_put_aside_in_executors(spark, mode):
+    bad = OutputTag("bad")
+    env = environment(2).set_runtime_mode(mode)
+    dirty = env.from_collection([("a", 1), ("b", 0), ("a", 0), ("b", 3)] * 25)
+    quotients = dirty.map(twelfth).name("Twelfth").on_error(bad)
+    letters = quotients.get_side_output(bad)
+    told = letters.map(lambda one: (one.record, one.error_class, one.operator))
+    both = quotients.union(told).execute_and_collect("poison")
+    expected = [("a", 12), ("b", 4), *(((key, 0), "ZeroDivisionError", "Twelfth") for key in "ab")]
+    assert Counter(both) == Counter(expected * 25)

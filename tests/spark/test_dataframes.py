@@ -221,8 +221,8 @@ def shuffled(frame, how):
 @pytest.mark.parametrize(
     "how",
     [
-        "groupBy",
-        pytest.param("repartition", marks=pytest.mark.long),
+        "repartition",
+        pytest.param("groupBy", marks=pytest.mark.long),
         pytest.param("as it is", marks=pytest.mark.long),
     ],
 )

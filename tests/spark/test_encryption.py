@@ -18,7 +18,7 @@ ENCRYPTED = {
     "penstock.exchange.local-sockets": "false",
     "taskmanager.numberOfTaskSlots": "1",
 }
-SHARED = ENCRYPTED | {"penstock.cluster.job-isolation": "false"}
+ISOLATED = ENCRYPTED | {"penstock.cluster.job-isolation": "true"}
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_keyed_job_over_tls(spark_cluster, tasks, monkeypatch):
         "penstock.hosting.jobmanager.control_server.server_context",
         lambda identity: shaken.append(identity) or context_of(identity),
     )
-    with word_count(environment(2, **ENCRYPTED)).execute_and_collect() as updates:
+    with word_count(environment(2, **ISOLATED)).execute_and_collect() as updates:
         assert last_counts(updates) == expected_counts()
     assert len(shaken) == 2 * len(tasks)  # Of each TaskManager, and of its supervisor.
     for carried, credentials in tasks:
@@ -81,7 +81,7 @@ def test_a_keyed_job_over_tls_in_processes_that_jobs_share(crossing, monkeypatch
         "penstock.hosting.jobmanager.control_server.server_context",
         lambda identity: shaken.append(identity) or context_of(identity),
     )
-    with word_count(environment(2, **SHARED)).execute_and_collect() as updates:
+    with word_count(environment(2, **ENCRYPTED)).execute_and_collect() as updates:
         assert last_counts(updates) == expected_counts()
     assert len(carried) == 2
     # Of each TaskManager, and of its supervisor with the JobManager and with the pool.

@@ -1,5 +1,7 @@
 """What a program brings for its functions: archives in their working directory, packages on their path, in both runtime modes."""
 
+import importlib
+import sys
 import zipfile
 from pathlib import Path
 
@@ -7,7 +9,8 @@ import pytest
 
 from penstock.common import Configuration
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.model.errors import ConfigurationError
+from penstock.model.errors import ConfigurationError, JobExecutionError
+from tests.tools.hosting.target_folders import COMPILED, install
 
 MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
 
@@ -104,3 +107,30 @@ def test_what_cannot_be_brought_is_told_at_submit(spark_cluster, tmp_path):
         ConfigurationError, match=r"(?s)requirements\.txt.*there-is-no-such-package"
     ):
         env.execute()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.long)])
+def test_a_package_of_a_target_folder_hides_no_installed_one_and_is_named_where_it_is_missing(
+    spark_cluster, packages, mode, tmp_path, monkeypatch
+):
+    half = {"shouting/__init__.py": "def shout(word):\n    return 'of the driver'\n"}
+    install(tmp_path / "target", "shouting", "1.4", half | {f"shouting/{COMPILED}": ""})
+    monkeypatch.syspath_prepend(str(tmp_path / "target"))
+    importlib.import_module("shouting")
+    try:
+        env = StreamExecutionEnvironment.get_execution_environment().set_runtime_mode(mode)
+        with pytest.raises(JobExecutionError, match=r"Install shouting==1\.4 on the executors"):
+            list(env.from_collection(["hello"]).map(told_by_package).execute_and_collect())
+        env = StreamExecutionEnvironment.get_execution_environment().set_runtime_mode(mode)
+        env.set_python_requirements(*packages)
+        found = env.from_collection(["hello"]).map(told_by_package).execute_and_collect()
+        assert list(found) == ["HELLO!"]
+    finally:
+        del sys.modules["shouting"]
+
+
+def told_by_package(word):
+    from shouting import shout
+
+    return shout(word)

@@ -1,17 +1,21 @@
 """Whose session it is, and what happens when it goes."""
 
 import os
+import queue
 import threading
 import time
 
 import pytest
 
-from penstock.hosting.spark import background_jobs, shared_provider
+from penstock.hosting.spark import background_jobs, host, shared_provider
 from penstock.hosting.spark import session as spark_session
+from penstock.hosting.spark.configuration import configuration_of
 from penstock.hosting.spark.provider import SparkPlace, SparkProvider
 from penstock.hosting.spark.session import active_session, embedded_session
+from penstock.hosting.spark.slots import SparkSlots
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, JobExecutionError
+from penstock.model.slot_size import UNSIZED
 from tests.spark.programs import environment, expected_counts, last_counts, word_count
 
 pytestmark = pytest.mark.spark
@@ -100,15 +104,14 @@ def hold_all_cores(spark):
         spark.sparkContext.parallelize(range(4), 4).mapPartitions(hold).collect()
 
 
-def test_speculation_is_refused_at_submit(spark):
-    spark.sparkContext._conf.set("spark.speculation", "true")
-    try:
-        env = environment(1)
-        env.from_collection([1]).print()
-        with pytest.raises(ConfigurationError, match=r"spark\.speculation"):
-            env.execute("speculative")
-    finally:
-        spark.sparkContext._conf.set("spark.speculation", "false")
+def test_speculation_is_refused_at_submit(spark, monkeypatch):
+    there = configuration_of(spark.sparkContext)
+    speculative = {**there, "spark.speculation": "true"}
+    monkeypatch.setattr(host, "configuration_of", lambda _context: speculative)
+    env = environment(1)
+    env.from_collection([1]).print()
+    with pytest.raises(ConfigurationError, match=r"spark\.speculation"):
+        env.execute("speculative")
 
 
 def test_a_session_that_is_stopped_in_the_middle_ends_the_job(spark, spark_on, tmp_path):
@@ -132,3 +135,23 @@ def test_a_session_that_is_stopped_in_the_middle_ends_the_job(spark, spark_on, t
     provider = SparkProvider(spark, 1)
     assert provider.describe() == "the SparkSession was stopped"
     assert provider.max_taskmanagers(1) == 0
+
+
+def test_a_context_that_is_stopped_while_a_process_is_submitted_is_told(spark, monkeypatch):
+    """PySpark hands local properties to a new thread once that runs, and raises there if the context is gone."""
+    context = spark.sparkContext
+    jobs = background_jobs.BackgroundJobs(context, SparkSlots(context), "group")
+    told: queue.Queue = queue.Queue()
+    start = threading.Thread.start
+
+    def start_and_stop(thread):
+        if thread.name == "penstock-host-tm-1":
+            monkeypatch.setattr(context, "_jsc", None)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_stop)
+    jobs.start("tm-1", UNSIZED, lambda: None, lambda *ended: told.put(ended))
+    name, cause = told.get()
+    monkeypatch.undo()
+    assert name == "tm-1"
+    assert cause.startswith("cannot submit to Spark (the SparkSession was stopped)")

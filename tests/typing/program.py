@@ -107,6 +107,11 @@ assert_type(keyed.process(Count()), DataStream[int])
 assert_type(keyed.map(lambda pair: pair[1] / 2), DataStream[float])
 assert_type(keyed.reduce(lambda a, b: (a[0], a[1] + b[1])), DataStream[tuple[str, int]])
 assert_type(keyed.reduce(Sum()), DataStream[tuple[str, int]])
+ones = words.map(lambda word: (word, 1)).key_by(lambda pair: pair[0])
+assert_type(ones.reduce(lambda a, b: (a[0], a[1] + b[1])), DataStream[tuple[str, int]])
+assert_type(
+    ones.window(TEN_SECONDS).reduce(lambda a, b: (a[0], a[1] + b[1])), DataStream[tuple[str, int]]
+)
 assert_type(keyed.sum(1), DataStream[tuple[str, int]])
 words.key_by(len).process(Count())  # type: ignore[arg-type]
 keyed.map(lambda pair: pair[0] + pair[1])  # type: ignore[operator]

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measures.word_count import add, word_of, words_with_one
 from benchmarks.peers.programs.checks import Arguments, q1_of, q5_of
 from benchmarks.peers.programs.penstock_sum import Query, run
-from benchmarks.word_count import add, word_of, words_with_one
 from penstock.common import Time, Types, WatermarkStrategy
 from penstock.datastream import AggregateFunction, DataStream, KeyedProcessFunction
 from penstock.datastream.connectors.base import Source

@@ -17,8 +17,8 @@ from typing import Any
 from penstock.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.datastream.building.program import caller_location
 from penstock.datastream.functions import Function
-from penstock.model.counted import counted
 from penstock.model.errors import GraphError
+from penstock.model.texts.counted import counted
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 

@@ -201,10 +201,18 @@ class Program:
         return graph
 
     def validate(self, graph: StreamGraph) -> None:
-        """Asks the sources and sinks of `graph` to check their settings."""
+        """Asks the sources and sinks of `graph` to check their settings, and sinks to check what they get."""
         for node_id, endpoint in self.endpoints.items():
             if node_id in graph.nodes:
                 endpoint.validate()
+        for edge in graph.edges:
+            sink = self.endpoints.get(edge.target)
+            if isinstance(sink, Sink):
+                above = graph.nodes[edge.source]
+                tag = edge.tag
+                sink.validate_input(
+                    above.output_type if tag is None else above.side_output_types.get(tag)
+                )
 
     def clear(self) -> None:
         """Marks everything as taken by a run."""

@@ -1,4 +1,5 @@
-"""What connectors share: the contracts of sources and sinks, with readers and enumerators for the usual case.
+"""What connectors share: the contracts of sources and sinks, with readers and enumerators for the usual case. Who writes a
+connector imports from here.
 
 Source: pyflink.datastream.connectors.base; differs: Source and Sink are contracts for Python classes
 (`penstock.runtime.sources.contract`, `penstock.runtime.sink`), and users may implement them.
@@ -13,8 +14,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Protocol
 
+from penstock.datastream.connectors.committing_reader import (
+    CommittingReader,
+    CommittingSplitReader,
+)
+from penstock.datastream.connectors.polling import GeneratorSource, Poller, PollingSource
+from penstock.model.errors import RefusedForGood
 from penstock.model.metrics import Measured, MetricType
-from penstock.runtime.elements import Batch
+from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.sink import Committer, Sink, SinkWriter, WriterContext
 from penstock.runtime.sources.contract import (
@@ -36,15 +43,24 @@ from penstock.runtime.sources.reader_base import SourceReaderBase
 
 __all__ = [
     "Accepts",
+    "Batch",
     "Boundedness",
+    "ColumnBatch",
     "Committer",
+    "CommittingReader",
+    "CommittingSplitReader",
     "DeliveryGuarantee",
     "EnumeratorContext",
     "Fetched",
+    "GeneratorSource",
     "PolledSplitReader",
+    "Poller",
+    "PollingSource",
     "QueueEnumerator",
     "ReaderContext",
     "ReaderStatus",
+    "RefusedForGood",
+    "RowBatch",
     "Sink",
     "SinkWriter",
     "Source",

@@ -28,6 +28,8 @@ _REFUSALS: Final = (TypeError, ValueError, AssertionError, OverflowError)
 class CollectionSource(Source):
     """The source of `env.from_collection`, which programs call."""
 
+    gives_rows = True
+
     def __init__(self, values: list[Any], type_info: TypeInformation | None) -> None:
         self._values = values
         self._type_info = type_info

@@ -146,6 +146,8 @@ def _check_whole(what: str, made: int, indexes: range) -> None:
 class DataGeneratorSource(_GeneratedSource):
     """Generates records: `generator(index)` returns the record of each index in [0, count)."""
 
+    gives_rows = True
+
     def __init__(
         self,
         generator: Callable[[int], Any],

@@ -83,7 +83,7 @@ class ElasticsearchEmitter:
     def action(self, document: dict[str, Any], record: Any, *, has_types: bool) -> Action:
         """The action for a record. Raises: KeyError: the record lacks a field that the emitter names.
 
-        TypeError: JSON cannot represent a value.
+        TypeError, ValueError: JSON cannot represent a value.
         """
         index = self.index if self.index_field is None else str(document[self.index_field])
         place = {"_index": index}
@@ -95,7 +95,10 @@ class ElasticsearchEmitter:
         else:
             head = {"update": {**place, "_id": str(document[self.key_field])}}
             body = {"doc": document, "doc_as_upsert": True}
-        lines = f"{_json(head)}\n{_json(body)}\n".encode()
+        try:
+            lines = f"{_json(head)}\n{_json(body)}\n".encode()
+        except ValueError as error:
+            raise ValueError(_bad_field(document, error)) from error
         return Action(lines, f"{record!r:.300}")
 
 
@@ -215,13 +218,13 @@ class ElasticsearchSinkBuilderBase:
         return self
 
     def set_connection_timeout(self, timeout: int) -> Self:
-        """Set the longest time to connect, in ms."""
+        """Set the longest time to connect, in ms; 1,000 by default, -1: no limit of its own."""
         return self._connect(
             connection_timeout_ms=_timeout("set_connection_timeout", timeout),
         )
 
     def set_socket_timeout(self, timeout: int) -> Self:
-        """Set the longest time between two packets, in ms."""
+        """Set the longest time between two packets, in ms; 30,000 by default, -1: no limit."""
         return self._connect(socket_timeout_ms=_timeout("set_socket_timeout", timeout))
 
     def build(self) -> ElasticsearchSink:
@@ -334,7 +337,18 @@ def _document(record: Any, names: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), default=_json_form)
+    """The value as JSON. Raises: ValueError: it has a NaN or an Infinity, for which JSON has no form."""
+    return json.dumps(value, separators=(",", ":"), default=_json_form, allow_nan=False)
+
+
+def _bad_field(document: dict[str, Any], error: ValueError) -> str:
+    """What is wrong, with the first field that cannot be written."""
+    for name, value in document.items():
+        try:
+            _json(value)
+        except ValueError as found:
+            return f"the field {name!r} has {value!r:.100}, which is no JSON ({found})"
+    return str(error)
 
 
 def _json_form(value: Any) -> Any:

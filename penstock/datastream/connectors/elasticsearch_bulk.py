@@ -22,6 +22,9 @@ from penstock.model.errors import ConfigurationError, ExternalError
 
 BUSY: Final = frozenset({429, 503})
 TEXT_SHOWN: Final = 300
+# Those of Elasticsearch's RestClientBuilder, which Flink keeps where nothing else is set.
+CONNECTION_TIMEOUT_MS: Final = 1_000
+SOCKET_TIMEOUT_MS: Final = 30_000
 
 
 class FlushBackoffType(Enum):
@@ -58,8 +61,8 @@ class Connection:
     username: str | None = None
     password: str | None = None
     path_prefix: str = ""
-    connection_timeout_ms: int | None = None
-    socket_timeout_ms: int | None = None
+    connection_timeout_ms: int | None = CONNECTION_TIMEOUT_MS
+    socket_timeout_ms: int | None = SOCKET_TIMEOUT_MS
 
     @property
     def path(self) -> str:
@@ -181,8 +184,8 @@ class BulkClient:
             connection.timeout = settings.connection_timeout_ms / 1000
         try:
             connection.connect()
-            if settings.socket_timeout_ms is not None:
-                connection.sock.settimeout(settings.socket_timeout_ms / 1000)
+            socket_ms = settings.socket_timeout_ms
+            connection.sock.settimeout(None if socket_ms is None else socket_ms / 1000)
             connection.request("POST", settings.path, body, settings.headers())
             answer = connection.getresponse()
             return answer.status, answer.read()

@@ -29,6 +29,8 @@ class HybridSource(Source):
     All sources have the same type of records; all but the last are bounded.
     """
 
+    sends_events = True
+
     def __init__(self, sources: Sequence[Source], *, is_batch: bool = False) -> None:
         self._sources = tuple(sources)
         self._is_batch = is_batch

@@ -11,24 +11,24 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.connectors.base import Sink, SinkWriter, WriterContext
-from penstock.datastream.connectors.sql.engine import is_transient, make_engine, transaction
+from penstock.datastream.connectors.sql.engine import look, make_engine, transaction
+from penstock.datastream.connectors.sql.errors import error_of, is_transient, may_pass, told
+from penstock.datastream.connectors.sql.jdbc_urls import alchemy_url
+from penstock.datastream.connectors.sql.rows import first_refused
 from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.elements import Batch, RowBatch
 
 __all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"]
 
 BATCH_SIZE: Final = 5000
 MAX_RETRIES: Final = 3
-_DRIVERS: Final = {
-    "postgresql": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mariadb+pymysql",
-}
 _TOKEN: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?|:""")
 
 
@@ -189,7 +189,8 @@ class JdbcSink(Sink):
         fields = len(type_info.get_field_types())
         if found != fields:
             raise ConfigurationError(
-                f"JdbcSink: the statement has {found} parameters (?), but {type_info} has {fields} fields: {sql!r}."
+                f"JdbcSink: the statement has {found} parameters (?), but {type_info} has "
+                f"{fields} fields: {sql!r}."
             )
         execution = jdbc_execution_options or JdbcExecutionOptions.defaults()
         return JdbcSink(statement, fields, jdbc_connection_options, execution)
@@ -276,9 +277,25 @@ class _StatementWriter:
                 if rows:
                     connection.execute(sa.text(self._statement), list(rows))
         except sa.exc.SQLAlchemyError as error:
-            raise ExternalError(
-                f"{self._where}: cannot write to {self._engine.url.render_as_string()}: {error}"
+            at = "" if may_pass(error) or not rows else self._refused(rows)
+            raise error_of(
+                f"{self._where}: cannot write to {self._engine.url.render_as_string()}: "
+                f"{told(error)}.{at} "
+                "The statement: " + self._statement.replace("\\:", ":"),
+                error,
             ) from error
+
+    def _refused(self, rows: Sequence[dict[str, Any]]) -> str:
+        """The first row that the database refuses. It writes all rows again to find it, and rolls back."""
+        import sqlalchemy as sa
+
+        statement = sa.text(self._statement)
+
+        def write(connection: sa.Connection, part: Sequence[dict[str, Any]]) -> None:
+            connection.execute(statement, list(part))
+
+        found = look(self._engine, lambda at: first_refused(at, rows, partial(write, at)))
+        return "" if found is None else f" The row: {bounded_repr(list(found.values()), 500)}."
 
     def _flush(self) -> None:
         if self._rows:
@@ -316,16 +333,8 @@ def with_names(sql: str) -> tuple[str, int]:
 def url_of(options: JdbcConnectionOptions, where: str) -> str:
     """The URL for SQLAlchemy. Raises: ConfigurationError: a JDBC URL names a database that is not supported."""
     url = options.url
-    if url.startswith("jdbc:sqlite:"):
-        url = f"sqlite:///{url.removeprefix('jdbc:sqlite:')}"
-    elif url.startswith("jdbc:"):
-        kind, colon, rest = url.removeprefix("jdbc:").partition(":")
-        if not colon or kind not in _DRIVERS:
-            raise ConfigurationError(
-                f"{where}: no database driver is known for {url!r}: expected jdbc:postgresql, "
-                "jdbc:mysql, jdbc:mariadb, jdbc:sqlite, or an SQLAlchemy URL."
-            )
-        url = f"{_DRIVERS[kind]}:{rest}"
+    if url.startswith("jdbc:"):
+        url = alchemy_url(url, where)
     if not options.user_name and not options.password:
         return url
     import sqlalchemy as sa

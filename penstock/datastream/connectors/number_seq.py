@@ -27,6 +27,8 @@ ROWS_PER_BATCH: Final = 4096
 class NumberSequenceSource(Source):
     """Emits the numbers from `start` to `end`, both included; each subtask emits one range."""
 
+    gives_rows = True
+
     def __init__(self, start: int, end: int) -> None:
         if start > end:
             raise ConfigurationError(

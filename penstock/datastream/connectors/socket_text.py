@@ -37,6 +37,8 @@ MAX_PORT: Final = 65_535
 class SocketTextSource(Source):
     """The source of `env.socket_text_stream`. Ends when the server closes the connection."""
 
+    gives_rows = True
+
     def __init__(self, host: str, port: int, delimiter: str = "\n") -> None:
         if not 0 < port <= MAX_PORT:
             raise ConfigurationError(

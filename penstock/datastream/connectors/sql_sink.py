@@ -27,8 +27,14 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.datastream.connectors.sql.engine import is_transient
-from penstock.datastream.connectors.sql.tables import Origin, SqlDatabase, Target, Transaction
+from penstock.datastream.connectors.sql.errors import is_transient
+from penstock.datastream.connectors.sql.tables import (
+    Origin,
+    SqlDatabase,
+    Target,
+    Transaction,
+    unique_with_time,
+)
 from penstock.datastream.connectors.sql.values import SqlRow, dumps_rows, row_maker
 from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError, ExternalError
@@ -145,7 +151,9 @@ class SqlSink(StagingSink):
         def set_commit_retention(self, retention: timedelta | None) -> SqlSink.Builder:
             """Set how long committed transactions are remembered: by default 30 days; None: for ever.
 
-            Checkpoints and savepoints that are older cannot be restored with this sink.
+            Checkpoints and savepoints that are older cannot be restored with this sink. After this
+            time also go rows that a killed driver has staged and nobody has committed, as soon as
+            another job writes to the table. A job without checkpoints has to end within it.
             """
             if retention is not None and retention <= timedelta(0):
                 raise ConfigurationError(
@@ -189,6 +197,12 @@ class SqlSink(StagingSink):
 
     def validate(self) -> None:
         SqlDatabase(self._settings.target, "SqlSink on the driver").check()
+
+    def validate_input(self, input_type: Any) -> None:
+        target = self._settings.target
+        columns = _columns(target, input_type)
+        if isinstance(input_type, RowTypeInfo):
+            SqlDatabase(target, "SqlSink on the driver").check_fields(columns, input_type)
 
     @property
     def is_exactly_once(self) -> bool:
@@ -247,23 +261,21 @@ class _SqlStagingWriter(_SqlWriter):
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
         super().__init__(settings, context)
         self._origin = Origin(context.job_prefix, settings.token, context.subtask, context.attempt)
-        self._writer = (
-            f"{context.attempt_prefix[:64]}.s{context.subtask}.{context.attempt}-{uuid.uuid4().hex}"
-        )
-        self._transactions = self._pieces = 0
+        self._writer = f"{context.attempt_prefix[:64]}.s{context.subtask}.{context.attempt}"
+        self._transaction_id = ""
+        self._pieces = 0
         if not context.may_have_rivals:
             self._database.drop_leftovers(
                 self._origin, context.parallelism, context.restored_checkpoint_id
             )
         if settings.retention is not None and context.subtask == 0:
-            self._database.forget_commits(int(settings.retention.total_seconds() * 1000))
+            self._database.forget_old(int(settings.retention.total_seconds() * 1000))
 
     def prepare_commit(self) -> Sequence[object]:
         self._flush()
         if not self._pieces:
             return ()
         prepared = (self._transaction_id, self._pieces, self._columns)
-        self._transactions += 1
         self._pieces = 0
         return (prepared,)
 
@@ -272,10 +284,9 @@ class _SqlStagingWriter(_SqlWriter):
 
         A job that restores an earlier checkpoint can then tell which rows will never be committed.
         """
-        transaction_id = self._transaction_id
         prepared = self.prepare_commit()
         if prepared:
-            self._database.seal(transaction_id, checkpoint_id)
+            self._database.seal(self._transaction_id, checkpoint_id)
         return prepared
 
     def close(self) -> None:
@@ -284,11 +295,9 @@ class _SqlStagingWriter(_SqlWriter):
         """
         self._rows.clear()
 
-    @property
-    def _transaction_id(self) -> str:
-        return f"{self._writer}.{self._transactions}"
-
     def _hand_on(self, rows: Sequence[SqlRow]) -> None:
+        if not self._pieces:
+            self._transaction_id = f"{self._writer}-{unique_with_time()}"
         self._database.stage(self._transaction_id, self._pieces, self._origin, dumps_rows(rows))
         self._pieces += 1
 

@@ -1,5 +1,5 @@
-"""Sets error policies on operators, and checks that their dead letters are read. Builds the "
-"graph, runs nothing."""
+"""Sets error policies on operators, and checks that their dead letters are read. Builds the
+graph, runs nothing."""
 
 from __future__ import annotations
 

@@ -126,7 +126,14 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         operator = ops.KeyedFilterOperator(adapt.filter_function(func), self.plumbing.keys)
         return self._then("Filter", operator, self.plumbing.element_type)
 
-    def reduce(self, func: Callable[[T, T], T] | ReduceFunction[T]) -> DataStream[T]:
+    @overload
+    def reduce(self, func: Callable[[T, T], T] | ReduceFunction[T]) -> DataStream[T]: ...
+
+    # For checkers that take a record's type too narrowly: `(word, 1)` for a pair with the literal 1.
+    @overload
+    def reduce(self, func: Callable[[T, T], R]) -> DataStream[R]: ...
+
+    def reduce(self, func: Callable[[T, T], Any] | ReduceFunction[T]) -> DataStream[Any]:
         """Combine each record with the last result of its key, and emit the new result.
 
         The first record of a key is emitted unchanged.

@@ -205,6 +205,14 @@ class WindowedStream(_Windowed[T], Generic[T, K]):
     @overload
     def reduce(
         self,
+        reduce_function: Callable[[T, T], R],
+        window_function: None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]: ...
+
+    @overload
+    def reduce(
+        self,
         reduce_function: Callable[[T, T], T] | ReduceFunction[T],
         window_function: KeyedFunction[T, R, K],
         output_type: TypeInformation | None = None,
@@ -212,7 +220,7 @@ class WindowedStream(_Windowed[T], Generic[T, K]):
 
     def reduce(
         self,
-        reduce_function: Callable[[T, T], T] | ReduceFunction[T],
+        reduce_function: Callable[[T, T], Any] | ReduceFunction[T],
         window_function: KeyedFunction[T, Any, K] | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
@@ -358,6 +366,14 @@ class AllWindowedStream(_Windowed[T]):
     @overload
     def reduce(
         self,
+        reduce_function: Callable[[T, T], R],
+        window_function: None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]: ...
+
+    @overload
+    def reduce(
+        self,
         reduce_function: Callable[[T, T], T] | ReduceFunction[T],
         window_function: AllFunction[T, R],
         output_type: TypeInformation | None = None,
@@ -365,7 +381,7 @@ class AllWindowedStream(_Windowed[T]):
 
     def reduce(
         self,
-        reduce_function: Callable[[T, T], T] | ReduceFunction[T],
+        reduce_function: Callable[[T, T], Any] | ReduceFunction[T],
         window_function: AllFunction[T, Any] | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:

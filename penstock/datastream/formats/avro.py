@@ -28,6 +28,7 @@ from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
 from penstock.datastream.utils import ResultTypeQueryable
 from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import PickledBytesTypeInfo
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.operator import Accepts
@@ -170,7 +171,7 @@ class AvroRowSerializationSchema(SerializationSchema):
         except Exception as error:  # fastavro raises many kinds of errors for bad values
             raise ValueError(
                 f"a record does not have the type {self._row_type}: {type(error).__name__}: "
-                f"{error}. Record: {value!r:.200}"
+                f"{error}. Record: {bounded_repr(value, 200)}"
             ) from error
         return made.getvalue()
 
@@ -291,7 +292,7 @@ class _AvroWriter:
             except Exception as error:  # fastavro raises many kinds of errors for bad values
                 raise UserCodeError(
                     f"a record does not fit the Avro schema {self._schema}: "
-                    f"{type(error).__name__}: {error}. Record: {value!r:.200}"
+                    f"{type(error).__name__}: {error}. Record: {bounded_repr(value, 200)}"
                 ) from error
 
     def finish(self) -> None:

@@ -17,6 +17,7 @@ from penstock.common.typeinfo import TypeInformation, Types
 from penstock.datastream.formats.text_values import naive_utc
 from penstock.model.errors import ConfigurationError
 from penstock.model.row import Row, make_row
+from penstock.model.texts.bounded_text import bounded_repr
 
 Schema: TypeAlias = Any
 Convert: TypeAlias = Callable[[Any], Any]
@@ -237,10 +238,14 @@ def _record_writer(writers: Mapping[str, Convert]) -> Convert:
         if isinstance(value, Mapping):  # a missing field gets the schema's default
             return {name: writers[name](value[name]) for name in fields if name in value}
         if not isinstance(value, Row | tuple | list):
-            raise TypeError(f"expected a Row, a tuple or a dict with {list(fields)}, got {value!r}")
+            raise TypeError(
+                f"expected a Row, a tuple or a dict with {list(fields)}, got {bounded_repr(value)}"
+            )
         values = list(value)
         if len(values) != len(fields):
-            raise ValueError(f"expected {len(fields)} fields {list(fields)}, got {value!r}")
+            raise ValueError(
+                f"expected {len(fields)} fields {list(fields)}, got {bounded_repr(value)}"
+            )
         return {name: writers[name](one) for name, one in zip(fields, values, strict=True)}
 
     return write

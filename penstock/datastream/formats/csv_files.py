@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
+from penstock.datastream.formats.compression import open_unpacked
 from penstock.datastream.formats.csv_values import (
     Form,
     Parse,
@@ -30,9 +31,9 @@ from penstock.datastream.formats.csv_values import (
 )
 from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
-from penstock.datastream.formats.text_lines import DECOMPRESSORS, ROWS_PER_BATCH
-from penstock.model.bounded_text import bounded_repr
+from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
 from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.records.dead_letters import Malformed, MarkedRows
@@ -272,8 +273,7 @@ class CsvReaderFormat(FileFormat):
         schema = self._schema
         names = [column.name for column in schema.columns]
         parsers = [field_parser(one.type_info, schema.form_of(one)) for one in schema.columns]
-        opened = DECOMPRESSORS.get(Path(piece.path).suffix, io.FileIO)
-        with opened(piece.path) as raw, io.BufferedReader(raw) as file:
+        with open_unpacked(piece.path) as raw, io.BufferedReader(cast("io.RawIOBase", raw)) as file:
             text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
             records = _Records(text, schema, piece.path)
             rows: list[Any] = []

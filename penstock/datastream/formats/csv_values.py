@@ -17,6 +17,7 @@ from penstock.datastream.formats.text_values import formatter_of, parser_of
 from penstock.model import types as t
 from penstock.model.errors import ConfigurationError
 from penstock.model.row import make_row
+from penstock.model.texts.bounded_text import bounded_repr
 
 Parse: TypeAlias = Callable[[str], Any]
 Format: TypeAlias = Callable[[Any], str]
@@ -80,7 +81,8 @@ def line_of(value: Any, formats: Sequence[Format], form: Form) -> str:
     values = list(value)
     if len(values) != len(formats):
         raise ValueError(
-            f"row length mismatch: {len(formats)} fields expected but was {len(values)}: {value!r}"
+            f"row length mismatch: {len(formats)} fields expected but was {len(values)}: "
+            f"{bounded_repr(value)}"
         )
     fields = [make(one) for make, one in zip(formats, values, strict=True)]
     return form.delimiter.join(fields) + form.line_delimiter

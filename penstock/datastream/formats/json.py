@@ -28,6 +28,7 @@ from penstock.datastream.formats.text_values import (
 from penstock.model import types as t
 from penstock.model.errors import ConfigurationError
 from penstock.model.row import make_row
+from penstock.model.texts.bounded_text import bounded_repr
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
@@ -78,7 +79,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             self._convert = _row_reader(self._row_type, self._rules)
         try:
             return self._convert(json.loads(data, parse_float=Decimal))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             if self._rules.ignores_errors:
                 return None
             shown = bytes(data[:200])
@@ -298,7 +299,7 @@ def _basic_reader(type_info: t.BasicTypeInfo) -> Convert:
             return float(item)
         if kind is _B.BIG_DEC and is_number:
             return Decimal(item)
-        raise ValueError(f"expected {type_info}, got {item!r}")
+        raise ValueError(f"expected {type_info}, got {bounded_repr(item)}")
 
     return read
 
@@ -314,7 +315,7 @@ def _plain(item: Any) -> Any:
 
 def _expected(item: Any, kind: type, what: str) -> Any:
     if not isinstance(item, kind):
-        raise TypeError(f"expected {what}, got {item!r}")
+        raise TypeError(f"expected {what}, got {bounded_repr(item)}")
     return item
 
 
@@ -350,7 +351,7 @@ def _row_writer(row_type: RowTypeInfo) -> Write:
         values = list(row)
         if len(values) != len(names):
             raise ValueError(
-                f"number of elements in the row {row!r} is different from number of field names: {len(names)}"
+                f"number of elements in the row {bounded_repr(row)} is different from number of field names: {len(names)}"
             )
         fields = zip(names, writers, values, strict=True)
         return f"{{{','.join(f'{name}:{make(value)}' for name, make, value in fields)}}}"

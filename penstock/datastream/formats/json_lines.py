@@ -19,9 +19,9 @@ from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.datastream.formats.json_columns import json_schema_of, read_lines
-from penstock.datastream.formats.text_lines import ROWS_PER_BATCH, TextLineFormat, split_lines
-from penstock.model.bounded_text import bounded_repr, bounded_str
+from penstock.datastream.formats.text_lines import ROWS_PER_BATCH, TextLineFormat
 from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.model.texts.bounded_text import bounded_repr, bounded_str
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.runtime.records.dead_letters import Malformed, MarkedRows, decoded
 
@@ -41,9 +41,10 @@ class JsonLinesFormat(FileFormat):
         self._type = type_info
         self._timestamps = timestamps
         self._schema = json_schema_of(type_info)
-        self._parse: Callable[[str], Any] = json.loads
+        self._parse: Callable[[str | bytes], Any] = _OfText(self._text.charset, json.loads)
         if isinstance(type_info, RowTypeInfo):
-            self._parse = _RowParser(JsonRowDeserializationSchema(type_info))
+            schema = JsonRowDeserializationSchema(type_info)
+            self._parse = _OfText(self._text.charset, _RowParser(schema))
         if timestamps is not None and not _is_long(self._schema, timestamps):
             raise ConfigurationError(
                 f"json_lines_format: timestamps={timestamps!r} must name a LONG field of a ROW of plain types, but the type is "
@@ -67,6 +68,8 @@ class JsonLinesFormat(FileFormat):
 
     def _columns(self, text: str | bytes, schema: pa.Schema) -> ColumnBatch | None:
         """The block as columns; None: read it line by line."""
+        if isinstance(text, bytes) and not self._text.is_exact(text):
+            return None
         data = read_lines(self._text.as_utf8(text), schema)
         if data is None:
             return None
@@ -76,7 +79,7 @@ class JsonLinesFormat(FileFormat):
         return None if stamps.null_count else ColumnBatch(data, stamps.to_numpy())
 
     def _rows(self, text: str | bytes, path: str) -> Iterator[Batch]:
-        lines = [line for line in split_lines(self._text.decoded(text)) if not _is_blank(line)]
+        lines = [line for line in self._text.exact_lines(text) if not _is_blank(line)]
         for start in range(0, len(lines), ROWS_PER_BATCH):
             stamp_of = None if self._timestamps is None else self._stamp_of
             yield _parsed(lines[start : start + ROWS_PER_BATCH], self._parse, stamp_of, path)
@@ -98,18 +101,18 @@ def _is_long(schema: pa.Schema | None, name: str) -> bool:
     return bool(pa.types.is_int64(schema.field(name).type))
 
 
-def _is_blank(line: str) -> bool:
+def _is_blank(line: str | bytes) -> bool:
     return not line or line.isspace()
 
 
 def _parsed(
-    lines: Sequence[str],
-    parse: Callable[[str], Any],
+    lines: Sequence[str | bytes],
+    parse: Callable[[str | bytes], Any],
     stamp_of: Callable[[Any], int] | None,
     path: str,
 ) -> RowBatch:
-    """The values of the lines; a `Malformed` for each line that cannot be read. `stamp_of`: "
-    "gives the timestamp of a value."""
+    """The values of the lines; a `Malformed` for each line that cannot be read. `stamp_of`:
+    gives the timestamp of a value."""
 
     def failure(number: int, error: Exception) -> UserCodeError:
         return UserCodeError(
@@ -122,7 +125,7 @@ def _parsed(
         values, has_marks = decoded(lines, parse, failure)
         return MarkedRows(values) if has_marks else RowBatch(values)
 
-    def parse_stamped(line: str) -> tuple[Any, int]:
+    def parse_stamped(line: str | bytes) -> tuple[Any, int]:
         value = parse(line)
         return value, stamp_of(value)
 
@@ -131,6 +134,17 @@ def _parsed(
     found = (NO_TIMESTAMP if isinstance(one, Malformed) else one[1] for one in pairs)
     stamps = np.fromiter(found, np.int64, len(pairs))
     return (MarkedRows if has_marks else RowBatch)(values, stamps)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfText:
+    """Parses a line. Raises: UnicodeDecodeError: it is still bytes, because they are not of the file's charset."""
+
+    charset: str
+    parse: Callable[[str], Any]
+
+    def __call__(self, line: str | bytes) -> Any:
+        return self.parse(line if isinstance(line, str) else line.decode(self.charset))
 
 
 @dataclass(frozen=True, slots=True)

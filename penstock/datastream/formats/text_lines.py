@@ -5,13 +5,9 @@ Does not know the enumerator. Source: Flink TextLineInputFormat.
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import contextlib
-import gzip
-import io
-import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -20,6 +16,7 @@ import pyarrow as pa
 
 from penstock.common.serialization import known_charset
 from penstock.common.typeinfo import TypeInformation, Types
+from penstock.datastream.formats.compression import compression_of, open_unpacked
 from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece, cut
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
@@ -27,12 +24,6 @@ from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 CHUNK_BYTES: Final = 256 * 1024
 ROWS_PER_BATCH: Final = 4096
 COLUMN_ROWS: Final = 1 << 16
-DECOMPRESSORS: Final[dict[str, Callable[[str], Any]]] = {
-    ".gz": gzip.open,
-    ".gzip": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-}
 # In these encodings the byte of a newline is never part of another character, so that a file can be
 # cut at it.
 NEWLINE_SAFE: Final = frozenset({"utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252"})
@@ -46,14 +37,21 @@ class TextLineFormat(FileFormat):
         self._charset = codecs.lookup(known_charset(charset_name)).name
 
     @property
+    def charset(self) -> str:
+        """The charset's name in Python."""
+        return self._charset
+
+    @property
     def produced_type(self) -> TypeInformation | None:
         return Types.STRING()
 
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
         size = Path(path).stat().st_size
-        if self._charset in NEWLINE_SAFE and Path(path).suffix not in DECOMPRESSORS:
+        if not size:
+            return
+        if self._charset in NEWLINE_SAFE and compression_of(path) is None:
             yield from cut(path, size, split_bytes)
-        elif size:
+        else:
             yield FilePiece(path, 0, None, size)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
@@ -67,18 +65,43 @@ class TextLineFormat(FileFormat):
             yield split_lines(self.decoded(text))
 
     def texts(self, piece: FilePiece) -> Iterator[str | bytes]:
-        """Yields whole lines, a chunk of the file each: as bytes if the file can be cut at bytes, else as text."""
-        opened = DECOMPRESSORS.get(Path(piece.path).suffix)
-        if opened is not None or self._charset not in NEWLINE_SAFE:
-            with (opened or io.FileIO)(piece.path) as file:
-                yield from _decoded_lines(file, self._charset, self._chunk_bytes)
-            return
-        with Path(piece.path).open("rb", buffering=0) as file:
-            yield from _line_bytes(file, piece.start, piece.stop, self._chunk_bytes)
+        """Yields whole lines, a chunk of the file each: as bytes if bytes can be cut at newlines, else as text."""
+        with open_unpacked(piece.path) as file:
+            texts: Iterator[str | bytes]
+            if self._charset in NEWLINE_SAFE:
+                texts = _line_bytes(file, piece.start, piece.stop, self._chunk_bytes)
+            else:
+                texts = _decoded_lines(file, self._charset, self._chunk_bytes)
+            if piece.start == 0 and (first := self._without_mark(next(texts, b""))):
+                yield first
+            yield from texts
+
+    def _without_mark(self, text: str | bytes) -> str | bytes:
+        """The beginning of a file without the byte order mark that some editors write."""
+        if isinstance(text, str):
+            return text.removeprefix("\ufeff")
+        return text.removeprefix(codecs.BOM_UTF8) if self._charset == "utf-8" else text
 
     def decoded(self, text: str | bytes) -> str:
         """One result of `texts`, as text."""
         return text.decode(self._charset, "replace") if isinstance(text, bytes) else text
+
+    def is_exact(self, text: bytes) -> bool:
+        """Whether all of it is of the charset."""
+        if text.isascii():
+            return True
+        with contextlib.suppress(UnicodeDecodeError):
+            return bool(text.decode(self._charset)) or not text
+        return False
+
+    def exact_lines(self, text: str | bytes) -> list[str | bytes]:
+        """The lines of one result of `texts`. A line that is not of the charset stays bytes: no character is replaced."""
+        if not isinstance(text, bytes):
+            return [*split_lines(text)]
+        with contextlib.suppress(UnicodeDecodeError):
+            return [*split_lines(text.decode(self._charset))]
+        lines = text.replace(b"\r\n", b"\n").split(b"\n")
+        return [_exact(line, self._charset) for line in (lines if lines[-1] else lines[:-1])]
 
     def as_utf8(self, text: str | bytes) -> bytes:
         r"""One result of `texts` as UTF-8, with `\n` as the only line end."""
@@ -163,6 +186,12 @@ def _decoded_lines(file: Any, charset: str, chunk_bytes: int) -> Iterator[str]:
     rest += decoder.decode(b"", final=True)
     if rest:
         yield rest
+
+
+def _exact(line: bytes, charset: str) -> str | bytes:
+    with contextlib.suppress(UnicodeDecodeError):
+        return line.decode(charset)
+    return line
 
 
 def split_lines(text: str) -> list[str]:

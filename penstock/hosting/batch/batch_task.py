@@ -285,6 +285,7 @@ class BatchTask:
             restored_checkpoint_id=None,
             has_final_checkpoint=False,
             is_batch=True,
+            may_have_rivals=True,
         )
         services = OperatorServices(
             async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),

@@ -88,6 +88,7 @@ class BatchJob(NotRescalable):
         runner: StageRunner,
         observer: JobObserver,
         settings: StageSettings,
+        look: Callable[[], Any] | None = None,
     ) -> None:
         self._job = job
         self._plan = plan
@@ -103,7 +104,7 @@ class BatchJob(NotRescalable):
         self.ended = threading.Event()
         self._outcome: JobOutcome | None = None
         self._interruptible = Interruptible(job.graph.name, self.cancel, self.status)
-        self.look: Callable[[], Any] | None = None
+        self.look = look
         self._told_status = self._master.status
         self._started_ms = monotonic_ms()
         self._given = _Given()
@@ -163,6 +164,20 @@ class BatchJob(NotRescalable):
         complete.
         """
         return self._rows(stream, Reader(self.job_id) if shows_error else None)
+
+    def take_rows(self, stream: str) -> tuple[bytes | None, bool]:
+        """Return the next pickled rows if there are any, and whether none come any more: before the end of the job there are none."""
+        if not self.ended.is_set() or self.failure_text() is not None:
+            return None, self.ended.is_set()
+        rest = self._given.collected.get(stream, [])
+        return (rest.pop(0), False) if rest else (None, True)
+
+    def failure_text(self) -> str | None:
+        """Return why the job has not finished; None: it has, or runs."""
+        outcome = self._outcome
+        if outcome is None or outcome.status is JobStatus.FINISHED:
+            return None
+        return outcome.failure or f"the job is {outcome.status}"
 
     def _rows(self, stream: str, reader: Reader | None) -> Iterator[list[Any]]:
         """The reader lets go with the generator."""

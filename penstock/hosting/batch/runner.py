@@ -12,12 +12,12 @@ from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.dataframes.source import Frame
 from penstock.hosting.shipping.pickling import serialize
 from penstock.hosting.task.failures import user_failure
-from penstock.model.error_text import traceback_of
 from penstock.model.errors import UserCodeError
 from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo
 from penstock.model.messages.batch import AttemptSeen
 from penstock.model.states import ExecutionState
+from penstock.model.texts.error_text import traceback_of
 
 
 class StageError(Exception):

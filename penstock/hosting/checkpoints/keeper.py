@@ -150,7 +150,7 @@ class CheckpointKeeper:
             case CoordinatorsCheckpointEnded(checkpoint_id, is_completed):
                 self._coordinators.checkpoint_ended(checkpoint_id, is_completed=is_completed)
             case RestoreCoordinators():
-                self._coordinators.restore(effect.states)
+                self._coordinators.restore(effect.states, effect.kept)
             case _:
                 assert_never(effect)
 

@@ -201,7 +201,7 @@ def _read_subtask(found: dict[str, Any], blobs: _Found) -> OperatorSubtaskState:
             DatabaseHandle(role, first, last, tuple((name, handle(place)) for name, place in files))
             for role, first, last, files in found.get("databases", ())
         ),
-        keys=None if found.get("keys") is None else KeyType(*found["keys"]),
+        keys=None if found.get("keys") is None else _key_type(*found["keys"]),
     )
 
 
@@ -231,3 +231,7 @@ def _read_handle(place: list[Any], blobs: _Found) -> StateHandle:
     if "/" not in path:
         path = joined(blobs.folder, path)
     return FileHandle(path, offset, size, checksum)
+
+
+def _key_type(type_text: str, is_int32: bool, namespace: str, kinds: Sequence[str] = ()) -> KeyType:
+    return KeyType(type_text, is_int32, namespace, tuple(kinds))

@@ -19,6 +19,7 @@ from penstock.machines.checkpoints.key_checks import (
     finding,
     has_keyed,
     keys_of,
+    kinds_of,
     verdict_on_keys,
 )
 from penstock.machines.checkpoints.restore import (
@@ -32,7 +33,7 @@ from penstock.model.errors import ConfigurationError
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.model.key_types import KeyType
-from penstock.model.type_texts import shown_type, type_with_defaults
+from penstock.model.texts.type_texts import shown_type, type_with_defaults
 from penstock.runtime.state.broadcast import ROLE, broadcast_info
 from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.state.value_migration import change_of, declared_type
@@ -237,7 +238,9 @@ class _OperatorCheck:
             return self._made("keys", Outcome.REFUSED, *types, text=text)
         migration = verdict.migration
         if migration is None:
-            return self._made("keys", Outcome.MAPS, *types)
+            kinds = ", ".join(kinds_of(self._old))
+            text = f"they are of class {kinds}; keys of another class are refused." if kinds else ""
+            return self._made("keys", Outcome.MAPS, *types, text=text)
         if migration.former is None:
             text = "each key is checked against the declared type when it is read."
             return self._made("keys", Outcome.MAPS, *types, text=text)

@@ -111,18 +111,11 @@ class CheckpointStorage:
         Raises: CheckpointIoError: writing failed, or there is metadata already (another driver's).
         """
         files, at = self._place(folder)
-        unfinished = f"{at}/.{METADATA}-{secrets.token_hex(4)}"
         metadata = encode_metadata(checkpoint, folder)
         try:
-            stream = files.create(unfinished)
-            try:
-                stream.write(metadata)
-            finally:
-                stream.close()
-            files.publish(unfinished, f"{at}/{METADATA}")
+            files.put_new(f"{at}/{METADATA}", metadata)
         except CheckpointIoError:
             with contextlib.suppress(CheckpointIoError):  # the first error counts
-                files.remove(unfinished)
                 self._drop_empty([folder])
             raise
         return replace(checkpoint, location=_at(files, folder), metadata_bytes=len(metadata))

@@ -13,7 +13,7 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex, SourceCoordinator
@@ -21,7 +21,7 @@ from penstock.hosting.logs.driver import thread_belongs_to
 from penstock.hosting.shipping.pickling import deserialize
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
-from penstock.model.error_text import traceback_of
+from penstock.model.errors import RefusedForGood
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import (
     Committable,
@@ -31,6 +31,7 @@ from penstock.model.messages import (
     SplitRequest,
 )
 from penstock.model.metrics import Measured, MetricType
+from penstock.model.texts.error_text import traceback_of
 from penstock.runtime.checkpoint.two_phase_commit import RETRY_AFTER_MS, CommitFigures
 from penstock.runtime.sink import Committer, Sink
 from penstock.runtime.sources.contract import Source
@@ -125,18 +126,22 @@ class Coordinators:
             for source in self._sources.values():
                 self._submit(source.place.name, functools.partial(source.complete, checkpoint_id))
 
-    def restore(self, states: Sequence[tuple[str, bytes]]) -> None:
-        """All begin again with their state, found by uid. Those without state begin from nothing."""
+    def restore(
+        self, states: Sequence[tuple[str, bytes]], kept: Container[VertexId] = frozenset()
+    ) -> None:
+        """All begin again with their state, found by uid, but those of vertices that are `kept`. Those without state begin from nothing."""
         found = dict(states)
         for source in self._sources.values():
-            state = found.get(source.place.uid)
-            self._submit(source.place.name, functools.partial(source.restore, state))
+            if source.place.vertex_id not in kept:
+                state = found.get(source.place.uid)
+                self._submit(source.place.name, functools.partial(source.restore, state))
 
     def rescale(self, parallelism: Mapping[VertexId, int]) -> None:
-        """The vertices have this parallelism from now on. Their enumerators have to be restored behind this call."""
+        """These vertices have this parallelism from now on. Their enumerators have to be restored behind this call. Others go on."""
         for source in self._sources.values():
-            count = parallelism[source.place.vertex_id]
-            self._submit(source.place.name, functools.partial(source.rescale, count))
+            count = parallelism.get(source.place.vertex_id)
+            if count is not None:
+                self._submit(source.place.name, functools.partial(source.rescale, count))
 
     def measured(self) -> list[tuple[CoordinatedVertex, list[Measured]]]:
         """The metrics of each coordinator that has any, with its place in the job. Any thread."""
@@ -193,7 +198,12 @@ class Coordinators:
                 # The enumerator and the committer are users' code, which may raise anything.
                 text = traceback_of(error)
                 where = f"  in coordinator of: {name} (on the driver)"
-                failure = FailureInfo(type(error).__name__, f"{text}\n{where}", is_user_code=True)
+                failure = FailureInfo(
+                    type(error).__name__,
+                    f"{text}\n{where}",
+                    is_user_code=True,
+                    is_recoverable=not isinstance(error, RefusedForGood),
+                )
                 self._callbacks.fail_job(failure)
 
         self._worker.put(guarded)

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
-from penstock.model.errors import ExternalError
+from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.ids import AttemptId, VertexId
 from penstock.model.messages import (
     AddSplits,
@@ -58,7 +58,7 @@ class Surroundings(Protocol):
 
 
 class SourceCoordinator:
-    """`enumerator` None: not started yet, or closed."""
+    """`enumerator` None: not started yet, or closed. `readers`: the newest attempt of each subtask."""
 
     def __init__(self, place: CoordinatedVertex, source: Source, around: Surroundings) -> None:
         self.place = place
@@ -66,6 +66,8 @@ class SourceCoordinator:
         self.readers: dict[int, AttemptId] = {}
         self._source = source
         self._around = around
+        self._rivals: dict[int, list[AttemptId]] = {}
+        self._told_no_more: set[int] = set()
         self._past: dict[int, int] = {}
         self._assigned = SplitAssignmentTracker()
         self._context: _EnumeratorContext | None = None
@@ -128,13 +130,23 @@ class SourceCoordinator:
     # ------------------------------------------------------------------ readers
 
     def handle_request(self, request: SplitRequest) -> None:
-        if self.enumerator is not None:
-            self._register(request.attempt_id)
-            self.enumerator.handle_split_request(request.attempt_id.subtask, request.host)
+        if self.enumerator is None:
+            return
+        subtask = request.attempt_id.subtask
+        is_served = self._register(request.attempt_id) or (
+            subtask in self._rivals and subtask in self._told_no_more
+        )
+        if not is_served:
+            self.enumerator.handle_split_request(subtask, request.host)
 
     def handle_event(self, told: SourceEvent) -> None:
         if self.enumerator is not None:
             self._register(told.attempt_id)
+            if told.attempt_id.subtask in self._rivals:
+                raise ConfigurationError(
+                    f"the readers of '{self.place.name}' send events, so no subtask of it may have "
+                    "two attempts at once. Set sends_events = True in its Source class."
+                )
             self.enumerator.handle_source_event(told.attempt_id.subtask, told.event)
 
     def note_watermark(self, report: ReportedWatermark) -> None:
@@ -146,11 +158,33 @@ class SourceCoordinator:
             place = (self.place.node_id, report.attempt_id.subtask)
             self._around.group_of(alignment).report(place, report.watermark_ms)
 
-    def _register(self, attempt_id: AttemptId) -> None:
+    def _register(self, attempt_id: AttemptId) -> bool:
+        """Note a reader. A further attempt of a subtask gets what the others have got. Returns: whether it has got anything."""
         assert self.enumerator is not None
-        if self.readers.get(attempt_id.subtask) != attempt_id:
-            self.readers[attempt_id.subtask] = attempt_id
-            self.enumerator.add_reader(attempt_id.subtask)
+        subtask = attempt_id.subtask
+        newest = self.readers.get(subtask)
+        if newest is None:
+            self.readers[subtask] = attempt_id
+            self.enumerator.add_reader(subtask)
+        elif attempt_id.attempt > newest.attempt:
+            self._rivals.setdefault(subtask, []).append(newest)
+            self.readers[subtask] = attempt_id
+            return self._catch_up(attempt_id)
+        return False
+
+    def _catch_up(self, attempt_id: AttemptId) -> bool:
+        subtask, node_id = attempt_id.subtask, self.place.node_id
+        given, is_all = self._assigned.given(subtask), subtask in self._told_no_more
+        if given:
+            message = AddSplits(attempt_id, node_id, serialize(list(given)))
+            self._around.send_to_task(attempt_id, message)
+        if is_all:
+            self._around.send_to_task(attempt_id, NoMoreSplits(attempt_id, node_id))
+        return is_all or bool(given)
+
+    def _attempts_of(self, subtask: int) -> list[AttemptId]:
+        newest = self.readers.get(subtask)
+        return [] if newest is None else [newest, *self._rivals.get(subtask, ())]
 
     def give_back(self, subtasks: Sequence[int], checkpoint_id: int | None) -> None:
         """These subtasks begin again with the checkpoint. It contains the splits that they were
@@ -168,6 +202,8 @@ class SourceCoordinator:
 
     def _forget(self, subtask: int) -> None:
         former = self.readers.pop(subtask, None)
+        self._rivals.pop(subtask, None)
+        self._told_no_more.discard(subtask)
         if former is not None:
             self._past[subtask] = former.attempt
         if self.place.alignment is not None:
@@ -206,16 +242,18 @@ class SourceCoordinator:
     # ------------------------------------------------------------------ what the enumerator asks for
 
     def assign(self, subtask: int, splits: Sequence[Any]) -> None:
-        attempt_id = self.readers.get(subtask)
-        if attempt_id is None or not splits:
+        attempts = self._attempts_of(subtask)
+        if not attempts or not splits:
             return
         self._assigned.assign(subtask, splits)
-        message = AddSplits(attempt_id, self.place.node_id, serialize(list(splits)))
-        self._around.send_to_task(attempt_id, message)
+        packed = serialize(list(splits))
+        for attempt_id in attempts:
+            message = AddSplits(attempt_id, self.place.node_id, packed)
+            self._around.send_to_task(attempt_id, message)
 
     def no_more_splits(self, subtask: int) -> None:
-        attempt_id = self.readers.get(subtask)
-        if attempt_id is not None:
+        self._told_no_more.add(subtask)
+        for attempt_id in self._attempts_of(subtask):
             self._around.send_to_task(attempt_id, NoMoreSplits(attempt_id, self.place.node_id))
 
     def call_periodically(

@@ -18,12 +18,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
-from pyspark import RDD, InheritableThread, SparkContext, cloudpickle
+from pyspark import RDD, SparkContext, cloudpickle
 
 from penstock.hosting.dataframes import feed_task
 from penstock.hosting.dataframes.feed_reader import FeedHosts, FeedPlace
 from penstock.hosting.dataframes.feed_wire import COUNTED, FAILED, OPEN, FeedSocket
 from penstock.hosting.shipping.worker_imports import Archives
+from penstock.hosting.spark_thread import SparkThread
 from penstock.hosting.wire.addresses import CONTROL_PORT, listen
 from penstock.hosting.wire.dialling import Proven
 from penstock.hosting.wire.greeter import Greeter
@@ -112,8 +113,11 @@ class FeedServer:
             finally:
                 waker.close()
 
-        thread = InheritableThread(target=run)
-        thread.daemon = True
+        def refuse(error: Exception) -> None:
+            outcome.append(error)
+            waker.close()
+
+        thread = SparkThread(self._context, run, refuse, "penstock-feed-job")
         thread.start()
         try:
             if not _outlasts(link, ended):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from pyspark import RDD, Accumulator, InheritableThread, cloudpickle
+from pyspark import RDD, Accumulator, cloudpickle
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,6 +31,7 @@ from penstock.hosting.file_systems import joined, local_path, open_files
 from penstock.hosting.private_files import make_folder
 from penstock.hosting.shipping.ship import ship
 from penstock.hosting.shipping.worker_imports import Appended, Archives
+from penstock.hosting.spark_thread import SparkThread
 from penstock.model.errors import GraphError
 from penstock.model.types import RowTypeInfo, Types
 
@@ -203,7 +204,7 @@ class _Spool:
         self._written: Accumulator[list[Any]] = self._context.accumulator([], Appended())
         self._failure: Exception | None = None
         self._is_closed = False
-        self._thread: InheritableThread | None = None
+        self._thread: SparkThread | None = None
 
     @property
     def has_failed(self) -> bool:
@@ -223,8 +224,9 @@ class _Spool:
 
     def start(self, partitions: Sequence[int]) -> None:
         self._failure = None
-        self._thread = InheritableThread(target=self._run, args=(list(partitions),))
-        self._thread.daemon = True
+        self._thread = SparkThread(
+            self._context, lambda: self._run(list(partitions)), self._fail, "penstock-spool"
+        )
         self._thread.start()
 
     def files(self) -> dict[int, SpoolFile]:
@@ -254,8 +256,11 @@ class _Spool:
             )
             self._context.runJob(body, list, partitions)
         except Exception as error:  # Any error of Spark is reported to the job.
-            if not self._is_closed:
-                self._failure = error
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._is_closed:
+            self._failure = error
 
 
 def _spooling(archives: Archives, folder: str, written: Accumulator[list[Any]]) -> Any:

@@ -44,12 +44,12 @@ from penstock.hosting.wire.addresses import addresses_of
 from penstock.hosting.wire.handshake import Credentials
 from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
 from penstock.model.config import Settings
-from penstock.model.counted import counted
 from penstock.model.options.checkpoints import CheckpointOptions
 from penstock.model.options.cluster import TaskManagerOptions
 from penstock.model.options.scheduling import SchedulingOptions
 from penstock.model.options.state import StateBackendOptions
 from penstock.model.plain import to_plain
+from penstock.model.texts.counted import counted
 
 _MOST_TASKS: Final = 256
 _UNKNOWN_TASKS: Final = 2

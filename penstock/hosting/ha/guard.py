@@ -22,9 +22,9 @@ from penstock.hosting.ha.requirements import requirements_of
 from penstock.hosting.ha.store import Ended, Entry, JobStore, LeaseTaken
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.leases.leadership import Instant, Leadership, Lease, Standing
+from penstock.model.elastic.parallelism_bounds import JobResourceRequirements
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.messages import Committable
-from penstock.model.parallelism_bounds import JobResourceRequirements
 from penstock.model.states import JobStatus
 
 _END_WAIT_MIN_S: Final = 10.0

@@ -5,19 +5,20 @@ Whoever opens the bytes has authenticated them before: opening runs what they sa
 
 from __future__ import annotations
 
-import atexit
 import pickle
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
+from penstock.hosting.own_folder import OwnFolder
+from penstock.hosting.shipping import missing_packages
 from penstock.hosting.shipping.module_archive import unpack
 from penstock.hosting.shipping.pickling import deserialize, loads_records, serialize
+from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import JobId
 from penstock.model.program import ProgramSettings
@@ -37,6 +38,11 @@ class SubmittedJob:
     modules: bytes
 
 
+_OWN: Final = OwnFolder("penstock-recovered-")
+_PYTHON: Final = sys.version_info[:2]
+_FIRST_PYTHON: Final = (3, 11)
+"""Jobs that do not tell their Python were packed when Penstock ran on no other one."""
+
 ModulesOpener: TypeAlias = "Callable[[JobId, bytes, bytes], AbstractContextManager[None]]"
 """Called with a job's id, the zip of its modules, and what is going to be unpickled. Within the context the modules are importable."""
 
@@ -44,15 +50,30 @@ ModulesOpener: TypeAlias = "Callable[[JobId, bytes, bytes], AbstractContextManag
 def pack(job: SubmittedJob) -> bytes:
     """Raises what pickling raises. Coordinators are pickled apart: unpickling them may need the modules first."""
     plain = pickle.dumps((job.graph, job.program, job.modules), protocol=5)
-    return pickle.dumps((plain, serialize(job.coordinated)), protocol=5)
+    return pickle.dumps((plain, serialize(job.coordinated), _PYTHON), protocol=5)
 
 
 def unpack_job(data: bytes, open_modules: ModulesOpener) -> SubmittedJob:
-    """Return the job of bytes that `pack` made. After authentication only. Raises whatever unpickling raises."""
-    plain, coordinated = loads_records(data)
+    """Return the job of bytes that `pack` made. After authentication only.
+
+    Raises: ConfigurationError: another version of Python has packed it. Whatever unpickling raises.
+    """
+    plain, coordinated, *told = loads_records(data)
+    packed_by = told[0] if told else _FIRST_PYTHON
+    if packed_by != _PYTHON:
+        raise ConfigurationError(
+            f"the job was submitted by Python {_text(packed_by)}, and this is Python "
+            f"{_text(_PYTHON)}. Its functions are bytecode, which no other version can run. Take "
+            f"it over with Python {_text(packed_by)}, or start its program here from its last "
+            "savepoint or checkpoint"
+        )
     graph, program, modules = loads_records(plain)
     with open_modules(graph.job_id, modules, coordinated):
         return SubmittedJob(graph, deserialize(coordinated), program, modules)
+
+
+def _text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def make_importable(
@@ -60,8 +81,8 @@ def make_importable(
 ) -> AbstractContextManager[None]:
     """Make a program's own modules importable, for good. Modules that this process can import anyway come first."""
     if archive:
-        folder = tempfile.mkdtemp(prefix="penstock-recovered-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        folder = tempfile.mkdtemp(prefix="job-", dir=_OWN.made())
         unpack(archive, folder)
         sys.path.append(folder)
+        missing_packages.install([archive])
     return nullcontext()

@@ -13,12 +13,12 @@ from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.ha.store import Ended
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
-from penstock.model.error_text import traceback_of
 from penstock.model.errors import JobExecutionError
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
 from penstock.model.program import JobControl, JobOutcome, NotRescalable
 from penstock.model.states import JobStatus
+from penstock.model.texts.error_text import traceback_of
 
 
 class EndedJob(NotRescalable):

@@ -7,9 +7,12 @@ import logging
 from typing import Final
 
 from penstock.machines.adaptive.requirements import check_requirements
+from penstock.model.elastic.parallelism_bounds import (
+    JobResourceRequirements,
+    requirements_from_plain,
+)
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.parallelism_bounds import JobResourceRequirements, requirements_from_plain
 
 _LOG: Final = logging.getLogger(__name__)
 

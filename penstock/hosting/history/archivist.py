@@ -20,8 +20,8 @@ from penstock.hosting.observation.observatory import Observatory
 from penstock.hosting.observer import JobObserver, JobView
 from penstock.hosting.waiting import is_in_a_hurry
 from penstock.model.ids import JobId
-from penstock.model.redaction import without_credentials
 from penstock.model.states import JobStatus
+from penstock.model.texts.redaction import without_credentials
 from penstock.observation.views.archive import archive_of
 
 _LOG: Final = logging.getLogger(__name__)

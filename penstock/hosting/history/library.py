@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from penstock.hosting.file_systems import local_path
 from penstock.hosting.history.files import ArchiveDamaged, is_id, read_archive
+from penstock.hosting.s3_objects import s3_objects
 from penstock.model.errors import ConfigurationError
-from penstock.model.redaction import without_credentials
+from penstock.model.texts.redaction import without_credentials
 
 _LOG: Final = logging.getLogger(__name__)
 _CACHE_BYTES: Final = 64 << 20
@@ -43,6 +44,14 @@ class _File:
         with self.system.open_input_file(self.path) as file:
             found: bytes = file.read()
             return found
+
+    def remove(self) -> None:
+        """Raises OSError."""
+        objects = s3_objects(self.place)
+        if objects is not None:
+            objects.remove(self.path)
+        else:
+            self.system.delete_file(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +143,7 @@ class Library:
         surplus = set(legacy[self._retained_jobs :] if self._retained_jobs > 0 else ())
         for file in surplus:
             try:
-                file.system.delete_file(file.path)
+                file.remove()
             except OSError as error:
                 self._complain(file, "archive=%s NOT REMOVED cause=%s", file.path, error)
             else:

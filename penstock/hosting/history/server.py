@@ -90,7 +90,7 @@ class HistoryServer:
                 refresh_ms=self._settings.get(HistoryServerOptions.WEB_REFRESH),
                 zone=(zone.tm_zone, zone.tm_gmtoff),
                 version=__version__,
-                can_cancel=False,
+                may=(),
                 is_history=True,
             )
         )

@@ -6,17 +6,33 @@ fetched, because TaskManagers report by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
 
-from penstock.machines.autoscaler.samples import ScaledEdge, ScaledVertex, Topology, VertexSample
-from penstock.model.ids import VertexId
-from penstock.model.messages import TaskIo
+from penstock.machines.autoscaler.samples import (
+    ClusterRoom,
+    MemorySample,
+    ScaledEdge,
+    ScaledVertex,
+    Topology,
+    VertexSample,
+)
+from penstock.model.ids import VertexId, taskmanager_name
+from penstock.model.messages import RegisterTaskManager, TaskIo
 from penstock.model.states import ExecutionState
 from penstock.observation.jobs.snapshots import JobSnapshot, VertexFacts, VertexSnapshot
+from penstock.observation.verdict.figures import GARBAGE, MOST, USED
 
-Pending: TypeAlias = Callable[[VertexSnapshot], int]
-"""Returns how many records wait to be read by a source; 0 where it does not know."""
+
+class Figures(Protocol):
+    """What the job's tasks and processes have reported as metrics (`StoredFigures`)."""
+
+    def pending_records(self, vertex: VertexSnapshot) -> int:
+        """Return how many records wait to be read by a source; 0 where it does not know."""
+
+    def partitions(self, vertex: VertexSnapshot) -> int | None: ...
+    def process(self, tm_id: str) -> Mapping[str, float]: ...
+
 
 _HASH: Final = "HASH"
 _RUNS: Final = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
@@ -38,14 +54,36 @@ def topology_of(vertices: Iterable[VertexFacts]) -> Topology:
     )
 
 
-def samples_of(job: JobSnapshot, pending: Pending) -> dict[VertexId, VertexSample]:
+def samples_of(job: JobSnapshot, figures: Figures) -> dict[VertexId, VertexSample]:
     """Return a sample of each vertex, except of those of which some subtask has not reported yet."""
     found = {}
     for vertex in job.vertices:
-        sample = _sample(vertex, pending)
+        sample = _sample(vertex, figures)
         if sample is not None:
             found[vertex.facts.vertex_id] = sample
     return found
+
+
+def memory_of(job: JobSnapshot, figures: Figures) -> MemorySample:
+    """Return the largest shares of all TaskManagers that are there; None where none has reported."""
+    told = [figures.process(name) for name, _ in _processes(job)]
+    garbage = [one[GARBAGE] / 1000 for one in told if GARBAGE in one]
+    used = [one[USED] / one[MOST] for one in told if USED in one and one.get(MOST, 0) > 0]
+    return MemorySample(max(garbage, default=None), max(used, default=None))
+
+
+def room_of(job: JobSnapshot, figures: Figures, slots_max: int | None) -> ClusterRoom:
+    """Return what the job may have. A slot takes what the slots of the TaskManager take that takes most for each of its slots."""
+    cores, memory = [1.0], [0.0]
+    for name, registered in _processes(job):
+        cores.append(registered.cores / registered.slots)
+        memory.append(figures.process(name).get(USED, 0.0) / registered.slots)
+    return ClusterRoom(slots_max, max(cores[1:], default=1.0), int(max(memory)))
+
+
+def _processes(job: JobSnapshot) -> list[tuple[str, RegisterTaskManager]]:
+    there = [one for one in job.taskmanagers if one.lost is None and one.registered.slots > 0]
+    return [(taskmanager_name(job.job_id, one.resource_id), one.registered) for one in there]
 
 
 def running_since_ms(job: JobSnapshot) -> int | None:
@@ -62,7 +100,7 @@ def running_since_ms(job: JobSnapshot) -> int | None:
     return max(began, default=None)
 
 
-def _sample(vertex: VertexSnapshot, pending: Pending) -> VertexSample | None:
+def _sample(vertex: VertexSnapshot, figures: Figures) -> VertexSample | None:
     states = {attempt.state for attempt in vertex.attempts}
     if states == {ExecutionState.FINISHED}:
         return VertexSample(vertex.facts.parallelism, is_finished=True)
@@ -79,7 +117,8 @@ def _sample(vertex: VertexSnapshot, pending: Pending) -> VertexSample | None:
         back_pressured_ms=max(io.backpressured_ms_per_s for io in ios),
         records_in=_records_in(ios, records_out, is_source=is_source),
         records_out=records_out,
-        pending_records=pending(vertex) if is_source else None,
+        pending_records=figures.pending_records(vertex) if is_source else None,
+        partitions=figures.partitions(vertex) if is_source else None,
     )
 
 

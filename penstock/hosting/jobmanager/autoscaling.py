@@ -15,7 +15,9 @@ from typing import Final, Protocol
 
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.jobmanager.autoscaler_samples import (
-    Pending,
+    Figures,
+    memory_of,
+    room_of,
     running_since_ms,
     samples_of,
     topology_of,
@@ -40,12 +42,15 @@ class RescaledJob(Protocol):
     def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
         """Raises ConfigurationError, ExternalError, OSError: it cannot be."""
 
+    def slots_max(self) -> int | None:
+        """Return how many slots the cluster has for the job, those that it has included; None: no limit is known."""
+
     def failed_rescale(self, since_ms: int) -> str | None:
         """Return why the last rescale that began since then, epoch ms, did not come about; None: it is under way, or done."""
 
 
-Reported = Callable[[JobSnapshot], AbstractContextManager[Pending]]
-"""Lends what sources have reported of the records that wait for them."""
+Reported = Callable[[JobSnapshot], AbstractContextManager[Figures]]
+"""Lends what tasks and processes have reported."""
 
 
 class JobAutoscaler:
@@ -107,10 +112,12 @@ class JobAutoscaler:
             if running_ms is None or now_ms < self._measured_ms + self.settings.interval_ms:
                 return
             self._measured_ms = now_ms
-            with self._reported(snapshot) as pending:
-                samples = samples_of(snapshot, pending)
-            machine.observe(now_ms, samples)
-            decision = machine.decide(now_ms)
+            with self._reported(snapshot) as figures:
+                samples = samples_of(snapshot, figures)
+                memory = memory_of(snapshot, figures)
+                room = room_of(snapshot, figures, self._job.slots_max())
+            machine.observe(now_ms, samples, memory)
+            decision = machine.decide(now_ms, room)
         if decision is not None:
             self._carry_out(machine, snapshot, decision, now_ms)
 

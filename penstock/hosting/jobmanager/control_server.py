@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import socket
 from collections.abc import Generator
 from typing import Any, Final, Protocol, cast
 
@@ -19,7 +20,7 @@ from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.wire.addresses import CONTROL_PORT, Endpoint, listen
 from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.enrolment import admission
-from penstock.hosting.wire.greeter import MAX_UNPROVEN, Complaints
+from penstock.hosting.wire.greeter import MAX_UNPROVEN, NO_ROOM, RETRY_S, Complaints
 from penstock.hosting.wire.handshake import (
     LIMIT_BYTES,
     LIMIT_SECONDS,
@@ -66,27 +67,72 @@ class ControlServer:
         self._credentials = credentials
         self._invitations = invitations
         self._listener = listener
-        self._server: asyncio.Server | None = None
+        self._socket: socket.socket | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._accepted: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._complaints = Complaints()
         self._unproven: dict[asyncio.Task[None], str] = {}
 
     async def open(self, endpoint: Endpoint) -> int:
         """Listen. Returns the port that peers dial. Raises: ExternalError: none of the ports is free."""
-        sock = listen(endpoint, CONTROL_PORT)
-        self._server = await asyncio.start_server(self._on_connection, sock=sock)
-        port: int = sock.getsockname()[1]
+        self._socket = listen(endpoint, CONTROL_PORT)
+        self._socket.setblocking(False)
+        self._listen()
+        port: int = self._socket.getsockname()[1]
         return endpoint.port or port
 
     async def close(self) -> None:
         """Stop listening, and close the connections that have not proved themselves: whoever dials would wait for an answer."""
         self._is_closed = True
-        if self._server is not None:
-            self._server.close()
-        while unproven := list(self._unproven):
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+        while unproven := [*self._accepted, *self._unproven]:
             for task in unproven:
                 task.cancel()
             await asyncio.wait(unproven)
+
+    # ------------------------------------------------------------------ accepting
+
+    def _listen(self) -> None:
+        assert self._socket is not None, "`open` was called"
+        asyncio.get_running_loop().add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        """Take one connection. asyncio's own server would tell the loop of an error if no descriptor is free, and that ends the job."""
+        assert self._socket is not None, "`open` was called"
+        loop = asyncio.get_running_loop()
+        try:
+            sock, _ = self._socket.accept()
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                _LOG.warning("server=ACCEPTS_NOBODY for_s=%s cause=%s", RETRY_S, error)
+                loop.remove_reader(self._socket)
+                self._retry = loop.call_later(RETRY_S, self._listen)
+            return  # Otherwise the peer is gone already.
+        sock.setblocking(False)
+        task = loop.create_task(self._begin(sock))
+        self._accepted.add(task)
+
+        def begun(task: asyncio.Task[None]) -> None:
+            self._accepted.discard(task)
+            if task.cancelled():  # Perhaps before its first step.
+                sock.close()
+
+        task.add_done_callback(begun)
+
+    async def _begin(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._on_connection)
+        try:
+            await loop.connect_accepted_socket(lambda: protocol, sock)
+        except BaseException as error:
+            sock.close()
+            if not isinstance(error, OSError):  # Otherwise the peer is gone already.
+                raise
 
     async def _on_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -141,6 +141,17 @@ class CollectStream:
         if self._failure is not None:
             raise JobExecutionError(self._failure)
 
+    def take_now(self) -> tuple[bytes | None, bool]:
+        """Return the next pickled rows if there are any, and whether none come any more."""
+        with self._changed:
+            if not self._queue:
+                return None, self._is_ended
+            frame = self._queue.popleft()
+            self._handed_out.add(frame.data.attempt_id.execution_vertex_id)
+        if not frame.is_credited:
+            self._grant(DriverCredit(frame.data.stream, frame.data.attempt_id, 1))
+        return frame.data.payload, False
+
     def _take(self) -> _Frame | None:
         """Return the next frame, which now counts as handed out; None at the end."""
         with self._changed:

@@ -21,10 +21,13 @@ def tell_of_generation(
     Their state follows, unless there is no checkpoint: then they begin without any.
     """
     parallelism = parallelism_of(effect.job_graph)
-    coordinators.rescale(parallelism)
+    coordinators.rescale({
+        one: count for one, count in parallelism.items() if one not in effect.kept
+    })
     if effect.checkpoint_id is None:
         coordinators.restore(())
-    text = "job=%s RESCALES subtasks=%d checkpoint=%s planned=%s"
-    subtasks = sum(parallelism.values())
-    _LOG.info(text, effect.job_graph.job_id, subtasks, effect.checkpoint_id, effect.is_planned)
+    text = "job=%s RESCALES subtasks=%d checkpoint=%s planned=%s kept=%d"
+    subtasks, kept = sum(parallelism.values()), sum(parallelism[one] for one in effect.kept)
+    job_id, checkpoint_id = effect.job_graph.job_id, effect.checkpoint_id
+    _LOG.info(text, job_id, subtasks, checkpoint_id, effect.is_planned, kept)
     observer.graph_replaced(effect)

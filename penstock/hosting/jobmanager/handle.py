@@ -15,9 +15,10 @@ from penstock.hosting.jobmanager.jobmanager import JobManager
 from penstock.hosting.jobmanager.rescales import Requirements
 from penstock.hosting.jobmanager.savepoints import start_savepoint
 from penstock.hosting.waiting import Interruptible, Reader, awaited, interrupted, wait_for_end
-from penstock.machines.adaptive.rescale_history import RescaleOutcome
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
+from penstock.model.elastic.parallelism_bounds import JobResourceRequirements, ParallelismBounds
+from penstock.model.elastic.rescales import RescaleOutcome
 from penstock.model.errors import JobExecutionError
 from penstock.model.ids import JobId, ResourceId
 from penstock.model.messages import (
@@ -30,7 +31,6 @@ from penstock.model.messages import (
     ThreadDump,
 )
 from penstock.model.metrics import Measured
-from penstock.model.parallelism_bounds import JobResourceRequirements, ParallelismBounds
 from penstock.model.program import JobOutcome
 from penstock.model.states import JobStatus
 from penstock.observation.jobs.snapshots import JobSnapshot
@@ -109,6 +109,10 @@ class JobHandle:
         self.autoscaler = autoscaler
         autoscaler.start(self.manager.ended)
 
+    def slots_max(self) -> int | None:
+        """See `autoscaling.RescaledJob`."""
+        return self.manager.shell.resource_manager.slots_max
+
     def failed_rescale(self, since_ms: int) -> str | None:
         """See `autoscaling.RescaledJob`."""
         history = self.manager.shell.master.chronicle.history
@@ -156,6 +160,16 @@ class JobHandle:
     def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:
         batches = self.manager.collect(stream).batches()
         return self._read(batches, Reader(self.job_id)) if shows_error else batches
+
+    def take_rows(self, stream: str) -> tuple[bytes | None, bool]:
+        """See `CollectStream.take_now`."""
+        return self.manager.collect(stream).take_now()
+
+    def failure_text(self) -> str | None:
+        """Return why the job failed, or that it was cancelled; None: it has not ended so."""
+        status = self.manager.status
+        is_bad = status.is_terminal and status is not JobStatus.FINISHED
+        return self.manager.failure_text or (f"the job is {status}" if is_bad else None)
 
     def _read(self, batches: Iterator[list[Any]], reader: Reader) -> Iterator[list[Any]]:
         """The batches. The reader lets go with the generator, also if nobody reads on."""

@@ -348,6 +348,7 @@ class JobManager:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
         self.shell.links.register(location, control)
         self.watch.registered(message.resource_id)
+        self.watch.host.registered(message)
         self.parts.provider.registered(message.resource_id)
         text = "job=%s taskmanager=%s REGISTERED host=%s slots=%d pid=%d"
         name = message.resource_id

@@ -40,6 +40,7 @@ from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AllocationId, AttemptId, JobId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
+    BlockNodes,
     CancelTask,
     CheckpointEnded,
     CoordinatorsCheckpointEnded,
@@ -68,6 +69,7 @@ from penstock.model.messages import (
     RestoreCoordinators,
     SavepointAnswered,
     SetTimer,
+    SlowSubtasks,
     SnapshotCoordinators,
     StartTaskManager,
     StopTaskManager,
@@ -242,6 +244,9 @@ class MachineShell:
     def _step_job(self, event: JobEvent) -> None:
         for effect in self.master.step(event):
             _JOB_EFFECTS[type(effect)](self, effect)
+        rescales = self.master.take_rescales()
+        if rescales is not None:
+            self._parts.observer.rescales_changed(rescales)
 
     def _step_resources(self, event: ResourceEvent) -> None:
         for effect in self.resource_manager.step(event):
@@ -347,7 +352,7 @@ class MachineShell:
     def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
         self._checkpoints.answer(effect)
 
-    def _do_declare(self, effect: DeclareRequirements) -> None:
+    def _do_declare(self, effect: DeclareRequirements | BlockNodes) -> None:
         self.feed_resources(effect)
 
     def _do_timer(self, effect: SetTimer) -> None:
@@ -384,10 +389,14 @@ class MachineShell:
 
     def _do_replace_graph(self, effect: GraphReplaced) -> None:
         """Another generation begins. Rows that the program has seen may come again, unless the former one has handed over."""
-        self.where.clear()
+        kept = effect.kept
+        self.where = {one: place for one, place in self.where.items() if one.vertex_id in kept}
         tell_of_generation(effect, self._coordinators, self._parts.observer)
         if not effect.is_planned and not self._streams.restart(set(effect.former)):
             self.feed_job(FailJob(_not_restartable(_HANDED_OUT), now_ms()))
+
+    def _do_tell_slow(self, effect: SlowSubtasks) -> None:
+        self._parts.observer.slow_subtasks(effect)
 
     def _do_finalize(self, effect: FinalizeJob) -> None:
         self.guard.before_commit(
@@ -446,6 +455,7 @@ def _not_restartable(text: str) -> FailureInfo:
 
 _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     DeclareRequirements: MachineShell._do_declare,
+    BlockNodes: MachineShell._do_declare,
     AnswerOffers: MachineShell._do_send,
     DeployTask: MachineShell._do_deploy,
     CancelTask: MachineShell._do_send,
@@ -455,6 +465,7 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     SetTimer: MachineShell._do_timer,
     ResetSubtasks: MachineShell._do_reset,
     GraphReplaced: MachineShell._do_replace_graph,
+    SlowSubtasks: MachineShell._do_tell_slow,
     FinalizeJob: MachineShell._do_finalize,
     JobStatusChanged: MachineShell._do_status,
     ExecutionStateChanged: MachineShell._do_execution_state,

@@ -13,17 +13,18 @@ from typing import Final, Protocol
 
 from penstock.hosting.jobmanager.machine_shell import JobParts, MachineShell
 from penstock.machines.adaptive.requirements import check_requirements, default_requirements
-from penstock.machines.generations.submission import refusal_of_graph, refusal_of_sizes
+from penstock.machines.generations.demand import refusal_of_graph
+from penstock.machines.generations.submission import refusal_of_sizes
+from penstock.model.elastic.parallelism_bounds import (
+    JobResourceRequirements,
+    ParallelismBounds,
+    requirements_to_plain,
+)
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.graph.job_graph import JobGraph, JobVertex
 from penstock.model.graph.rescaling import refusals_of, rescaled
 from penstock.model.ids import VertexId
 from penstock.model.messages import JobEvent, RescaleJob
-from penstock.model.parallelism_bounds import (
-    JobResourceRequirements,
-    ParallelismBounds,
-    requirements_to_plain,
-)
 
 
 class Manager(Protocol):

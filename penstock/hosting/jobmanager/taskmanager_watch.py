@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.hosting.jobmanager.host_watch import HostWatch
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, MachineShell, now_ms
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
@@ -33,13 +34,23 @@ from penstock.model.messages import (
     TaskManagerLostEvent,
     TaskManagerStartFailed,
 )
+from penstock.model.options.cluster import HeartbeatOptions, TaskManagerOptions
 
 _LOG: Final = logging.getLogger(__name__)
+_FROZEN_TIMEOUT: Final = TaskManagerOptions.FROZEN_TIMEOUT
 _BEATS_PER_SILENCE: Final = 5
 _BEATS_TO_ANSWER: Final = 3
 _LAST_WORDS_S: Final = 0.3
 _STACKS_S: Final = 2.0
 _START_FAILURES_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """How long a starved TaskManager is waited for. `option`: the one that decides, with its value."""
+
+    ms: int
+    option: str
 
 
 @dataclass(slots=True)
@@ -55,7 +66,7 @@ class _Signs:
 
 
 class TaskManagerWatch:
-    """Gets signs of life and ends; tells the machines which TaskManagers are lost."""
+    """Gets signs of life and ends; tells the machines which TaskManagers are lost. `host`: looks at their executors."""
 
     def __init__(
         self,
@@ -74,15 +85,18 @@ class TaskManagerWatch:
         frozen_ms = int(settings.frozen_timeout_s * 1000)
         interval_ms = int(settings.heartbeat_interval_s * 1000)
         self._timeout_ms = timeout_ms = int(settings.heartbeat_timeout_s * 1000)
-        self._patience_ms = max(frozen_ms, timeout_ms)
+        patience_ms = max(frozen_ms, timeout_ms)
+        decides = HeartbeatOptions.TIMEOUT if timeout_ms > frozen_ms else _FROZEN_TIMEOUT
+        self._patience = _Patience(patience_ms, f"{decides.key} (now {patience_ms / 1000:g} s)")
         self._heard = Liveness[ResourceId](timeout_ms, interval_ms)
-        self._moving = Liveness[ResourceId](self._patience_ms, interval_ms)
+        self._moving = Liveness[ResourceId](patience_ms, interval_ms)
         self._signs: dict[ResourceId, _Signs] = {}
         self._ticked_ms: int | None = None
         silence_ms = int(settings.silence_timeout_s * 1000)
         self._beat_every_ms = min(interval_ms, silence_ms // _BEATS_PER_SILENCE)
         self._next_beat_ms = 0
         self._failed_starts = 0
+        self.host = HostWatch(shell, provider, settings.max_taskmanagers)
 
     # ------------------------------------------------------------------ signs of life
 
@@ -133,10 +147,11 @@ class TaskManagerWatch:
         for silence in self._moving.tick(now):
             self._replace(
                 silence.peer,
-                f"no progress for {silence.silent_ms / 1000:.0f} s: frozen "
-                "(penstock.taskmanager.frozen-timeout)",
+                f"no progress for {silence.silent_ms / 1000:.0f} s: frozen. If its calls take so "
+                f"long, raise {self._patience.option}",
             )
         self._look_for_stuck_tasks(now)
+        self.host.tick()
 
     def _excuse_own_pause(self, now: int) -> None:
         """A driver that was stopped or got no processor has not read what was sent to it."""
@@ -169,22 +184,29 @@ class TaskManagerWatch:
         lives = not signs.is_stopped and self._shell.links.answers(
             resource_id, _BEATS_TO_ANSWER * self._beat_every_ms
         )
-        if lives and silent_ms < self._patience_ms:
+        if lives and silent_ms < self._patience.ms:
             self._heard.watch(resource_id, now + self._heard.interval_ms - self._timeout_ms)
             if is_first:
                 cause = (
                     f"no heartbeat for {silent_ms / 1000:.1f} s, but its machine answers: it gets "
-                    "no processor. It is lost after "
-                    f"{self._patience_ms / 1000:g} s (penstock.taskmanager.frozen-timeout)"
+                    f"no processor. It is lost after {self._patience.ms / 1000:g} s. If that "
+                    "is too "
+                    f"soon, raise {self._patience.option}"
                 )
                 self._log(resource_id, "STARVED", cause)
                 self._observer.taskmanager_starved(resource_id, cause)
             return
-        why = "its process is stopped" if signs.is_stopped else "nor of its supervisor"
+        option = f"{HeartbeatOptions.TIMEOUT.key} (now {self._timeout_ms / 1000:g} s)"
+        why = "nor of its supervisor"
+        if signs.is_stopped:
+            why = "its process is stopped"
+        elif lives:
+            why = "although its machine answers: it got no processor"
+            option = self._patience.option
         self.lost(
             resource_id,
             f"no heartbeat for {silent_ms / 1000:.1f} s, {why}. If the machine is overloaded, "
-            f"raise heartbeat.timeout (now {self._timeout_ms / 1000:g} s)",
+            f"raise {option}",
         )
 
     def _look_for_stuck_tasks(self, now: int) -> None:

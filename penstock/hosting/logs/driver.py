@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.hosting.logs.folder import LogFolder
-from penstock.hosting.logs.own_folder import OwnFolder
 from penstock.hosting.logs.records import hook, line_of
 from penstock.hosting.logs.rolling import RollingFile
 from penstock.hosting.logs.settings import LogSettings, is_marked, marked
+from penstock.hosting.own_folder import OwnFolder
 from penstock.observation.logs.lines import Place, form_of
 
 _LOG: Final = logging.getLogger(__name__)

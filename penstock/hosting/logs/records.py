@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Final
 
-from penstock.model.bounded_text import MOST_OF_LINE, bounded_str, cut
+from penstock.model.texts.bounded_text import MOST_OF_LINE, bounded_str, cut
 from penstock.observation.logs.lines import LogLine, Place
 
 _TRACEBACKS: Final = logging.Formatter()

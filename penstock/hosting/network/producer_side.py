@@ -82,6 +82,8 @@ class RemoteView:
     def add_credit(self, frames: int) -> None:
         """Add credit. Network thread only."""
         with self._lock:
+            if self._view is not None:
+                self._view.grant()
             self._credit += frames
             self._announced = 0
         self.pump()
@@ -166,7 +168,9 @@ class RemoteView:
                 return None
         elif following is NextType.NONE or (following is NextType.DATA and not has_credit):
             return None
-        polled = view.poll()
+        # A consumer without own buffers gives credit for what is announced, not for what it has taken.
+        is_last = self._credit == 1 and not self._announces_backlog
+        polled = view.poll_last() if is_last else view.poll()
         if polled is None:
             return None
         self._backlog = polled.backlog

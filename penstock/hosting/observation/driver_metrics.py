@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.hosting.jobmanager.handle import JobHandle
@@ -20,7 +20,7 @@ from penstock.model.metrics import Measured, MetricType
 from penstock.model.states import JobStatus
 from penstock.observation.jobs.checkpoint_record import figures_of
 from penstock.observation.jobs.events import Deployed, TaskManagerLost
-from penstock.observation.jobs.snapshots import JobFacts, JobSnapshot
+from penstock.observation.jobs.snapshots import JobFacts, JobSnapshot, VerticesReplaced
 from penstock.observation.jobs.statistics import statistics_of
 from penstock.observation.metrics.deployment_times import DeploymentTimes
 from penstock.observation.metrics.job_metrics import (
@@ -30,6 +30,7 @@ from penstock.observation.metrics.job_metrics import (
     checkpoint_metrics,
 )
 from penstock.observation.metrics.scopes import Component, Place
+from penstock.observation.metrics.second_attempts import SecondAttempts
 from penstock.observation.metrics.store import MetricStore
 from penstock.observation.views.taskmanagers import slots_of
 
@@ -40,10 +41,11 @@ _UPDATE_S: Final = 5.0
 
 @dataclass(slots=True)
 class _Times:
-    """Of one job: its own states, and those of its tasks."""
+    """Of one job: its own states, those of its tasks, and further attempts of these."""
 
     job: JobTimes
     tasks: DeploymentTimes
+    further: SecondAttempts = field(default_factory=SecondAttempts)
 
 
 class DriverMetrics:
@@ -67,6 +69,8 @@ class DriverMetrics:
 
     def take(self, job_id: JobId, event: Any, at_ms: int) -> None:
         """Take what an event says of metrics."""
+        if job_id in self._times:
+            self._times[job_id].further.take(event)
         match event:
             case MetricsReport():
                 self._report(event, at_ms)
@@ -74,7 +78,7 @@ class DriverMetrics:
                 self.store.attempt_began(
                     job_id, attempt_id.vertex_id, attempt_id.subtask, attempt_id.attempt
                 )
-            case ExecutionStateChanged(attempt_id, _, new):
+            case ExecutionStateChanged(attempt_id, _, new, is_concurrent=False):
                 self._times[job_id].tasks.moved(attempt_id, new, at_ms)
                 if new.is_terminal:
                     self.store.attempt_ended(
@@ -85,6 +89,8 @@ class DriverMetrics:
                 if status.is_terminal:
                     self._times[job_id].tasks.ended(at_ms)
                     self.store.job_ended(job_id)
+            case VerticesReplaced(is_planned=True):
+                self._times[job_id].job.rescales += 1
             case TaskManagerLost(resource_id):
                 self.store.forget_taskmanager(taskmanager_name(job_id, resource_id))
 
@@ -106,10 +112,11 @@ class DriverMetrics:
         for job in known:
             variables = {"job_id": job.job_id, "job_name": job.facts.name}
             place = Place(Component.JM_JOB, {**self._place.variables, **variables})
-            times, kinds = self._times[job.job_id], job.facts.state_kinds
+            times, kinds = self._times[job.job_id], job.facts.reporting.state_kinds
             measured = [
                 *times.job.measured(now_ms, kinds),
                 *times.tasks.measured(now_ms, kinds),
+                *times.further.measured(),
                 *checkpoint_metrics(statistics_of(job.checkpoints), _data_of_last(job)),
             ]
             self.store.put(place, measured, now_ms)

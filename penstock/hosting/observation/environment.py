@@ -6,7 +6,7 @@ import platform
 import sys
 from typing import Any
 
-from penstock.model.redaction import without_credentials
+from penstock.model.texts.redaction import without_credentials
 
 
 def environment() -> dict[str, Any]:

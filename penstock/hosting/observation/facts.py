@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.hosting.clock import wall_ms
+from penstock.machines.adaptive.settings import adaptive_settings_of
 from penstock.machines.checkpoints.settings import CheckpointSettings, Retention
 from penstock.machines.failover.restart_backoff import (
     ExponentialDelayRestart,
@@ -24,12 +25,14 @@ from penstock.model.options.state import StateBackendOptions
 from penstock.model.options.task import MetricOptions
 from penstock.model.options.telemetry import TraceReporterOptions
 from penstock.model.program import ProgramSettings
-from penstock.model.redaction import redacted
+from penstock.model.texts.redaction import redacted
 from penstock.observation.jobs.snapshots import (
     CheckpointFacts,
+    ElasticFacts,
     InputFacts,
     JobFacts,
     OptionFacts,
+    ReportingFacts,
     RestartFacts,
     SpanDetail,
     VertexFacts,
@@ -64,10 +67,10 @@ def facts_of(
         restarts=_restarts(settings),
         parallelism=-1 if parallelism is None else parallelism,
         history_size=settings.get(HistoryOptions.CHECKPOINTS),
-        state_kinds=state_kinds(kinds),
-        span_detail=_span_detail(settings),
+        reporting=ReportingFacts(state_kinds(kinds), _span_detail(settings)),
         late_after_ms=_late_after_ms(settings),
         options=OptionFacts(settings.origins(), redacted(settings.host_defaults())),
+        elastic=_elastic(settings, None if checkpoints is None else checkpoints.interval_ms),
     )
 
 
@@ -112,6 +115,21 @@ def _checkpoints(settings: Settings, checkpoints: CheckpointSettings) -> Checkpo
         tolerable_failures=checkpoints.tolerable_failures,
         aligned_timeout_ms=checkpoints.aligned_timeout_ms or 0,
         is_after_tasks_finish=checkpoints.are_finished_tasks_allowed,
+    )
+
+
+def _elastic(settings: Settings, interval_ms: int | None) -> ElasticFacts:
+    elastic = adaptive_settings_of(settings, interval_ms)
+    return ElasticFacts(
+        elastic.history_size,
+        elastic.is_reactive,
+        elastic.wait_timeout_ms,
+        elastic.submission.stabilization_ms,
+        settings.get(SchedulingOptions.SLOT_IDLE_TIMEOUT),
+        elastic.executing.cooldown_ms,
+        elastic.executing.stabilization_ms,
+        elastic.executing.max_trigger_delay_ms,
+        elastic.max_checkpoint_failures,
     )
 
 

@@ -14,6 +14,7 @@ from penstock.hosting.observation.facts import vertices_of
 from penstock.hosting.observer import JobObserver, JobView
 from penstock.machines.job.exception_history import ExceptionHistory, FailureEntry, OneFailure
 from penstock.model.deployment import TaskManagerLocation
+from penstock.model.elastic.rescales import Rescales
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AllocationId, AttemptId, ResourceId
 from penstock.model.messages import (
@@ -27,6 +28,7 @@ from penstock.model.messages import (
     RegisterTaskManager,
     ResetSubtasks,
     ResourcesMissing,
+    SlowSubtasks,
     TaskIo,
     TaskIoReported,
     TriggerCheckpoint,
@@ -107,10 +109,17 @@ class Recorder(JobObserver):
     def restarting(self, reset: ResetSubtasks) -> None:
         self._note(reset)
 
+    def slow_subtasks(self, told: SlowSubtasks) -> None:
+        self._note(told)
+
     def graph_replaced(self, replaced: GraphReplaced) -> None:
         facts = vertices_of(replaced.job_graph)
         first, is_planned = replaced.first_attempt, replaced.is_planned
-        self._note(VerticesReplaced(facts, first, is_planned, replaced.checkpoint_id))
+        checkpoint_id, kept = replaced.checkpoint_id, replaced.kept
+        self._note(VerticesReplaced(facts, first, is_planned, checkpoint_id, kept))
+
+    def rescales_changed(self, rescales: Rescales) -> None:
+        self._note(rescales.shifted(wall_ms() - monotonic_ms()))
 
     def tick(self, job: JobView) -> None:
         self._note_failures(job.exceptions)

@@ -18,6 +18,7 @@ from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.console import say
 from penstock.hosting.program.host import Host
 from penstock.hosting.program.observed_jobs import ObservedJob
+from penstock.hosting.program.second_attempts import say_of_batch
 from penstock.model.config import Settings
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import VertexId
@@ -41,6 +42,7 @@ class BatchJobs:
         self, speakers: AbstractSet[VertexId], job: SubmittedJob, settings: Settings
     ) -> BatchJob:
         """Start the job. `speakers`: see `speakers_of`."""
+        say_of_batch(settings, self._host.spark_configuration(), say)
         if ha_settings_of(settings) is not None:
             say(
                 "high-availability.type has no effect on a job in runtime mode BATCH: "
@@ -53,10 +55,10 @@ class BatchJobs:
         plan = plan_of(job.graph, speakers)
         runner = self._host.stage_runner(settings, job, plan)
         observed.watch(job.program, None)
-        made = BatchJob(job, plan, runner, observed.observer, _stage_settings(settings))
+        look = observed.look
+        made = BatchJob(job, plan, runner, observed.observer, _stage_settings(settings), look)
         observed.observer.submitted(job.graph, settings.ignored_texts())
         observed.started(made)
-        made.look = observed.look
         made.start()
         return made
 

@@ -23,9 +23,7 @@ from penstock.hosting.program.progress import (
     snapshot_of,
 )
 from penstock.hosting.waiting import Given, owe
-from penstock.model.bounded_text import cut
 from penstock.model.config import Settings
-from penstock.model.error_text import headline_of, traceback_of
 from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.rescaling import parallelism_of
@@ -45,6 +43,8 @@ from penstock.model.messages import (
 from penstock.model.messages.checkpoints import CheckpointFailureReason as Reason
 from penstock.model.options.scheduling import ConsoleOptions
 from penstock.model.states import JobStatus
+from penstock.model.texts.bounded_text import cut
+from penstock.model.texts.error_text import headline_of, traceback_of
 from penstock.observation.logs.console import first_line, repeated_line
 from penstock.observation.logs.folding import Folding
 
@@ -139,7 +139,9 @@ class Console(JobObserver):
     def graph_replaced(self, replaced: GraphReplaced) -> None:
         subtasks = sum(parallelism_of(replaced.job_graph).values())
         if replaced.is_planned:
-            self._say(f"rescaled from {len(replaced.former)} to {subtasks} subtasks")
+            kept = sum(one.vertex_id in replaced.kept for one in replaced.former)
+            beside = f"; {kept} of them did not stop" if kept else ""
+            self._say(f"rescaled from {len(replaced.former)} to {subtasks} subtasks{beside}")
         else:
             self._say_that_it_restarts(subtasks, replaced.checkpoint_id)
 

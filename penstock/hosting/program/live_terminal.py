@@ -184,6 +184,8 @@ class LiveTerminal:
 
     def _draw(self) -> None:
         """Draw all tables in the rows below the cursor, with the cursor's own row between."""
+        for hook in self._hooks:
+            hook.let_out()
         columns, rows = _size(self._fd)
         found = [line for lines in self._tables.values() for line in lines(columns)]
         found = found[: max(0, rows - 2)]
@@ -234,6 +236,13 @@ class _Hook:
             if self._holds_text:
                 self._holds_text = False
                 self._terminal.printed()
+
+    def let_out(self) -> None:
+        """Write the line that was begun, before a table is drawn: what was written without a table cannot erase one."""
+        if self._holds_text:
+            self._holds_text = False
+            with contextlib.suppress(OSError, ValueError):  # A closed stream is no error.
+                self._flush()
 
     def remove(self) -> None:
         """Give the stream its own methods back, unless somebody has replaced them since."""

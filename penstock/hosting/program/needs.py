@@ -11,10 +11,10 @@ from penstock.hosting.program.host import Needed
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.session_jobs import SESSION_JOBS
 from penstock.hosting.wire.messages import MAX_MESSAGE
-from penstock.model.counted import counted
 from penstock.model.errors import GraphError, NoResourceAvailable
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.slot_size import UNSIZED, SlotSize, describe
+from penstock.model.texts.counted import counted
 
 _MESSAGE_MARGIN = 1 << 20
 

@@ -7,7 +7,6 @@ from collections.abc import Generator
 from typing import Final
 
 from penstock.hosting.history.archivist import Archivist
-from penstock.hosting.jobmanager.autoscaler_samples import Pending
 from penstock.hosting.observation.facts import facts_of
 from penstock.hosting.observation.observatory import OBSERVATORY, Look
 from penstock.hosting.observer import JobObserver, all_of
@@ -94,10 +93,10 @@ class ObservedJob:
         OBSERVATORY.started(control)
 
     @contextlib.contextmanager
-    def pending(self, job: JobSnapshot) -> Generator[Pending]:
-        """Lend what the job's sources have reported of the records that wait for them."""
+    def reported(self, job: JobSnapshot) -> Generator[StoredFigures]:
+        """Lend what the job's tasks and processes have reported."""
         with OBSERVATORY.reported() as store:
-            yield StoredFigures(store, job.job_id).pending_records
+            yield StoredFigures(store, job.job_id)
 
     def forget(self) -> None:
         """The job could not be started."""

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.model.amounts import bytes_text, duration_text
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.ids import VertexId
 from penstock.model.messages import CheckpointEnded, VertexProgress
 from penstock.model.states import JobStatus
+from penstock.model.texts.amounts import bytes_text, duration_text
 
 _LEAST_WINDOW_S: Final = 3.0
 """Counters come with heartbeats. A rate over less time would jump with them."""

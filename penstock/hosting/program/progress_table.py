@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
 from penstock.hosting.program.progress import Snapshot, VertexRow
-from penstock.model.amounts import duration_text
+from penstock.model.texts.amounts import duration_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -26,6 +26,7 @@ from penstock.hosting.program.frames_of_job import reads_frames
 from penstock.hosting.program.host import Host
 from penstock.hosting.program.needs import check_resources, slots_by_size
 from penstock.hosting.program.observed_jobs import ObservedJob, standing_by
+from penstock.hosting.program.second_attempts import with_second_attempts
 from penstock.hosting.program.settings import job_manager_settings
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.machines.autoscaler.settings import autoscaler_settings_of
@@ -72,6 +73,7 @@ class StreamingJobs:
             job.graph,
             _surroundings(provider, settings, guard),
         )
+        built = with_second_attempts(built, settings, job, say)
         identity = identity_of(settings, self._host.spark_configuration())
         built = replace(built, identity=identity)
         observed = ObservedJob(
@@ -98,7 +100,7 @@ class StreamingJobs:
         manager.start()
         handle = JobHandle(manager, observed.look, observed.way_to_stop)
         if scaling.is_enabled and job.graph.job_type is JobType.STREAMING:
-            handle.scale(JobAutoscaler(scaling, handle, observed.pending))
+            handle.scale(JobAutoscaler(scaling, handle, observed.reported))
         observed.started(handle)
         return handle
 

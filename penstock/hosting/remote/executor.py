@@ -15,7 +15,9 @@ from penstock.hosting.program.console import say
 from penstock.hosting.program.frames_of_job import reads_frames
 from penstock.hosting.program.settings import HOST_DEFAULTS
 from penstock.hosting.program.submitted_jobs import submitted_job
+from penstock.hosting.remote.heartbeats import heartbeat_times_of
 from penstock.hosting.remote.job import RemoteJob
+from penstock.hosting.remote.rows import check_rows
 from penstock.hosting.remote.session_client import SessionClient
 from penstock.hosting.remote.submission import Submission, packed
 from penstock.hosting.shipping.pickling import serialize
@@ -24,7 +26,7 @@ from penstock.model.errors import GraphError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.options.program import DeploymentOptions
-from penstock.model.program import ProgramSettings
+from penstock.model.program import FRAME_STREAM, ProgramSettings
 
 REMOTE: Final = "remote"
 _OF_THE_SESSION: Final = (
@@ -38,6 +40,7 @@ _OF_THE_SESSION: Final = (
     "penstock.web.",
     DeploymentOptions.TARGET.key,
     DeploymentOptions.ATTACHED.key,
+    DeploymentOptions.ENDS_WITH_CLIENT.key,
 )
 """Options that the session sets for all its jobs: what a client has is about the client itself."""
 
@@ -71,8 +74,11 @@ class RemoteExecutor:
         settings = Settings(
             program.configuration, command_line=self._command_line, defaults=HOST_DEFAULTS
         )
-        _check_streams(graph)
+        reads_rows = _reads_rows(graph)
         session = SessionClient(settings)
+        heartbeats = heartbeat_times_of(settings) if reads_rows else None
+        if reads_rows:
+            check_rows(session)
         about = session.about()
         sizes = _Sizes(about["parallelism"], about["cores"])
         graph, job = submitted_job(sizes, graph, program, settings)
@@ -90,22 +96,30 @@ class RemoteExecutor:
         speakers = None
         if graph.is_batch:
             speakers = frozenset(speakers_of(job.graph, graph.nodes))
-        job_id = JobId(session.submit(packed(Submission(job, speakers))))
+        job_id = JobId(session.submit(packed(Submission(job, speakers, reads_rows))))
         say(f"job '{graph.job_name}' ({job_id}) runs in the session at {session.rest.address}")
-        is_attached = settings.get(DeploymentOptions.ATTACHED)
-        return RemoteJob(session, job_id, graph.job_name, is_attached=is_attached)
+        return RemoteJob(
+            session,
+            job_id,
+            graph.job_name,
+            is_attached=settings.get(DeploymentOptions.ATTACHED),
+            ends_with_client=settings.get(DeploymentOptions.ENDS_WITH_CLIENT),
+            heartbeats=heartbeats,
+        )
 
 
-def _check_streams(graph: StreamGraph) -> None:
-    """Raises GraphError: the program wants rows that the job sends to its driver, which is another process here."""
-    for node in graph.nodes.values():
-        if node.driver_stream not in {None, PRINT_STREAM}:
-            raise GraphError(
-                f"the rows of '{node.name}' ({node.defined_at}) are to come to this program "
-                "(execute_and_collect, to_spark), but a session does not send rows to its clients. "
-                "Write them to a sink, such as a FileSink, and read that, or run the program "
-                "without a session."
-            )
+def _reads_rows(graph: StreamGraph) -> bool:
+    """Whether the program takes rows of the job. Raises GraphError: it wants a DataFrame, which the session's Spark would have."""
+    streams = {node.driver_stream: node for node in graph.nodes.values()}
+    frame = streams.get(FRAME_STREAM)
+    if frame is not None:
+        raise GraphError(
+            f"'{frame.name}' ({frame.defined_at}) is to become a DataFrame of this program "
+            "(to_spark), but a session has a Spark of its own. Write the rows to a sink, such as a "
+            "FileSink, and read that, collect them (execute_and_collect), or run the program "
+            "without a session."
+        )
+    return bool(streams.keys() - {None, PRINT_STREAM})
 
 
 def is_remote(configuration: Mapping[str, object], command_line: Mapping[str, str]) -> bool:

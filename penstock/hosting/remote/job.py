@@ -1,6 +1,7 @@
 """A job that runs in a session, as its client sees it: `model.program.JobControl` over REST.
 
-Source: Flink ClusterClientJobClientAdapter; differs: Ctrl-C cancels the job of an attached client, as it does without a session.
+Source: Flink ClusterClientJobClientAdapter. As there, the job outlives its client, unless `execution.shutdown-on-attached-exit` is true:
+then Ctrl-C cancels it, as it does without a session.
 """
 
 from __future__ import annotations
@@ -10,20 +11,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from penstock.hosting.remote.client import RemoteError
+from penstock.hosting.remote.heartbeats import HeartbeatTimes, LivingReader
+from penstock.hosting.remote.rows import rows_of
 from penstock.hosting.remote.session_client import SessionClient
 from penstock.hosting.remote.vertices import requirements_with
 from penstock.hosting.waiting import Interruptible, awaited, wait_for_end
 from penstock.model.checkpoint_statistics import CheckpointStatistics, CheckpointSummary
 from penstock.model.checkpoints import CheckpointType
-from penstock.model.errors import ExternalError
-from penstock.model.ids import JobId, VertexId
-from penstock.model.messages import TaskIo
-from penstock.model.parallelism_bounds import (
+from penstock.model.elastic.parallelism_bounds import (
     JobResourceRequirements,
     ParallelismBounds,
     requirements_from_plain,
     requirements_to_plain,
 )
+from penstock.model.errors import ExternalError
+from penstock.model.ids import JobId, VertexId
+from penstock.model.messages import TaskIo
 from penstock.model.program import JobOutcome
 from penstock.model.states import JobStatus
 
@@ -38,19 +41,37 @@ _STANDBY: Final = 503
 
 
 class RemoteJob:
-    """`is_attached` False: `execute` does not wait for it."""
+    """`is_attached` False: `execute` does not wait for it. `ends_with_client`: Ctrl-C cancels it."""
 
     def __init__(
-        self, session: SessionClient, job_id: JobId, name: str, *, is_attached: bool = True
+        self,
+        session: SessionClient,
+        job_id: JobId,
+        name: str,
+        *,
+        is_attached: bool = True,
+        ends_with_client: bool = False,
+        heartbeats: HeartbeatTimes | None = None,
     ) -> None:
+        """`heartbeats`: of a client that collects rows; None: as usual."""
+        self._heartbeats = heartbeats or HeartbeatTimes()
         self._session = session
         self._job_id = job_id
         self._path = f"/jobs/{job_id}"
         self._requirements = f"{self._path}/resource-requirements"
         self.is_attached = is_attached
         self._end = _End(self._look)
+        short = job_id[:8]
+        goes_on = (
+            f"in the session at {session.rest.address}: `penstock cancel {short}` ends it, "
+            f"`penstock stop {short}` with a savepoint"
+        )
         self._interruptible = Interruptible(
-            name, self.cancel, lambda: str(self.status()), f"`penstock stop {job_id[:8]}`"
+            name,
+            self.cancel,
+            lambda: str(self.status()),
+            f"`penstock stop {short}`",
+            "" if ends_with_client else goes_on,
         )
 
     @property
@@ -134,10 +155,8 @@ class RemoteJob:
         )
 
     def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:
-        raise ExternalError(
-            f"rows of job {self._job_id} are not brought to its client: it runs in a session. "
-            "Write them to a sink."
-        )
+        rows = rows_of(self._session, self._job_id, stream)
+        return LivingReader(rows, self._session.rest, self._job_id, self._heartbeats)
 
     def _look(self) -> JobOutcome | None:
         """Ask once. None: the job has not ended."""

@@ -41,13 +41,15 @@ class SessionClient:
         address = session_address(settings)
         self._token = settings.get(ClientOptions.TOKEN)
         self.rest = RestClient(address, None, settings.get(ClientOptions.CERTIFICATES))
+        self.rows_key: bytes | None = None
         self.find_token()
 
     def find_token(self) -> None:
-        """Look the token up: a session that was started again has another one."""
+        """Look the token and the key of rows up: a session that was started again has another one."""
         at = self.rest.address.replace("//127.0.0.1:", "//localhost:")
-        known = (one.token for one in drivers() if one.address in {self.rest.address, at})
-        self.rest.token = self._token or next(known, None)
+        known = next((one for one in drivers() if one.address in {self.rest.address, at}), None)
+        self.rest.token = self._token or (None if known is None else known.token)
+        self.rows_key = bytes.fromhex(known.rows_key) if known and known.rows_key else None
 
     def about(self) -> dict[str, Any]:
         """Return what the session tells of itself. Raises ConfigurationError: jobs of this process cannot be submitted there."""

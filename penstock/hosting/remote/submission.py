@@ -19,21 +19,26 @@ from penstock.model.ids import VertexId
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """`speakers` None: a streaming job. Else a BATCH job, of which these vertices have rows or commits for the driver."""
+    """`speakers` None: a streaming job. Else a BATCH job, of which these vertices have rows or commits for the driver. `reads_rows`: the
+    client takes collected rows.
+    """
 
     job: SubmittedJob
     speakers: frozenset[VertexId] | None = None
+    reads_rows: bool = False
 
 
 def packed(submission: Submission) -> bytes:
     """Raises what pickling raises."""
-    return pickle.dumps((pack(submission.job), submission.speakers), protocol=5)
+    return pickle.dumps(
+        (pack(submission.job), submission.speakers, submission.reads_rows), protocol=5
+    )
 
 
 def opened(data: bytes, open_modules: ModulesOpener) -> Submission:
     """Return what `packed` has made. After authentication only. Raises whatever unpickling raises."""
-    job, speakers = loads_records(data)
-    return Submission(unpack_job(job, open_modules), speakers)
+    job, speakers, reads_rows = loads_records(data)
+    return Submission(unpack_job(job, open_modules), speakers, reads_rows)
 
 
 def own_versions() -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.hosting.remote.client import RemoteError
-from penstock.model.parallelism_bounds import ParallelismBounds
+from penstock.model.elastic.parallelism_bounds import ParallelismBounds
 
 
 def vertex_of(details: Mapping[str, Any], wanted: str) -> dict[str, Any]:

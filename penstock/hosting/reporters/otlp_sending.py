@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from opentelemetry.util.re import parse_env_headers
 
 from penstock.model.errors import ConfigurationError, ExternalError
-from penstock.model.redaction import without_credentials
+from penstock.model.texts.redaction import without_credentials
 
 _HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
 _PROTOBUF: Final = "application/x-protobuf"

@@ -5,9 +5,11 @@ Source: Flink PrometheusReporter; differs: it listens on a loopback address unle
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import socketserver
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -15,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from penstock.hosting.reporters.extra import collector_of
 from penstock.hosting.reporters.settings import ReporterSettings
+from penstock.hosting.wire.greeter import NO_ROOM, RETRY_S, Complaints
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.parsing import ports_in
 from penstock.model.options.reporters import PrometheusOptions
@@ -22,6 +25,7 @@ from penstock.model.options.reporters import PrometheusOptions
 _LOG: Final = logging.getLogger(__name__)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SILENT_S: Final = 30.0
+MOST_SCRAPES: Final = 16
 _POLL_S: Final = 0.2
 """How long the end of the server may take."""
 
@@ -74,6 +78,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
+    """At most `MOST_SCRAPES` connections are open, each on a thread. For a newer one the oldest is closed."""
+
     daemon_threads = True
     block_on_close = False
     allow_reuse_port = False  # Else two drivers would have the same port.
@@ -81,14 +87,48 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, family: socket.AddressFamily, at: tuple[Any, ...], collector: Any) -> None:
         self.address_family = family
         self.collector = collector
+        self._open: dict[Any, None] = {}
+        self._lock = threading.Lock()
+        self._complaints = Complaints()
         super().__init__(at, _Handler)
+
+    def get_request(self) -> tuple[Any, Any]:
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                # Without a pause the listening socket would be ready again at once, all the time.
+                _LOG.warning("prometheus ACCEPTS_NOBODY for_s=%s cause=%s", RETRY_S, error)
+                threading.Event().wait(RETRY_S)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            if len(self._open) >= MOST_SCRAPES:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                why = f"{MOST_SCRAPES} connections are open, this one longest"
+                self._complaints.of(str(client_address[0]), why)
+                with contextlib.suppress(OSError):  # It is gone already.
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._open[request] = None
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # Its subclass would ask for the host's full name.
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log it. The usual one prints to stderr."""
-        _LOG.warning("prometheus client=%s ANSWER FAILED", client_address, exc_info=True)
+        error = sys.exception()
+        if isinstance(error, OSError):
+            self._complaints.of(str(client_address[0]), f"its connection broke: {error}")
+        else:
+            _LOG.warning("prometheus client=%s ANSWER FAILED", client_address, exc_info=True)
 
 
 def _ports(settings: ReporterSettings) -> list[int]:

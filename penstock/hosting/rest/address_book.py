@@ -13,18 +13,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from penstock.hosting.private_files import check_folder, make_folder, open_checked, write_file
+from penstock.hosting.rest.session_place import ROWS_KEY
 from penstock.model.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
 class KnownDriver:
-    """A driver with a REST server. `started_s`: epoch seconds. `program`: what its process runs."""
+    """A driver with a REST server. `started_s`: epoch seconds. `program`: what its process runs. `rows_key`: see `remote.rows`."""
 
     address: str
     token: str
     pid: int
     started_s: float
     program: str
+    rows_key: str = ""
 
 
 def folder() -> Path:
@@ -41,9 +43,11 @@ def enter(address: str, token: str, program: str) -> Path:
     make_folder(str(place))
     check_folder(str(place))
     path = place / f"{os.getpid()}.json"
-    known = KnownDriver(address, token, os.getpid(), time.time(), program)
-    path.unlink(missing_ok=True)
-    write_file(path, json.dumps(asdict(known)).encode())
+    known = KnownDriver(address, token, os.getpid(), time.time(), program, ROWS_KEY.hex())
+    part = path.with_suffix(".part")  # Whoever looks meanwhile sees no file, or a whole one.
+    part.unlink(missing_ok=True)
+    write_file(part, json.dumps(asdict(known)).encode())
+    part.replace(path)
     return path
 
 
@@ -60,7 +64,7 @@ def drivers() -> list[KnownDriver]:
 
 
 def _read(path: Path) -> KnownDriver | None:
-    """None: the file is not this user's alone, is being written, or is gone."""
+    """None: the file is not this user's alone, is damaged, or is gone."""
     try:
         with os.fdopen(open_checked(str(path)), "rb") as file:
             return KnownDriver(**json.loads(file.read()))

@@ -26,7 +26,7 @@ from penstock.hosting.rest.live import Live
 from penstock.hosting.rest.pages import Page, page_response, pages
 from penstock.hosting.rest.pieces import encoded, pieces_of
 from penstock.hosting.rest.routes import Route
-from penstock.model.redaction import without_credentials
+from penstock.model.texts.redaction import without_credentials
 
 _LOG: Final = logging.getLogger(__name__)
 _NO_LEADER: Final = (

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from penstock.hosting.rest.answers import RestError
 from penstock.hosting.rest.java_throwable import serialized_throwable
-from penstock.model.redaction import without_credentials
+from penstock.model.texts.redaction import without_credentials
 
 MOST_AT_ONCE: Final = 100
 _TRIGGER: Final = re.compile(r"[0-9a-f]{32}")

@@ -1,9 +1,14 @@
-"""The dashboard's files: what a browser loads before it asks the REST API. They lie in `penstock/dashboard`, and nothing builds them."""
+"""The dashboard's files: what a browser loads before it asks the REST API. They lie in `penstock/dashboard`, and nothing builds them.
+
+A wheel has them in one archive, `penstock/dashboard.tar.xz` (`scripts/pack_dashboard.py`).
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import mimetypes
+import tarfile
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -14,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 FOLDER: Final = "dashboard"
+ARCHIVE: Final = f"{FOLDER}.tar.xz"
 _TYPES: Final = {".js": "text/javascript; charset=UTF-8", ".svg": "image/svg+xml"}
 _LIVE: Final = b'data-server="live"'
 _ARCHIVE: Final = b'data-server="archive"'
@@ -38,10 +44,35 @@ class Page:
 def pages(*, is_archive: bool = False) -> dict[str, Page]:
     """Return all files by their paths on the server. `/` is the dashboard itself. `is_archive`: the server only knows jobs that have ended."""
     found: dict[str, Page] = {}
-    _collect(files("penstock") / FOLDER, f"/{FOLDER}", found)
+    package = files("penstock")
+    if (package / FOLDER).is_dir():
+        _collect(package / FOLDER, f"/{FOLDER}", found)
+    else:
+        found |= _of_wheel((package / ARCHIVE).read_bytes())
     index = found.pop(f"/{FOLDER}/index.html").content
     # So that a page need not ask before it begins to ask for its answers.
     found["/"] = _page("index.html", index.replace(_LIVE, _ARCHIVE) if is_archive else index)
+    return found
+
+
+def _of_wheel(archive: bytes) -> dict[str, Page]:
+    try:
+        return unpacked(archive)
+    except tarfile.CompressionError as error:
+        text = (
+            f"The dashboard cannot be shown, because this Python was built without lzma: {error}."
+        )
+        return {f"/{FOLDER}/index.html": Page(text.encode(), "text/plain; charset=UTF-8", '"none"')}
+
+
+def unpacked(archive: bytes) -> dict[str, Page]:
+    """Return the files of a wheel's archive by their paths on the server."""
+    found: dict[str, Page] = {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as entries:
+        for entry in entries:
+            content = entries.extractfile(entry)
+            if content is not None:
+                found[f"/{FOLDER}/{entry.name}"] = _page(entry.name, content.read())
     return found
 
 

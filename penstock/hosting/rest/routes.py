@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from penstock.hosting.rest import (
+from penstock.hosting.rest.answers import Answer, Asked, RestError
+from penstock.hosting.rest.requests import (
     actions,
     autoscaler_answers,
     dashboard_handlers,
@@ -24,7 +25,6 @@ from penstock.hosting.rest import (
     story_handlers,
     switches,
 )
-from penstock.hosting.rest.answers import Answer, Asked, RestError
 
 Handler: TypeAlias = Callable[[handlers.Driver, Asked], Answer]
 
@@ -33,7 +33,8 @@ Handler: TypeAlias = Callable[[handlers.Driver, Asked], Answer]
 class Route:
     """`path`: with its parameters in braces. `changes`: the request changes something, so it needs the right to.
     `waits`: the handler waits for others, so it runs on a thread of its own. `streams`: the server's live streams answer, where it has
-    some. `takes_data`: the body is no JSON but a job, which the driver opens and runs.
+    some. `takes_data`: the body is no JSON but a job, which the driver opens and runs, or the answer has its rows. Whoever is another user
+    shows the token for that, whatever the rule.
     """
 
     method: str
@@ -266,6 +267,15 @@ _DRIVER: Final = (
         changes=True,
         takes_data=True,
     ),
+    Route(
+        "GET",
+        "/session/jobs/{jobid}/rows/{stream}",
+        session_handlers.rows,
+        "Collected rows, for the client that submitted the job. Not in Flink.",
+        ("after", "chosen"),
+        changes=True,
+        takes_data=True,
+    ),
     _get("/session/jobs/{triggerid}", session_handlers.submission, "How that went. Not in Flink."),
     _get("/datasets", handlers.datasets, "Cluster data sets: there are none."),
     _change("DELETE", "/datasets/{datasetid}", handlers.no_dataset, "There are none."),
@@ -297,9 +307,6 @@ _JOBS: Final = (
         "Accumulators: there are none.",
         "includeSerializedValue",
     ),
-    _change(
-        "PATCH", f"{_JOB}/clientHeartbeat", actions.heartbeat_of_client, "Accepted, without effect."
-    ),
     _get(f"{_JOB}/config", handlers.job_config, "How the job is executed."),
     _get(
         f"{_JOB}/exceptions",
@@ -321,6 +328,12 @@ _JOBS: Final = (
         f"{_JOB}/resource-requirements",
         requirements.requirements,
         "What parallelism its vertices may have.",
+    ),
+    _change(
+        "PATCH",
+        f"{_JOB}/clientHeartbeat",
+        session_handlers.heartbeat,
+        "Tell a session that the client of the job lives.",
     ),
     _change(
         "PUT",
@@ -347,6 +360,11 @@ _VERTICES: Final = (
         page_handlers.vertex_pressure,
         "How many subtasks are back-pressured, and the worst of them. Not in Flink.",
         "page",
+    ),
+    _get(
+        f"{_VERTEX}/functions",
+        handlers.vertex_functions,
+        "How each row function runs, and why not on columns. Not in Flink.",
     ),
     _get(f"{_VERTEX}/subtasktimes", handlers.vertex_times, "When each subtask entered its states."),
     _get(f"{_VERTEX}/taskmanagers", handlers.vertex_taskmanagers, "Subtasks by TaskManager."),

@@ -53,6 +53,7 @@ class RestServer:
         self.address = f"{scheme}://{_in_address(name or bind_address)}:{port}"
         self._thread = threading.Thread(target=self._run, name="penstock-rest", daemon=True)
         self._server: Any = None
+        self._is_stopped = False
         self._entry: Path | None = None
         OBSERVATORY.expiration_ms = settings.get(WebOptions.EXPIRATION)
         OBSERVATORY.capacity = settings.get(WebOptions.CAPACITY)
@@ -69,6 +70,7 @@ class RestServer:
 
     def stop(self) -> None:
         """End the server, and wait for its thread."""
+        self._is_stopped = True
         if self._server is not None:
             self._server.should_exit = True
         self._thread.join()
@@ -82,6 +84,8 @@ class RestServer:
             from penstock.hosting.rest.serving import server_of
 
             self._server = server_of(self._settings, self._access, self.address)
+            if self._is_stopped:  # It may have been before there was a server to tell.
+                self._server.should_exit = True
             self._server.run(sockets=[self._socket])
         except Exception:
             # Jobs run on without it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import socket
 import sys
@@ -10,41 +9,29 @@ import threading
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.hosting.observation.observatory import OBSERVATORY
 from penstock.hosting.rest.access import Access
 from penstock.hosting.rest.answers import Answer, Asked
 from penstock.hosting.rest.application import application_of
-from penstock.hosting.rest.handlers import Driver
+from penstock.hosting.rest.connections import BoundedListener, BoundedProtocol
 from penstock.hosting.rest.live import Live
 from penstock.hosting.rest.openapi import document
 from penstock.hosting.rest.operations import Operations
+from penstock.hosting.rest.requests.handlers import Driver
 from penstock.hosting.rest.routes import ROUTES, Route
 from penstock.hosting.rest.session_place import SESSION_PLACE
 from penstock.hosting.waiting import is_in_a_hurry
-from penstock.hosting.wire.local_peer import is_of_this_user
 from penstock.model.config import Settings
 from penstock.model.options.rest import RestOptions
 
 _IDLE_S: Final = 300
-_MOST_CONNECTIONS: Final = 1000
 _SWITCH_S: Final = 0.001
 """How long a page may keep the interpreter from a job's control loop: a fifth of Python's default."""
 _UNREAD_S: Final = 10.0
 """How long the end of the process waits for clients that have not read the results of their operations yet."""
 _SENDING_S: Final = 2.0
 """How long it then waits until the answers are sent: a result that is asked for is not sent yet."""
-
-
-class _Protocol(H11Protocol):
-    """Tells the application how to ask the kernel who is at the other end."""
-
-    # asyncio's streams are Transports.
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        sock: Any = transport.get_extra_info("socket")
-        self.app_state = {**self.app_state, "is_own_user": lambda: is_of_this_user(sock)}
 
 
 def _is_standby() -> bool:
@@ -75,16 +62,18 @@ def server_of(settings: Settings, access: Access, address: str) -> Server:
 class Server(uvicorn.Server):
     """Ends its live streams first, for they would not end by themselves. `ended`: all answers are sent."""
 
-    live: Live | None = None
-
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, live: Live | None) -> None:
         super().__init__(config)
+        self.live = live
         self.ended = threading.Event()
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
+        bounded: list[socket.socket] = [BoundedListener(one) for one in sockets or ()]
         try:
-            super().run(sockets)
+            super().run(bounded or None)
         finally:
+            for one in sockets or ():
+                one.close()
             self.ended.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -117,7 +106,7 @@ def uvicorn_server(
     """
     config = uvicorn.Config(
         application,
-        http=_Protocol,
+        http=BoundedProtocol,
         loop="asyncio",
         ws="none",
         lifespan="off",
@@ -125,11 +114,8 @@ def uvicorn_server(
         access_log=False,
         server_header=False,
         timeout_keep_alive=_IDLE_S,
-        limit_concurrency=_MOST_CONNECTIONS,
         ssl_certfile=keystore,
         ssl_keyfile=keystore,
         ssl_keyfile_password=password,
     )
-    server = Server(config)
-    server.live = live
-    return server
+    return Server(config, live)

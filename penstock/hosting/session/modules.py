@@ -27,18 +27,25 @@ from types import ModuleType
 from typing import Final
 
 from penstock.hosting.logs.driver import job_of_thread
+from penstock.hosting.own_folder import OwnFolder
+from penstock.hosting.shipping.missing_packages import MissingPackages, missing_packages
 from penstock.hosting.shipping.module_archive import unpack
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import JobId
 
+_OWN: Final = OwnFolder("penstock-session-modules-")
+
 
 @dataclass(slots=True, eq=False)
 class _Space:
-    """The modules of one job. `tops`: a digest of the content of each top-level name. `needed`: those that this process imports."""
+    """The modules of one job. `tops`: a digest of the content of each top-level name. `missing`: packages that it imports and does
+    not bring. `needed`: those that this process imports.
+    """
 
     job_id: JobId
     folder: str
     tops: Mapping[str, str]
+    missing: MissingPackages
     needed: set[str] = field(default_factory=set)
     is_closed: bool = False
 
@@ -114,13 +121,17 @@ class ModuleSpaces(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where a top-level module lies. What is below it, Python finds beside it."""
-        if path is not None:
-            return None
-        for space in self._by_turn():
+        """Return where a top-level module lies. What is below it, Python finds beside it.
+
+        Raises: ModuleNotFoundError: the job imports it from a package that is not shipped.
+        """
+        spaces = self._by_turn()
+        for space in spaces if path is None else ():
             if fullname in space.tops:
                 space.needed.add(fullname)
                 return PathFinder.find_spec(fullname, [space.folder])
+        for space in spaces:
+            space.missing.find_spec(fullname)
         return None
 
     def _by_turn(self) -> list[_Space]:
@@ -145,8 +156,8 @@ class ModuleSpaces(MetaPathFinder):
                         "session's process, which can have only one of them. Rename the module, "
                         "wait for the end of that job, or run one of them by its own driver."
                     )
-        folder = tempfile.mkdtemp(prefix="penstock-job-")
-        space = _Space(job_id, folder, tops, needed)
+        folder = tempfile.mkdtemp(prefix="job-", dir=_OWN.made())
+        space = _Space(job_id, folder, tops, missing_packages(archive), needed)
         try:
             unpack(archive, folder)
         except BaseException:

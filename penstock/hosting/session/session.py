@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
+from penstock.hosting.clock import wall_ms
 from penstock.hosting.ha.election import Claim, Election, Standby
 from penstock.hosting.ha.guard import LeaseKeeper
 from penstock.hosting.ha.settings import HaSettings, ha_settings_of
@@ -21,17 +22,19 @@ from penstock.hosting.logs import driver as driver_log
 from penstock.hosting.logs.settings import log_settings_of
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.host import Host
+from penstock.hosting.remote.rows import Piece
 from penstock.hosting.remote.submission import check_versions, own_versions
 from penstock.hosting.rest.server import address_of_server
-from penstock.hosting.rest.session_place import SESSION_PLACE
+from penstock.hosting.rest.session_place import ROWS_KEY, SESSION_PLACE
 from penstock.hosting.session.modules import ModuleSpaces
 from penstock.hosting.session.submissions import Submissions
 from penstock.machines.dispatcher.dispatcher import Cancelled
-from penstock.machines.dispatcher.settings import DispatcherSettings
+from penstock.machines.dispatcher.settings import dispatcher_settings_of
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.ids import JobId
 from penstock.model.options.high_availability import HighAvailabilityOptions
-from penstock.model.options.rest import RestOptions, WebOptions
+from penstock.model.options.rest import RestOptions
 from penstock.model.options.scheduling import SchedulingOptions
 
 _LOG: Final = logging.getLogger(__name__)
@@ -101,6 +104,13 @@ class Session:
     def cancel(self, job_id: str) -> Cancelled:
         return self._submissions.cancel(job_id)
 
+    def rows(self, job_id: str, stream: str, after: int, chosen: str) -> dict[str, Any]:
+        piece = self._submissions.rows_after(JobId(job_id), stream, after)
+        return (piece or Piece(0)).signed(ROWS_KEY, f"{job_id}/{stream}/{chosen}")
+
+    def client_lives(self, job_id: str, until_wall_ms: int) -> bool:
+        return self._submissions.client_lives(JobId(job_id), max(0, until_wall_ms - wall_ms()))
+
     def stop(self) -> None:
         self._stopping.set()
 
@@ -148,6 +158,8 @@ class Session:
         finally:
             if lease is not None:
                 lease.abandon(is_wanted=False)
+            if self._election is not None:
+                self._election.store.close()
 
     def _await_lead(self, election: Election) -> LeaseKeeper | None:
         """None: the session was stopped."""
@@ -214,13 +226,6 @@ class Session:
     def _end(self) -> None:
         if not self._submissions.close(_END_WAIT_S):
             self._say(f"some jobs have not ended within {_END_WAIT_S:.0f} s; the session ends now")
-
-
-def dispatcher_settings_of(settings: Settings) -> DispatcherSettings:
-    return DispatcherSettings(
-        expiration_ms=settings.get(WebOptions.EXPIRATION),
-        capacity=settings.get(WebOptions.CAPACITY),
-    )
 
 
 def session_settings(host: Host, defaults: Mapping[str, object]) -> Settings:

@@ -20,10 +20,12 @@ def start_submitted(
     job: SubmittedJob,
     speakers: AbstractSet[VertexId] | None,
     claim: Claim | None,
+    *,
+    reads_rows: bool = False,
 ) -> JobControl:
     """Start the job. `claim`: the right to run it, with high availability.
 
-    `speakers`: the job is a BATCH job, of which these vertices have something for the driver.
+    `reads_rows`: its client takes collected rows; else they are dropped. `speakers`: the job is a BATCH job, of which these vertices have something for the driver.
     Raises what starting a program's job does.
     """
     settings = executor.settings_of(job.program)
@@ -31,9 +33,9 @@ def start_submitted(
     if speakers is not None:
         control = executor.batch.start(speakers, job, settings)
     elif claim is not None:
-        control = executor.run_claimed(claim, settings, has_program=False)
+        control = executor.run_claimed(claim, settings, has_program=reads_rows)
     else:
-        control = executor.streaming.start(job, settings, JobGuard(), has_program=False)
+        control = executor.streaming.start(job, settings, JobGuard(), has_program=reads_rows)
     entry = SessionJob(control, job.graph.name, time.time())
     if isinstance(control, JobHandle):
         entry = SessionJob(control, job.graph.name, entry.started_s, control.slots_held)

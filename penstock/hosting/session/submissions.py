@@ -21,7 +21,9 @@ from penstock.hosting.ha.store import Ended
 from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.frames_of_job import reads_frames
+from penstock.hosting.remote.rows import Piece
 from penstock.hosting.remote.submission import Submission, opened
+from penstock.hosting.session.collected_rows import CollectedRows
 from penstock.hosting.session.modules import ModuleSpaces
 from penstock.hosting.session.starting import start_submitted
 from penstock.machines.dispatcher.dispatcher import (
@@ -41,10 +43,12 @@ from penstock.machines.dispatcher.effects import (
     Suspend,
 )
 from penstock.machines.dispatcher.settings import DispatcherSettings
-from penstock.model.error_text import traceback_of
+from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import JobId, VertexId
+from penstock.model.options.rest import ClientOptions
 from penstock.model.program import JobControl
+from penstock.model.texts.error_text import traceback_of
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
@@ -57,6 +61,7 @@ class _Held:
 
     job: SubmittedJob
     speakers: frozenset[VertexId] | None = None
+    reads_rows: bool = False
     claim: Claim | None = None
     control: JobControl | None = None
     started: Future[None] = field(default_factory=Future)
@@ -82,6 +87,7 @@ class Submissions:
         self._ships_modules = ships_modules
         self._machine = Dispatcher(settings, is_kept=election is not None)
         self._held: dict[JobId, _Held] = {}
+        self.rows = CollectedRows()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._ticker = threading.Thread(target=self._tick, name="penstock-dispatcher", daemon=True)
@@ -105,9 +111,11 @@ class Submissions:
         job_id = submission.job.graph.job_id
         try:
             self._check(submission)
-            held = _Held(submission.job, submission.speakers)
+            held = _Held(submission.job, submission.speakers, submission.reads_rows)
             with self._lock:
-                effects = self._machine.submit(job_id, submission.job.graph.name, monotonic_ms())
+                effects = self._machine.submit(
+                    job_id, held.job.graph.name, monotonic_ms(), _client_timeout_ms(submission)
+                )
                 self._held[job_id] = held
         except Duplicate:
             raise  # Its modules are those of the job that is known.
@@ -145,7 +153,9 @@ class Submissions:
         ):  # Tasks of this process find them where the session has put them.
             job = replace(job, modules=b"")
             claim = None if claim is None else replace(claim, job=job)
-        return start_submitted(self._executor, job, held.speakers, claim)
+        return start_submitted(
+            self._executor, job, held.speakers, claim, reads_rows=held.reads_rows
+        )
 
     def _check(self, submission: Submission) -> None:
         """Raises ConfigurationError: the job needs its client."""
@@ -155,6 +165,22 @@ class Submissions:
                 "files and read these, or run the program by its own driver: `penstock run` "
                 "without -m."
             )
+
+    # ------------------------------------------------------------------ clients
+
+    def rows_after(self, job_id: JobId, stream: str, number: int) -> Piece | None:
+        """See `CollectedRows.after`. The client of the job lives."""
+        self.client_lives(job_id)
+        found = self.rows.after(job_id, stream, number)
+        if found is not None and found.payload is None:
+            with self._lock:
+                self._machine.client_is_served(job_id)
+        return found
+
+    def client_lives(self, job_id: JobId, for_ms: int | None = None) -> bool:
+        """Return whether the job is known, and has not ended. `for_ms`: until when the client may be silent; None: as long as always."""
+        with self._lock:
+            return self._machine.client_lives(job_id, monotonic_ms(), for_ms)
 
     # ------------------------------------------------------------------ jobs go
 
@@ -185,6 +211,8 @@ class Submissions:
             elif isinstance(effect, CleanUp):
                 self._on_thread(effect.job_id, self._cleanup_of(effect, held))
             elif held.control is not None:
+                if isinstance(effect, Cancel) and effect.cause:
+                    _LOG.warning("job=%s CANCELLED cause=%s", effect.job_id, effect.cause)
                 _stop(held.control, effect)
         with self._changed:
             self._changed.notify_all()
@@ -202,6 +230,8 @@ class Submissions:
         try:
             self._claim(job_id, held)
             control = self._start(held)
+            if held.reads_rows:
+                self.rows.add(job_id, control)
         except BaseException as error:
             with self._lock:
                 effects = self._machine.start_failed(job_id, traceback_of(error), monotonic_ms())
@@ -239,8 +269,9 @@ class Submissions:
             except Exception as error:
                 with self._lock:
                     pause_ms = self._machine.cleanup_failed(job_id, monotonic_ms())
-                text = "job=%s clean-up FAILED, again in %s ms"
-                _LOG.warning(text, job_id, pause_ms, exc_info=error)
+                again = "given up" if pause_ms is None else f"again in {pause_ms} ms"
+                text = "job=%s clean-up FAILED, %s"
+                _LOG.warning(text, job_id, again, exc_info=error)
             else:
                 with self._lock:
                     self._machine.cleaned(job_id, monotonic_ms())
@@ -283,6 +314,14 @@ class Submissions:
             with self._lock:
                 effects = self._machine.tick(monotonic_ms())
             self._carry_out(effects)
+
+
+def _client_timeout_ms(submission: Submission) -> int | None:
+    """How long its client may be silent; None: the job outlives it."""
+    if not submission.reads_rows:
+        return None
+    settings = Settings(submission.job.program.configuration)
+    return settings.get(ClientOptions.HEARTBEAT_TIMEOUT)
 
 
 def _told(job: DispatchedJob) -> dict[str, Any]:

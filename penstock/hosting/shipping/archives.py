@@ -11,6 +11,7 @@ import stat
 import tarfile
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -70,7 +71,8 @@ def _check_apart(target: str, others: Sequence[str]) -> None:
 
 def _check_content(path: str) -> None:
     try:
-        for name, why in _zip_faults(path) if path.endswith(".zip") else _tar_faults(path):
+        entries = [*(_in_zip(path) if path.endswith(".zip") else _in_tar(path))]
+        for name, why in _faults(entries):
             raise ConfigurationError(
                 f"add_python_archive: {path!r} holds {name[:200]!r}, which {why}. Unpacking it "
                 "would reach outside of its folder. Make "
@@ -84,39 +86,88 @@ def _check_content(path: str) -> None:
         ) from error
 
 
-def _zip_faults(path: str) -> Iterator[tuple[str, str]]:
-    """Names of what does not stay inside, and why."""
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One of an archive. `link`: where it leads as a symbolic link, or None; `hard`: as a hard link; `is_special`: a device or a pipe."""
+
+    name: str
+    link: str | None = None
+    hard: str | None = None
+    is_special: bool = False
+
+
+def _faults(entries: Sequence[_Entry]) -> Iterator[tuple[str, str]]:
+    """Names of what does not stay inside, and why.
+
+    Paths are compared as texts. So nothing may lie behind a link of the archive, and no link may go up behind a name: there
+    the text does not say where it leads.
+    """
+    links = {_normal(one.name) for one in entries if one.link is not None}
+    for one in entries:
+        folder = posixpath.dirname(_normal(one.name))
+        if _leaves(one.name):
+            yield one.name, "is a path that leaves the archive"
+        elif _goes_up_inside(one.name):
+            yield one.name, "is a path that goes up again"
+        elif one.link is not None and (
+            _leaves(posixpath.join(folder, one.link)) or _goes_up_inside(one.link)
+        ):
+            yield one.name, f"is a link to {one.link[:200]!r}"
+        elif one.hard is not None and (_leaves(one.hard) or _goes_up_inside(one.hard)):
+            yield one.name, f"is a hard link to {one.hard[:200]!r}"
+        elif one.is_special:
+            yield one.name, "is a device or a pipe"
+        elif not links.isdisjoint(_above(folder)):
+            yield one.name, "lies behind a link of the archive"
+
+
+def _in_zip(path: str) -> Iterator[_Entry]:
     with zipfile.ZipFile(path) as archive:
         for one in archive.infolist():
-            name = one.orig_filename
-            if _leaves(name):
-                yield name, "is a path that leaves the archive"
-            elif stat.S_ISLNK(one.external_attr >> 16):
+            link = None
+            if stat.S_ISLNK(one.external_attr >> 16):
                 # A target of a link is a path. What is longer leads nowhere.
-                with archive.open(one) as link:
-                    leads_to = link.read(4096).decode("utf-8", "replace")
-                if _leaves(posixpath.join(posixpath.dirname(name), leads_to)):
-                    yield name, f"is a link to {leads_to[:200]!r}"
+                with archive.open(one) as content:
+                    link = content.read(4096).decode("utf-8", "replace")
+            yield _Entry(one.orig_filename, link)
 
 
-def _tar_faults(path: str) -> Iterator[tuple[str, str]]:
-    """Names of what does not stay inside, and why."""
+def _in_tar(path: str) -> Iterator[_Entry]:
     with tarfile.open(path) as archive:
         for one in archive:
-            if _leaves(one.name):
-                yield one.name, "is a path that leaves the archive"
-            elif one.issym() and _leaves(posixpath.join(posixpath.dirname(one.name), one.linkname)):
-                yield one.name, f"is a link to {one.linkname[:200]!r}"
-            elif one.islnk() and _leaves(one.linkname):
-                yield one.name, f"is a hard link to {one.linkname[:200]!r}"
-            elif one.ischr() or one.isblk() or one.isfifo():
-                yield one.name, "is a device or a pipe"
+            yield _Entry(
+                one.name,
+                one.linkname if one.issym() else None,
+                one.linkname if one.islnk() else None,
+                one.ischr() or one.isblk() or one.isfifo(),
+            )
 
 
 def _leaves(name: str) -> bool:
-    """Whether a path inside an archive is absolute or leads out of it. A backslash separates "
-    "folders for some who unpack."""
-    slashed = name.replace("\\", "/")
+    """Whether a path inside an archive is absolute or leads out of it."""
+    slashed = _slashed(name)
     if slashed.startswith("/") or slashed[1:2] == ":":
         return True
     return posixpath.normpath(slashed).split("/")[0] == ".."
+
+
+def _goes_up_inside(path: str) -> bool:
+    """Whether `..` stands behind a name."""
+    parts = [part for part in _slashed(path).split("/") if part not in {"", "."}]
+    return ".." in [part for place, part in enumerate(parts) if set(parts[:place]) - {".."}]
+
+
+def _above(folder: str) -> Iterator[str]:
+    """The folder, and those above it."""
+    while folder:
+        yield folder
+        folder = posixpath.dirname(folder)
+
+
+def _normal(name: str) -> str:
+    return posixpath.normpath(_slashed(name))
+
+
+def _slashed(name: str) -> str:
+    """A backslash separates folders for some who unpack."""
+    return name.replace("\\", "/")

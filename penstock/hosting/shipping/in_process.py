@@ -7,7 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from penstock.hosting.shipping.interpreter import executable_of, is_our_own
+from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.program import PythonOptions
 from penstock.model.program import ProgramSettings
 
 
@@ -38,3 +41,16 @@ def refuse_files(program: ProgramSettings) -> None:
             "MiniCluster runs functions in this process. Install the packages here, and "
             "leave both calls out of the tested program."
         )
+
+
+def refuse_other_python(settings: Settings) -> None:
+    """Raises: ConfigurationError: the program wants another interpreter than this process has, which
+    runs its functions.
+    """
+    wanted = executable_of(settings)
+    if wanted is None or is_our_own(wanted):
+        return
+    raise ConfigurationError(
+        f"{PythonOptions.EXECUTABLE.key} is {wanted!r}, but a MiniCluster runs functions in this "
+        f"process, with {sys.executable!r}. Run the program with {wanted!r}, or remove the option."
+    )

@@ -22,12 +22,15 @@ from typing import Final
 from pyspark import SparkContext
 
 from penstock.hosting import private_files
+from penstock.hosting.own_folder import OwnFolder
 from penstock.hosting.shipping.archives import KINDS, checked_archives
 from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.model.errors import ConfigurationError
 from penstock.model.program import ProgramSettings
 
 _CHUNK: Final = 1 << 20
+_OWN: Final = OwnFolder("penstock-files-")
+"""Spark serves an archive from here as long as the process lives."""
 
 
 def bring_files(context: SparkContext, program: ProgramSettings) -> WorkerFiles:
@@ -57,7 +60,7 @@ def _bring(context: SparkContext, path: str) -> str:
     if not any(one.endswith(f"#{name}") for one in context.listArchives):
         # Spark identifies files by name, and two programs may have different files of one name.
         kind = next(kind for kind in reversed(KINDS) if path.endswith(kind))
-        copy = Path(tempfile.mkdtemp(prefix="penstock-archive-")) / f"{name}{kind}"
+        copy = _OWN.made() / f"{name}{kind}"
         _copy(path, copy)
         context.addArchive(f"{copy}#{name}")
     return name
@@ -79,7 +82,7 @@ def _installed(
 
     `cache_directory`: contains the packages' files, where there is no package index.
     """
-    folder = Path(tempfile.mkdtemp(prefix="penstock-requirements-"))
+    folder = Path(tempfile.mkdtemp(prefix="requirements-", dir=_OWN.made()))
     packages = folder / "packages"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     command += ["--requirement", requirements, "--target", str(packages)]

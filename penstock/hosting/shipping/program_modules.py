@@ -4,23 +4,29 @@ Functions, lambdas and classes of the main script travel by value inside the cha
 user's own modules (loaded, but neither installed, nor of the standard library, nor Penstock's)
 travel as files and are importable there under their own names, so that records of their classes
 keep one identity everywhere. This happens without any call of the program. Installed packages are
-not shipped.
+not shipped, nor what a distribution has brought to another folder, nor packages with compiled
+modules: half of such a package would hide a whole one on the executor. The archive names them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import io
+import json
 import os
 import site
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.hosting.file_systems import local_path
+from penstock.hosting.shipping import missing_packages
+from penstock.hosting.shipping.distributions import Ownership, is_extension
 from penstock.model.errors import ConfigurationError, GraphError
 
 MODULES_LIMIT_BYTES: Final = 32 * 1024 * 1024
@@ -45,9 +51,13 @@ def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
     same files give the same bytes. Raises: ConfigurationError for a missing file, GraphError above
     `MODULES_LIMIT_BYTES`.
     """
-    contents = modules_beside_main() | _loaded_modules()
+    ownership = Ownership()
+    loaded, foreign = _loaded_modules(ownership)
+    contents = modules_beside_main(ownership) | loaded
     for path in python_files:
         contents.update(_named_file(Path(local_path(path) or path)))
+    if foreign:
+        contents[missing_packages.FILE] = json.dumps(foreign, sort_keys=True).encode()
     if not contents:
         return b""
     total = sum(map(len, contents.values()))
@@ -57,11 +67,30 @@ def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
             f"{MODULES_LIMIT_BYTES:,} are shipped. Install them as a package on the executors "
             "instead."
         )
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in sorted(contents.items()):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
-    return buffer.getvalue()
+    return _zipped(contents)
+
+
+class _Newest:
+    """The archive that was made last, and of what: one job after the other ships the same."""
+
+    made: tuple[bytes, bytes] = (b"", b"")
+
+
+def _zipped(contents: Mapping[str, bytes]) -> bytes:
+    entries = sorted(contents.items())
+    digest = hashlib.sha256()
+    for name, data in entries:
+        digest.update(f"{name}\0{len(data)}\0".encode())
+        digest.update(data)
+    known, archive = _Newest.made
+    if known != digest.digest():
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
+            for name, data in entries:
+                target.writestr(zipfile.ZipInfo(name, _EPOCH), data)
+        archive = buffer.getvalue()
+        _Newest.made = digest.digest(), archive
+    return archive
 
 
 def _named_file(path: Path) -> dict[str, bytes]:
@@ -77,25 +106,50 @@ def _named_file(path: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes()}
 
 
-def _loaded_modules() -> dict[str, bytes]:
-    """Return name in the archive -> source, for the user's loaded modules and the packages around them."""
+def _loaded_modules(ownership: Ownership) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return name in the archive -> source, for the user's loaded modules and the packages around them; and of what is
+    somebody else's: module -> distribution.
+    """
     skipped = _foreign_prefixes()
     found: dict[str, bytes] = {}
+    foreign: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
-        if not isinstance(path, str) or not path.endswith(".py"):
+        if not isinstance(path, str) or not (path.endswith(".py") or is_extension(path)):
             continue
-        path = os.path.abspath(path)
-        if name.split(".")[0] in _NEVER_SHIPPED or path.startswith(skipped):
+        path = os.path.abspath(path) if not os.path.isabs(path) else path
+        inside = _name_in_archive(name, path, skipped)
+        if inside is None:
             continue
-        inside = name.replace(".", "/")
-        inside += "/__init__.py" if os.path.basename(path) == "__init__.py" else ".py"
-        if not Path(path).as_posix().endswith(inside):
-            continue  # The module was loaded by another name than its file's.
+        unit = ownership.unit_of(os.path.normpath(path)[: -len(inside) - 1], inside)
+        owner = ownership.owner_of(unit)
+        if owner is not None:
+            foreign |= dict.fromkeys(_with_parents(unit.module), owner)
+            continue
         source = _source_of(module, path)
         if source is not None:
             found[inside] = source
-    return found
+    return found, foreign
+
+
+def _with_parents(module: str) -> Iterator[str]:
+    """Names that Python looks for, one after the other, to import a module."""
+    parts = module.split(".")
+    return (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _name_in_archive(name: str, path: str, skipped: tuple[str, ...]) -> str | None:
+    """Return what the archive calls a module; None: it is not the user's, or was loaded by another name than its file's."""
+    path = os.path.normpath(path)
+    if name.split(".", maxsplit=1)[0] in _NEVER_SHIPPED or path.startswith(skipped):
+        return None
+    folder, _, last = name.replace(".", "/").rpartition("/")
+    stem, dot, suffix = os.path.basename(path).partition(".")
+    parts = [folder, last] if stem == "__init__" else [folder]
+    inside = "/".join(filter(None, [*parts, f"{stem}{dot}{suffix}"]))
+    is_named_so = stem in {last, "__init__"} and Path(path).as_posix().endswith(f"/{inside}")
+    return inside if is_named_so else None
 
 
 def _source_of(module: Any, path: str) -> bytes | None:
@@ -108,8 +162,8 @@ def _source_of(module: Any, path: str) -> bytes | None:
     return None
 
 
-def modules_beside_main() -> dict[str, bytes]:
-    """Return modules beside the main script, which functions may import later; at most `_BESIDE_LIMIT`."""
+def modules_beside_main(ownership: Ownership) -> dict[str, bytes]:
+    """Return the program's own modules beside the main script, which functions may import later; at most `_BESIDE_LIMIT`."""
     main = sys.modules.get("__main__")
     script = getattr(main, "__file__", None)
     if not isinstance(script, str) or not os.path.isfile(script):
@@ -129,6 +183,8 @@ def modules_beside_main() -> dict[str, bytes]:
     for path in _sources_in(str(folder), package):
         inside = Path(path).relative_to(folder).as_posix()
         if inside.split("/")[0].removesuffix(".py") in _NEVER_SHIPPED or path == str(real):
+            continue
+        if ownership.owner_of(ownership.unit_of(str(folder), inside)) is not None:
             continue
         with contextlib.suppress(OSError):
             total += os.path.getsize(path)
@@ -162,5 +218,5 @@ def _foreign_prefixes() -> tuple[str, ...]:
     paths = {*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix, *site.getsitepackages()}
     paths.add(site.getusersitepackages())
     keep = os.path.abspath(os.getcwd())
-    folders = {os.path.abspath(path) for path in paths}
+    folders = sorted({os.path.abspath(path) for path in paths})
     return tuple(path + os.sep for path in folders if not keep.startswith(path + os.sep))

@@ -40,7 +40,7 @@ class Appended:
 
 class _Installed(NamedTuple):
     """State of a worker. `folder`: its own folder. `paths`: importable. `directory`: where
-    functions work; None: anywhere.
+    functions work; None: anywhere. `missing`: finders that tell of packages that are not there.
     """
 
     names: tuple[str, ...]
@@ -48,6 +48,7 @@ class _Installed(NamedTuple):
     folder: str
     paths: tuple[str, ...]
     directory: str | None
+    missing: tuple[Any, ...]
 
 
 def import_shipped(archives: Archives, module: str) -> Any:
@@ -90,6 +91,8 @@ def _remove(installed: Any) -> None:
         if name.split(".")[0] == "penstock" or origin.startswith(tuple(paths)):
             del sys.modules[name]
     sys.path[:] = [path for path in sys.path if path not in paths]
+    missing = () if installed is None else installed.missing
+    sys.meta_path[:] = [one for one in sys.meta_path if one not in missing]
     if installed is not None:
         shutil.rmtree(installed.folder, ignore_errors=True)
 
@@ -114,4 +117,6 @@ def _install(archives: Archives) -> _Installed:
         sys.path.insert(0, path)
     importlib.invalidate_caches()
     paths = tuple(path for path in sys.path if path not in before)
-    return _Installed(archives.names, archives.files, folder, paths, directory)
+    telling = importlib.import_module("penstock.hosting.shipping.missing_packages")
+    missing = tuple(telling.install(archives.contents.value[1:]))  # Penstock's own comes first.
+    return _Installed(archives.names, archives.files, folder, paths, directory, missing)

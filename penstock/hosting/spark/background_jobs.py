@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyspark import InheritableThread, SparkContext, cloudpickle
+from pyspark import SparkContext, cloudpickle
 
 from penstock.hosting.spark import executor_task
 from penstock.hosting.spark.sizes import LargeOnesFirst
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.spark.worker_python import cause_in
+from penstock.hosting.spark_thread import SparkThread
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import SlotSize
 
@@ -36,7 +37,7 @@ class BackgroundJobs:
         self._context = context
         self._slots = slots
         self.group = group
-        self._threads: dict[ResourceId, InheritableThread] = {}
+        self._threads: dict[ResourceId, threading.Thread] = {}
         self._is_closing = False
         self._large_ones = LargeOnesFirst()
 
@@ -53,20 +54,19 @@ class BackgroundJobs:
         if size:
             self._large_ones.begin(name)
 
-        def host() -> None:
-            cause = self._host(name, size, make_body)
+        def end(cause: str) -> None:
             self._large_ones.end(name)
             if not self._is_closing:
                 on_ended(name, cause)
 
-        try:
-            thread = InheritableThread(target=host)
-            thread.daemon = True
-            thread.name = f"penstock-host-{name}"
-            thread.start()
-        except Exception as error:  # A stopped context has no JVM.
-            on_ended(name, f"cannot submit to Spark ({self._slots.describe()}): {error}")
-            return
+        def refuse(error: Exception) -> None:
+            end(f"cannot submit to Spark ({self._slots.describe()}): {error}")
+
+        def host() -> None:
+            end(self._host(name, size, make_body))
+
+        thread = SparkThread(self._context, host, refuse, f"penstock-host-{name}")
+        thread.start()
         self._threads = {key: one for key, one in self._threads.items() if one.is_alive()}
         self._threads[name] = thread
 

@@ -26,12 +26,12 @@ from penstock.hosting.program.host import LazyFrame
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.remote.executor import RemoteExecutor, is_remote
 from penstock.hosting.spark.checks import check_configuration
+from penstock.hosting.spark.configuration import configuration_of, page_of
 from penstock.hosting.spark.frame_results import frame_of_files, frame_of_messages
 from penstock.hosting.spark.provider_choice import provider_for
 from penstock.hosting.spark.session import (
     active_session,
     embedded_session,
-    executable_of,
     give_away,
 )
 from penstock.hosting.spark.session_workers import make_room
@@ -74,7 +74,7 @@ def spark_session(settings: Settings, cores: int) -> SparkSession:
     it does not start.
     """
     session = active_session() or embedded_session(settings, cores, _Overrides.spark)
-    OBSERVATORY.spark_ui = session.sparkContext.uiWebUrl
+    OBSERVATORY.spark_ui = page_of(session.sparkContext)
     return session
 
 
@@ -86,7 +86,7 @@ def start_for_session(settings: Settings) -> None:
     """
     if active_session() is None:
         session = embedded_session(settings, os.cpu_count() or 1, _Overrides.spark)
-        OBSERVATORY.spark_ui = session.sparkContext.uiWebUrl
+        OBSERVATORY.spark_ui = page_of(session.sparkContext)
         give_away()
 
 
@@ -104,7 +104,7 @@ class SparkHost:
 
     def spark_configuration(self) -> dict[str, str]:
         spark = active_session()
-        return dict(spark.sparkContext.getConf().getAll()) if spark is not None else {}
+        return dict(configuration_of(spark.sparkContext)) if spark is not None else {}
 
     def default_parallelism(self, settings: Settings) -> int:
         """Return the cores that Spark can give, except those kept for other Spark jobs; at least 1."""
@@ -123,8 +123,8 @@ class SparkHost:
         taskmanagers = -(-usual // slots) + sum(needed.values()) - usual
         spark = spark_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
         context = spark.sparkContext
-        _check_executable(settings, context)
-        configuration = dict(context.getConf().getAll())
+        check_executable(settings, context)
+        configuration = configuration_of(context)
         for warning in check_configuration(configuration, context.master):
             if warning not in _Overrides.warned:
                 _Overrides.warned.add(warning)
@@ -134,7 +134,7 @@ class SparkHost:
             keeps_core=settings.get(TaskManagerOptions.KEEP_CORE),
         )
         encrypts = is_encrypted(settings, configuration)
-        return provider_for(settings, spark, process, usual, encrypts=encrypts)
+        return provider_for(settings, spark, process, needed, encrypts=encrypts)
 
     def check_workers(self, *, reads_frames: bool) -> None:
         """As the port. On the driver's machine TaskManagers run the driver's own interpreter."""
@@ -166,16 +166,9 @@ def _session_for(settings: Settings, plan: Plan) -> SparkSession:
     most = max(stage.vertex.parallelism for stage in plan.stages)
     spark = spark_session(settings, most)
     make_room(spark.sparkContext, most)
-    _check_executable(settings, spark.sparkContext)
+    check_executable(settings, spark.sparkContext)
     check_workers(spark.sparkContext, needs_pyarrow=True, say=say)
     return spark
-
-
-def _check_executable(settings: Settings, context: SparkContext) -> None:
-    """Raises: ConfigurationError: tasks do not run the interpreter that the program has set."""
-    wanted = executable_of(settings)
-    if wanted is not None:
-        check_executable(wanted, context)
 
 
 def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:

@@ -1,6 +1,6 @@
 """The folder of the embedded Spark: its log and its settings. It goes when the program ends, however that ends.
 
-Spark's JVM, which outlives Python by a moment, removes it too, also when Python was killed. `hosting/logs/own_folder.py`
+Spark's JVM, which outlives Python by a moment, removes it too, also when Python was killed. `hosting/own_folder.py`
 has the rest.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark import SparkContext
 
-from penstock.hosting.logs.own_folder import OwnFolder
+from penstock.hosting.own_folder import OwnFolder
 
 _OWN: Final = OwnFolder("penstock-spark-")
 

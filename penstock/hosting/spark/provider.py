@@ -14,12 +14,16 @@ from typing import Any, Final
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.provider import HostChanges, MasterAddress, OnEnded
 from penstock.hosting.shipping.package_archive import package_archive
 from penstock.hosting.shipping.program_files import bring_files
 from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.hosting.spark.background_jobs import BackgroundJobs, body_of
+from penstock.hosting.spark.configuration import configuration_of
+from penstock.hosting.spark.executor_watch import ExecutorWatch
+from penstock.hosting.spark.session_workers import idle_workers, make_room
 from penstock.hosting.spark.slots import STOPPED, SparkSlots
+from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.taskmanager_order import ProcessSettings, TaskManagerOrder, WorkerOrder
 from penstock.hosting.wire.addresses import Addresses, Endpoint
 from penstock.hosting.wire.invitations import TICKET_BYTES
@@ -52,6 +56,7 @@ class SparkPlace:
         self._registered: set[ResourceId] = set()
         self._granted: int | None = None
         self._files = WorkerFiles()
+        self._executors = ExecutorWatch(spark.sparkContext)
 
     @property
     def is_local(self) -> bool:
@@ -90,7 +95,15 @@ class SparkPlace:
         return self._granted
 
     def _free(self, wanted: int) -> int | None:
-        return self._slots.free(wanted)
+        """The task slots that are free, or that idle workers of other jobs hold: these make room."""
+        idle = len(idle_workers(self._context))
+        free = self._slots.free(max(0, wanted - idle))
+        if not idle or free is None:
+            return free
+        if free < wanted:
+            make_room(self._context, wanted - free)
+            free = self._slots.free(wanted) or 0
+        return free + len(idle_workers(self._context))
 
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
         """As the port. Task slots are of the usual size; a larger task takes several."""
@@ -105,6 +118,12 @@ class SparkPlace:
 
     def gone(self) -> str | None:
         return STOPPED if self._slots.is_stopped() else None
+
+    def changes(self) -> HostChanges:
+        return self._executors.changes
+
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
+        """Does nothing: their processes end with them."""
 
     def describe(self) -> str:
         return self._slots.describe()
@@ -128,6 +147,10 @@ class SparkPlace:
             logs=master.logs,
         )
 
+    def _task_settings(self, usual: TaskSettings, _slots: int, _size: SlotSize) -> TaskSettings:
+        """The settings of a TaskManager of so many slots."""
+        return usual
+
     def _taskmanager(self, name: ResourceId, start_id: str, slots: int, size: SlotSize) -> Any:
         """Return the order for one TaskManager, as plain data and without secrets."""
         master = self._master
@@ -137,7 +160,7 @@ class SparkPlace:
             size=size,
             bind_host=LOOPBACK if self.is_local else None,
             addresses=self._addresses,
-            task_settings=master.task_settings,
+            task_settings=self._task_settings(master.task_settings, slots, size),
         )
         return {
             "taskmanager": to_plain(order),
@@ -167,10 +190,14 @@ class SparkProvider(SparkPlace):
         self._archive: Any = None
 
     def has_free_slots(self) -> bool:
-        return not any(map(self._jobs.is_queued, self._jobs.running() - self._registered))
+        starting = self._jobs.running() - self._registered
+        queued = sum(map(self._jobs.is_queued, starting))
+        # Where Spark has room it is only slow: nothing has to be changed.
+        return not queued or self._slots.has_room(queued)
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
         """Broadcast the package, once for a job."""
+        self._executors.start()
         self._master = master
         self._on_ended = on_ended
         self._jobs.group = master.credentials.cluster_id[:8]
@@ -194,6 +221,7 @@ class SparkProvider(SparkPlace):
 
     def close(self) -> None:
         """End all. Never raises."""
+        self._executors.stop()
         self._jobs.close(self._registered)
         if self._archive is not None:
             with contextlib.suppress(Exception):  # The session may be stopped already.
@@ -227,7 +255,7 @@ def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
     host, bind_host = LOOPBACK, LOOPBACK
     if not str(context.master).startswith("local"):
         # Spark writes IPv6 addresses in brackets, but sockets take them without.
-        conf = context.getConf()
+        conf = configuration_of(context)
         host = (conf.get("spark.driver.host") or LOOPBACK).strip("[]")
         bind_host = (conf.get("spark.driver.bindAddress") or host).strip("[]")
     return Endpoint(

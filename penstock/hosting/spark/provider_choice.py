@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import SparkSession
 
 from penstock.hosting.logs.settings import log_settings_of
@@ -13,17 +15,18 @@ from penstock.hosting.wire.addresses import Endpoint, addresses_of, ports_in
 from penstock.machines.resources.resource_manager import resource_settings_of
 from penstock.model.config import Settings
 from penstock.model.options.cluster import HeartbeatOptions, ResourceOptions, TaskManagerOptions
+from penstock.model.slot_size import UNSIZED, SlotSize
 
 
 def provider_for(
     settings: Settings,
     spark: SparkSession,
     process: ProcessSettings,
-    needed: int,
+    needed: Mapping[SlotSize, int],
     *,
     encrypts: bool,
 ) -> TaskManagerProvider:
-    """Return the provider of one job. `needed`: slots of the usual size.
+    """Return the provider of one job. `needed`: slots of each size.
 
     A job shares workers unless it is told not to, idle workers are not kept, or there is only one port for all who dial the driver.
     Raises: ConfigurationError.
@@ -33,8 +36,10 @@ def provider_for(
     is_alone = settings.get(ResourceOptions.JOB_ISOLATION) or not idle_ms
     if is_alone or not _has_ports(control_endpoint_of(spark.sparkContext, addresses)):
         return SparkProvider(spark, slots, process, addresses)
+    usual = needed.get(UNSIZED, 0)
     sharing = Sharing(
-        needed=needed,
+        needed=usual,
+        sized=sum(needed.values()) - usual,
         takes_whole=resource_settings_of(settings).load_balance != "NONE",
         idle_ms=idle_ms,
         heartbeat_interval_s=settings.get(HeartbeatOptions.INTERVAL) / 1000,

@@ -20,11 +20,11 @@ from typing import Final
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from penstock.hosting.shipping.interpreter import executable_of
 from penstock.hosting.spark.log_folder import log_folder, remove_with
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.cluster import SparkOptions
-from penstock.model.options.program import PythonOptions
 
 _LOG_TAIL: Final = 4000
 _JAVA_MIN: Final = 17
@@ -91,12 +91,6 @@ def give_away() -> None:
     """The embedded session is ours no longer: from now on it is used as it is, like a user's."""
     with _Embedded.lock:
         _Embedded.session = None
-
-
-def executable_of(settings: Settings) -> str | None:
-    """Return the interpreter that the program wants; None: any, which Flink's default stands for."""
-    wanted = settings.get(PythonOptions.EXECUTABLE)
-    return None if wanted == PythonOptions.EXECUTABLE.default else wanted
 
 
 def _python_for(master: str, settings: Settings) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -14,6 +14,7 @@ from penstock.hosting.provider import MasterAddress, OnEnded
 from penstock.hosting.spark.background_jobs import STOP_WAIT_S
 from penstock.hosting.spark.provider import SparkPlace
 from penstock.hosting.spark.session_workers import idle_workers, make_room, workers_of
+from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.taskmanager_order import ProcessSettings, WorkerOrder
 from penstock.hosting.wire.addresses import Addresses
 from penstock.hosting.workers.launcher import WantedStart, WorkerSettings
@@ -29,12 +30,13 @@ _ID_DIGITS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What a job wants of the workers. `needed`: slots of the usual size that it cannot run without. `idle_ms`: how long workers
-    stay when it is over. `takes_whole`: its TaskManagers have the usual number of slots in any case, because it spreads its
-    subtasks over them.
+    """What a job wants of the workers. `needed`: slots of the usual size that it cannot run without. `sized`: TaskManagers of a
+    given size that it cannot run without. `idle_ms`: how long workers stay when it is over. `takes_whole`: its TaskManagers have
+    the usual number of slots in any case, because it spreads its subtasks over them.
     """
 
     needed: int
+    sized: int
     takes_whole: bool
     idle_ms: int
     heartbeat_interval_s: float
@@ -73,7 +75,9 @@ class SharingProvider(SparkPlace):
         self._modules = modules
 
     def _free(self, wanted: int) -> int | None:
-        """The task slots that are free, or that idle workers hold: they serve this job, or make room for it."""
+        """The task slots that are free, or that idle workers hold: these serve this job, or make room for it, at the latest when its
+        Spark tasks wait.
+        """
         if self._slots.is_stopped():
             return 0
         kind = self._settings(UNSIZED).kind
@@ -90,7 +94,8 @@ class SharingProvider(SparkPlace):
             if surplus > 0:  # Of its own kind, but the job has no use for them.
                 self._workers.make_room(surplus)
             free = self._slots.free(wanted - fitting) or 0
-        return free + fitting
+            idle = idle_workers(self._context)
+        return free + max(fitting, len(idle))
 
     def _pieces(self) -> list[int]:
         """The slots of each TaskManager that the job will ask for first."""
@@ -102,6 +107,7 @@ class SharingProvider(SparkPlace):
     # ------------------------------------------------------------------ TaskManagers
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
+        self._executors.start()
         self._master = master
         self._on_ended = on_ended
 
@@ -131,6 +137,7 @@ class SharingProvider(SparkPlace):
                     self._taskmanager(resource_id, start_id, slots, size),
                     master.credentials,
                     lambda cause: self._ended(resource_id, cause),
+                    0 if size else self._sharing.sized,
                 )
             )
         except Exception as error:  # A stopped context has no JVM; or there is no port.
@@ -145,12 +152,17 @@ class SharingProvider(SparkPlace):
         if resource_id in self._started:
             self._workers.drop(self._start_id(resource_id), "its job does not need it any more")
 
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
+        for resource_id in resource_ids:
+            self._workers.leave(self._start_id(resource_id), "its executor is decommissioned")
+
     def has_free_slots(self) -> bool:
         waiting = self._started - self._registered
         return not self._workers.is_queued(set(map(self._start_id, waiting)))
 
     def close(self) -> None:
         """Give all slots back, and wait a bounded time until nothing of the job is left in the workers. Never raises."""
+        self._executors.stop()
         if self._master is None or not self._started:
             return
         workers = self._workers
@@ -169,6 +181,15 @@ class SharingProvider(SparkPlace):
         credentials = self._master.credentials
         job, run = credentials.cluster_id[:_ID_DIGITS], credentials.token[:_ID_DIGITS]
         return StartId(f"{job}-{run}-{resource_id}")
+
+    def _task_settings(self, usual: TaskSettings, slots: int, size: SlotSize) -> TaskSettings:
+        """The memory for exchanges is that of the whole worker: a TaskManager with some of its slots has its share."""
+        if size or slots == self.slots_per_taskmanager:
+            return usual
+        network = usual.network
+        share = network.memory_bytes * slots // self.slots_per_taskmanager
+        memory_bytes = max(network.segment_bytes, share)
+        return replace(usual, network=replace(network, memory_bytes=memory_bytes))
 
     # ------------------------------------------------------------------ the kind of workers
 

@@ -13,8 +13,9 @@ from typing import Any, Final
 from pyspark import SparkContext
 
 from penstock.hosting.spark.checks import LOCAL, LOCAL_CLUSTER, is_true
+from penstock.hosting.spark.configuration import configuration_of
 from penstock.hosting.spark.sizes import SparkSize
-from penstock.model.counted import counted
+from penstock.model.texts.counted import counted
 
 STOPPED: Final = "the SparkSession was stopped"
 _EXECUTORS_WAIT_S: Final = 5.0
@@ -43,7 +44,7 @@ class SparkSlots:
         """
         if self.is_stopped():
             return 0
-        if is_true(self._context.getConf().get("spark.dynamicAllocation.enabled")):
+        if is_true(configuration_of(self._context).get("spark.dynamicAllocation.enabled")):
             return None
         began = time.monotonic()
         while True:
@@ -54,26 +55,39 @@ class SparkSlots:
                 return free
             time.sleep(_POLL_S)  # Spark has no notification of a free slot.
 
+    def has_room(self, tasks: int) -> bool:
+        """Whether so many more tasks of the usual size can run now. Never waits and never raises."""
+        total, active = self._task_slots()
+        return total - active >= tasks
+
     def waiting(self) -> int:
         """Return how many Spark tasks wait for a slot now. Never raises.
 
         0 where Spark's scheduler is another class than expected.
         """
-        return sum(
-            max(0, one.numTasks() - one.runningTasks() - one.tasksSuccessful())
-            for one in self._task_sets() or ()
-            if not one.isZombie()
-        )
-
-    def _task_sets(self) -> list[Any] | None:
-        """Return what Spark's scheduler runs. It is an internal class, but what Spark publishes of running tasks may be seconds
-        old. None: it cannot be asked.
-        """
         try:
-            queue = self._context._jsc.sc().taskScheduler().rootPool().getSortedTaskSetQueue()
-            return [queue.apply(index) for index in range(queue.size())]
+            queue = self._pool().getSortedTaskSetQueue()
+            waiting = [queue.apply(index) for index in range(queue.size())]
+            return sum(
+                max(0, one.numTasks() - one.runningTasks() - one.tasksSuccessful())
+                for one in waiting
+                if not one.isZombie()
+            )
         except Exception:  # Py4J: the session was stopped meanwhile, or this Spark is another one.
+            return 0
+
+    def _running(self) -> int | None:
+        """Return how many tasks run. None: Spark cannot be asked."""
+        try:
+            return int(self._pool().runningTasks())
+        except Exception:  # As above.
             return None
+
+    def _pool(self) -> Any:
+        """What Spark's scheduler has to do. It is an internal class, but what Spark publishes of running tasks may be seconds old.
+        Its queue has only the sets of tasks of which some wait; its count has all that run.
+        """
+        return self._context._jsc.sc().taskScheduler().rootPool()
 
     def total(self) -> int:
         """Return all slots of the master; waits some seconds for a cluster's first executors."""
@@ -105,11 +119,11 @@ class SparkSlots:
 
     def size(self) -> SparkSize:
         """Return the part of the configuration that decides which tasks can run."""
-        conf = self._context.getConf()
+        conf = configuration_of(self._context)
         cluster = LOCAL_CLUSTER.match(self._context.master)
         cores = cluster[2] if cluster else conf.get("spark.executor.cores")
         prefix, suffix = "spark.executor.resource.", ".amount"
-        names = [key for key, _ in conf.getAll() if key.startswith(prefix) and key.endswith(suffix)]
+        names = [key for key in conf if key.startswith(prefix) and key.endswith(suffix)]
         return SparkSize(
             master=self._context.master,
             task_cpus=int(conf.get("spark.task.cpus") or 1),
@@ -141,7 +155,7 @@ class SparkSlots:
         """Return (all slots, slots used by Spark tasks) now; none if the session was stopped."""
         try:
             cores, active = self._executor_cores()
-            per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
+            per_task = int(configuration_of(self._context).get("spark.task.cpus") or 1)
         except Exception:  # Py4J errors or missing attributes: the session was stopped meanwhile.
             return 0, 0
         return max(cores, self._expected_cores()) // per_task, active
@@ -154,10 +168,8 @@ class SparkSlots:
     def _executor_cores(self) -> tuple[int, int]:
         """Return cores, from Spark's own status store, and running tasks."""
         executors = self._executor_summaries()
-        sets = self._task_sets()
-        active = sum(active for _, active in executors)
-        if sets is not None:
-            active = sum(one.runningTasks() for one in sets)
+        running = self._running()
+        active = sum(active for _, active in executors) if running is None else running
         return sum(cores for cores, _ in executors), active
 
     def _executor_summaries(self) -> list[tuple[int, int]]:

@@ -8,21 +8,22 @@ The task may have to wait for a free slot. All jobs of the session that start me
 
 from __future__ import annotations
 
-import os
 import platform
 import re
-import shutil
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from pyspark import InheritableThread, SparkContext
+from pyspark import SparkContext
 
 from penstock.hosting.session_jobs import SESSION_JOBS
+from penstock.hosting.shipping.interpreter import executable_of, is_our_own
 from penstock.hosting.shipping.least_versions import is_too_old, least_text, numbers
 from penstock.hosting.spark.slots import SparkSlots
+from penstock.hosting.spark_thread import SparkThread
+from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.program import PythonOptions
 
@@ -65,7 +66,12 @@ class _Look:
 
     def begin(self, context: SparkContext) -> None:
         # A thread has its own job group; the caller's must stay as it is.
-        InheritableThread(target=lambda: self.end(_answer(context)), daemon=True).start()
+        SparkThread(
+            context,
+            lambda: self.end(_answer(context)),
+            lambda error: self.end(str(error)),
+            "penstock-look-at-workers",
+        ).start()
 
     def end(self, answer: Interpreter | str | None) -> None:
         """End with this answer, unless it has ended."""
@@ -95,7 +101,7 @@ def check_workers(
     Raises: ConfigurationError, with both versions and the line to write.
     """
     python = str(context.pythonExec)
-    if context.master.startswith("local") and _is_our_own(python):
+    if context.master.startswith("local") and is_our_own(python):
         return
     key = str(context.applicationId), python
     with _Known.lock:
@@ -125,14 +131,17 @@ def check_workers(
         )
 
 
-def check_executable(wanted: str, context: SparkContext) -> None:
-    """Check that tasks run the interpreter that `python.executable` names. Nobody can change it once the session is made.
+def check_executable(settings: Settings, context: SparkContext) -> None:
+    """Check that tasks run the interpreter that `python.executable` names, if it does. Nobody can change it once the session is made.
 
     Raises: ConfigurationError: they run another one; it names what to set.
     """
+    wanted = executable_of(settings)
+    if wanted is None:
+        return
     is_local = str(context.master).startswith("local")
     theirs = sys.executable if is_local else str(context.pythonExec)
-    if wanted == theirs or (is_local and _is_our_own(wanted)):
+    if wanted == theirs or (is_local and is_our_own(wanted)):
         return
     what = f"{PythonOptions.EXECUTABLE.key} is {wanted!r}, but the tasks run {theirs!r}"
     if is_local:
@@ -194,17 +203,6 @@ def cause_in(text: str) -> str:
 
 
 # ---------------------------------------------------------------------- looking
-
-
-def _is_our_own(python: str) -> bool:
-    """Whether this command starts the program's own interpreter, with its environment: python and python3 of one folder."""
-    found = shutil.which(python)
-    if found is None:
-        return False
-    folders = [
-        os.path.realpath(os.path.dirname(os.path.abspath(one))) for one in (found, sys.executable)
-    ]
-    return folders[0] == folders[1] and os.path.realpath(found) == os.path.realpath(sys.executable)
 
 
 def _here() -> Interpreter:

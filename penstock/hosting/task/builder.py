@@ -292,6 +292,7 @@ class BuiltTask:
             restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
             has_final_checkpoint=is_final_awaited(attempt),
             is_batch=False,
+            may_have_rivals=deployment.may_have_rivals,
         )
 
     def _context_for(self, spec: ChainedOperator, timer: OperatorTimer) -> OperatorContext:

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from penstock.hosting.shipping.pickling import dumps_records
 from penstock.hosting.wire.messages import MAX_MESSAGE
-from penstock.model.bounded_text import bounded_repr
 from penstock.model.errors import UserCodeError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.ids import AttemptId
 from penstock.model.messages import DriverData
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.codecs.convert import enforce, to_rows
 from penstock.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, Element, RowBatch
 from penstock.runtime.task.user_errors import PASSED_ON, user_code_error

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from penstock.model.bounded_text import bounded_str
 from penstock.model.deployment import TaskDeployment
-from penstock.model.error_text import traceback_of
-from penstock.model.errors import ExternalError, UserCodeError
+from penstock.model.errors import ExternalError, RefusedForGood, UserCodeError
 from penstock.model.messages import FailureInfo, TaskStateChanged
 from penstock.model.states import ExecutionState
+from penstock.model.texts.bounded_text import bounded_str
+from penstock.model.texts.error_text import traceback_of
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -27,6 +27,7 @@ def failure_info(error: BaseException, where: str, *, is_full: bool = False) -> 
         return FailureInfo(
             name,
             f"{name}: {bounded_str(error)}\n{where}",
+            is_recoverable=not isinstance(error, RefusedForGood),
             lost_partition=lost.partition_id if lost else None,
         )
     return FailureInfo(type(error).__name__, f"{traceback_of(error)}\n{where}")

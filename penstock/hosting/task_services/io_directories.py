@@ -13,7 +13,6 @@ import contextlib
 import os
 import shutil
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from typing import Final, NamedTuple
 
 from penstock.hosting import private_files
 from penstock.hosting.interrupts import UninterruptibleLock
+from penstock.hosting.own_folder import try_lock
 from penstock.model.errors import ResultWriteError
 
 PREFIX: Final = "penstock-io-"
@@ -120,7 +120,7 @@ def _make(root: str, name: str) -> _Made:
     except BaseException:
         os.close(held)
         raise
-    _try_lock(lock)
+    try_lock(lock)
     final = os.path.join(root, f"{PREFIX}{name}-{os.path.basename(folder)[len(_MAKING) :]}")
     os.rename(folder, final)
     return _Made(final, lock, held)
@@ -140,19 +140,6 @@ def _is_left(entry: os.DirEntry[str]) -> bool:
     except OSError:
         return False
     try:
-        return _try_lock(lock)
+        return try_lock(lock)
     finally:
         os.close(lock)
-
-
-def _try_lock(file: int) -> bool:
-    """Try to lock. Where files cannot be locked, no directory counts as a leftover."""
-    if sys.platform == "win32":
-        return False
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from penstock.hosting.logs.records import handled_now
-from penstock.model.bounded_text import MOST_OF_LINE, cut
 from penstock.model.ids import AttemptId
 from penstock.model.messages import UserOutput
+from penstock.model.texts.bounded_text import MOST_OF_LINE, cut
 from penstock.runtime.interruption import uninterruptible
 
 _MAX_LINE: Final = 16 * 1024

@@ -20,6 +20,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def _configuration(worker: WorkerOrder, told: ChildOrder) -> TaskManagerConfig:
 def main() -> None:
     """Entry point of the child. Slow preparation comes first, while the supervisor still connects to the driver."""
     _die_with_parent()
+    sys.excepthook = _last_words
     _spare_pyarrow_its_searches()
 
     from penstock.hosting.shipping.pickling import load_cloudpickle_alone
@@ -74,6 +76,7 @@ def main() -> None:
     from penstock.hosting.taskmanager.process_state import ProcessState
     from penstock.hosting.taskmanager.reports import Reports
     from penstock.hosting.taskmanager.residents import Residents
+    from penstock.hosting.taskmanager.user_modules import SharedModules
     from penstock.hosting.taskmanager_order import WorkerOrder
     from penstock.model.plain import from_plain
 
@@ -94,8 +97,11 @@ def main() -> None:
     outputs = Outputs()
     _take_output(outputs, worker)
     _log_signals()
-    state = ProcessState()
-    residents = Residents(state, Reports(worker.progress_fd), outputs, worker.logs)
+    state = ProcessState(worker.files_root)
+    # They lie in the worker's folder, which its parent removes: this process may be killed.
+    modules = SharedModules(os.path.dirname(sys.argv[1]))
+    reports = Reports(worker.progress_fd)
+    residents = Residents(state, reports, outputs, worker.logs, modules)
     _start_helpers(residents, worker)
     state.note()
     _obey(residents, worker)
@@ -104,6 +110,11 @@ def main() -> None:
     os._exit(
         0 if residents.is_empty else 1
     )  # A user's thread that still runs must not keep the process alive.
+
+
+def _last_words(_kind: object, error: BaseException, _trace: object) -> None:
+    """Write to the real stderr, which the supervisor tells; what is printed belongs to TaskManagers that may not be here."""
+    traceback.print_exception(error, file=sys.__stderr__)
 
 
 def _start_helpers(residents: Residents, worker: WorkerOrder) -> None:

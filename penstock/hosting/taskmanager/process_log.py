@@ -22,9 +22,9 @@ from penstock.hosting.logs.rolling import RollingFile
 from penstock.hosting.logs.settings import LogSettings, stdout_path
 from penstock.hosting.task.thread import TaskThread
 from penstock.hosting.task_services.user_output import TOLD_FROM
-from penstock.model.bounded_text import MOST_OF_ERROR, cut
 from penstock.model.ids import AttemptId, ResourceId
 from penstock.model.messages import LogEvent, LogEvents
+from penstock.model.texts.bounded_text import MOST_OF_ERROR, cut
 from penstock.observation.logs.folding import Folding, sameness_of
 from penstock.observation.logs.lines import LogLine, Place, form_of
 from penstock.runtime.interruption import uninterruptible

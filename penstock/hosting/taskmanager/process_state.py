@@ -1,10 +1,13 @@
 """What user code may change of a process, and what must not reach the next job: put back, or told, so that nobody else comes.
 
-Does not undo everything: globals of modules stay, as in each process that Flink's jobs share.
+Does not undo everything: globals of libraries stay, as in each process that Flink's jobs share.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import logging
 import os
 import socket
@@ -16,17 +19,25 @@ from importlib.machinery import FileFinder
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.hosting.taskmanager.user_imports import forget_user_modules
+from penstock.hosting.taskmanager.user_modules import PREFIX
+
 _LEAVES_WITHIN_S: Final = 1.0
 """How long threads of a job may take to end after its tasks."""
 _OURS: Final = "penstock"
+_SPARE_BYTES: Final = 64 << 20
 
 FileState = tuple[int, int]
 
 
 class ProcessState:
-    """Made before the first job. On the thread that starts and ends TaskManagers; the process must be idle for `put_back`."""
+    """Made before the first job. On the thread that starts and ends TaskManagers; the process must be idle for `put_back`.
 
-    def __init__(self) -> None:
+    `libraries`: a folder with modules that are no user code: requirements and archives.
+    """
+
+    def __init__(self, libraries: str = "") -> None:
+        self._libraries = (libraries,)
         self._modules = frozenset(sys.modules)
         self._began_ns = time.time_ns()
         self._files: dict[str, FileState] = {}
@@ -68,6 +79,7 @@ class ProcessState:
             os.environ.clear()
             os.environ.update(self._environment)
         sys.path[:] = [*([modules] if modules else []), *self._path]
+        forget_user_modules(self._modules, self._libraries)
         sys.stdout, sys.stderr = self._streams
         sys.setswitchinterval(self._switch_interval_s)
         socket.setdefaulttimeout(None)
@@ -87,22 +99,53 @@ class ProcessState:
         were imported count too: nobody knows which state of them was read.
         """
         _forget_folders()
-        for path in self._imported():
+        for path in self._imported() | self._files.keys():
             now = _file_state(path)
             if now[0] > self._began_ns or self._files.get(path, now) != now:
                 return path
         return ""
 
     def _imported(self) -> set[str]:
-        """Files of modules that were imported after the beginning, except the shipped ones."""
-        shipped = tuple(path for path in sys.path if "penstock-modules-" in path)
-        later = [sys.modules.get(name) for name in set(sys.modules) - self._modules]
+        """Files of modules that were imported after the beginning, except the shipped ones and Penstock's own, which are in an archive of
+        this process.
+        """
+        shipped = tuple(path for path in sys.path if PREFIX in path)
+        names = [name for name in set(sys.modules) - self._modules if not _is_ours(name)]
+        later = [sys.modules.get(name) for name in names]
         files: set[Any] = {getattr(module, "__file__", None) for module in later}
         return {
             path
             for path in files
             if isinstance(path, str) and not (shipped and path.startswith(shipped))
         }
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == _OURS
+
+
+class SpareMemory:
+    """The memory that jobs have left. glibc keeps it, by the settings of `child.py`. Linux only."""
+
+    def __init__(self) -> None:
+        self._least_bytes = _resident_bytes()
+
+    def give_back(self) -> None:
+        """Return it to the system, if it is worth the time: all threads of the process wait meanwhile."""
+        if _resident_bytes() - self._least_bytes < _SPARE_BYTES:
+            return
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):  # Another C library than glibc.
+            ctypes.CDLL(None).malloc_trim(0)
+        self._least_bytes = _resident_bytes()
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGESIZE")
 
 
 def _forget_folders() -> None:

@@ -19,7 +19,7 @@ from penstock.hosting.logs.settings import LogSettings
 from penstock.hosting.taskmanager.config import TaskManagerConfig
 from penstock.hosting.taskmanager.outputs import Output, Outputs
 from penstock.hosting.taskmanager.process_log import ProcessLog
-from penstock.hosting.taskmanager.process_state import ProcessState
+from penstock.hosting.taskmanager.process_state import ProcessState, SpareMemory
 from penstock.hosting.taskmanager.reports import Reports
 from penstock.hosting.taskmanager.taskmanager import TaskManager
 from penstock.hosting.taskmanager.user_modules import SharedModules
@@ -43,13 +43,19 @@ class Residents:
     """Any thread."""
 
     def __init__(
-        self, state: ProcessState, reports: Reports, outputs: Outputs, logs: LogSettings
+        self,
+        state: ProcessState,
+        reports: Reports,
+        outputs: Outputs,
+        logs: LogSettings,
+        modules: SharedModules,
     ) -> None:
         self._state = state
         self._reports = reports
         self._outputs = outputs
         self._logs = logs
-        self._modules = SharedModules()
+        self._modules = modules
+        self._memory = SpareMemory()
         self._here: dict[str, Resident] = {}
         self._was_used = False
         self._lock = threading.RLock()
@@ -99,6 +105,8 @@ class Residents:
             del self._here[resident.start_id]
             self._clean()
             self._reports.ended(resident.start_id, cause)
+        if self.is_empty:
+            self._memory.give_back()
 
     def _begun_and_ended(self, resident: Resident, config: TaskManagerConfig) -> str:
         """Return why the TaskManager is over."""

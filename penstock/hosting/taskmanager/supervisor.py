@@ -37,6 +37,7 @@ from penstock.model.ids import ResourceId
 from penstock.model.messages import (
     Heartbeat,
     KillTaskManager,
+    ProcessEnded,
     ProcessStopped,
     Shutdown,
 )
@@ -129,7 +130,11 @@ class Supervisor:
         for hosted in list(self._hosted.values()):
             hosted.tell_end(cause)
             self._last_cause = hosted.why or cause
-        return self._last_cause if self._pool is None else cause
+        if self._pool is None:
+            return self._last_cause
+        with contextlib.suppress(OSError):  # The driver may be gone.
+            self._pool.send(ProcessEnded(self._pool.name, cause))
+        return cause
 
     def close(self) -> None:
         for peer in self._peers():
@@ -165,7 +170,11 @@ class Supervisor:
         for peer in self._peers():
             if peer.sock is not None and now - peer.heard_at >= peer.silence_s:
                 # There is no time to let it end by itself: another driver may run its tasks already.
-                return f"nothing was heard of the JobManager for {peer.silence_s:g} s"
+                return (
+                    f"nothing was heard of the JobManager for {peer.silence_s:g} s. If the machine "
+                    "is overloaded, raise penstock.jobmanager.silence-timeout, and with high "
+                    "availability penstock.high-availability.lease-duration"
+                )
         for hosted in self._hosted.values():
             if hosted.ends_at is not None and now >= hosted.ends_at:
                 return (

@@ -167,7 +167,10 @@ class TaskManager:
         while self._end_cause is None:
             now = time.monotonic()
             if now - heard_at >= self.config.silence_timeout_s:
-                return f"nothing was heard of the JobManager for {now - heard_at:.1f} s"
+                return (
+                    f"nothing was heard of the JobManager for {now - heard_at:.1f} s "
+                    f"(penstock.jobmanager.silence-timeout: {self.config.silence_timeout_s:g} s)"
+                )
             if now >= next_beat:
                 next_beat = now + self.config.heartbeat_interval_s
                 self.send(self.heartbeat())

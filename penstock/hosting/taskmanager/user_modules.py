@@ -6,20 +6,29 @@ import hashlib
 import sys
 import tempfile
 import threading
+from importlib.abc import MetaPathFinder
+from typing import Final
 
+from penstock.hosting.shipping import missing_packages
 from penstock.hosting.shipping.module_archive import unpack
 from penstock.model.errors import ExternalError
 from penstock.model.ids import BlobKey
 from penstock.model.messages import PutBlob
 
+PREFIX: Final = "penstock-modules-"
+"""Of the folder's name, by which `process_state.py` knows what was shipped."""
+
 
 class SharedModules:
     """The modules of one kind of jobs, importable as long as the process lives: Python keeps what was imported. Any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str | None = None) -> None:
+        """`folder`: has the modules' own; None: it is among the temporary files, and needs `close`."""
+        self._parent = folder
         self._lock = threading.Lock()
         self._digest = b""
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._missing: list[MetaPathFinder] = []
 
     @property
     def path(self) -> str | None:
@@ -34,10 +43,11 @@ class SharedModules:
         digest = hashlib.sha256(archive).digest()
         with self._lock:
             if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="penstock-modules-")
+                self._folder = tempfile.TemporaryDirectory(prefix=PREFIX, dir=self._parent)
                 unpack(archive, self._folder.name)
                 self._digest = digest
                 sys.path.insert(0, self._folder.name)
+                self._missing = missing_packages.install([archive])
             elif digest != self._digest:
                 raise ExternalError(
                     "a job brought other modules than the jobs before it in this process; the "
@@ -47,6 +57,7 @@ class SharedModules:
     def close(self) -> None:
         """Remove the files."""
         with self._lock:
+            missing_packages.uninstall(self._missing)
             if self._folder is not None:
                 self._folder.cleanup()
                 self._folder = None

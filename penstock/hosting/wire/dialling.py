@@ -18,7 +18,7 @@ from penstock.hosting.wire.handshake import (
     Credentials,
     ServerHandshake,
 )
-from penstock.hosting.wire.local_peer import is_of_this_user
+from penstock.hosting.wire.local_peer import ends_of, is_of_this_user
 from penstock.hosting.wire.sealing import Session
 from penstock.hosting.wire.tls import Identity, wrapped
 from penstock.model.errors import AuthenticationError
@@ -65,6 +65,7 @@ def introduced(sock: socket.socket, credentials: Credentials, role: int, name: s
             secrets.token_bytes(NONCE_BYTES),
             name,
             vouched=lambda: role == ROLE_DATA and is_of_this_user(sock),
+            ends=ends_of(sock, is_client=True),
         )
         run_handshake(sock, handshake)
     if not is_encrypted(sock, handshake.identity):

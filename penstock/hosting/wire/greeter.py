@@ -32,15 +32,16 @@ from penstock.hosting.wire.handshake import (
     ServerHandshake,
 )
 from penstock.hosting.wire.invitations import Invitations
-from penstock.hosting.wire.local_peer import is_of_this_user, refusal_of
+from penstock.hosting.wire.local_peer import ends_of, is_of_this_user, refusal_of
 from penstock.hosting.wire.tls import TlsSocket, wrapped
 from penstock.model.errors import AuthenticationError, ExternalError
 
 MAX_UNPROVEN: Final = 64
 _MAX_TOLD: Final = 256
-_RETRY_S: Final = 0.5
+RETRY_S: Final = 0.5
 _END_S: Final = 5.0
-_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""What `accept` fails with if no descriptor or memory is left."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -160,7 +161,7 @@ class Greeter:
         try:
             sock, address = server.accept()
         except OSError as error:
-            if error.errno in _NO_ROOM:
+            if error.errno in NO_ROOM:
                 self._pause(error)
             return  # Otherwise the peer is gone already.
         sock.setblocking(False)
@@ -178,6 +179,7 @@ class Greeter:
             secrets.token_bytes(NONCE_BYTES),
             self._invitations,
             vouched=lambda: self._role == ROLE_DATA and is_of_this_user(sock),
+            ends=ends_of(sock, is_client=False),
         )
         one = _Unproven(sock, told, handshake, time.monotonic() + LIMIT_SECONDS)
         self._unproven[one] = None
@@ -187,10 +189,10 @@ class Greeter:
         """Stop accepting for a moment: without a free descriptor, the selector would report the
         listening sockets all the time.
         """
-        _LOG.warning("server=ACCEPTS_NOBODY for_s=%s cause=%s", _RETRY_S, error)
+        _LOG.warning("server=ACCEPTS_NOBODY for_s=%s cause=%s", RETRY_S, error)
         for server in self._servers:
             self._selector.unregister(server)
-        self._accepts_at = time.monotonic() + _RETRY_S
+        self._accepts_at = time.monotonic() + RETRY_S
 
     # ------------------------------------------------------------------ handshakes
 

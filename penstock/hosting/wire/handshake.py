@@ -1,7 +1,7 @@
 """Mutual authentication before any payload, as bytes in and bytes out (no socket here).
 
     client                                        server
-    HELLO  role, MACs, nonce, token, cluster id, name, invitation  ->
+    HELLO  role, MACs, nonce, token, cluster id, name, invitation, ends  ->
            <-  CHALLENGE  MAC, nonce, proof "server"
     PROOF  MAC, proof "client"                   ->
            <-  WELCOME  proof "welcome"
@@ -9,7 +9,9 @@
 A proof is HMAC-SHA256 under the application's secret over its label and the transcript: all that was
 sent before, without proofs. The server names the best MAC that it takes, the client the one that is
 used: `GMAC_LOCAL` only if the kernel vouches to both for the other end. The client cannot ask the
-kernel sooner, because the other end has no owner until it is accepted. The labels differ, so a reflected proof is worthless. Both
+kernel sooner, because the other end has no owner until it is accepted. The client also says which two
+addresses its connection has (`ends`); if the server sees others, somebody passes the bytes on, and the
+kernel vouches for that process only. The labels differ, so a reflected proof is worthless. Both
 nonces are fresh, so a recorded proof is worthless too. Nothing is unpickled before WELCOME; a peer
 gets `LIMIT_BYTES` and `LIMIT_SECONDS` to finish.
 
@@ -37,8 +39,8 @@ LIMIT_BYTES: Final = 4096
 LIMIT_SECONDS: Final = 5.0
 NONCE_BYTES: Final = 32
 _MAGIC: Final = b"PENSTOCK"
-_VERSION: Final = 4
-_HEAD: Final = struct.Struct("!8sBBB32sHHHH")
+_VERSION: Final = 5
+_HEAD: Final = struct.Struct("!8sBBB32sHHHHH")
 _PROOF_BYTES: Final = 32
 _CHALLENGE: Final = struct.Struct("!B32s")
 _STRANGER: Final = "a peer does not use Penstock's protocol; it was dropped"
@@ -124,12 +126,13 @@ class ClientHandshake(_Handshake):
         name: str = "",
         *,
         vouched: Vouched = _nobody_vouches,
+        ends: bytes = b"",
     ) -> None:
         """`name`: what the server knows this end by; a resource id, or empty. `vouched`: asks whether
-        the server is a process of this machine and user.
+        the server is a process of this machine and user. `ends`: of `wire.local_peer`.
         """
         super().__init__(credentials, vouched)
-        self._hello = _hello(credentials, role, nonce, name)
+        self._hello = _hello(credentials, role, nonce, name, ends)
 
     def start(self) -> bytes:
         return self._hello
@@ -185,9 +188,11 @@ class ServerHandshake(_Handshake):
         guests: Guests | None = None,
         *,
         vouched: Vouched = _nobody_vouches,
+        ends: bytes = b"",
     ) -> None:
-        """`guests`: None admits nobody without the application's secret. `vouched`: as of a client."""
+        """`guests`: None admits nobody without the application's secret. `vouched`, `ends`: as of a client."""
         super().__init__(credentials, vouched)
+        self._ends = ends
         self._nonce = nonce
         self._guests = guests
         self.role = 0
@@ -237,7 +242,8 @@ class ServerHandshake(_Handshake):
             )
         if hello.presented:
             own = self._credentials = self._credentials_of(hello.presented)
-        self._mac = chosen(hello.macs, is_vouched_for=self._vouched())
+        is_direct = hello.ends == self._ends
+        self._mac = chosen(hello.macs, is_vouched_for=is_direct and self._vouched())
         if self._mac is None:
             raise AuthenticationError("a peer offers no MAC that is known here; it was dropped")
         self._received = self._received[len(hello.raw) :]
@@ -267,6 +273,7 @@ class _Hello:
     cluster_id: bytes
     name: bytes
     presented: bytes
+    ends: bytes
     raw: bytes
 
 
@@ -286,13 +293,14 @@ def _read_hello(received: bytes) -> _Hello | None:
         return None
     token, rest = _cut(received[_HEAD.size : end], sizes[0])
     cluster_id, rest = _cut(rest, sizes[1])
-    name, presented = _cut(rest, sizes[2])
-    return _Hello(role, macs, token, cluster_id, name, presented, received[:end])
+    name, rest = _cut(rest, sizes[2])
+    presented, ends = _cut(rest, sizes[3])
+    return _Hello(role, macs, token, cluster_id, name, presented, ends, received[:end])
 
 
-def _hello(credentials: Credentials, role: int, nonce: bytes, name: str) -> bytes:
+def _hello(credentials: Credentials, role: int, nonce: bytes, name: str, ends: bytes) -> bytes:
     texts = [text.encode() for text in (credentials.token, credentials.cluster_id, name)]
-    fields = [*texts, credentials.presented]
+    fields = [*texts, credentials.presented, ends]
     head = _HEAD.pack(_MAGIC, _VERSION, role, offered(), nonce, *map(len, fields))
     return b"".join((head, *fields))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import socket
 import struct
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _UCRED: Final = struct.Struct("3i")  # process id, user id, group id
 
@@ -42,12 +43,37 @@ def refusal_of(sock: socket.socket) -> str | None:
     except OSError as error:
         return f"the kernel does not say whose process is at the other end: {error}"
     pid, user, _group = _UCRED.unpack(credentials)
-    if user == os.geteuid():
+    if user == os.geteuid() != _overflow_user():
         return None
+    if user == os.geteuid():
+        return (
+            f"process {pid} at the other end of a Unix socket is of user {user}, which stands for "
+            "every user of other namespaces"
+        )
     return (
         f"process {pid} at the other end of a Unix socket is of user {user}, not of user "
         f"{os.geteuid()}"
     )
+
+
+def ends_of(sock: socket.socket, *, is_client: bool) -> bytes:
+    """Return the addresses of a connection, the client's first. Both ends of one connection get the same.
+
+    Whoever passes bytes on between two connections cannot give both of them the same addresses.
+    """
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return b"local"
+    with contextlib.suppress(OSError):  # It is closed already.
+        here, there = (_plain(address) for address in (sock.getsockname(), sock.getpeername()))
+        return f"{here} {there}".encode() if is_client else f"{there} {here}".encode()
+    return b""
+
+
+def _plain(address: tuple[Any, ...]) -> str:
+    """One text for an address, in whatever family the end has it."""
+    found = ipaddress.ip_address(address[0].partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return f"{mapped or found}:{address[1]}"
 
 
 def is_of_this_user(sock: socket.socket) -> bool:

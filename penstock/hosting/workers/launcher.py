@@ -27,7 +27,7 @@ class WorkerSettings:
 @dataclass(frozen=True, slots=True)
 class WantedStart:
     """A TaskManager that a job wants. `order`: of `hosting.taskmanager_order.ChildOrder`, without secrets. `on_ended`: takes why
-    it is over; any thread.
+    it is over; any thread. `after_sized`: as in `StartWanted`.
     """
 
     start_id: StartId
@@ -39,6 +39,7 @@ class WantedStart:
     order: Mapping[str, Any]
     credentials: Credentials = field(repr=False)
     on_ended: Callable[[str], None] = field(repr=False)
+    after_sized: int = 0
 
 
 @dataclass(frozen=True, slots=True)

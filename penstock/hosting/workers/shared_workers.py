@@ -38,6 +38,7 @@ from penstock.model.ids import ResourceId
 from penstock.model.messages import (
     Heartbeat,
     KillTaskManager,
+    ProcessEnded,
     ProcessStopped,
     Shutdown,
 )
@@ -113,6 +114,10 @@ class SharedWorkers:
     def drop(self, start_id: StartId, cause: str) -> None:
         """See that a TaskManager ends."""
         self._loop.tell(lambda: self._on_drop(start_id, cause))
+
+    def leave(self, start_id: StartId, cause: str) -> None:
+        """Have the worker of a TaskManager host nobody else."""
+        self._loop.tell(lambda: self._on_leave(start_id, cause))
 
     def await_gone(self, start_ids: set[StartId], timeout_s: float) -> bool:
         """Wait until these TaskManagers are over. Returns: whether they are."""
@@ -232,11 +237,17 @@ class SharedWorkers:
                 start.lower_bound,
                 start.idle_ms,
                 _now_ms(),
+                start.after_sized,
             )
         )
 
     def _on_drop(self, start_id: StartId, cause: str) -> None:
         self._feed(StartDropped(start_id, cause, _now_ms()))
+
+    def _on_leave(self, start_id: StartId, cause: str) -> None:
+        start = self._machine.starts.get(start_id)
+        if start is not None and start.worker is not None:
+            self._feed(WorkerUnfit(start.worker, cause, _now_ms()))
 
     def _on_close(self, cause: str) -> set[ResourceId]:
         """Return the workers that end now."""
@@ -283,9 +294,10 @@ class SharedWorkers:
                 self._on_heartbeat(worker_id, control)
                 return worker_id
             case ProcessStopped(worker_id):
-                control.send(KillTaskManager("its process was stopped"))
-                self._lose(worker_id, "its process was stopped")
+                self._on_stopped(worker_id, control)
                 return worker_id
+            case ProcessEnded(worker_id, cause):
+                self.disconnected(worker_id, cause)
             case HostedEnded(start_id, cause, was_refused):
                 _LOG.info("taskmanager=%s ENDED cause=%s", start_id, cause)
                 self._feed(HostedGone(start_id, cause, was_refused, _now_ms()))
@@ -295,6 +307,15 @@ class SharedWorkers:
             case _:
                 raise ExternalError(f"a pool of workers does not accept {type(message).__name__}")
         return None
+
+    def _on_stopped(self, worker_id: WorkerId, control: ControlLink) -> None:
+        """It may go on. While it hosts TaskManagers, their JobManagers decide what becomes of it; it gets no others."""
+        cause, worker = "its process was stopped", self._machine.workers.get(worker_id)
+        if worker is not None and worker.starts:
+            self._feed(WorkerUnfit(worker_id, cause, _now_ms()))
+        else:
+            control.send(KillTaskManager(cause))
+            self._lose(worker_id, cause)
 
     def _on_heartbeat(self, worker_id: WorkerId, control: ControlLink) -> None:
         if self._links.heard(worker_id, control, time.monotonic()):

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.model.elastic.parallelism_bounds import ParallelismBounds
 from penstock.model.graph.job_graph import JobVertex
 from penstock.model.ids import VertexId
-from penstock.model.parallelism_bounds import ParallelismBounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.model.graph.job_graph import JobVertex
-from penstock.model.ids import VertexId
-from penstock.model.parallelism_bounds import (
+from penstock.model.elastic.parallelism_bounds import (
     UNSET,
     JobResourceRequirements,
     ParallelismBounds,
 )
+from penstock.model.graph.job_graph import JobVertex
+from penstock.model.ids import VertexId
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,133 +1,24 @@
-"""The rescales of a job: why each began, what it wanted and got, and how it ended. Bounded.
+"""The rescales of a job: the newest ones, and how many there were. Bounded.
 
-Knows no clock and draws no id: both come in. Records never change; a new one takes the place of the one under way.
-Source: Flink RescaleTimeline, Rescale, DefaultRescaleTimeline (docs/spec/elasticity.md#rescale-history).
+Knows no clock and draws no id: both come in. A new record takes the place of the one under way.
+Source: Flink RescaleTimeline, DefaultRescaleTimeline (docs/spec/elasticity.md#rescale-history).
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from penstock.machines.adaptive.parallelism import SharingGroup, VertexParallelism
-from penstock.model.ids import VertexId
-
-
-class RescaleCause(StrEnum):
-    """Why a rescale begins."""
-
-    INITIAL_SCHEDULE = "INITIAL_SCHEDULE"
-    UPDATE_REQUIREMENT = "UPDATE_REQUIREMENT"
-    NEW_RESOURCE_AVAILABLE = "NEW_RESOURCE_AVAILABLE"
-    RECOVERABLE_FAILOVER = "RECOVERABLE_FAILOVER"
-
-
-class RescaleOutcome(StrEnum):
-    """How a rescale ends."""
-
-    COMPLETED = "COMPLETED"
-    FAILED = "FAILED"
-    IGNORED = "IGNORED"
-
-
-class RescaleEnd(StrEnum):
-    """Why a rescale ends."""
-
-    SUCCEEDED = "SUCCEEDED"
-    EXCEPTION_OCCURRED = "EXCEPTION_OCCURRED"
-    RESOURCE_REQUIREMENTS_UPDATED = "RESOURCE_REQUIREMENTS_UPDATED"
-    NO_RESOURCES_OR_PARALLELISMS_CHANGE = "NO_RESOURCES_OR_PARALLELISMS_CHANGE"
-    JOB_FAILOVER_RESTARTING = "JOB_FAILOVER_RESTARTING"
-    JOB_FINISHED = "JOB_FINISHED"
-    JOB_FAILED = "JOB_FAILED"
-    JOB_CANCELED = "JOB_CANCELED"
-
-    @property
-    def outcome(self) -> RescaleOutcome:
-        return _OUTCOMES.get(self, RescaleOutcome.IGNORED)
-
-
-_OUTCOMES = {
-    RescaleEnd.SUCCEEDED: RescaleOutcome.COMPLETED,
-    RescaleEnd.EXCEPTION_OCCURRED: RescaleOutcome.FAILED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Of the parallelism of a vertex, or of the slots of a sharing group.
-
-    `desired`, `sufficient`: the upper and the lower bound. `before` None: nothing ran. `after` None: not decided.
-    """
-
-    desired: int
-    sufficient: int
-    before: int | None = None
-    after: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StateSpan:
-    """A state of the scheduler during a rescale. `left_ms` None: it is in it. `error`: what ended it, as text."""
-
-    state: str
-    entered_ms: int
-    left_ms: int | None = None
-    error: str | None = None
-
-    @property
-    def duration_ms(self) -> int | None:
-        return None if self.left_ms is None else self.left_ms - self.entered_ms
-
-
-@dataclass(frozen=True, slots=True)
-class Rescale:
-    """One rescale. `end` None: it is under way.
-
-    `attempt` counts the rescales for the same requirements, from 1. `group_of_vertex`: the name of each vertex's
-    slot sharing group.
-    """
-
-    rescale_id: str
-    requirements_id: str
-    attempt: int
-    cause: RescaleCause
-    started_ms: int
-    vertices: Mapping[VertexId, Change]
-    group_slots: Mapping[str, Change]
-    group_of_vertex: Mapping[VertexId, str] = field(default_factory=dict)
-    states: tuple[StateSpan, ...] = ()
-    end: RescaleEnd | None = None
-    ended_ms: int | None = None
-
-    @property
-    def duration_ms(self) -> int | None:
-        return None if self.ended_ms is None else self.ended_ms - self.started_ms
-
-    def in_state(self, state: str | None, now_ms: int, error: str | None = None) -> Rescale:
-        """The last state ends, with its error; None: no other one begins."""
-        spans = list(self.states)
-        if spans and spans[-1].left_ms is None:
-            spans[-1] = replace(spans[-1], left_ms=now_ms, error=error)
-        if state is not None:
-            spans.append(StateSpan(state, now_ms))
-        return replace(self, states=tuple(spans))
-
-    def decided(self, parallelism: VertexParallelism) -> Rescale:
-        """With what becomes of each vertex and group."""
-        return replace(
-            self,
-            vertices={
-                vertex: replace(change, after=parallelism.of_vertex.get(vertex))
-                for vertex, change in self.vertices.items()
-            },
-            group_slots={
-                name: replace(change, after=parallelism.slots_of_group.get(name))
-                for name, change in self.group_slots.items()
-            },
-        )
+from penstock.model.elastic.rescales import (
+    Change,
+    Rescale,
+    RescaleCause,
+    RescaleEnd,
+    RescaleOutcome,
+    Rescales,
+)
 
 
 class RescaleHistory:
@@ -210,7 +101,7 @@ class RescaleHistory:
     def decide(self, parallelism: VertexParallelism) -> None:
         """The parallelism of the next graph is known."""
         if self._current is not None:
-            self._current = self._current.decided(parallelism)
+            self._current = self._current.decided(parallelism.of_vertex, parallelism.slots_of_group)
             self.changes += 1
 
     def end(self, end: RescaleEnd, now_ms: int, error: str | None = None) -> None:
@@ -226,9 +117,9 @@ class RescaleHistory:
             self._latest[end.outcome] = ended
         self.changes += 1
 
-    def find(self, rescale_id: str) -> Rescale | None:
-        """The rescale with this id, if it is kept or under way."""
-        return next((one for one in self if one.rescale_id == rescale_id), None)
+    def told(self) -> Rescales:
+        """All that is known now."""
+        return Rescales(tuple(self), self.counts, self.latest, self._current is not None)
 
     def __iter__(self) -> Iterator[Rescale]:
         yield from self._ended

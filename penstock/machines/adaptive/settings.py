@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from penstock.machines.adaptive.transition_manager import TransitionTimings
 from penstock.model.config import Settings
-from penstock.model.elastic_profile import ElasticProfile, profile_of
+from penstock.model.elastic.elastic_profile import ElasticProfile, profile_of
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.autoscaler import AutoscalerOptions
 from penstock.model.options.elastic import ElasticOptions

@@ -1,7 +1,7 @@
 """Which subtasks go into which slot, once their parallelism is decided: the plan that a new execution graph follows.
 
 Pure functions on plain data. Knows no sizes: slots of elastic jobs are all the same. Source: Flink
-SlotSharingSlotAllocator, DefaultSlotAssigner, StateLocalitySlotAssigner, JobSchedulingPlan
+SlotSharingSlotAllocator, StateLocalitySlotAssigner
 (docs/spec/elasticity.md#slot-assignment); differs: of slots that are equally good by the state in them, one on a host
 with such state is better.
 """
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.machines.adaptive.parallelism import SharingGroup, VertexParallelism, parallelism_for
+from penstock.machines.adaptive.parallelism import SharingGroup, VertexParallelism
 from penstock.model.ids import AllocationId, ExecutionVertexId, ResourceId, VertexId
 from penstock.model.key_groups import key_group_range, operator_index
 
@@ -39,24 +39,6 @@ class ExecutionGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulingPlan:
-    """A parallelism, and a slot for each of its execution groups, in their order."""
-
-    parallelism: VertexParallelism
-    assignment: Mapping[AllocationId, ExecutionGroup]
-
-    def slot_of(self) -> dict[ExecutionVertexId, AllocationId]:
-        """The slot of each subtask."""
-        return {
-            subtask: slot for slot, group in self.assignment.items() for subtask in group.subtasks
-        }
-
-    def is_possible(self, free: Collection[AllocationId]) -> bool:
-        """Whether all its slots are free. If one is not, the whole plan is void."""
-        return all(slot in free for slot in self.assignment)
-
-
-@dataclass(frozen=True, slots=True)
 class FormerPlace:
     """Where a subtask had its state."""
 
@@ -78,30 +60,6 @@ class FormerAssignment:
     state_bytes: Mapping[VertexId, int] = field(default_factory=dict)
 
 
-def make_plan(
-    groups: Sequence[SharingGroup],
-    slots: Sequence[SlotPlace],
-    *,
-    former: FormerAssignment | None = None,
-    prefers_few_taskmanagers: bool = False,
-) -> SchedulingPlan | None:
-    """The plan for these slots; None: they are too few.
-
-    Args: former: with local recovery, where the state is; None: slots are taken in order. prefers_few_taskmanagers:
-    without `former`, fill whole TaskManagers, so that others become idle. With `former` a caller that wants this too
-    narrows the slots with `on_few_taskmanagers`.
-    """
-    parallelism = parallelism_for(groups, len(slots))
-    if parallelism is None:
-        return None
-    wanted = execution_groups(groups, parallelism)
-    if former is not None:
-        return SchedulingPlan(parallelism, by_state(wanted, slots, former))
-    if prefers_few_taskmanagers:
-        slots = on_few_taskmanagers(slots, len(wanted))
-    return SchedulingPlan(parallelism, in_order(wanted, slots))
-
-
 def execution_groups(
     groups: Iterable[SharingGroup], parallelism: VertexParallelism
 ) -> tuple[ExecutionGroup, ...]:
@@ -119,29 +77,6 @@ def execution_groups(
         for group in groups
         for index in range(parallelism.slots_of_group[group.name])
     )
-
-
-def in_order(
-    groups: Iterable[ExecutionGroup], slots: Iterable[SlotPlace]
-) -> dict[AllocationId, ExecutionGroup]:
-    """The first group into the first slot, and so on. There must be as many slots as groups."""
-    rest = iter(slots)
-    return {next(rest).allocation_id: group for group in groups}
-
-
-def on_few_taskmanagers(slots: Sequence[SlotPlace], wanted: int) -> list[SlotPlace]:
-    """At least `wanted` of the slots: whole TaskManagers, those with most free slots first."""
-    if len(slots) <= wanted:
-        return list(slots)
-    by_taskmanager: defaultdict[ResourceId, list[SlotPlace]] = defaultdict(list)
-    for slot in slots:
-        by_taskmanager[slot.resource_id].append(slot)
-    chosen: list[SlotPlace] = []
-    for held in sorted(by_taskmanager.values(), key=len, reverse=True):
-        if len(chosen) >= wanted:
-            break
-        chosen += held
-    return chosen
 
 
 def by_state(

@@ -69,11 +69,6 @@ class TransitionManager:
         return self._phase
 
     @property
-    def changed_at_ms(self) -> int | None:
-        """The time of the first change that is under way; None: there is none."""
-        return self._since_ms
-
-    @property
     def wakes_at_ms(self) -> int | None:
         """When `on_timer` is due, maybe in the past; None: only a change can do something."""
         due = [at for at in (self._ends_at_ms, self._evaluates_at_ms) if at is not None]
@@ -148,31 +143,3 @@ class TransitionManager:
     def _enter(self, phase: Phase, ends_at_ms: int | None) -> None:
         """Timers of the former phase are gone with it."""
         self._phase, self._ends_at_ms, self._evaluates_at_ms = phase, ends_at_ms, None
-
-
-class CheckpointFailureCountdown:
-    """So many failed checkpoints after a change count as a trigger, so that a job whose checkpoints fail can still grow."""
-
-    def __init__(self, most: int) -> None:
-        """`most`: jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures, at least 1."""
-        self._most = most
-        self._left: int | None = None
-
-    def on_change(self) -> None:
-        """The first change since the last trigger begins the countdown."""
-        if self._left is None:
-            self._left = self._most
-
-    def on_failed(self) -> bool:
-        """A checkpoint has failed. True: this is a trigger."""
-        if self._left is None:
-            return False
-        self._left -= 1
-        if self._left > 0:
-            return False
-        self._left = None
-        return True
-
-    def on_completed(self) -> None:
-        """A completed checkpoint is a trigger itself, and ends the countdown."""
-        self._left = None

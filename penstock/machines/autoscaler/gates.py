@@ -12,8 +12,8 @@ from statistics import fmean
 from penstock.machines.autoscaler.decisions import EventKind
 from penstock.machines.autoscaler.samples import ClusterRoom, JobSample
 from penstock.machines.autoscaler.settings import GateSettings
-from penstock.model.counted import counted
 from penstock.model.options.autoscaler import AutoscalerOptions
+from penstock.model.texts.counted import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from penstock.machines.autoscaler.excluded_periods import Period, parse_periods
 from penstock.model.config import Settings
-from penstock.model.elastic_profile import elastic_value
+from penstock.model.elastic.elastic_profile import elastic_value
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.autoscaler import (
     AutoscalerMetricOptions,

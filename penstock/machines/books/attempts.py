@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.machines.books.journal import Journal
+from penstock.machines.books.rivals import Rivals
 from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
 from penstock.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
@@ -22,7 +23,7 @@ from penstock.model.states import ExecutionState
 
 
 class Attempts:
-    """`alive`: number of attempts that are not terminal. `gone`: TaskManagers that can no longer be reached."""
+    """`alive`: number of subtasks that are not terminal. `gone`: TaskManagers that can no longer be reached. `rivals`: further attempts."""
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Attempts:
         self._restarts = restarts
         self._checkpoints = checkpoints
         self._deployments = deployments
+        self.rivals = Rivals(journal, shared_slots, deployments, self.gone)
 
     def move(
         self, vertex: ExecutionVertex, event: ExecutionEvent, failure: FailureInfo | None = None
@@ -63,6 +65,9 @@ class Attempts:
             self._checkpoints.on_attempt_ended(vertex, self._journal.now_ms)
             self._restarts.on_terminal(vertex)
             self._shared_slots.leave(vertex, self._journal.now_ms)
+            self.rivals.leave(vertex)
+            if new is not ExecutionState.FAILED:
+                self.rivals.cancel(vertex)
             if new is ExecutionState.FINISHED:
                 self._graph.mark_finished(vertex)
                 self.tell_readers(vertex)
@@ -72,6 +77,7 @@ class Attempts:
         return consequence
 
     def cancel(self, vertex: ExecutionVertex) -> None:
+        self.rivals.cancel(vertex)
         if vertex.state.is_terminal:
             return
         if self.move(vertex, ExecutionEvent.CANCEL) is Consequence.SEND_CANCEL:
@@ -92,6 +98,15 @@ class Attempts:
         if vertex.state is not ExecutionState.CREATED:
             vertex.reset()
             self.alive += 1
+
+    def go_on(self, vertex: ExecutionVertex) -> bool:
+        """Let another attempt of a vertex take the place of the one that has failed. Returns: whether there is one."""
+        rival = self.rivals.successor_of(vertex)
+        if rival is None:
+            return False
+        self.rivals.succeed(rival)
+        self.alive += 1
+        return True
 
     def tell_readers(self, vertex: ExecutionVertex) -> None:
         """The vertex's results can be read now: tell the consumers that were deployed before."""

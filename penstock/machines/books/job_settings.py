@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from penstock.machines.adaptive.settings import AdaptiveSettings, adaptive_settings_of
 from penstock.machines.checkpoints.settings import CheckpointSettings, interval_ms_of
+from penstock.machines.execution.slow_tasks import SpeculationSettings
 from penstock.machines.failover.restart_backoff import (
     InfrastructureOnlyRestart,
     RestartBackoff,
@@ -22,6 +23,7 @@ from penstock.machines.slots.slot_matching import Matching
 from penstock.machines.slots.slot_selection import SlotSelection
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.ids import VertexId
 from penstock.model.options.checkpoints import RecoveryOptions
 from penstock.model.options.cluster import TaskManagerOptions
 from penstock.model.options.scheduling import HistoryOptions, SchedulingOptions
@@ -50,7 +52,7 @@ class JobSettings:
     """`make_backoff`: makes a restart strategy; each JobMaster needs its own, because a strategy
     has a memory.
 
-    `checkpoints` None: the host cannot take any.
+    `checkpoints` None: the host cannot take any. `speculation` None: every subtask has one attempt at a time.
     """
 
     slot_request_timeout_ms: int = 300_000
@@ -67,6 +69,12 @@ class JobSettings:
     make_backoff: Callable[[], RestartBackoff] = field(default=InfrastructureOnlyRestart)
     checkpoints: CheckpointSettings | None = None
     elastic: AdaptiveSettings = field(default_factory=AdaptiveSettings)
+    speculation: SpeculationSettings | None = None
+
+    @property
+    def with_rivals(self) -> frozenset[VertexId]:
+        """The vertices whose subtasks may have several attempts at once."""
+        return frozenset() if self.speculation is None else self.speculation.vertices
 
     @property
     def selection(self) -> SlotSelection:

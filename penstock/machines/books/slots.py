@@ -6,7 +6,7 @@ the ResourceManager.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 from penstock.machines.books.attempts import Attempts
@@ -15,7 +15,7 @@ from penstock.machines.books.journal import Journal
 from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.machines.slots.resource_profile import ANY, UNKNOWN, ResourceProfile, profile_of
 from penstock.machines.slots.shared_slots import SharedSlots
-from penstock.machines.slots.slot_pool import SlotPool
+from penstock.machines.slots.slot_pool import PooledSlot, SlotPool
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AllocationId, ResourceId
 from penstock.model.messages import (
@@ -91,11 +91,18 @@ class JobSlots:
             return
         self.pool.register_task_manager(location.resource_id)
         by_size: dict[SlotSize, list[SlotOffer]] = {}
-        over = tuple(o.allocation_id for o in event.offers if o.allocation_id in self.freed)
-        if over:  # They were offered before they were freed, but are read after that.
+        # Some were offered before they were freed, but are read after that.
+        is_blocked = self._attempts.rivals.blocklist.is_blocked(location.host)
+        known = self.pool.slots if is_blocked else {offer.allocation_id for offer in event.offers}
+        over = tuple(
+            offer.allocation_id
+            for offer in event.offers
+            if offer.allocation_id in self.freed or offer.allocation_id not in known
+        )
+        if over:
             self._journal.emit(AnswerOffers(location.resource_id, (), over))
         for offer in event.offers:
-            if offer.allocation_id not in self.freed:
+            if offer.allocation_id not in over:
                 by_size.setdefault(offer.size, []).append(offer)
         for size, offers in by_size.items():
             answer = self.pool.offer(
@@ -119,6 +126,7 @@ class JobSlots:
         if slot is None:
             return []  # The job itself gave it back.
         seated = self.shared_slots.seated_in(slot)
+        seated += self._attempts.rivals.seated_in(allocation_id)
         self._attempts.fail(seated, lost_slot(slot))
         self.pool.lose_slot(allocation_id)
         return seated
@@ -151,6 +159,21 @@ class JobSlots:
         """Give back free slots beyond this number, those of whole TaskManagers first, so that these can end."""
         for slot in self.pool.release_surplus(count):
             cause = "the job needs fewer slots"
+            self._journal.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
+
+    def leave(self, resource_ids: Collection[ResourceId]) -> None:
+        """Give back the free slots of TaskManagers that will be gone soon."""
+        self._part_with(lambda slot: slot.resource_id in resource_ids, "its TaskManager leaves")
+
+    def leave_blocked(self) -> None:
+        """Give back the free slots of nodes that are blocked."""
+        blocklist = self._attempts.rivals.blocklist
+        if blocklist.nodes:
+            self._part_with(lambda slot: blocklist.is_blocked(slot.host), "its node is blocked")
+
+    def _part_with(self, is_meant: Callable[[PooledSlot], bool], cause: str) -> None:
+        for slot in filter(is_meant, self.pool.free):
+            self.pool.lose_slot(slot.allocation_id)
             self._journal.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
 
     def give_back(self, cause: str) -> None:

@@ -12,21 +12,22 @@ from penstock.model.states import ExecutionState
 
 
 class AwaitedEnds:
-    """`waiting`: attempts that have reported the end of their data and have not ended."""
+    """`waiting`: attempts that have reported the end of their data and have not ended. `covered`: those of them that a checkpoint lets end."""
 
-    def __init__(self, graph: ExecutionGraph) -> None:
-        self.waiting: set[AttemptId] = set()
+    def __init__(self, graph: ExecutionGraph, former: AwaitedEnds | None = None) -> None:
+        """`former`: of the generation before. Attempts that it has left have not ended: they run on, and do not report again."""
+        self.waiting: set[AttemptId] = set() if former is None else set(former.waiting)
         self._graph = graph
-        self._covered: set[AttemptId] = set()
+        self.covered: set[AttemptId] = set() if former is None else set(former.covered)
 
     def discard(self, attempt_id: AttemptId) -> None:
         """The attempt has ended."""
         self.waiting.discard(attempt_id)
-        self._covered.discard(attempt_id)
+        self.covered.discard(attempt_id)
 
     def on_completed(self, waited: frozenset[AttemptId]) -> None:
         """A checkpoint is complete. The attempts that waited when it was triggered will end by themselves."""
-        self._covered |= waited & self.waiting
+        self.covered |= waited & self.waiting
 
     @property
     def are_all(self) -> bool:
@@ -40,4 +41,4 @@ class AwaitedEnds:
     @property
     def has_uncovered(self) -> bool:
         """Whether an attempt would wait for ever without one more checkpoint."""
-        return not self.waiting <= self._covered
+        return not self.waiting <= self.covered

@@ -34,7 +34,7 @@ from penstock.machines.checkpoints.requests import (
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.machines.story import Story
-from penstock.model.ids import AttemptId
+from penstock.model.ids import AttemptId, VertexId
 from penstock.model.messages.checkpoints import (
     AcknowledgeCheckpoint,
     CheckpointNotStored,
@@ -79,7 +79,7 @@ class CheckpointCoordinator:
         self._intake = Intake(settings, self._gateway, self.course)
         self.handover = self._intake.handover
         self._counter = FailureCounter(settings.tolerable_failures)
-        self._ends = AwaitedEnds(graph)
+        self.course.ends = self._ends = AwaitedEnds(graph, self.course.ends)
         self._is_periodic = False
         self._expiry = ExpiryTimer(emit)
         self._failure: FailureInfo | None = None
@@ -185,10 +185,10 @@ class CheckpointCoordinator:
             self._stop_periodic()
         self._intake.add_of_user(request)
 
-    def hand_over(self, now_ms: int) -> None:
-        """Take a checkpoint behind which all tasks stop. When it is complete they end, and the next generation begins with it."""
+    def hand_over(self, now_ms: int, kept: frozenset[VertexId] = frozenset()) -> None:
+        """Take a checkpoint behind which all tasks stop but `kept` ones. When it is complete they end, and the next generation begins with it."""
         self._stop_periodic()
-        self._intake.begin_handover(now_ms)
+        self._intake.begin_handover(now_ms, kept)
 
     @property
     def asked_for(self) -> list[CheckpointRequest]:

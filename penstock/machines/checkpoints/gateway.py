@@ -46,18 +46,11 @@ class CheckpointGateway:
 
     def trigger(self, pending: PendingCheckpoint) -> None:
         """Trigger the tasks. Savepoints are always aligned, and so is a checkpoint behind which the tasks stop: nothing may be in flight."""
-        is_handover = pending.request.is_handover
-        is_aligned = pending.is_savepoint or is_handover
-        timeout_ms = None if is_aligned else self._settings.aligned_timeout_ms
-        options = CheckpointOptions(
-            pending.checkpoint_type,
-            is_exactly_once=self._settings.is_exactly_once,
-            is_unaligned=timeout_ms == 0,
-            aligned_timeout_ms=timeout_ms or None,
-            target=pending.request.target_directory,
-            is_held=is_handover,
-        )
+        request = pending.request
+        options = self._options(request, is_held=False)
+        held = self._options(request, is_held=True)
         for vertex in pending.plan.triggered:
+            is_kept = vertex.vertex_id.vertex_id in request.kept
             location = vertex.execution.location
             assert location is not None
             message = TriggerCheckpoint(
@@ -65,9 +58,21 @@ class CheckpointGateway:
                 vertex.execution.attempt_id,
                 pending.checkpoint_id,
                 pending.timestamp_ms,
-                options,
+                held if request.is_handover and not is_kept else options,
             )
             self._emit(message)
+
+    def _options(self, request: CheckpointRequest, *, is_held: bool) -> CheckpointOptions:
+        is_aligned = request.checkpoint_type.is_savepoint or is_held
+        timeout_ms = None if is_aligned else self._settings.aligned_timeout_ms
+        return CheckpointOptions(
+            request.checkpoint_type,
+            is_exactly_once=self._settings.is_exactly_once,
+            is_unaligned=timeout_ms == 0,
+            aligned_timeout_ms=timeout_ms or None,
+            target=request.target_directory,
+            is_held=is_held,
+        )
 
     def tell_complete(self, pending: PendingCheckpoint) -> None:
         checkpoint_id = pending.checkpoint_id

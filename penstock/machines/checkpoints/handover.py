@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.model.ids import VertexId
+
 
 class HandoverState(StrEnum):
     """NONE: nobody has asked. UNDER_WAY: its checkpoint is taken. COMPLETE: all that the generation did is in it."""
@@ -20,10 +22,11 @@ class HandoverState(StrEnum):
 
 @dataclass(slots=True)
 class Handover:
-    """`cause`: why the last one failed."""
+    """`cause`: why the last one failed. `kept`: vertices whose tasks run on, into the next generation."""
 
     state: HandoverState = HandoverState.NONE
     cause: str = ""
+    kept: frozenset[VertexId] = frozenset()
 
     @property
     def is_under_way(self) -> bool:
@@ -43,15 +46,15 @@ class Handover:
         """Whether no other checkpoint may begin."""
         return self.is_under_way or self.is_complete
 
-    def begin(self) -> None:
-        self.state, self.cause = HandoverState.UNDER_WAY, ""
+    def begin(self, kept: frozenset[VertexId] = frozenset()) -> None:
+        self.state, self.cause, self.kept = HandoverState.UNDER_WAY, "", kept
 
     def complete(self) -> None:
         self.state = HandoverState.COMPLETE
 
     def fail(self, cause: str) -> None:
         """The generation goes on."""
-        self.state, self.cause = HandoverState.FAILED, cause
+        self.state, self.cause, self.kept = HandoverState.FAILED, cause, frozenset()
 
     def take_failure(self) -> str | None:
         """Return why it has failed, once; None: it has not."""

@@ -12,6 +12,7 @@ from penstock.machines.checkpoints.plan import plan_of
 from penstock.machines.checkpoints.requests import CheckpointRequest, RequestQueue
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.model.ids import VertexId
 from penstock.model.messages.checkpoints import CheckpointFailureReason as Reason
 
 
@@ -39,9 +40,9 @@ class Intake:
         else:
             self.add(request)
 
-    def begin_handover(self, now_ms: int) -> None:
-        self.handover.begin()
-        self.add(CheckpointRequest(now_ms, is_forced=True, is_handover=True))
+    def begin_handover(self, now_ms: int, kept: frozenset[VertexId]) -> None:
+        self.handover.begin(kept)
+        self.add(CheckpointRequest(now_ms, is_forced=True, is_handover=True, kept=kept))
 
     def catch_up(self, graph: ExecutionGraph, settings: CheckpointSettings) -> None:
         """Take what was asked for during a handover, once it is over and all tasks can take part in a checkpoint."""

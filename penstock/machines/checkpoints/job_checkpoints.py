@@ -22,6 +22,7 @@ from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.graph.job_graph import JobGraph, JobType
+from penstock.model.ids import VertexId
 from penstock.model.messages.checkpoints import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -91,10 +92,10 @@ class JobCheckpoints:
             return self.coordinator.course
         return CheckpointCourse(self.store, self._settings.first_id)
 
-    def hand_over(self, now_ms: int) -> None:
-        """Take the checkpoint with which the next generation begins. Only for a job that takes checkpoints."""
+    def hand_over(self, now_ms: int, kept: frozenset[VertexId] = frozenset()) -> None:
+        """Take the checkpoint with which the next generation begins. Only for a job that takes checkpoints. `kept`: vertices that do not stop."""
         assert self.coordinator is not None, "a job without checkpoints cannot hand over"
-        self.coordinator.hand_over(now_ms)
+        self.coordinator.hand_over(now_ms, kept)
 
     def check(self) -> None:
         """Raises BrokenInvariant."""
@@ -183,12 +184,12 @@ class JobCheckpoints:
             self._emit(DiscardCheckpoint(dropped))
         return True
 
-    def restore_coordinators(self) -> None:
-        """Make all operators' coordinators begin with the latest checkpoint, if there is one."""
+    def restore_coordinators(self, kept: frozenset[VertexId] = frozenset()) -> None:
+        """Make all operators' coordinators begin with the latest checkpoint, if there is one, but those of vertices that are `kept`."""
         plan = self._latest_plan()
         if plan is not None:
             states = plan.coordinator_states
-            self._emit(RestoreCoordinators(plan.checkpoint.checkpoint_id, states))
+            self._emit(RestoreCoordinators(plan.checkpoint.checkpoint_id, states, kept))
 
     def _latest_plan(self) -> RestorePlan | None:
         latest = self.store.latest

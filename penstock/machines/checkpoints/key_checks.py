@@ -46,6 +46,12 @@ def keys_of(old: OperatorCheckpoint) -> KeyType | None:
     return next((keys for keys in found if keys is not None), None)
 
 
+def kinds_of(old: OperatorCheckpoint) -> tuple[str, ...]:
+    """The classes of keys whose type was not declared, of all subtasks."""
+    found = (state.keys for state in old.subtasks if state is not None)
+    return tuple(sorted({kind for keys in found if keys is not None for kind in keys.kinds}))
+
+
 def has_keyed(old: OperatorCheckpoint) -> bool:
     return any(state is not None and (state.keyed or state.databases) for state in old.subtasks)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.model.checkpoints import CheckpointType
+from penstock.model.ids import VertexId
 from penstock.model.messages.checkpoints import CheckpointFailureReason, TriggerSavepoint
 
 MAX_QUEUED: Final = 1000
@@ -23,7 +24,7 @@ class CheckpointRequest:
     timer asked.
 
     `is_forced`: ignores the limit of pending checkpoints. `target_directory`: of a savepoint.
-    `is_handover`: the next generation of the job begins with it.
+    `is_handover`: the next generation of the job begins with it. `kept`: vertices whose tasks do not stop behind it.
     """
 
     at_ms: int
@@ -33,6 +34,7 @@ class CheckpointRequest:
     request_id: str | None = None
     target_directory: str | None = None
     is_handover: bool = False
+    kept: frozenset[VertexId] = frozenset()
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:

@@ -17,6 +17,7 @@ from typing import Final
 
 from penstock.machines.checkpoints.key_checks import (
     has_keyed,
+    kinds_of,
     migration_of,
     named,
     verdict_on_keys,
@@ -136,8 +137,13 @@ class RestorePlan:
         ]
 
     def _operator_shares(self, operator: OperatorInfo, vertex: JobVertex) -> list[OperatorRestore]:
-        shares = _operator_shares(self._old[operator.uid], vertex, self._keys.get(operator.uid))
-        return [replace(share, allows_double=self._allows_double) for share in shares]
+        old = self._old[operator.uid]
+        shares = _operator_shares(old, vertex, self._keys.get(operator.uid))
+        # A job's own checkpoints have the keys that it selects.
+        is_own = self.checkpoint.job_id == self._job.job_id
+        kinds = () if is_own else kinds_of(old)
+        allows_double = self._allows_double
+        return [replace(one, allows_double=allows_double, key_kinds=kinds) for one in shares]
 
     # ------------------------------------------------------------------ checks
 

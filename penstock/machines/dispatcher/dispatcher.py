@@ -53,7 +53,10 @@ class Cancelled(StrEnum):
 
 @dataclass(slots=True)
 class DispatchedJob:
-    """`status`: how it has ended. `since_ms`: when its phase began. `failures`: of its clean-up, in a row. `retry_at_ms`: of the next."""
+    """`status`: how it has ended. `since_ms`: when its phase began. `failures`: of its clean-up, in a row. `retry_at_ms`: of the next.
+
+    `client_timeout_ms`: how long its client may be silent; None: for ever. `client_until_ms`: when it has been; None: it is not waited for.
+    """
 
     job_id: JobId
     name: str
@@ -64,6 +67,8 @@ class DispatchedJob:
     status: JobStatus | None = None
     failures: int = 0
     retry_at_ms: int | None = None
+    client_timeout_ms: int | None = None
+    client_until_ms: int | None = None
 
 
 class Dispatcher:
@@ -92,8 +97,13 @@ class Dispatcher:
 
     # ------------------------------------------------------------------ jobs come
 
-    def submit(self, job_id: JobId, name: str, now_ms: int) -> list[Effect]:
-        """Take a job. Raises Duplicate, NotAccepted."""
+    def submit(
+        self, job_id: JobId, name: str, now_ms: int, client_timeout_ms: int | None = None
+    ) -> list[Effect]:
+        """Take a job. `client_timeout_ms`: it is cancelled when its client is silent for so long; None: it outlives its client.
+
+        Raises Duplicate, NotAccepted.
+        """
         self._check_open()
         known = self._jobs.get(job_id)
         if known is not None and known.phase is not Phase.ENDED:
@@ -102,7 +112,9 @@ class Dispatcher:
                 f"{known.phase}. Wait for its end, or submit with another pipeline.fixed-job-id."
             )
         self._jobs.pop(job_id, None)
-        self._jobs[job_id] = DispatchedJob(job_id, name, now_ms)
+        self._jobs[job_id] = DispatchedJob(
+            job_id, name, now_ms, client_timeout_ms=client_timeout_ms
+        )
         return self._begin(now_ms)
 
     def recovered(self, job_id: JobId, name: str, *, is_dirty: bool, now_ms: int) -> list[Effect]:
@@ -119,6 +131,8 @@ class Dispatcher:
         """The job has a JobManager."""
         job = self._jobs[job_id]
         self._move(job, Phase.RUNNING, now_ms)
+        if job.client_timeout_ms is not None:
+            job.client_until_ms = now_ms + job.client_timeout_ms
         return [*self._wanted_of(job), *self._begin(now_ms)]
 
     def start_failed(self, job_id: JobId, cause: str, now_ms: int) -> list[Effect]:
@@ -131,6 +145,26 @@ class Dispatcher:
         job.status = JobStatus.FAILED
         self._move(job, Phase.CLEANING, now_ms)
         return [CleanUp(job_id, is_global=True), *self._begin(now_ms)]
+
+    # ------------------------------------------------------------------ clients
+
+    def client_lives(self, job_id: JobId, now_ms: int, for_ms: int | None = None) -> bool:
+        """The client has asked for rows, or says that it lives. `for_ms`: until when it may be silent now; None: as long as always.
+
+        Returns: whether the job is known, and has not ended.
+        """
+        job = self._jobs.get(job_id)
+        if job is None or job.phase in {Phase.CLEANING, Phase.ENDED}:
+            return False
+        if job.client_until_ms is not None and job.client_timeout_ms is not None:
+            job.client_until_ms = now_ms + (job.client_timeout_ms if for_ms is None else for_ms)
+        return True
+
+    def client_is_served(self, job_id: JobId) -> None:
+        """The client has got all that it wants of the job, which does not wait for it any more."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            job.client_until_ms = None
 
     # ------------------------------------------------------------------ jobs go
 
@@ -165,18 +199,22 @@ class Dispatcher:
         self._move(job, Phase.ENDED, now_ms)
         self._forget(now_ms)
 
-    def cleanup_failed(self, job_id: JobId, now_ms: int) -> int:
-        """Return after how many ms the clean-up is tried again."""
+    def cleanup_failed(self, job_id: JobId, now_ms: int) -> int | None:
+        """Return after how many ms the clean-up is tried again; None: it is left to whoever looks after the session."""
         job = self._jobs[job_id]
         job.failures += 1
         pause_ms = self._settings.retry_after(job.failures)
-        job.retry_at_ms = now_ms + pause_ms
+        job.retry_at_ms = None if pause_ms is None else now_ms + pause_ms
         return pause_ms
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Try clean-ups again that are due, and forget jobs that have ended long ago."""
+        """Try clean-ups again that are due, cancel jobs whose clients are silent, and forget jobs that have ended long ago."""
         due: list[Effect] = []
         for job in self._jobs.values():
+            is_silent = job.client_until_ms is not None and job.client_until_ms <= now_ms
+            if is_silent and job.phase is Phase.RUNNING and not job.is_cancelled:
+                job.is_cancelled = True
+                due.append(Cancel(job.job_id, "its client is silent (client.heartbeat.timeout)"))
             if job.retry_at_ms is not None and job.retry_at_ms <= now_ms:
                 job.retry_at_ms = None
                 is_global = job.status is None or job.status.is_globally_terminal

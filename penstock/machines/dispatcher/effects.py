@@ -17,9 +17,10 @@ class Initialise:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel the running job. `ended` follows."""
+    """Cancel the running job. `ended` follows. `cause`: why, if nobody has asked for it."""
 
     job_id: JobId
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ class ResultPartition:
 
 @dataclass(slots=True, eq=False)
 class ExecutionVertex:
-    """One subtask. `index`: its place in the topological order of all subtasks."""
+    """One subtask. `index`: its place in the topological order of all subtasks. `execution`: the attempt that counts."""
 
     vertex_id: ExecutionVertexId
     job_vertex: ExecutionJobVertex
@@ -153,6 +153,7 @@ class ExecutionVertex:
     last_location: TaskManagerLocation | None = None
     last_allocation_id: AllocationId | None = None
     version: int = 0
+    next_attempt: int = 1
 
     def __str__(self) -> str:
         return f"{self.job_vertex.name}[{self.subtask}]"
@@ -165,6 +166,11 @@ class ExecutionVertex:
     def state(self) -> ExecutionState:
         return self.execution.state
 
+    def take_attempt(self) -> int:
+        """Return a number that no attempt of this subtask has had."""
+        self.next_attempt += 1
+        return self.next_attempt - 1
+
     def reset(self) -> None:
         """Make a new attempt. Raises IllegalTransition while the current one is not terminal."""
         old = self.execution
@@ -173,7 +179,7 @@ class ExecutionVertex:
         self.history.append(old)
         self.last_location = old.location or self.last_location
         self.last_allocation_id = old.allocation_id or self.last_allocation_id
-        self.execution = Execution(AttemptId(self.vertex_id, old.attempt_id.attempt + 1))
+        self.execution = Execution(AttemptId(self.vertex_id, self.take_attempt()))
         if was_finished:
             self.job_vertex.finished -= 1
         for partition in self.partitions:
@@ -309,6 +315,7 @@ class ExecutionGraph:
                 index=len(self.vertices),
                 execution=Execution(AttemptId(vertex_id, self._first_attempt)),
                 history=deque(maxlen=history_size),
+                next_attempt=self._first_attempt + 1,
             )
             job_vertex.vertices.append(vertex)
             self.vertices.append(vertex)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cmp_to_key
 from typing import TypeVar
 
 from penstock.model.errors import BrokenInvariant, ConfigurationError
+from penstock.model.ids import VertexId
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -36,6 +37,29 @@ class SlowTaskSettings:
             raise _refusal("baseline multiplier", self.baseline_multiplier, "above 0")
         if self.lower_bound_ms < 0:
             raise _refusal("lower bound", self.lower_bound_ms, "at least 0 ms")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationSettings:
+    """`vertices`: those whose subtasks may have several attempts. `most_attempts`: of a subtask at once, the first one included.
+    `block_ms`: how long a node gets no new subtasks after one of its subtasks was slow; 0: it gets them.
+
+    Raises: ConfigurationError: a value out of its range.
+    """
+
+    vertices: frozenset[VertexId] = frozenset()
+    slow: SlowTaskSettings = field(default_factory=SlowTaskSettings)
+    check_interval_ms: int = 1_000
+    most_attempts: int = 2
+    block_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        if self.check_interval_ms < 1:
+            raise _refusal("check interval", self.check_interval_ms, "at least 1 ms")
+        if self.most_attempts < 1:
+            raise _refusal("number of attempts at once", self.most_attempts, "at least 1")
+        if self.block_ms < 0:
+            raise _refusal("time for which a node is blocked", self.block_ms, "at least 0 ms")
 
 
 @dataclass(frozen=True, slots=True)

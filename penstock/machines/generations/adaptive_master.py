@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from penstock.machines.adaptive.requirements import default_requirements
-from penstock.machines.adaptive.rescale_history import RescaleCause, RescaleEnd
+from penstock.machines.adaptive.requirements import changed_vertices, default_requirements
 from penstock.machines.adaptive.transition_manager import (
     TRANSITION_TIMER,
     Prospect,
@@ -22,17 +22,20 @@ from penstock.machines.adaptive.transition_manager import (
 from penstock.machines.books.job_settings import FailoverMode, JobSettings
 from penstock.machines.generations.chronicle import Chronicle
 from penstock.machines.generations.demand import Demand
+from penstock.machines.generations.departure import Departure, why_it_stays
+from penstock.machines.generations.scope import beside, running_on
 from penstock.machines.generations.submission import (
     check_elastic,
     no_slots,
-    refusal_of_graph,
 )
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.completed_checkpoint import CompletedCheckpoint
+from penstock.model.elastic.parallelism_bounds import JobResourceRequirements, ParallelismBounds
+from penstock.model.elastic.rescales import RescaleCause, RescaleEnd, Rescales
 from penstock.model.errors import ConfigurationError, GraphError
 from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.graph.rescaling import parallelism_of, rescaled
-from penstock.model.ids import VertexId
+from penstock.model.ids import ResourceId, VertexId
 from penstock.model.messages import (
     FailJob,
     FailureInfo,
@@ -42,9 +45,10 @@ from penstock.model.messages import (
     RescaleJob,
     SetTimer,
     StartScheduling,
+    TaskManagerGone,
+    TaskManagersLeaving,
     TimerFired,
 )
-from penstock.model.parallelism_bounds import JobResourceRequirements, ParallelismBounds
 from penstock.model.states import JobStatus
 
 WAIT_TIMER: Final = "adaptive-wait"
@@ -52,7 +56,7 @@ WAIT_TIMER: Final = "adaptive-wait"
 
 class AdaptiveMaster:
     """`generation`: the JobMaster that runs the job now. `submitted`: the graph as the program has it. `demand` None: the job is not
-    elastic. `chronicle`: of its rescales. `settings`: of the next generation.
+    elastic. `chronicle`: of its rescales. `leaving`: TaskManagers that the host takes away soon. `settings`: of the next generation.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class AdaptiveMaster:
         self._now_ms = now_ms
         self._manager: TransitionManager | None = None
         self._held = 0
+        self.leaving: set[ResourceId] = set()
+        self._departure = Departure()
         self._is_more_coming = True
         self._is_due = False
         self._is_waiting = False
@@ -96,23 +102,51 @@ class AdaptiveMaster:
     def step(self, event: JobEvent) -> list[JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
         self._now_ms = getattr(event, "now_ms", self._now_ms)
+        if isinstance(event, TaskManagersLeaving):
+            self.leaving.update(event.resource_ids)
+        elif isinstance(event, TaskManagerGone):
+            self.leaving.discard(event.resource_id)
         if isinstance(event, RescaleJob):
             effects = self._on_rescale(event)
         elif isinstance(event, StartScheduling) and self.demand is not None:
             effects = self._wait("WaitForResources")
         else:
             effects = self.generation.step(event)
+        if self._is_waiting and isinstance(event, TaskManagersLeaving):
+            # What is free there counts for nothing, and others may come instead.
+            succession = self.generation.succession
+            leave = partial(succession.leave_free_slots, event.resource_ids)
+            effects += self.generation.change("TaskManagersLeaving", leave)
         if self.demand is not None and not self.generation.status.is_terminal:
             effects += self._settle(self.demand, event)
+        elif self._is_departing:
+            effects += self._depart()
         if self.chronicle.is_open:
             self.chronicle.end_with(self.generation.status, self._now_ms)
         return effects
+
+    @property
+    def why_it_stays(self) -> str | None:
+        """Why the job does not move from TaskManagers that leave; None: it does if there is room."""
+        return None if self.demand is not None else why_it_stays(self.generation)
+
+    @property
+    def _is_departing(self) -> bool:
+        """Whether a job of a fixed size leaves TaskManagers, or has begun to."""
+        succession = self.generation.succession
+        return bool(self.leaving or succession.slots_wanted or succession.is_over)
+
+    def take_rescales(self) -> Rescales | None:
+        """All that is known of the job's rescales, if there is anything new since the last call; also that there are none yet."""
+        return None if self.demand is None else self.chronicle.take_news()
 
     def _on_rescale(self, event: RescaleJob) -> list[JobEffect]:
         if self.generation.status.is_terminal:
             return []
         was_elastic = self.demand is not None
         bounds = {one: ParallelismBounds(lower, upper) for one, lower, upper in event.bounds}
+        if self.demand is not None and not changed_vertices(self.demand.bounds, bounds):
+            return []
         self.demand = demand = Demand(self.submitted, bounds)
         self._is_more_coming = True
         succession = self.generation.succession
@@ -155,12 +189,18 @@ class AdaptiveMaster:
 
     # ------------------------------------------------------------------ when
 
+    @property
+    def _usable(self) -> int:
+        """How many slots the job holds on TaskManagers that stay."""
+        return self.generation.succession.slots_outside(self.leaving)
+
     def _prospect(self) -> Prospect:
         demand = self.demand
         assert demand is not None, "only for an elastic job"
-        held = len(self.generation.succession.slots)
+        held = self._usable
         found = demand.parallelism(held)
         is_change = self._is_waiting or found != parallelism_of(self.generation.job_graph)
+        is_change = is_change or self.generation.succession.is_seated_on(self.leaving)
         return Prospect(
             found is not None and is_change,
             held >= demand.desired and is_change,
@@ -169,12 +209,15 @@ class AdaptiveMaster:
 
     def _look(self, event: JobEvent) -> None:
         """Tell the manager what has changed."""
-        held = len(self.generation.succession.slots)
+        held = self._usable
         if held != self._held or isinstance(event, NotEnoughResources):
             self._held = held
             if self._prospect().is_sufficient and not self.chronicle.is_open:
                 self._tell(RescaleCause.NEW_RESOURCE_AVAILABLE)
             self._manager_says(lambda manager, now: manager.on_change(now, self._prospect()))
+        if isinstance(event, TaskManagersLeaving) and not self._is_waiting:
+            # They may be gone at any time, so it waits for nothing.
+            self._is_due = self._is_due or self._prospect().is_sufficient
         if isinstance(event, TimerFired):
             if event.timer == TRANSITION_TIMER:
                 self._timer_ms = None
@@ -199,7 +242,7 @@ class AdaptiveMaster:
 
     def _enter(self, manager: TransitionManager) -> None:
         self._manager, self._is_due = manager, False
-        self._held = len(self.generation.succession.slots)
+        self._held = self._usable
         self._manager_says(lambda one, now: one.on_change(now, self._prospect()))
 
     def _wait(self, what: str) -> list[JobEffect]:
@@ -213,6 +256,7 @@ class AdaptiveMaster:
         self._is_waiting = True
 
         def wait() -> None:
+            succession.leave_free_slots(self.leaving)
             succession.want_slots(desired)
             succession.wait()
 
@@ -240,20 +284,11 @@ class AdaptiveMaster:
         if not succession.can_hand_over:
             return []
         self._is_due = False
-        refusal = self._refusal(demand)
-        if refusal is not None:
-            self.chronicle.history.end(RescaleEnd.EXCEPTION_OCCURRED, self._now_ms, refusal)
-            self._enter_executing()
-            return []
         if not self.chronicle.is_open:
             self._tell(RescaleCause.NEW_RESOURCE_AVAILABLE)
         self.chronicle.history.enter("Restarting", self._now_ms)
-        return self.generation.change("Rescale", succession.hand_over)
-
-    def _refusal(self, demand: Demand) -> str | None:
-        """Return why the job cannot run at the parallelism that it would get now; None: it can."""
-        found = demand.parallelism(len(self.generation.succession.slots))
-        return None if found is None else refusal_of_graph(rescaled(self.submitted, found))
+        kept = running_on(self.generation, demand, self.leaving)
+        return self.generation.change("Rescale", lambda: succession.hand_over(kept))
 
     def _tell(self, cause: RescaleCause, state: str = "Executing") -> None:
         """A rescale begins."""
@@ -264,14 +299,21 @@ class AdaptiveMaster:
         self.chronicle.history.enter(state, self._now_ms)
 
     def _begin_or_wait(self, demand: Demand) -> list[JobEffect]:
-        """The generation is over. After a handover there are the slots that it was made for, unless some are gone."""
-        found = demand.parallelism(len(self.generation.succession.slots))
-        if self.generation.status is JobStatus.RUNNING and found is not None:
-            return self._begin(found)
+        """The generation is over. After a handover there are the slots that it was made for, unless some are gone.
+
+        If these do not suffice beside what runs on, all that does so ends too.
+        """
+        if self.generation.status is JobStatus.RUNNING:
+            found = beside(self.generation, self.submitted, demand, self.leaving)
+            if found is not None:
+                return self._begin(found)
+            if self.generation.succession.kept:
+                give_up = self.generation.succession.give_up_kept
+                return self.generation.change("GiveUpKept", give_up)
         return self._wait("WaitForResources")
 
     def _begin_waiting(self, demand: Demand) -> list[JobEffect]:
-        held = len(self.generation.succession.slots)
+        held = self._usable
         found = demand.parallelism(held)
         if found is None:
             failure = no_slots(self.generation.job_graph.name, demand, held)
@@ -282,19 +324,30 @@ class AdaptiveMaster:
         """Begin the next generation. If it cannot begin with its checkpoint, the job ends."""
         former = self.generation
         self._is_waiting = False
-        left = former.succession.inheritance()
-        job_graph = rescaled(self.submitted, parallelism)
-        if refusal_of_graph(job_graph) is not None:  # It was not asked before, as the job restarts.
-            job_graph, parallelism = former.job_graph, parallelism_of(former.job_graph)
+        effects = self._succeed(rescaled(self.submitted, parallelism))
+        if self.generation is former:
+            return effects
+        assert self.demand is not None, "only for an elastic job"
+        self.chronicle.succeed(self.demand, parallelism, self._now_ms)
+        self.generation.succession.leave_restarts()
+        self._enter_executing()
+        return effects
+
+    def _succeed(self, job_graph: JobGraph) -> list[JobEffect]:
+        former, left = self.generation, self.generation.succession.inheritance()
         try:
             self.generation = JobMaster(job_graph, self.settings, self._now_ms, left=left)
         except (ConfigurationError, GraphError) as error:
             failure = FailureInfo(type(error).__name__, str(error), is_recoverable=False)
             return former.step(FailJob(failure, self._now_ms))
-        assert self.demand is not None, "only for an elastic job"
-        self.chronicle.succeed(self.demand, parallelism, self._now_ms)
         succession = self.generation.succession
-        succession.leave_restarts()
-        effects = self.generation.change("NextGeneration", lambda: succession.take_over(left.graph))
-        self._enter_executing()
-        return effects
+        return self.generation.change(
+            "NextGeneration", lambda: succession.take_over(left, self.leaving)
+        )
+
+    def _depart(self) -> list[JobEffect]:
+        """The size of the job is fixed, and some of its TaskManagers leave."""
+        effects: list[JobEffect] = []
+        if self.generation.succession.is_over:
+            effects += self._succeed(self.generation.job_graph)
+        return effects + self._departure.settle(self.generation, self.leaving, self._now_ms)

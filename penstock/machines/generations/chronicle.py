@@ -9,8 +9,9 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.machines.adaptive.rescale_history import RescaleCause, RescaleEnd, RescaleHistory
+from penstock.machines.adaptive.rescale_history import RescaleHistory
 from penstock.machines.generations.demand import Demand
+from penstock.model.elastic.rescales import RescaleCause, RescaleEnd, Rescales
 from penstock.model.ids import JobId, VertexId
 from penstock.model.states import JobStatus
 
@@ -29,11 +30,19 @@ class Chronicle:
         self._job_id = job_id
         self._rescales = 0
         self._requirements = 0
+        self._told = -1
 
     @property
     def is_open(self) -> bool:
         """Whether a rescale is under way."""
         return self.history.current is not None
+
+    def take_news(self) -> Rescales | None:
+        """All that is known, if it has changed since the last call."""
+        if self._told == self.history.changes:
+            return None
+        self._told = self.history.changes
+        return self.history.told()
 
     def begin(
         self,

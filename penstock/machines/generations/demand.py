@@ -15,10 +15,13 @@ from penstock.machines.adaptive.parallelism import (
     parallelism_for,
     sharing_groups,
 )
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.execution.regions import Regions
+from penstock.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.model.errors import GraphError
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.graph.rescaling import are_ends_equal
+from penstock.model.graph.rescaling import are_ends_equal, rescaled
 from penstock.model.ids import VertexId
-from penstock.model.parallelism_bounds import ParallelismBounds
 
 
 class Demand:
@@ -29,6 +32,10 @@ class Demand:
     def __init__(self, submitted: JobGraph, bounds: Mapping[VertexId, ParallelismBounds]) -> None:
         self.bounds = dict(bounds)
         self.groups = sharing_groups(submitted.vertices.values(), bounds)
+        self._submitted = submitted
+        vertices = submitted.vertices.values()
+        self._are_apart = all(one.co_location_group is None for one in vertices)
+        self._known: dict[int, dict[VertexId, int] | None] = {}
         self._equal = are_ends_equal(submitted)
         self.desired = desired_slots(self.groups)
         self.minimum = minimum_slots(self.groups)
@@ -39,7 +46,24 @@ class Demand:
         return VertexParallelism(dict(parallelism), slots)
 
     def parallelism(self, slots: int) -> dict[VertexId, int] | None:
-        """Return the parallelism of each vertex with so many slots; None: they are too few."""
+        """Return the parallelism of each vertex with so many slots; None: they are too few.
+
+        Vertices that share their places may be joined by no pipeline with one number of subtasks, and with fewer they are. Then the job
+        uses fewer slots than there are.
+        """
+        slots = min(slots, self.desired)
+        if self._are_apart:
+            return self._with_slots(slots)
+        if slots not in self._known:
+            found = (self._with_slots(count) for count in range(slots, self.minimum - 1, -1))
+            able = (one for one in found if one is not None and self._can_run(one))
+            self._known[slots] = next(able, None)
+        return self._known[slots]
+
+    def _can_run(self, parallelism: Mapping[VertexId, int]) -> bool:
+        return refusal_of_graph(rescaled(self._submitted, parallelism)) is None
+
+    def _with_slots(self, slots: int) -> dict[VertexId, int] | None:
         found = parallelism_for(self.groups, slots)
         if found is None:
             return None
@@ -50,3 +74,14 @@ class Demand:
                     parallelism[source], parallelism[target]
                 )
         return parallelism
+
+
+def refusal_of_graph(job_graph: JobGraph) -> str | None:
+    """Return why the job cannot run at this parallelism; None: it can. For example vertices that share their places may be joined by no
+    pipeline then.
+    """
+    try:
+        Regions(ExecutionGraph(job_graph))
+    except GraphError as error:
+        return str(error)
+    return None

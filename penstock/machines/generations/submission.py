@@ -4,10 +4,8 @@ NoResourceAvailableException.
 
 from __future__ import annotations
 
-from penstock.machines.execution.execution_graph import ExecutionGraph
-from penstock.machines.execution.regions import Regions
 from penstock.machines.generations.demand import Demand
-from penstock.model.errors import ConfigurationError, GraphError
+from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.messages import FailureInfo
 
@@ -41,17 +39,6 @@ def refusal_of_sizes(job_graph: JobGraph) -> str | None:
         return None
     groups = ", ".join(repr(group) for group in job_graph.slot_sizes)
     return f"slot sharing groups that ask for resources ({groups}) cannot be rescaled"
-
-
-def refusal_of_graph(job_graph: JobGraph) -> str | None:
-    """Return why the job cannot run at this parallelism; None: it can. For example vertices that share their places may be joined by no
-    pipeline then.
-    """
-    try:
-        Regions(ExecutionGraph(job_graph))
-    except GraphError as error:
-        return str(error)
-    return None
 
 
 def no_slots(name: str, demand: Demand, held: int) -> FailureInfo:

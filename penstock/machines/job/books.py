@@ -25,7 +25,7 @@ from penstock.machines.scheduling.bulks import Bulks
 from penstock.machines.scheduling.task_deployments import TaskDeployments
 from penstock.machines.slots.shared_slots import SharedSlots
 from penstock.machines.slots.slot_pool import SlotPool
-from penstock.machines.slots.slot_sharing import local_input_preferred, task_balanced
+from penstock.machines.slots.slot_sharing import SharingGroup, local_input_preferred, task_balanced
 from penstock.machines.story import Story
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 
@@ -58,9 +58,7 @@ def books_of(
 
     Raises: ConfigurationError: the program does not fit the last checkpoint.
     """
-    job_graph = graph.job_graph
-    is_balanced = settings.load_balance is LoadBalanceMode.TASKS
-    share = task_balanced if is_balanced else local_input_preferred
+    job_graph, is_balanced = graph.job_graph, settings.load_balance is LoadBalanceMode.TASKS
     restarts, bulks, sizes = Restarts(), Bulks(), SlotSizes(job_graph)
     if left is None:
         journal = Journal(Story(f"JobMaster of {job_graph.job_id}", settings.story_size), now_ms)
@@ -69,8 +67,9 @@ def books_of(
     else:
         journal, pool = left.journal, left.pool
         life = JobLife(journal, restarts, left.status)
+    groups = _groups_of(graph, left, is_balanced=is_balanced)
     shared_slots = SharedSlots(
-        share(graph), pool, are_free_slots_taken=not is_balanced, profile_of_group=sizes.wanted
+        groups, pool, are_free_slots_taken=not is_balanced, profile_of_group=sizes.wanted
     )
     checkpoints = JobCheckpoints(
         graph,
@@ -79,7 +78,7 @@ def books_of(
         journal.emit,
         None if left is None else left.checkpoints,
     )
-    deployments = TaskDeployments(job_graph, graph)
+    deployments = TaskDeployments(job_graph, graph, settings.with_rivals)
     attempts = Attempts(graph, journal, bulks, shared_slots, restarts, checkpoints, deployments)
     slots = JobSlots(graph, pool, shared_slots, sizes, attempts, journal)
     deployer = Deployer(job_graph, settings, slots, bulks, attempts, deployments, journal)
@@ -98,6 +97,14 @@ def books_of(
     )
 
 
+def _groups_of(
+    graph: ExecutionGraph, left: Inheritance | None, *, is_balanced: bool
+) -> list[SharingGroup]:
+    """The subtasks that are to share slots, but for those that run on in theirs."""
+    share = task_balanced if is_balanced else local_input_preferred
+    return share(graph, frozenset() if left is None else left.kept)
+
+
 def _go_on_with(
     left: Inheritance | None,
     slots: JobSlots,
@@ -106,5 +113,6 @@ def _go_on_with(
     deployer: Deployer,
 ) -> None:
     if left is not None:
-        slots.freed, slots.declared, attempts.gone = left.freed, left.declared, left.gone
+        slots.freed, slots.declared = left.freed, left.declared
+        attempts.gone.update(left.gone)
         deployer.next_bulk, restarts.next_number, slots.shared_slots.next_request = left.numbers

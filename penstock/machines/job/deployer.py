@@ -81,6 +81,11 @@ class Deployer:
         self._reserved = Reserved() if settings.is_local_recovery else None
         self.next_bulk = 0
 
+    @property
+    def keeps_state_near(self) -> bool:
+        """Whether TaskManagers keep copies of their state, so that tasks are to run where theirs are."""
+        return self._reserved is not None
+
     def allocate(self, vertices: Iterable[ExecutionVertex]) -> None:
         """Schedule these vertices; deploy them at once if all their slots are there."""
         members = {vertex.index: vertex for vertex in vertices}
@@ -103,6 +108,8 @@ class Deployer:
         """Give free slots to waiting requests, and deploy the bulks that have all their slots now."""
         complete: list[Bulk] = []
         for request, slot in self._pool.serve_pending():
+            if self._attempts.rivals.serve(request.request_id, slot):
+                continue
             self._shared_slots.serve(request.request_id, slot)
             complete += self._bulks.served(request.request_id)
         for bulk in complete:

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from penstock.machines.books.failures import explains
+from penstock.machines.books.rivals import Rival
 from penstock.machines.execution.execution_graph import ExecutionVertex
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import AttemptId
 from penstock.model.messages import FailureInfo
 
+Failed: TypeAlias = ExecutionVertex | Rival
 DEFAULT_SIZE: Final = 16
 MAX_CONCURRENT: Final = 100
 
@@ -61,17 +63,13 @@ class ExceptionHistory:
         self._restarts = 0
         self._entries: deque[FailureEntry] = deque(maxlen=size)
 
-    def begin(
-        self, failure: FailureInfo, at_ms: int, vertices: Iterable[ExecutionVertex] = ()
-    ) -> None:
+    def begin(self, failure: FailureInfo, at_ms: int, vertices: Iterable[Failed] = ()) -> None:
         """Begin an entry. `vertices`: those that failed; empty: the job as a whole failed."""
         self.changes += 1
         first, *others = self._numbered(failure, at_ms, vertices)
         self._entries.append(FailureEntry(first, others[:MAX_CONCURRENT]))
 
-    def add(
-        self, failure: FailureInfo, at_ms: int, vertices: Iterable[ExecutionVertex] = ()
-    ) -> None:
+    def add(self, failure: FailureInfo, at_ms: int, vertices: Iterable[Failed] = ()) -> None:
         """Add a failure to the newest entry."""
         if not self._entries:
             self.begin(failure, at_ms, vertices)
@@ -98,7 +96,7 @@ class ExceptionHistory:
         return len(self._entries)
 
     def _numbered(
-        self, failure: FailureInfo, at_ms: int, vertices: Iterable[ExecutionVertex]
+        self, failure: FailureInfo, at_ms: int, vertices: Iterable[Failed]
     ) -> list[OneFailure]:
         """Return the failure of each vertex; without vertices one of the job as a whole."""
         found = []

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.machines.books.job_status import JobStatusEvent
+from penstock.machines.books.rivals import Rival
 from penstock.machines.execution.execution_graph import ExecutionVertex
 from penstock.machines.failover.failover import FailoverStrategy
 from penstock.machines.failover.restart_backoff import (
@@ -23,10 +24,10 @@ from penstock.machines.failover.restart_backoff import (
 )
 from penstock.machines.job.books import JobBooks
 from penstock.machines.job.consequences import Consequences
-from penstock.machines.job.exception_history import ExceptionHistory
+from penstock.machines.job.exception_history import ExceptionHistory, Failed
 from penstock.machines.job.moves import JobMoves
 from penstock.machines.scheduling.scheduling import SchedulingStrategy
-from penstock.model.ids import PartitionId
+from penstock.model.ids import PartitionId, VertexId
 from penstock.model.messages import FailureInfo, SetTimer
 from penstock.model.states import ExecutionState, JobStatus
 
@@ -81,6 +82,12 @@ class FailureHandler:
         if self._is_left_behind(failure, failed):
             return
         may_restart = self._may_restart(failure, failed)
+        if may_restart:
+            failed = [vertex for vertex in failed if not self._attempts.go_on(vertex)]
+            if not failed:  # Other attempts go on.
+                if not self._life.is_restarting:
+                    self._life.root.clear()
+                return
         failed = [*failed, *self._take_consequences()]
         if may_restart:
             self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
@@ -88,14 +95,30 @@ class FailureHandler:
             self._fail_job()
 
     def _is_left_behind(self, failure: FailureInfo, failed: Collection[ExecutionVertex]) -> bool:
-        """Whether the next generation begins where this one stopped, whatever becomes of its tasks. Then all of them end."""
+        """Whether the next generation begins where this one stopped, whatever becomes of its tasks. Then they end, but for those that run on.
+
+        If one of these fails, or nobody knows which, the job restarts.
+        """
+        kept = self._checkpoints.handover.kept
         if not self._life.has_handed_over or not failure.is_recoverable:
             return False
-        self._life.root.clear()
+        if kept and (not failed or any(_is_of(vertex, kept) for vertex in failed)):
+            return False
+        if not self._life.is_restarting:
+            self._life.root.clear()
         self.history.begin(failure, self._journal.now_ms, failed)
         for vertex in self._graph.vertices:
-            self._attempts.cancel(vertex)
+            if not _is_of(vertex, kept):
+                self._attempts.cancel(vertex)
         return True
+
+    def on_rival_failure(self, rivals: list[Rival], failure: FailureInfo) -> None:
+        """Further attempts have failed. Nothing restarts, but it counts as a failure."""
+        if self._life.status in _ENDING:
+            self.history.add(failure, self._journal.now_ms, rivals)
+        elif not self._may_restart(failure, rivals):
+            self._life.root.note(failure)
+            self._fail_job()
 
     def on_failed(self, vertex: ExecutionVertex, failure: FailureInfo) -> None:
         """A task has failed.
@@ -171,7 +194,7 @@ class FailureHandler:
         if self._life.status is JobStatus.RESTARTING and not self._checkpoints.is_storing:
             self._carry_out_restarts()
 
-    def _may_restart(self, failure: FailureInfo, failed: Collection[ExecutionVertex]) -> bool:
+    def _may_restart(self, failure: FailureInfo, failed: Collection[Failed]) -> bool:
         """Ask the back-off, and add the failure to the history: as a new entry, or to the entry before."""
         now_ms = self._journal.now_ms
         is_possible = failure.is_recoverable and self._life.status is not JobStatus.CREATED
@@ -195,8 +218,9 @@ class FailureHandler:
             vertices = restart.valid
             if not vertices:
                 continue
-            if self.is_replaced_at_restart and len(vertices) == len(self._graph.vertices):
-                self._life.awaits_next = True
+            is_whole_job = len(vertices) == len(self._graph.vertices)
+            if (self.is_replaced_at_restart and is_whole_job) or self._life.has_handed_over:
+                self._leave_to_next()
                 return
             self._moves.reset(vertices, is_global=restart.is_global)
             if restart.is_global:
@@ -210,5 +234,15 @@ class FailureHandler:
                 self._life.move(JobStatusEvent.RESTARTED)
             self._moves.allocate(self._scheduling.restart(vertices))
 
+    def _leave_to_next(self) -> None:
+        """Another generation begins instead, as soon as nothing runs."""
+        self._life.awaits_next = True
+        for vertex in self._graph.vertices:
+            self._attempts.cancel(vertex)
+
     def _fail_job(self) -> None:
         self._moves.stop_all(JobStatusEvent.FAIL)
+
+
+def _is_of(vertex: ExecutionVertex, vertices: Collection[VertexId]) -> bool:
+    return vertex.vertex_id.vertex_id in vertices

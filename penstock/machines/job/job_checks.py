@@ -31,7 +31,8 @@ def check_job(job: JobBooks) -> None:
 
 def _check_seats(job: JobBooks) -> None:
     for vertex in job.graph.vertices:
-        slot = job.slots.shared_slots.slot_of(vertex)
+        own = job.attempts.rivals.seat_of(vertex)
+        slot = own or job.slots.shared_slots.slot_of(vertex)
         if vertex.state in _HAS_SLOT:
             held = slot is not None and slot.allocation_id == vertex.execution.allocation_id
             _expect("every deployed task sits in a slot that the job holds", vertex, held)
@@ -39,7 +40,7 @@ def _check_seats(job: JobBooks) -> None:
             waiting = job.bulks.is_waiting(vertex)
             _expect("every scheduled task waits in a bulk", vertex, waiting)
         else:
-            seat = job.slots.shared_slots.shared_slot_of(vertex)
+            seat = own or job.slots.shared_slots.shared_slot_of(vertex)
             _expect("no other task has a seat", vertex, seat is None)
 
 

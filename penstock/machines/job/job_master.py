@@ -65,6 +65,7 @@ from penstock.model.messages import (
     TaskIo,
     TaskIoReported,
     TaskManagerGone,
+    TaskManagersLeaving,
     TaskReported,
     TimerFired,
     VertexProgress,
@@ -104,7 +105,8 @@ class JobMaster:
         ways = ways_of(graph, regions, settings)
         self.books = books = books_of(graph, settings, now_ms, completed, ways.release, left)
         if left is not None:
-            adopt_attempts(graph, left.graph)
+            adopt_attempts(graph, left)
+            books.attempts.alive = sum(not one.state.is_terminal for one in graph.vertices)
         self._graph = graph
         self._journal = books.journal
         self._life = books.life
@@ -122,7 +124,9 @@ class JobMaster:
             settings.make_backoff() if left is None else left.backoff,
             ExceptionHistory(settings.exception_history_size) if left is None else left.history,
         )
-        self._reports = TaskReports(books, self._moves, self._failures, ways.scheduling)
+        self._reports = TaskReports(
+            books, self._moves, self._failures, ways.scheduling, settings.speculation
+        )
         self.succession = Succession(books, self._moves, self._failures, ways.scheduling)
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
@@ -175,10 +179,11 @@ class JobMaster:
                 self._on_fail_job(event.failure)
             case JobFinalized():
                 self._on_finalized()
-            case RescaleJob():
-                """Its graph never changes: `machines/generations` takes this event."""
+            case RescaleJob() | TaskManagersLeaving():
+                """Its graph never changes: `machines/generations` takes these events."""
             case NotEnoughResources():
                 self._shortage = event
+                self._reports.speculation.on_shortage(event)
             case TimerFired():
                 self._on_timer(event.timer)
             case _:
@@ -190,9 +195,9 @@ class JobMaster:
         failure = checkpoints.settle(self._life.status, self._journal.now_ms)
         if failure is not None:
             self._failures.on_global_failure(failure)
-        self._failures.settle()
         if checkpoints.handover.is_complete:
             self._life.has_handed_over = True
+        self._failures.settle()
         if self._failures.is_ending and self._attempts.alive == 0:
             self._moves.end(JobStatusEvent.ALL_TASKS_TERMINAL)
         checkpoints.follow(self._life.status, self._journal.now_ms)
@@ -201,6 +206,7 @@ class JobMaster:
         is_running = self._life.status is JobStatus.RUNNING and not self._is_finalizing
         if is_running and self._graph.is_finished and not self._life.has_handed_over:
             self._finalize()
+        self._reports.speculation.settle()
         self.books.deployer.serve()
         if self._graph.job_graph.job_type is not JobType.STREAMING:
             self._watch_idle_slots()
@@ -270,11 +276,6 @@ class JobMaster:
         return self._graph
 
     @property
-    def slots_required(self) -> int:
-        """How many slots the job asks for now, including those that it holds."""
-        return self._slots.pool.total_required
-
-    @property
     def failure(self) -> FailureInfo | None:
         """The root cause of the failure that the job is dealing with, or that ended it."""
         return self._life.root.failure
@@ -297,6 +298,7 @@ class JobMaster:
             self._idle_timer_ms = None
             self._slots.release_idle(self.books.results.places())
             return
+        self._reports.speculation.on_timer(timer)
         self._checkpoints.on_timer(timer, self._journal.now_ms)
         self.books.restarts.on_timer(timer)
         self._failures.on_timer(timer)
@@ -313,6 +315,7 @@ class JobMaster:
 
     def _on_slot_freed(self, event: SlotFreed) -> None:
         """A TaskManager has freed a slot: because it was told to, or because our answer to its offer came too late."""
+        self._reports.speculation.on_slot_freed(event.allocation_id)
         victims = self._slots.lose_slot(event.allocation_id)
         failed = [vertex for vertex in victims if vertex.state is ExecutionState.FAILED]
         if failed:
@@ -324,10 +327,13 @@ class JobMaster:
 
     def _on_task_manager_gone(self, event: TaskManagerGone) -> None:
         failure = lost_task_manager(event)
+        rivals = self._reports.speculation.on_task_manager_gone(event.resource_id, failure)
         alive = self._slots.lose_task_manager(event.resource_id, failure)
         failed = [vertex for vertex in alive if vertex.state is ExecutionState.FAILED]
         if failed:
             self._failures.on_task_failure(failed, failure)
+        elif rivals:
+            self._failures.on_rival_failure(rivals, failure)
         elif alive and self._life.root.failure is not None:
             # The loss explains broken connections that were reported before.
             self._life.root.note(failure)

@@ -53,6 +53,7 @@ class JobMoves:
         books.restarts.clear()
         for vertex in books.graph.vertices:
             vertex.version += 1
+            books.attempts.rivals.cancel(vertex)
             if vertex.execution.location is not None and not vertex.state.is_terminal:
                 books.attempts.send_cancel(vertex)
             books.attempts.move(vertex, ExecutionEvent.SUSPEND)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from penstock.machines.books.failures import canceled_unasked, unexpected_report
 from penstock.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.machines.execution.execution_graph import ExecutionVertex
+from penstock.machines.execution.slow_tasks import SpeculationSettings
 from penstock.machines.job.books import JobBooks
 from penstock.machines.job.failure_handler import FailureHandler
 from penstock.machines.job.moves import JobMoves
+from penstock.machines.job.speculation import Speculation
 from penstock.machines.scheduling.scheduling import SchedulingStrategy
 from penstock.model.messages import (
     PartitionDataProduced,
@@ -32,7 +34,7 @@ _PROGRESS_RANK = {ExecutionState.INITIALIZING: 1, ExecutionState.RUNNING: 2}
 
 
 class TaskReports:
-    """Takes reports, one at a time."""
+    """Takes reports, one at a time. `speculation`: takes those of further attempts."""
 
     def __init__(
         self,
@@ -40,7 +42,9 @@ class TaskReports:
         moves: JobMoves,
         failures: FailureHandler,
         scheduling: SchedulingStrategy,
+        speculation: SpeculationSettings | None,
     ) -> None:
+        self.speculation = Speculation(books, failures, speculation)
         self._graph = books.graph
         self._attempts = books.attempts
         self._results = books.results
@@ -58,8 +62,13 @@ class TaskReports:
 
     def _on_report(self, report: TaskStateChanged) -> None:
         vertex = self._graph.current(report.attempt_id)
-        if vertex is None or report.state not in _EVENT_OF_REPORT:
-            return  # A past attempt, or one of another job.
+        if report.state not in _EVENT_OF_REPORT:
+            return
+        if vertex is None:  # A further attempt, a past one, or one of another job.
+            winner = self.speculation.take(report, _EVENT_OF_REPORT[report.state])
+            if winner is not None:
+                self._after_finish(winner)
+            return
         state = vertex.state
         if state.is_terminal:
             return  # The first report of an end counts.
@@ -98,8 +107,7 @@ class TaskReports:
         elif vertex.state is before:
             return
         elif vertex.state is ExecutionState.FINISHED:
-            self._results.on_finished(vertex)
-            self._moves.allocate(self._scheduling.on_finished(vertex))
+            self._after_finish(vertex)
         elif vertex.state is ExecutionState.FAILED:
             failure = report.failure or unexpected_report(vertex, before, report.state)
             self._failures.on_failed(vertex, failure)
@@ -107,6 +115,10 @@ class TaskReports:
             self._failures.on_task_failure([vertex], canceled_unasked(vertex))
         elif before is ExecutionState.CANCELING and report.state is ExecutionState.FAILED:
             self._failures.on_failure_while_canceling(vertex, report.failure)
+
+    def _after_finish(self, vertex: ExecutionVertex) -> None:
+        self._results.on_finished(vertex)
+        self._moves.allocate(self._scheduling.on_finished(vertex))
 
     def _on_data_produced(self, event: PartitionDataProduced) -> None:
         vertex = self._graph.current(event.attempt_id)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.model.counted import counted
 from penstock.model.errors import ConfigurationError
+from penstock.model.texts.counted import counted
 
 _HOST: Final = re.compile(r"(?P<host>[^=\s]+)=(?P<slots>[\d,\s]+)")
 

@@ -24,6 +24,7 @@ from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AllocationId, AttemptId, ResourceId, VertexId
 from penstock.model.messages import (
     AnswerOffers,
+    BlockNodes,
     CancelTask,
     DeclareRequirements,
     DeployTask,
@@ -44,6 +45,8 @@ from penstock.model.messages import (
     TaskManagerGone,
     TaskManagerLostEvent,
     TaskManagerRegistered,
+    TaskManagersAllowed,
+    TaskManagersLeaving,
     TaskManagerStartFailed,
     TaskReported,
     TaskStateChanged,
@@ -53,10 +56,13 @@ from penstock.model.slot_size import SlotSize
 from penstock.model.states import ExecutionState
 
 _OF_RESOURCES = (
+    BlockNodes,
     DeclareRequirements,
     TaskManagerRegistered,
     TaskManagerLostEvent,
     TaskManagerStartFailed,
+    TaskManagersAllowed,
+    TaskManagersLeaving,
     SlotFreed,
     ResourceTick,
 )

@@ -29,13 +29,14 @@ class SlotOfTaskManager:
 
 @dataclass(slots=True)
 class KnownTaskManager:
-    """`number`: order of registration."""
+    """`number`: order of registration. `is_leaving`: the host takes it away soon, so its free slots are given to nobody."""
 
     location: TaskManagerLocation
     slots: list[SlotOfTaskManager]
     idle_since_ms: int | None
     size: SlotSize = UNSIZED
     number: int = 0
+    is_leaving: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -81,10 +82,11 @@ def check_taskmanagers(
     taskmanagers: Mapping[ResourceId, KnownTaskManager], starting: Starting, most: int | None
 ) -> None:
     """Raises BrokenInvariant."""
+    staying = sum(not one.is_leaving for one in taskmanagers.values())
     both = taskmanagers.keys() & starting.since_ms.keys()
     if both:
         raise BrokenInvariant(f"TaskManagers {sorted(both)} are registered and starting.")
-    if most is not None and len(taskmanagers) + len(starting) > most:
+    if most is not None and staying + len(starting) > most:
         raise BrokenInvariant(f"more than {most} TaskManagers.")
 
 
@@ -105,7 +107,9 @@ def check_slots(
         )
     if len(taken) != len({slot.allocation_id for _, slot in taken}):
         raise BrokenInvariant("one allocation id names two slots.")
-    with_free = {name for name, known in taskmanagers.items() if known.free_slots}
+    with_free = {
+        name for name, known in taskmanagers.items() if known.free_slots and not known.is_leaving
+    }
     if with_free != with_free_slots:
         raise BrokenInvariant(
             f"free slots are on {with_free}, but the books say {with_free_slots}."

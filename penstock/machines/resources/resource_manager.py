@@ -12,30 +12,31 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain, repeat
 from typing import assert_never
 
+from penstock.machines.resources.blocklist import BlockedNode
 from penstock.machines.resources.known_taskmanagers import (
-    KnownTaskManager,
     Need,
     SlotOfTaskManager,
     Starting,
     check_slots,
     check_taskmanagers,
 )
+from penstock.machines.resources.registered import Registered, slots_profile
 from penstock.machines.resources.resource_allocation import (
     AllocationRules,
     Worker,
     WorkerSpec,
     plan_allocation,
 )
-from penstock.machines.slots.resource_profile import UNKNOWN, ResourceProfile, profile_of
+from penstock.machines.slots.resource_profile import UNKNOWN
 from penstock.machines.story import Story
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import AllocationId, JobId, ResourceId
 from penstock.model.messages import (
+    BlockNodes,
     DeclareRequirements,
     RequestSlot,
     ResourceEffect,
@@ -47,6 +48,8 @@ from penstock.model.messages import (
     StopTaskManager,
     TaskManagerLostEvent,
     TaskManagerRegistered,
+    TaskManagersAllowed,
+    TaskManagersLeaving,
     TaskManagerStartFailed,
 )
 from penstock.model.options.cluster import ResourceOptions, TaskManagerOptions
@@ -147,13 +150,10 @@ class ResourceManager:
         self._max = max_taskmanagers
         self._settings = settings or ResourceSettings()
         self._now_ms = now_ms
-        self.taskmanagers: dict[ResourceId, KnownTaskManager] = {}
+        self.taskmanagers = Registered()
         self.starting = Starting()
         self.story = Story("ResourceManager")
         self.needs: dict[Need, JobNeed] = {}
-        self._with_free_slots: set[ResourceId] = set()
-        self._slots_of_size: Counter[SlotSize] = Counter()
-        self._next_number = 0
         self._next_taskmanager = 1
         self._next_allocation = 1
         self._failures = _StartFailures()
@@ -173,15 +173,23 @@ class ResourceManager:
         return effects
 
     def _take(self, event: ResourceEvent) -> None:
+        self.taskmanagers.blocklist.remove_ended(self._now_ms)
         if not isinstance(event, ResourceTick):
             self.story.add(type(event).__name__, event)
         match event:
             case DeclareRequirements():
                 self._on_declared(event)
+            case BlockNodes(nodes, until_ms, cause):
+                blocked = (BlockedNode(node, cause, until_ms) for node in nodes)
+                self.taskmanagers.blocklist.add(blocked)
             case TaskManagerRegistered():
                 self._on_registered(event)
             case TaskManagerLostEvent():
                 self._on_lost(event.resource_id, event.cause)
+            case TaskManagersLeaving():
+                self._on_leaving(event)
+            case TaskManagersAllowed(most):
+                self._max = None if self._max is None else max(self._max, most)
             case TaskManagerStartFailed():
                 self._on_start_failed(event.resource_id, event.cause)
             case SlotFreed():
@@ -198,6 +206,18 @@ class ResourceManager:
     def slots_registered(self) -> int:
         return sum(len(known.slots) for known in self.taskmanagers.values())
 
+    @property
+    def slots_max(self) -> int | None:
+        """How many slots there can be; None: any number."""
+        return None if self._max is None else self._max * self._slots_each
+
+    @property
+    def is_full(self) -> bool:
+        """Whether jobs miss slots, and no more TaskManagers are allowed: all have come that may."""
+        if self._max is None or self.starting or self.taskmanagers.staying < self._max:
+            return False
+        return any(need.required > self._allocated[key] for key, need in self.needs.items())
+
     def allocated_to(self, job_id: JobId) -> int:
         """Return how many slots the job has."""
         return sum(count for (owner, _), count in self._allocated.items() if owner == job_id)
@@ -206,9 +226,8 @@ class ResourceManager:
         """Raises BrokenInvariant. For tests, after each step."""
         with self.story:
             check_taskmanagers(self.taskmanagers, self.starting, self._max)
-            check_slots(
-                self.taskmanagers, self._allocated, self._with_free_slots, self._slots_of_size
-            )
+            with_free, of_size = self.taskmanagers.with_free_slots, self.taskmanagers.slots_of_size
+            check_slots(self.taskmanagers, self._allocated, with_free, of_size)
 
     # ------------------------------------------------------------------ events
 
@@ -224,28 +243,31 @@ class ResourceManager:
         was_asked_for = self.starting.pop(resource_id)
         if resource_id in self.taskmanagers:
             return
-        known = len(self.taskmanagers) + len(self.starting)
+        known = self.taskmanagers.staying + len(self.starting)
         if not was_asked_for and self._max is not None and known >= self._max:
             reason = f"there are {self._max} TaskManagers already (penstock.taskmanager.max)"
             self._effects.append(StopTaskManager(resource_id, reason))
             return
-        slots = [SlotOfTaskManager() for _ in range(event.slots)]
-        self.taskmanagers[resource_id] = KnownTaskManager(
-            event.location, slots, self._now_ms, event.size, self._next_number
-        )
-        self._next_number += 1
-        self._with_free_slots.add(resource_id)
-        self._slots_of_size[event.size] += event.slots
+        self.taskmanagers.register(event, self._now_ms)
 
     def _on_lost(self, resource_id: ResourceId, cause: str) -> None:
         if resource_id in self.starting:
             self._on_start_failed(resource_id, cause)
-        known = self.taskmanagers.pop(resource_id, None)
-        self._with_free_slots.discard(resource_id)
+        known = self.taskmanagers.forget(resource_id)
         if known is not None:
-            self._slots_of_size[known.size] -= len(known.slots)
             for slot in known.slots:
                 self._set_free(slot, known.size)
+
+    def _on_leaving(self, event: TaskManagersLeaving) -> None:
+        for resource_id in event.resource_ids:
+            self.taskmanagers.leave(resource_id)
+            self._end_if_left(resource_id)
+
+    def _end_if_left(self, resource_id: ResourceId) -> None:
+        """One that leaves ends as soon as its last slot is free."""
+        if self.taskmanagers.has_left(resource_id):
+            self.taskmanagers.forget(resource_id)
+            self._effects.append(StopTaskManager(resource_id, "its executor leaves"))
 
     def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
         if self.starting.pop(resource_id):
@@ -258,9 +280,8 @@ class ResourceManager:
         slot = known.slots[event.slot_index]
         if slot.allocation_id == event.allocation_id:
             self._set_free(slot, known.size)
-            self._with_free_slots.add(event.resource_id)
-            if known.is_idle:
-                known.idle_since_ms = self._now_ms
+            self.taskmanagers.freed(event.resource_id, self._now_ms)
+            self._end_if_left(event.resource_id)
 
     def _set_free(self, slot: SlotOfTaskManager, size: SlotSize) -> None:
         if slot.job_id is not None:
@@ -306,9 +327,9 @@ class ResourceManager:
         is_waiting = self._settings.load_balance == "SLOTS" and len(self.starting) > 0
         plan = plan_allocation(
             {UNKNOWN: count} if count else {},
-            [] if is_waiting else self._workers(size),
+            [] if is_waiting else self.taskmanagers.workers(size),
             self._as_one(size, with_registered=is_waiting),
-            WorkerSpec(_slots(self._slots_in(size)), _slots(1)),
+            WorkerSpec(slots_profile(self._slots_in(size)), slots_profile(1)),
             AllocationRules(self._settings.load_balance, redundant, self._may_start()),
         )
         for _ in plan.new_workers:
@@ -322,29 +343,22 @@ class ResourceManager:
     def _slots_in(self, size: SlotSize) -> int:
         return 1 if size else self._slots_each
 
-    def _workers(self, size: SlotSize) -> list[Worker]:
-        """Return TaskManagers of that size with free slots, in the order of registration."""
-        known = [
-            (resource_id, self.taskmanagers[resource_id]) for resource_id in self._with_free_slots
-        ]
-        return [
-            Worker(resource_id, _slots(len(one.slots)), _slots(one.free_slots), _slots(1))
-            for resource_id, one in sorted(known, key=lambda entry: entry[1].number)
-            if one.size == size
-        ]
-
     def _as_one(self, size: SlotSize, *, with_registered: bool) -> list[Worker]:
         """Return one worker for all slots of starting TaskManagers, because it does not matter
-        which of them gives a slot.
+        which of them gives a slot, and of unused ones on blocked nodes, which may give theirs later.
 
         `with_registered`: the worker also has the free slots of registered ones, when none of them
         is to be taken.
         """
-        count = self.starting.of_size[size] * self._slots_in(size)
+        count = self.starting.of_size[size] * self._slots_in(size) + self.taskmanagers.in_vain(size)
         if with_registered:
             taken = sum(held for (_, wanted), held in self._allocated.items() if wanted == size)
-            count += self._slots_of_size[size] - taken
-        return [Worker("together", _slots(count), _slots(count), _slots(1))] if count else []
+            count += self.taskmanagers.to_give(size, taken)
+        return (
+            [Worker("together", slots_profile(count), slots_profile(count), slots_profile(1))]
+            if count
+            else []
+        )
 
     def _may_start(self) -> int | None:
         """Return how many more TaskManagers may be asked for now; None: any number."""
@@ -352,7 +366,7 @@ class ResourceManager:
             return 0
         if self._max is None:
             return None
-        return max(0, self._max - len(self.taskmanagers) - len(self.starting))
+        return max(0, self._max - self.taskmanagers.staying - len(self.starting))
 
     def _request_slot(self, resource_id: ResourceId, job_id: JobId) -> None:
         known = self.taskmanagers[resource_id]
@@ -363,7 +377,7 @@ class ResourceManager:
         self._allocated[job_id, known.size] += 1
         known.idle_since_ms = None
         if not known.free_slots:
-            self._with_free_slots.discard(resource_id)
+            self.taskmanagers.with_free_slots.discard(resource_id)
         self._effects.append(RequestSlot(resource_id, index, allocation_id, job_id))
 
     def _start(self, size: SlotSize) -> None:
@@ -407,22 +421,14 @@ class ResourceManager:
 
     def _release_idle(self) -> None:
         """Stop TaskManagers that have been unused for a while, except the redundant ones."""
-        idle = [
-            (resource_id, known)
-            for resource_id, known in self.taskmanagers.items()
-            if known.is_idle
-            and known.idle_since_ms is not None
-            and known.idle_since_ms + self._settings.idle_timeout_ms <= self._now_ms
-        ]
+        idle = self.taskmanagers.idle_since(self._now_ms - self._settings.idle_timeout_ms)
         free = sum(known.free_slots for known in self.taskmanagers.values())
         kept = self._settings.redundant_taskmanagers * self._slots_each if self.needs else 0
         for resource_id, known in idle:
             if free - len(known.slots) < kept:
                 break
             free -= len(known.slots)
-            del self.taskmanagers[resource_id]
-            self._with_free_slots.discard(resource_id)
-            self._slots_of_size[known.size] -= len(known.slots)
+            self.taskmanagers.forget(resource_id)
             reason = "idle longer than resourcemanager.taskmanager-timeout"
             self._effects.append(StopTaskManager(resource_id, reason))
 
@@ -437,8 +443,3 @@ def max_taskmanagers_of(settings: Settings) -> int | None:
     if most_slots < INT_MAX:
         limits.append(max(1, most_slots // settings.get(TaskManagerOptions.SLOTS)))
     return min(limits) if limits else None
-
-
-@lru_cache(maxsize=1024)
-def _slots(count: int) -> ResourceProfile:
-    return profile_of({"cpu": count})

@@ -7,11 +7,13 @@ shared by all its consumers.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from penstock.machines.execution.distribution import subpartition_of
 from penstock.machines.execution.execution_graph import (
     ConsumedPartitionGroup,
+    Execution,
     ExecutionGraph,
     ExecutionVertex,
     ResultPartition,
@@ -27,7 +29,7 @@ from penstock.model.deployment import (
 from penstock.model.errors import BrokenInvariant
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.partitioning import ShipStrategy
-from penstock.model.ids import AttemptId, PartitionId, ResultPartitionId
+from penstock.model.ids import AttemptId, PartitionId, ResultPartitionId, VertexId
 from penstock.model.messages import UpdatePartitions
 
 
@@ -41,7 +43,14 @@ class _Unaware:
 class TaskDeployments:
     """Makes deployments, and remembers which consumers do not know a producer yet."""
 
-    def __init__(self, job_graph: JobGraph, graph: ExecutionGraph) -> None:
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        graph: ExecutionGraph,
+        with_rivals: Collection[VertexId] = frozenset(),
+    ) -> None:
+        """`with_rivals`: vertices whose subtasks may have several attempts at once."""
+        self._with_rivals = with_rivals
         self._job = job_graph
         self._graph = graph
         self._unaware: dict[PartitionId, list[_Unaware]] = {}
@@ -53,9 +62,9 @@ class TaskDeployments:
             partition.is_available = True
             partition.forget_descriptors()
 
-    def of(self, vertex: ExecutionVertex) -> TaskDeployment:
-        """Return the deployment of a placed vertex. Raises BrokenInvariant: it is not placed."""
-        execution = vertex.execution
+    def of(self, vertex: ExecutionVertex, execution: Execution | None = None) -> TaskDeployment:
+        """Return the deployment of a placed vertex, or of a further attempt of it. Raises BrokenInvariant: it is not placed."""
+        execution = execution or vertex.execution
         job_vertex = vertex.job_vertex.job_vertex
         if execution.allocation_id is None or job_vertex.chain_blob is None:
             raise BrokenInvariant(f"{vertex} cannot be deployed: it has no slot or no code.")
@@ -71,6 +80,7 @@ class TaskDeployments:
             partitions=tuple(self._partition(partition) for partition in vertex.partitions),
             gates=tuple(self._gate(vertex, group) for group in vertex.consumed_groups),
             restore=execution.restore,
+            may_have_rivals=job_vertex.vertex_id in self._with_rivals,
         )
 
     def updates_for(self, vertex: ExecutionVertex) -> list[UpdatePartitions]:

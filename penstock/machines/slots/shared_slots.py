@@ -7,8 +7,8 @@ opened, so that runs are repeatable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from penstock.machines.execution.execution_graph import ExecutionVertex
 from penstock.machines.slots.preferred_locations import preferred_locations
@@ -18,7 +18,7 @@ from penstock.machines.slots.slot_pool import PooledSlot, SlotPool
 from penstock.machines.slots.slot_selection import SlotProfile
 from penstock.machines.slots.slot_sharing import SharingGroup
 from penstock.model.errors import BrokenInvariant
-from penstock.model.ids import AllocationId, SlotRequestId
+from penstock.model.ids import AllocationId, ExecutionVertexId, SlotRequestId
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +32,9 @@ class SharedSlot:
 
 
 class SharedSlots:
-    """The shared slots of a job by sharing group. `next_request`: number of the next request."""
+    """The shared slots of a job by sharing group. `next_request`: number of the next request. `planned`: which slot a group is to get
+    when it asks for one the first time; it counts only where slots that were used before are preferred.
+    """
 
     def __init__(
         self,
@@ -47,11 +49,12 @@ class SharedSlots:
         `profile_of_group`: gives the profile that a slot sharing group asks for, by its name.
         """
         self._profile_of_group = profile_of_group
-        self._pool = pool
+        self.pool = pool
         self._are_free_slots_taken = are_free_slots_taken
         self._by_group: dict[SharingGroup, SharedSlot] = {}
         self._by_request: dict[SlotRequestId, SharedSlot] = {}
         self.next_request = 0
+        self.planned: dict[SharingGroup, AllocationId] = {}
         self._group_of: dict[int, SharingGroup] = {
             vertex.index: group for group in groups for vertex in group.vertices
         }
@@ -81,6 +84,10 @@ class SharedSlots:
             found.append(shared)
         return found
 
+    def profile_of(self, vertex: ExecutionVertex) -> ResourceProfile:
+        """Return what the vertex's group asks of a slot."""
+        return self._profile_of_group(vertex.job_vertex.slot_sharing_group)
+
     def serve(self, request_id: SlotRequestId, slot: PooledSlot) -> None:
         """The pool has a slot for a request that waited."""
         self._by_request[request_id].slot = slot
@@ -91,8 +98,34 @@ class SharedSlots:
         return None if shared is None else shared.slot
 
     def shared_slot_of(self, vertex: ExecutionVertex) -> SharedSlot | None:
-        shared = self._by_group.get(self._group_of[vertex.index])
+        group = self._group_of.get(vertex.index)
+        shared = None if group is None else self._by_group.get(group)
         return shared if shared is not None and vertex.index in shared.members else None
+
+    def adopt(
+        self, former: Iterable[SharedSlot], vertices: Mapping[ExecutionVertexId, ExecutionVertex]
+    ) -> list[SharedSlot]:
+        """Take over the slots of subtasks that run on. `vertices`: those subtasks, as this generation knows them. Returns: their slots."""
+        found: list[SharedSlot] = []
+        for old in former:
+            seated = [vertices.get(one.vertex_id) for one in old.members.values()]
+            members = {one.index: one for one in seated if one is not None}
+            if members:
+                name = old.group.slot_sharing_group
+                group = SharingGroup(len(self.groups), name, [*members.values()])
+                shared = SharedSlot(group, old.request, old.slot, members)
+                self.groups.append(group)
+                self._group_of.update(dict.fromkeys(members, group))
+                self._by_group[group] = self._by_request[old.request.request_id] = shared
+                found.append(shared)
+        return found
+
+    def join(self, group: SharingGroup, shared: SharedSlot) -> None:
+        """Let the subtasks of a group, none of which has a seat yet, sit in this slot when they are scheduled."""
+        self.groups.remove(group)
+        shared.group.vertices.extend(group.vertices)
+        for vertex in group.vertices:
+            self._group_of[vertex.index] = shared.group
 
     def leave(self, vertex: ExecutionVertex, now_ms: int) -> None:
         """The vertex leaves its slot. When the last one leaves, the slot goes back to the pool."""
@@ -102,7 +135,7 @@ class SharedSlots:
         del shared.members[vertex.index]
         if not shared.members:
             self._close(shared)
-            self._pool.release(shared.request.request_id, now_ms)
+            self.pool.release(shared.request.request_id, now_ms)
 
     def lose(self, slots: Iterable[PooledSlot]) -> list[ExecutionVertex]:
         """The pool has lost these slots. Returns: the vertices in them, in topological order."""
@@ -130,14 +163,16 @@ class SharedSlots:
     ) -> SharedSlot:
         profile = self._profile_of_group(group.slot_sharing_group)
         wanted = _wanted(group, profile, ignored, reserved)
+        if group in self.planned:
+            wanted = replace(wanted, preferred_allocations=frozenset({self.planned.pop(group)}))
         request_id = SlotRequestId(f"slot-request-{self.next_request}")
         self.next_request += 1
         request = SlotRequest(request_id, wanted.profile, group.load, wanted.preferred_allocations)
         shared = SharedSlot(group, request)
-        if self._are_free_slots_taken and self._pool.allocate(request, wanted) is not None:
-            shared.slot = self._pool.slot_of(request_id)
+        if self._are_free_slots_taken and self.pool.allocate(request, wanted) is not None:
+            shared.slot = self.pool.slot_of(request_id)
         else:
-            self._pool.request_new(request)
+            self.pool.request_new(request)
         self._by_group[group] = shared
         self._by_request[request_id] = shared
         return shared

@@ -7,10 +7,10 @@ SharingStrategy (docs/spec/slots.md#sharing-by-local-input, #sharing-by-balance)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 from penstock.machines.execution.execution_graph import (
     ConsumedPartitionGroup,
@@ -18,6 +18,7 @@ from penstock.machines.execution.execution_graph import (
     ExecutionJobVertex,
     ExecutionVertex,
 )
+from penstock.model.ids import VertexId
 
 
 @dataclass(slots=True, eq=False)
@@ -33,21 +34,30 @@ class SharingGroup:
         return len(self.vertices)
 
 
-SlotSharingStrategy: TypeAlias = Callable[[ExecutionGraph], list[SharingGroup]]
+class SlotSharingStrategy(Protocol):
+    """Makes the groups of a graph. `seated`: vertices that have their places already, and that no edge joins with others."""
+
+    def __call__(
+        self, graph: ExecutionGraph, seated: Container[VertexId] = frozenset()
+    ) -> list[SharingGroup]: ...
 
 
-def local_input_preferred(graph: ExecutionGraph) -> list[SharingGroup]:
+def local_input_preferred(
+    graph: ExecutionGraph, seated: Container[VertexId] = frozenset()
+) -> list[SharingGroup]:
     """Put a subtask into the group of a producer that it reads from, if possible. Groups are in the
     order of creation.
     """
-    return _LocalInput(graph).run()
+    return _LocalInput(graph, _without(graph, seated)).run()
 
 
-def task_balanced(graph: ExecutionGraph) -> list[SharingGroup]:
+def task_balanced(
+    graph: ExecutionGraph, seated: Container[VertexId] = frozenset()
+) -> list[SharingGroup]:
     """Make as many groups as the widest job vertex has subtasks, and distribute the tasks evenly."""
     found: list[SharingGroup] = []
     by_name: dict[str, list[ExecutionJobVertex]] = {}
-    for job_vertex in graph.job_vertices:
+    for job_vertex in _without(graph, seated):
         by_name.setdefault(job_vertex.slot_sharing_group, []).append(job_vertex)
     for name, job_vertices in by_name.items():
         width = max(len(job_vertex.vertices) for job_vertex in job_vertices)
@@ -66,8 +76,8 @@ SLOT_SHARING: Final[Mapping[str, SlotSharingStrategy]] = {
 class _LocalInput:
     """One computation. The open groups of a job vertex are an ordered dict, oldest first."""
 
-    def __init__(self, graph: ExecutionGraph) -> None:
-        self._graph = graph
+    def __init__(self, graph: ExecutionGraph, job_vertices: list[ExecutionJobVertex]) -> None:
+        self._job_vertices = job_vertices
         self._groups: list[SharingGroup] = []
         self._by_name: dict[str, list[SharingGroup]] = {}
         self._group_of: list[SharingGroup | None] = [None] * len(graph.vertices)
@@ -75,7 +85,7 @@ class _LocalInput:
         self._candidates: dict[int, deque[SharingGroup]] = {}
 
     def run(self) -> list[SharingGroup]:
-        for job_vertex in self._graph.job_vertices:
+        for job_vertex in self._job_vertices:
             self._place(job_vertex)
         return self._groups
 
@@ -142,6 +152,10 @@ class _LocalInput:
         self._groups.append(group)
         self._by_name.setdefault(name, []).append(group)
         return group
+
+
+def _without(graph: ExecutionGraph, seated: Container[VertexId]) -> list[ExecutionJobVertex]:
+    return [one for one in graph.job_vertices if one.job_vertex.vertex_id not in seated]
 
 
 def _deal_out(job_vertices: list[ExecutionJobVertex], groups: list[SharingGroup]) -> None:

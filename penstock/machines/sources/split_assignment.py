@@ -26,6 +26,10 @@ class SplitAssignmentTracker:
         """These splits go to a reader now."""
         self._latest.setdefault(subtask, []).extend(splits)
 
+    def given(self, subtask: int) -> Sequence[Any]:
+        """Return the splits that a reader got since the last checkpoint."""
+        return self._latest.get(subtask, ())
+
     def checkpoint(self, checkpoint_id: int) -> None:
         """The coordinator's part of a checkpoint is taken: later assignments are not in it."""
         self._by_checkpoint[checkpoint_id] = self._latest

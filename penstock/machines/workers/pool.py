@@ -2,8 +2,9 @@
 
 A start gets slots of a ready worker of its kind: of the fullest one that has enough, so that others stay whole. If none has, it
 is planned for a worker that is starting, and if none of these has room, a new one is launched. Starts are served in this order:
-those that a job needs to run at all, as they came; then the others, one of each job in turn. A worker that nobody uses ends after
-a while, or when somebody else needs its place.
+those that a job needs to run at all, as they came; then the others, one of each job in turn. A job that asks for slots of a given
+size gets these first, because a small TaskManager might sit where a large one fits. A worker that nobody uses ends after a while,
+or when somebody else needs its place.
 
 Knows no clock and no process. Source: Flink's session cluster (SlotManager, ResourceManager), whose TaskManagers jobs share.
 Differs: Flink promises no fairness between jobs; here starts wait in order.
@@ -43,6 +44,8 @@ from penstock.model.messages.workers import (
 
 END_WITHIN_MS: Final = 10_000
 """A dropped TaskManager that is not over by then costs its worker. Supervisors are faster."""
+SIZED_FIRST_MS: Final = 10_000
+"""How long a start of the usual size waits for the sized ones of its job."""
 
 
 class WorkerPool:
@@ -54,11 +57,14 @@ class WorkerPool:
         self.story = Story("WorkerPool")
         self._next_order = 0
         self._next_worker = 1
+        self._now_ms = 0
         self._effects: list[WorkersEffect] = []
 
     def step(self, event: WorkersEvent) -> list[WorkersEffect]:
         """Take one event; returns the effects to carry out, in order."""
         name = type(event).__name__
+        if not isinstance(event, StartRegistered):
+            self._now_ms = max(self._now_ms, event.now_ms)
         with self.story:
             if not isinstance(event, WorkersTick):
                 self.story.add(name, event)
@@ -125,7 +131,8 @@ class WorkerPool:
                 is_waiting = start.worker is None
                 if is_waiting == any(start is one for one in hosted):
                     raise BrokenInvariant(f"start {start_id} is hosted, or waits, but not both")
-                if is_waiting and start.planned not in self.workers:
+                is_held = start.planned is None and bool(start.wanted.after_sized)
+                if is_waiting and not is_held and start.planned not in self.workers:
                     raise BrokenInvariant(f"start {start_id} waits for no worker")
 
     def _check_worker(self, one: Worker) -> None:
@@ -208,8 +215,10 @@ class WorkerPool:
                 self._over(start, event.cause)
 
     def _on_room_wanted(self, event: RoomWanted) -> None:
+        """Those end first that are of no use to a start that waits; of these, those that are idle longest."""
+        held = {start.wanted.kind for start in self.starts.values() if start.worker is None}
         others = [one for one in self.idle if one.kind != event.kind]
-        for one in others[: event.workers]:
+        for one in sorted(others, key=lambda one: one.kind in held)[: event.workers]:
             self._end(one, "Spark needs its place")
 
     def _on_tick(self, now_ms: int) -> None:
@@ -251,7 +260,9 @@ class WorkerPool:
             for one in self.workers.values()
             if one.state is WorkerState.STARTING
         }
-        for start in self._in_order():
+        for start in sorted(self._in_order(), key=lambda one: not one.wanted.kind.size):
+            if self._is_held(start):
+                continue
             worker = self._ready_for(start)
             if worker is not None:
                 self._host(worker, start)
@@ -277,6 +288,21 @@ class WorkerPool:
             if start.worker is None:
                 keys.append((beyond[job_id] if is_beyond else 0, start.order, start))
         return [start for *_, start in sorted(keys, key=lambda key: key[:2])]
+
+    def _is_held(self, start: Start) -> bool:
+        """Whether it waits for the sized ones of its job. They may be asked for later than it."""
+        wanted = start.wanted
+        if not wanted.after_sized or start.planned is not None:
+            return False
+        placed = sum(
+            1
+            for one in self.starts.values()
+            if one.worker is not None
+            and one.wanted.job_id == wanted.job_id
+            and one.wanted.kind.size
+        )
+        is_late = self._now_ms >= wanted.now_ms + SIZED_FIRST_MS
+        return placed < wanted.after_sized and not is_late
 
     def _ready(self, kind: WorkerKind) -> list[Worker]:
         return [one for one in self.workers.values() if one.takes_starts and one.kind == kind]

@@ -66,8 +66,18 @@ class ResultPartitionType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionWay:
+    """How a row function will run: on `columns`, on the `fields` that it reads, or on `records`. `why`: why not on columns."""
+
+    way: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """The facts about an operator that the JobManager knows. `keys`: of its keyed state; None: it has none."""
+    """The facts about an operator that the JobManager knows. `keys`: of its keyed state; None: it has none. `function`: None: it has no
+    row function that could run on columns.
+    """
 
     node_id: int
     name: str
@@ -75,10 +85,11 @@ class OperatorInfo:
     defined_at: str = ""
     has_coordinator: bool = False
     keys: KeyType | None = None
+    function: FunctionWay | None = None
 
     def __setstate__(self, state: Sequence[Any]) -> None:
         """A job graph that an earlier release stored has fewer fields."""
-        for field_of, value in zip(fields(self), (*state, None), strict=False):
+        for field_of, value in zip(fields(self), (*state, None, None), strict=False):
             object.__setattr__(self, field_of.name, value)
 
 

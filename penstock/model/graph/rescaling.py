@@ -7,7 +7,7 @@ without breaking a keyed stream is refused here, before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from penstock.model.graph.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex
@@ -44,6 +44,22 @@ def rescaled(submitted: JobGraph, parallelism: Mapping[VertexId, int]) -> JobGra
 def parallelism_of(job_graph: JobGraph) -> dict[VertexId, int]:
     """Return the parallelism of each vertex."""
     return {vertex_id: one.parallelism for vertex_id, one in job_graph.vertices.items()}
+
+
+def untouched(job_graph: JobGraph, changed: Collection[VertexId]) -> frozenset[VertexId]:
+    """Return the vertices that no edges, in whatever direction, join with one that changes."""
+    joined: dict[VertexId, set[VertexId]] = {one: set() for one in job_graph.vertices}
+    for vertex in job_graph.vertices.values():
+        for edge in vertex.inputs:
+            joined[edge.source].add(vertex.vertex_id)
+            joined[vertex.vertex_id].add(edge.source)
+    reached = set(changed)
+    waiting = list(reached)
+    while waiting:
+        found = joined[waiting.pop()] - reached
+        reached |= found
+        waiting += found
+    return frozenset(job_graph.vertices) - reached
 
 
 def refusals_of(submitted: JobGraph, parallelism: Mapping[VertexId, int]) -> list[str]:

@@ -59,6 +59,7 @@ from penstock.model.messages.control import (
 )
 from penstock.model.messages.job import (
     AnswerOffers,
+    BlockNodes,
     CancelJob,
     CancelTask,
     DeclareRequirements,
@@ -79,10 +80,12 @@ from penstock.model.messages.job import (
     ResetSubtasks,
     SetTimer,
     SlotsOffered,
+    SlowSubtasks,
     StartScheduling,
     SuspendJob,
     TaskIoReported,
     TaskManagerGone,
+    TaskManagersLeaving,
     TaskReported,
     TaskStateChanged,
     TimerFired,
@@ -117,6 +120,7 @@ from penstock.model.messages.resources import (
     StopTaskManager,
     TaskManagerLostEvent,
     TaskManagerRegistered,
+    TaskManagersAllowed,
     TaskManagerStartFailed,
 )
 from penstock.model.messages.shared import (
@@ -153,6 +157,7 @@ __all__ = [
     "Answer",
     "AnswerOffers",
     "AskTaskManager",
+    "BlockNodes",
     "CancelJob",
     "CancelTask",
     "CheckpointAcknowledged",
@@ -235,6 +240,7 @@ __all__ = [
     "SlotOffer",
     "SlotTimedOut",
     "SlotsOffered",
+    "SlowSubtasks",
     "SnapshotCoordinators",
     "SourceEvent",
     "SplitRequest",
@@ -257,6 +263,8 @@ __all__ = [
     "TaskManagerLostEvent",
     "TaskManagerRegistered",
     "TaskManagerStartFailed",
+    "TaskManagersAllowed",
+    "TaskManagersLeaving",
     "TaskReported",
     "TaskStateChanged",
     "ThreadDump",

@@ -19,7 +19,7 @@ from penstock.model.checkpoints import (
     SubtaskState,
 )
 from penstock.model.completed_checkpoint import CompletedCheckpoint
-from penstock.model.ids import NO_TOKEN, AttemptId, FencingToken, ResourceId
+from penstock.model.ids import NO_TOKEN, AttemptId, FencingToken, ResourceId, VertexId
 from penstock.model.messages.shared import FailureInfo
 
 
@@ -222,11 +222,12 @@ class CoordinatorsCheckpointEnded:
 class RestoreCoordinators:
     """Reset all coordinators to this state; an operator that is not listed starts without state.
 
-    `checkpoint_id` None: all coordinators start without state.
+    `checkpoint_id` None: all coordinators start without state. `kept`: those of these vertices go on as they are.
     """
 
     checkpoint_id: int | None
     states: tuple[tuple[str, bytes], ...]
+    kept: frozenset[VertexId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,10 @@ class MasterHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnded:
-    """(wire) From a supervisor: its TaskManager has ended; the cause, and the last output. `last_lines`: of its log."""
+    """(wire) From a supervisor: its TaskManager has ended, or, to a pool of workers, its process; the cause, and the last output.
+
+    `last_lines`: of a TaskManager's log.
+    """
 
     resource_id: ResourceId
     cause: str

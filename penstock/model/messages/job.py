@@ -79,6 +79,15 @@ class TaskManagerGone:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskManagersLeaving:
+    """The host takes these TaskManagers away soon. They still work. To the ResourceManager too."""
+
+    resource_ids: tuple[ResourceId, ...]
+    cause: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class CancelJob:
     now_ms: int
 
@@ -143,6 +152,7 @@ JobEvent: TypeAlias = (
     | TaskIoReported
     | PartitionDataProduced
     | TaskManagerGone
+    | TaskManagersLeaving
     | CancelJob
     | SuspendJob
     | FailJob
@@ -241,11 +251,11 @@ class ResetSubtasks:
 
 @dataclass(frozen=True, slots=True)
 class GraphReplaced:
-    """Another generation of the job begins: all its subtasks are new, and there may be more or less of them.
+    """Another generation of the job begins: its subtasks are new, and there may be more or less of them.
 
     `former`: all subtasks of the generation before. `first_attempt`: the number of the attempts of the new one. `checkpoint_id`: what the new one begins with; None: it begins anew.
     `is_planned`: the former one has handed over all that it did; otherwise it failed, and what came after the checkpoint
-    is processed again.
+    is processed again. `kept`: vertices whose subtasks run on with the attempts that they have.
     """
 
     job_graph: JobGraph
@@ -253,6 +263,7 @@ class GraphReplaced:
     first_attempt: int
     checkpoint_id: int | None
     is_planned: bool
+    kept: frozenset[VertexId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,14 +285,34 @@ class JobStatusChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockNodes:
+    """These hosts get no new subtasks until then, because their subtasks were slow. To the ResourceManager."""
+
+    nodes: tuple[str, ...]
+    until_ms: int
+    cause: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlowSubtasks:
+    """How many subtasks are slow, by the last look at them. Told first when the job begins to look, and whenever it changes."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionStateChanged:
-    """One line of the job's story, for console, log and REST."""
+    """One line of the job's story, for console, log and REST. `is_concurrent`: it is about a further attempt of a subtask, beside
+    the one that counts.
+    """
 
     attempt_id: AttemptId
     old: ExecutionState
     new: ExecutionState
     now_ms: int
     cause: str = ""
+    is_concurrent: bool = False
 
     def __str__(self) -> str:
         cause = f" cause={self.cause}" if self.cause else ""
@@ -290,6 +321,7 @@ class ExecutionStateChanged:
 
 JobEffect: TypeAlias = (
     DeclareRequirements
+    | BlockNodes
     | AnswerOffers
     | DeployTask
     | CancelTask
@@ -301,6 +333,7 @@ JobEffect: TypeAlias = (
     | GraphReplaced
     | FinalizeJob
     | JobStatusChanged
+    | SlowSubtasks
     | ExecutionStateChanged
     | CheckpointEffect
 )

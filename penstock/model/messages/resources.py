@@ -13,7 +13,7 @@ from penstock.model.ids import (
     JobId,
     ResourceId,
 )
-from penstock.model.messages.job import DeclareRequirements
+from penstock.model.messages.job import BlockNodes, DeclareRequirements, TaskManagersLeaving
 from penstock.model.messages.shared import SlotFreed
 from penstock.model.slot_size import UNSIZED, SlotSize
 
@@ -45,6 +45,14 @@ class TaskManagerStartFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskManagersAllowed:
+    """The host has grown: so many TaskManagers may there be at one time."""
+
+    most: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceTick:
     """Time passes: requirement checks, idle TaskManagers, start timeouts."""
 
@@ -53,8 +61,11 @@ class ResourceTick:
 
 ResourceEvent: TypeAlias = (
     DeclareRequirements
+    | BlockNodes
     | TaskManagerRegistered
     | TaskManagerLostEvent
+    | TaskManagersLeaving
+    | TaskManagersAllowed
     | TaskManagerStartFailed
     | SlotFreed
     | ResourceTick

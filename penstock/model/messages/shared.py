@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.model.bounded_text import MOST_OF_MESSAGE, cut_lines
 from penstock.model.ids import (
     AllocationId,
     PartitionId,
     ResourceId,
 )
 from penstock.model.slot_size import UNSIZED, SlotSize
+from penstock.model.texts.bounded_text import MOST_OF_MESSAGE, cut_lines
 
 _MOST_OF_TEXT: Final = MOST_OF_MESSAGE + 4096
 """A text that is cut already has more after it: the operator, the record, the task."""

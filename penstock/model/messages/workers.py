@@ -79,7 +79,8 @@ class WorkerUsedUp:
 @dataclass(frozen=True, slots=True)
 class StartWanted:
     """A job wants a TaskManager of so many slots. `lower_bound`: the slots without which the job cannot run. `idle_ms`: how long
-    the worker may wait for the next job afterwards.
+    the worker may wait for the next job afterwards. `after_sized`: so many TaskManagers of a given size come first, because they
+    are harder to place.
     """
 
     start_id: StartId
@@ -89,6 +90,7 @@ class StartWanted:
     lower_bound: int
     idle_ms: int
     now_ms: int
+    after_sized: int = 0
 
 
 @dataclass(frozen=True, slots=True)

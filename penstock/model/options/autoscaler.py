@@ -1,7 +1,7 @@
 """Options of the autoscaler, which gives running jobs more or fewer subtasks.
 
 Does not know their readers. Source: the autoscaler of Flink's Kubernetes operator (AutoScalerOptions); its keys are also taken with
-`kubernetes.operator.` before them. Differs: `penstock.*` keys are Penstock's own, and `penstock/model/elastic_profile.py` has other
+`kubernetes.operator.` before them. Differs: `penstock.*` keys are Penstock's own, and `penstock/model/elastic/elastic_profile.py` has other
 defaults, because a rescale takes about a second here.
 """
 

@@ -40,7 +40,8 @@ class TaskManagerOptions(OptionGroup, title="TaskManagers"):
         "30 s",
         (
             "A TaskManager in which no task has moved for this long is replaced. A C call that "
-            "holds the GIL can cause that."
+            "holds the GIL can cause that. Also how long a TaskManager whose process lives may get "
+            "no processor."
         ),
     )
     SLOTS: Final = whole("taskmanager.numberOfTaskSlots", "1", "Slots of one TaskManager.")
@@ -117,11 +118,11 @@ class ResourceOptions(OptionGroup, title="Number of TaskManagers"):
     )
     JOB_ISOLATION: Final = flag(
         "penstock.cluster.job-isolation",
-        "true",
+        "false",
         (
-            "The job's TaskManagers run in processes of their own, which end with the job. "
-            "If false, they run in processes that later jobs of the Spark session use again, "
-            "and that several jobs share if their slots suffice."
+            "If true, the job's TaskManagers run in processes of their own, which end with the "
+            "job. Else they run in processes that later jobs of the Spark session use again, and "
+            "that several jobs share if their slots suffice."
         ),
     )
     REDUNDANT_TASKMANAGERS: Final = whole(

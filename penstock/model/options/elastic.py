@@ -10,6 +10,7 @@ from penstock.model.options.option import (
     OptionGroup,
     duration,
     flag,
+    number,
     signed_duration,
     text,
     whole,
@@ -121,4 +122,48 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
         "web.adaptive-scheduler.rescale-history.size",
         "0",
         "How many rescales of a job are kept.",
+    )
+
+
+class SpeculationOptions(OptionGroup, title="Second attempts of slow subtasks"):
+    """Subtasks of bounded sources that exchange nothing may be tried twice. BATCH jobs on Spark: `spark.speculation`."""
+
+    ENABLED: Final = flag(
+        "execution.batch.speculative.enabled",
+        "false",
+        (
+            "Whether slow subtasks get a second attempt on another node. In streaming jobs without "
+            "checkpoints: of vertices from a bounded source to sinks that commit."
+        ),
+        former_keys=("jobmanager.adaptive-batch-scheduler.speculative.enabled",),
+    )
+    MOST_ATTEMPTS: Final = whole(
+        "execution.batch.speculative.max-concurrent-executions",
+        "2",
+        "How many attempts a subtask may have at once, with the first one.",
+        former_keys=("jobmanager.adaptive-batch-scheduler.speculative.max-concurrent-executions",),
+    )
+    BLOCK_FOR: Final = duration(
+        "execution.batch.speculative.block-slow-node-duration",
+        "1 min",
+        "How long the node of a slow subtask gets no new subtasks. `0 ms`: it gets them.",
+        former_keys=("jobmanager.adaptive-batch-scheduler.speculative.block-slow-node-duration",),
+    )
+    CHECK_INTERVAL: Final = duration(
+        "slow-task-detector.check-interval", "1 s", "Time between two searches for slow subtasks."
+    )
+    LOWER_BOUND: Final = duration(
+        "slow-task-detector.execution-time.baseline-lower-bound",
+        "1 min",
+        "A subtask that runs for less is never slow.",
+    )
+    BASELINE_RATIO: Final = number(
+        "slow-task-detector.execution-time.baseline-ratio",
+        "0.75",
+        "Share of the subtasks that must have finished before one can be slow, below 1.",
+    )
+    BASELINE_MULTIPLIER: Final = number(
+        "slow-task-detector.execution-time.baseline-multiplier",
+        "1.5",
+        "So many times as long as the median of the finished ones is slow: above 0.",
     )

@@ -76,14 +76,9 @@ FLINK_NAMES: Final[frozenset[str]] = frozenset((
     *_family("job-result-store.", "delete-on-commit storage-path"),
     *_family("application-result-store.", "delete-on-commit storage-path"),
     *_family(
-        "cleanup-strategy.",
-        """exponential-delay.attempts exponential-delay.initial-backoff
-        exponential-delay.max-backoff fixed-delay.attempts fixed-delay.delay type""",
-    ),
-    *_family(
         "execution.",
         """job-listeners job-status-changed-listeners
-        shutdown-on-application-finish shutdown-on-attached-exit
+        shutdown-on-application-finish
         submit-failed-job-on-application-error async-state.active-buffer-size
         async-state.active-buffer-timeout async-state.total-buffer-size""",
     ),
@@ -100,7 +95,7 @@ FLINK_NAMES: Final[frozenset[str]] = frozenset((
     *_family(
         "taskmanager.",
         """cpu.cores data.ssl.enabled debug.memory.log debug.memory.log-interval
-        debug.memory.logIntervalMs heap.size
+        debug.memory.logIntervalMs debug.memory.startLogThread heap.size
         memory.framework.heap.size memory.framework.off-heap.batch-shuffle.size
         memory.framework.off-heap.size memory.size memory.starting-segment-size
         net.client.connectTimeoutSec
@@ -140,7 +135,7 @@ FLINK_NAMES: Final[frozenset[str]] = frozenset((
         rest.truststore-type rest.verify-hostname session-cache-size session-timeout
         truststore truststore-password verify-hostname""",
     ),
-    *_family("client.", "heartbeat.interval heartbeat.timeout retry-period timeout"),
+    *_family("client.", "retry-period timeout"),
     *_family(
         "env.",
         "hadoop.conf.dir java.default-opts.jobmanager "
@@ -157,7 +152,7 @@ FLINK_NAMES: Final[frozenset[str]] = frozenset((
     ),
     *_family(
         "",
-        "akka.client.timeout classloader.resolve-order cleanup-strategy fs.default-scheme "
+        "akka.client.timeout classloader.resolve-order fs.default-scheme "
         "local.number-resourcemanager "
         "queryable-state.enable retry-strategy yarn.heartbeat.interval",
     ),

@@ -1,11 +1,11 @@
 """Options of high availability.
 
-Does not know their readers. Source: Flink HighAvailabilityOptions. Differs: `penstock.*` keys are Penstock's own.
+Does not know their readers. Source: Flink HighAvailabilityOptions, CleanupOptions. Differs: `penstock.*` keys are Penstock's own.
 """
 
 from typing import Final
 
-from penstock.model.options.option import OptionGroup, duration, text
+from penstock.model.options.option import OptionGroup, duration, text, whole
 
 
 class HighAvailabilityOptions(OptionGroup, title="High availability"):
@@ -79,4 +79,41 @@ class HighAvailabilityOptions(OptionGroup, title="High availability"):
             "File with a secret that signs stored jobs. Without it, only the user may be able to "
             "write to the directory."
         ),
+    )
+
+
+class CleanupOptions(OptionGroup, title="Clean-up of ended jobs"):
+    """How often a session tries again to remove what is left of a job that has ended: its entry for high availability, and its files."""
+
+    STRATEGY: Final = text(
+        "cleanup-strategy",
+        "exponential-delay",
+        (
+            "none (also disable, off): it is tried once. fixed-delay, exponential-delay: it is "
+            "tried again."
+        ),
+        former_keys=("cleanup-strategy.type",),
+    )
+    FIXED_ATTEMPTS: Final = whole(
+        "cleanup-strategy.fixed-delay.attempts",
+        "2147483647",
+        "With fixed-delay: how many times it is tried again.",
+    )
+    FIXED_DELAY: Final = duration(
+        "cleanup-strategy.fixed-delay.delay", "1 min", "With fixed-delay: after how long."
+    )
+    EXPONENTIAL_ATTEMPTS: Final = whole(
+        "cleanup-strategy.exponential-delay.attempts",
+        "2147483647",
+        "With exponential-delay: how many times it is tried again.",
+    )
+    EXPONENTIAL_FIRST: Final = duration(
+        "cleanup-strategy.exponential-delay.initial-backoff",
+        "1 s",
+        "With exponential-delay: the first pause. Each following one is twice as long.",
+    )
+    EXPONENTIAL_LONGEST: Final = duration(
+        "cleanup-strategy.exponential-delay.max-backoff",
+        "1 h",
+        "With exponential-delay: the longest pause.",
     )

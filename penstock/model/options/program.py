@@ -154,6 +154,14 @@ class DeploymentOptions(OptionGroup, title="Where jobs run"):
             "always does."
         ),
     )
+    ENDS_WITH_CLIENT: Final = flag(
+        "execution.shutdown-on-attached-exit",
+        "false",
+        (
+            "Whether Ctrl-C at a client that waits for a job in a session cancels the job. If not, "
+            "the job goes on there."
+        ),
+    )
 
 
 class PythonOptions(OptionGroup, title="Python files and packages"):

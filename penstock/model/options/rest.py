@@ -89,6 +89,19 @@ class ClientOptions(OptionGroup, title="Clients of a session"):
         None,
         "A PEM file with certificates to trust, for a session with HTTPS.",
     )
+    HEARTBEAT_INTERVAL: Final = duration(
+        "client.heartbeat.interval",
+        "30 s",
+        "How often a client that collects rows tells its session that it lives.",
+    )
+    HEARTBEAT_TIMEOUT: Final = duration(
+        "client.heartbeat.timeout",
+        "3 min",
+        (
+            "A session cancels a job whose rows are collected when its client has neither asked "
+            "for rows nor said that it lives for so long."
+        ),
+    )
 
 
 class WebOptions(OptionGroup, title="Dashboard"):

@@ -30,6 +30,8 @@ _SAFETY: Final = (
     "state.storage",
 )
 """Options that decide what is left of a job's data after a failure."""
+_COMMON: Final = "execution."
+"""Begins the names of options that people know by the rest: `checkpointing.interval`."""
 _OPEN: Final = (
     "high-availability.kubernetes.",
     "state.backend.forst.",
@@ -43,10 +45,27 @@ def nearest(key: str) -> str | None:
     """The option that this key was probably meant to be; None: it is one of Flink's names, or like none of them."""
     if _is_known(key):
         return None
-    names = [*OPTIONS, *FORMER_KEYS, *FLINK_NAMES]
+    names = _names()
     cutoff = _VERY_NEAR if key.startswith(_OPEN) else _NEAR
-    found = difflib.get_close_matches(key, names, n=1, cutoff=cutoff)
-    return FORMER_KEYS.get(found[0], found[0]) if found else None
+    # Capitals, and `_` for `-`, are no other letters.
+    found = difflib.get_close_matches(_plain(key), names, n=1, cutoff=cutoff)
+    return names[found[0]] if found else None
+
+
+@lru_cache(maxsize=1)
+def _names() -> dict[str, str]:
+    """What people may have meant to write, and the option that it stands for."""
+    names = [*OPTIONS, *FORMER_KEYS, *FLINK_NAMES]
+    short = {
+        _plain(name.removeprefix(_COMMON)): FORMER_KEYS.get(name, name)
+        for name in names
+        if name.startswith(_COMMON)
+    }
+    return short | {_plain(name): FORMER_KEYS.get(name, name) for name in names}
+
+
+def _plain(key: str) -> str:
+    return key.lower().replace("_", "-")
 
 
 def check_spelling(key: str) -> None:

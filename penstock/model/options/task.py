@@ -60,6 +60,15 @@ class TaskOptions(OptionGroup, title="Tasks"):
             "task.cancellation.timeout."
         ),
     )
+    FUNCTIONS_AS_COLUMNS: Final = flag(
+        "penstock.task.functions-as-columns",
+        "true",
+        (
+            "Whether row functions may run on columns where their records come in columns, as the "
+            "guide [Speed of row functions](../guides/row-functions.md) says. Set it to false to "
+            "see each call in a debugger, or if results differ."
+        ),
+    )
     COLUMN_ROWS: Final = whole(
         "python.fn-execution.arrow.batch.size",
         None,

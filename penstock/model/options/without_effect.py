@@ -87,15 +87,6 @@ _BY_SUBJECT: Final[dict[str, tuple[_Row, ...]]] = {
     "Where Flink keeps execution plans in ZooKeeper.": (
         ("high-availability.zookeeper.path.execution-plans", text, "/execution-plans"),
     ),
-    "Speculative execution: second attempts of slow tasks.": (
-        ("execution.batch.speculative.enabled", flag, "false"),
-        ("execution.batch.speculative.max-concurrent-executions", whole, "2"),
-        ("execution.batch.speculative.block-slow-node-duration", duration, "1 min"),
-        ("slow-task-detector.check-interval", duration, "1 s"),
-        ("slow-task-detector.execution-time.baseline-lower-bound", duration, "1 min"),
-        ("slow-task-detector.execution-time.baseline-ratio", number, "0.75"),
-        ("slow-task-detector.execution-time.baseline-multiplier", number, "1.5"),
-    ),
     "Recovery of batch jobs by another master.": (
         ("execution.batch.job-recovery.enabled", flag, "false"),
     ),

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.model.error_text import headline_of
 from penstock.model.messages import FailureInfo
 from penstock.model.own_places import is_ours
+from penstock.model.texts.error_text import headline_of
 
 _FRAME: Final = re.compile(r'\s*(?:\| )?File "(.+)", line (\d+), in (.+)')
 _PART: Final = re.compile(r"  (in operator|at record|built at): +(.*)")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from penstock.model.elastic.rescales import Rescales
 from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
@@ -137,19 +138,20 @@ class JobRecord:
                 vertex.reset(execution_vertex_id.subtask, at_ms)
 
     def _replaced(self, event: VerticesReplaced, at_ms: int) -> None:
-        """All subtasks are new, and there may be more or less of them."""
+        """All subtasks are new, and there may be more or less of them, but those of vertices that run on."""
         former = {key: one.parallelism for key, one in self._vertices.items()}
         changed = {
             one.name: (former[one.vertex_id], one.parallelism)
             for one in event.vertices
             if former[one.vertex_id] != one.parallelism
         }
-        self._story.rescaled(changed, event.checkpoint_id, at_ms)
+        kept = [one.name for one in event.vertices if one.vertex_id in event.kept]
+        self._story.rescaled(changed, kept, event.checkpoint_id, at_ms)
         self.facts = replace(self.facts, vertices=event.vertices)
         self._changed_ms = at_ms
         for facts in event.vertices:
             vertex = self._vertices.get(facts.vertex_id)
-            if vertex is not None:
+            if vertex is not None and facts.vertex_id not in event.kept:
                 vertex.become(facts, event.attempt, at_ms)
 
     def _io_reported(self, event: TaskIoReported, at_ms: int) -> None:
@@ -193,6 +195,10 @@ class JobRecord:
     def _slots_missing(self, event: SlotsMissing, _at_ms: int) -> None:
         self._missing = event
 
+    def _rescales_told(self, event: Rescales, at_ms: int) -> None:
+        self._story.rescales_told(event)
+        self._changed_ms = at_ms
+
     def _failed(self, event: FailuresSeen, at_ms: int) -> None:
         self._failures.apply(event)
         self._changed_ms = at_ms
@@ -208,6 +214,7 @@ class _VertexRecord:
         self._ios: list[TaskIo | None] = [None] * len(self._attempts)
         self._reported_ms = [0] * len(self._attempts)
         self._former: dict[int, deque[FormerAttempt]] = {}
+        self._rivals: dict[tuple[int, int], FormerAttempt] = {}
         self._snapshot: VertexSnapshot | None = None
         self._lane = VertexLane()
         for one in self._attempts:
@@ -222,13 +229,40 @@ class _VertexRecord:
         return frozenset(one.subtask for one in self._attempts if one.state.is_terminal)
 
     def moved(self, event: ExecutionStateChanged, at_ms: int) -> None:
+        if event.is_concurrent:
+            self._moved_beside(event, at_ms)
+            return
         known = self._current(event.attempt_id, at_ms)
         if known is not None:
             since = (*known.since, (event.new, at_ms))
             cause = event.cause or known.cause
             self._put(replace(known, state=event.new, since=since, cause=cause))
 
+    def _moved_beside(self, event: ExecutionStateChanged, at_ms: int) -> None:
+        """An attempt has moved that runs beside the one that counts."""
+        subtask, number = key = event.attempt_id.subtask, event.attempt_id.attempt
+        known = self._rivals.get(key) or FormerAttempt(self._created(subtask, number, at_ms), None)
+        since = (*known.attempt.since, (event.new, at_ms))
+        cause = event.cause or known.attempt.cause
+        moved = replace(known.attempt, state=event.new, since=since, cause=cause)
+        self._rivals[key] = replace(known, attempt=moved)
+        if event.new.is_terminal:
+            self._keep(subtask, self._rivals.pop(key))
+        self._snapshot = None
+
+    def _keep(self, subtask: int, one: FormerAttempt) -> None:
+        self._former.setdefault(subtask, deque(maxlen=_FORMER_ATTEMPTS)).append(one)
+
     def deployed(self, event: Deployed) -> None:
+        key = event.attempt_id.subtask, event.attempt_id.attempt
+        if key in self._rivals:
+            one = self._rivals[key]
+            placed = replace(
+                one.attempt, location=event.location, allocation_id=event.allocation_id
+            )
+            self._rivals[key] = replace(one, attempt=placed)
+            self._snapshot = None
+            return
         known = self._current(event.attempt_id, self._began_ms)
         if known is not None:
             self._put(replace(known, location=event.location, allocation_id=event.allocation_id))
@@ -238,11 +272,17 @@ class _VertexRecord:
         if subtask < len(self._attempts):
             known = self._attempts[subtask]
             if known.state is not ExecutionState.CREATED:
-                self._replace(known.subtask, known.attempt + 1, at_ms)
+                beside = [one.attempt.attempt for one in self._others(subtask)]
+                self._replace(known.subtask, max(known.attempt, *beside, 0) + 1, at_ms)
+
+    def _others(self, subtask: int) -> list[FormerAttempt]:
+        beside = [one for (of, _), one in self._rivals.items() if of == subtask]
+        return [*self._former.get(subtask, ()), *beside]
 
     def become(self, facts: VertexFacts, attempt: int, at_ms: int) -> None:
         """Its subtasks begin anew, with this number of the attempt, and are as many as the facts say."""
         self._facts = facts
+        self._rivals.clear()
         for one in self._attempts[facts.parallelism :]:
             self._lane.gone(one.state, at_ms)
         for kept in (self._attempts, self._ios, self._reported_ms):
@@ -262,6 +302,10 @@ class _VertexRecord:
     def reported(self, attempt_id: AttemptId, io: TaskIo, at_ms: int) -> None:
         subtask = attempt_id.subtask
         is_known = subtask < len(self._attempts)
+        rival = self._rivals.get((subtask, attempt_id.attempt))
+        if rival is not None:
+            self._rivals[subtask, attempt_id.attempt] = replace(rival, io=io)
+            self._snapshot = None
         if is_known and self._attempts[subtask].attempt == attempt_id.attempt:
             self._ios[subtask] = io
             self._reported_ms[subtask] = at_ms
@@ -270,6 +314,9 @@ class _VertexRecord:
     def snapshot(self) -> VertexSnapshot:
         if self._snapshot is None:
             former = {subtask: tuple(ones) for subtask, ones in self._former.items()}
+            beside: dict[int, tuple[FormerAttempt, ...]] = {}
+            for (subtask, _), one in self._rivals.items():
+                beside[subtask] = (*beside.get(subtask, ()), one)
             self._snapshot = VertexSnapshot(
                 self._facts,
                 tuple(self._attempts),
@@ -277,6 +324,7 @@ class _VertexRecord:
                 former,
                 tuple(self._reported_ms),
                 self._lane.told(),
+                beside,
             )
         return self._snapshot
 
@@ -289,14 +337,28 @@ class _VertexRecord:
             self._reported_ms.append(0)
             self._facts = replace(self._facts, parallelism=len(self._attempts))
         known = self._attempts[attempt_id.subtask]
+        if (attempt_id.subtask, attempt_id.attempt) in self._rivals:
+            return self._succeeded(attempt_id)
         if attempt_id.attempt > known.attempt:
             self._replace(known.subtask, attempt_id.attempt, at_ms)
             known = self._attempts[attempt_id.subtask]
         return known if known.attempt == attempt_id.attempt else None
 
+    def _succeeded(self, attempt_id: AttemptId) -> AttemptSnapshot:
+        """From now on this attempt counts. The one that did goes on beside it, unless it has ended."""
+        subtask = attempt_id.subtask
+        one = self._rivals.pop((subtask, attempt_id.attempt))
+        former = FormerAttempt(self._attempts[subtask], self._ios[subtask])
+        if former.attempt.state.is_terminal:
+            self._keep(subtask, former)
+        else:
+            self._rivals[subtask, former.attempt.attempt] = former
+        self._ios[subtask] = one.io
+        self._put(one.attempt)
+        return one.attempt
+
     def _replace(self, subtask: int, attempt: int, at_ms: int) -> None:
-        former = self._former.setdefault(subtask, deque(maxlen=_FORMER_ATTEMPTS))
-        former.append(FormerAttempt(self._attempts[subtask], self._ios[subtask]))
+        self._keep(subtask, FormerAttempt(self._attempts[subtask], self._ios[subtask]))
         self._ios[subtask] = None
         self._put(self._created(subtask, attempt, at_ms))
 
@@ -324,6 +386,7 @@ _TAKEN: Final[dict[type, Callable[[JobRecord, Any, int], None]]] = {
     Restored: JobRecord._restored,
     FailuresSeen: JobRecord._failed,
     SlotsMissing: JobRecord._slots_missing,
+    Rescales: JobRecord._rescales_told,
     RegisterTaskManager: JobRecord._registered,
     TaskManagerHeard: JobRecord._heard,
     TaskManagerLost: JobRecord._lost,

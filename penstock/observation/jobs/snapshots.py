@@ -13,6 +13,7 @@ from penstock.model.checkpoint_statistics import RestoredCheckpoint
 from penstock.model.checkpoints import CheckpointMetrics, CheckpointType
 from penstock.model.config import Layer
 from penstock.model.deployment import TaskManagerLocation
+from penstock.model.elastic.rescales import Rescales
 from penstock.model.graph.job_graph import JobType, OperatorInfo
 from penstock.model.ids import AllocationId, JobId, ResourceId, VertexId
 from penstock.model.messages import FailureInfo, RegisterTaskManager, TaskIo
@@ -51,13 +52,14 @@ class VerticesReplaced:
     """Another generation of the job begins: what its vertices are from now on, and the number of its first attempts.
 
     `is_planned`: the former generation has handed over, so nothing is processed again. `checkpoint_id`: what the new one begins with; None:
-    nothing.
+    nothing. `kept`: vertices whose attempts run on.
     """
 
     vertices: tuple[VertexFacts, ...]
     attempt: int
     is_planned: bool
     checkpoint_id: int | None
+    kept: frozenset[VertexId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,24 @@ class RestartFacts:
     interval_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ElasticFacts:
+    """When a job is rescaled, as `/jobs/:jobid/rescales/config` tells it. `wait_timeout_ms` None: a job waits for its slots for ever.
+
+    `max_delay_ms`: the longest wait of a rescale for a checkpoint of the job's own. `checkpoint_failures`: so many that fail end that wait.
+    """
+
+    history_size: int = 0
+    is_reactive: bool = False
+    wait_timeout_ms: int | None = 300_000
+    submission_stabilization_ms: int = 10_000
+    slot_idle_timeout_ms: int = 50_000
+    cooldown_ms: int = 30_000
+    stabilization_ms: int = 60_000
+    max_delay_ms: int | None = None
+    checkpoint_failures: int = 2
+
+
 class SpanDetail(StrEnum):
     """How much the spans of checkpoints tell (`traces.checkpoint.span-detail-level`)."""
 
@@ -108,11 +128,18 @@ class OptionFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportingFacts:
+    """What is told of a job: which times of its states are metrics, and how much the spans of its checkpoints tell."""
+
+    state_kinds: frozenset[StateKind] = frozenset({StateKind.CURRENT_TIME})
+    span_detail: SpanDetail = SpanDetail.SPAN_PER_CHECKPOINT
+
+
+@dataclass(frozen=True, slots=True)
 class JobFacts:
     """What a job is. `configuration`: the options that are set, without secrets. `user_config`: the program's job parameters.
 
-    `history_size`: how many checkpoints the history keeps. `state_kinds`: which times of its states
-    are metrics. `span_detail`: how much the spans of its checkpoints tell. `late_after_ms`: a TaskManager that is silent for so long is late.
+    `history_size`: how many checkpoints the history keeps. `late_after_ms`: a TaskManager that is silent for so long is late.
     """
 
     job_id: JobId
@@ -126,10 +153,10 @@ class JobFacts:
     restarts: RestartFacts = RestartFacts()
     parallelism: int = -1
     history_size: int = 10
-    state_kinds: frozenset[StateKind] = frozenset({StateKind.CURRENT_TIME})
-    span_detail: SpanDetail = SpanDetail.SPAN_PER_CHECKPOINT
+    reporting: ReportingFacts = ReportingFacts()
     late_after_ms: int = 1_500
     options: OptionFacts = field(default_factory=OptionFacts)
+    elastic: ElasticFacts = ElasticFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +184,8 @@ class FormerAttempt:
 class VertexSnapshot:
     """A job vertex. `attempts`, `ios`: the current attempt of each subtask and its last report. `former`: older attempts, by subtask.
 
-    `reported_ms`: when that report came; 0: there is none. `lane`: the one state of all subtasks over time.
+    `reported_ms`: when that report came; 0: there is none. `lane`: the one state of all subtasks over time. `rivals`: further attempts that run at the
+    same time, by subtask.
     """
 
     facts: VertexFacts
@@ -166,6 +194,7 @@ class VertexSnapshot:
     former: Mapping[int, tuple[FormerAttempt, ...]] = field(default_factory=dict)
     reported_ms: tuple[int, ...] = ()
     lane: Lane = NO_LANE
+    rivals: Mapping[int, tuple[FormerAttempt, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +324,11 @@ class JobSnapshot:
     story: Story = NO_STORY
     failure_groups: FailureGroups = NO_GROUPS
     missing_slots: SlotsMissing | None = None
+
+    @property
+    def rescales(self) -> Rescales | None:
+        """None: nobody has asked to rescale the job."""
+        return self.story.rescales
 
     @property
     def job_id(self) -> JobId:

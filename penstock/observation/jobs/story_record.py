@@ -7,12 +7,12 @@ entry. Source: Flink's job events (JobEventManager) and the timelines of its das
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from penstock.model.counted import counted
+from penstock.model.elastic.rescales import Rescales
 from penstock.model.messages import (
     CheckpointEnded,
     JobStatusChanged,
@@ -20,6 +20,7 @@ from penstock.model.messages import (
     ResetSubtasks,
 )
 from penstock.model.states import JobStatus
+from penstock.model.texts.counted import counted
 from penstock.observation.jobs.events import Restored, TaskManagerLost
 from penstock.observation.jobs.lane import NO_LANE, Lane, LaneRecord
 
@@ -54,11 +55,15 @@ class StoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`events`: oldest first. `forgotten_kinds`: how many older ones there were of each kind. `statuses`: those of the job over time."""
+    """`events`: oldest first. `forgotten_kinds`: how many older ones there were of each kind. `statuses`: those of the job over time.
+
+    `rescales` None: nobody has asked to rescale the job.
+    """
 
     events: tuple[StoryEvent, ...] = ()
     forgotten_kinds: Mapping[StoryKind, int] = field(default_factory=dict)
     statuses: Lane = NO_LANE
+    rescales: Rescales | None = None
 
     @property
     def forgotten(self) -> int:
@@ -76,6 +81,7 @@ class StoryRecord:
         self._statuses = LaneRecord()
         self._statuses.enter(str(JobStatus.INITIALIZING), submitted_ms)
         self._events: deque[StoryEvent] = deque(maxlen=MOST_EVENTS)
+        self._rescales: Rescales | None = None
         self._told: Story | None = None
 
     def apply(self, event: Any, at_ms: int) -> None:
@@ -99,21 +105,33 @@ class StoryRecord:
         self._events.append(found)
 
     def rescaled(
-        self, subtasks: Mapping[str, tuple[int, int]], checkpoint_id: int | None, at_ms: int
+        self,
+        subtasks: Mapping[str, tuple[int, int]],
+        kept: Sequence[str],
+        checkpoint_id: int | None,
+        at_ms: int,
     ) -> None:
-        """Another generation of the job begins. `subtasks`: before and after, of the vertices that have more or less of them, by name."""
+        """Another generation of the job begins. `subtasks`: before and after, of the vertices that have more or less of them, by name. `kept`:
+        the names of those that run on.
+        """
         place = "the beginning" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
         changes = [f"'{name}' from {one} to {other}" for name, (one, other) in subtasks.items()]
         what = (
             f"{', '.join(changes)} subtasks" if changes else "no vertex has more or fewer subtasks"
         )
-        text = f"the job is rescaled at {place}: {what}"
+        beside = f"; not stopped: {', '.join(map(repr, kept))}" if kept else ""
+        text = f"the job is rescaled at {place}: {what}{beside}"
         self._add(StoryEvent(at_ms, StoryKind.RESCALE, text))
+
+    def rescales_told(self, rescales: Rescales) -> None:
+        """What is known of the job's rescales now."""
+        self._told, self._rescales = None, rescales
 
     def story(self) -> Story:
         """Return what has happened. The same object as before if nothing is new."""
         if self._told is None:
-            self._told = Story(tuple(self._events), dict(self._forgotten), self._statuses.told())
+            events, statuses = tuple(self._events), self._statuses.told()
+            self._told = Story(events, dict(self._forgotten), statuses, self._rescales)
         return self._told
 
 

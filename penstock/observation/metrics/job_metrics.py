@@ -62,12 +62,13 @@ def of_state(
 
 @dataclass(slots=True)
 class JobTimes:
-    """The states of one job with their times. `changed` at each change, in order."""
+    """The states of one job with their times. `changed` at each change, in order. `rescales`: those that no failure caused."""
 
     since_ms: dict[JobStatus, int] = field(default_factory=dict)
     total_ms: dict[JobStatus, int] = field(default_factory=dict)
     status: JobStatus | None = None
     restarts: int = 0
+    rescales: int = 0
 
     def changed(self, status: JobStatus, at_ms: int) -> None:
         """The job is in another state from now on."""
@@ -89,7 +90,8 @@ class JobTimes:
             yield from of_state(state.value.lower(), known, kinds)
         yield _gauge("uptime", self._uptime(now_ms))
         yield _gauge("downtime", self._downtime(now_ms))
-        yield _gauge("numRestarts", self.restarts)
+        yield _gauge("numRestarts", self.restarts + self.rescales)
+        yield _gauge("numRescales", self.rescales)
 
     def _uptime(self, now_ms: int) -> int:
         if self.status is not None and self.status.is_globally_terminal:

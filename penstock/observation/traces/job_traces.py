@@ -94,7 +94,7 @@ class JobTraces:
         match event:
             case CheckpointEnded():
                 yield from self._checkpoint_ended(event, at_ms)
-            case ExecutionStateChanged():
+            case ExecutionStateChanged(is_concurrent=False):
                 yield from self._moved(event, at_ms)
             case JobStatusChanged(status) if status is not self._status:
                 yield from self._status_changed(status, at_ms)
@@ -113,7 +113,7 @@ class JobTraces:
         checkpoint = self._record.ended_checkpoint(event.checkpoint_id)
         if checkpoint is None:  # It failed before it began.
             return
-        span = checkpoint_span(checkpoint, self._record.facts.span_detail)
+        span = checkpoint_span(checkpoint, self._record.facts.reporting.span_detail)
         yield self._span(
             span.name, (span.start_ms, span.end_ms), dict(span.attributes), children=span.children
         )

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.observation.jobs.snapshots import VertexSnapshot
-from penstock.observation.metrics.entities import SubtaskScope
+from penstock.observation.metrics.entities import SubtaskScope, TaskManagerScope
 from penstock.observation.metrics.scopes import query_id
 from penstock.observation.metrics.store import MetricStore
 
 _WATERMARK: Final = "currentWatermark"
 _SPLIT: Final = "split"
+_OFFSET: Final = "currentOffset"
+_PARTITION: Final = "partition"
+USED: Final = "Status.JVM.Memory.Heap.Used"
+MOST: Final = "Status.JVM.Memory.Heap.Max"
+GARBAGE: Final = "Status.JVM.GarbageCollector.All.TimeMsPerSecond"
+PROCESS: Final = (USED, MOST, GARBAGE)
 
 
 class StoredFigures:
@@ -50,6 +56,24 @@ class StoredFigures:
             self._store.value(self._scope(vertex, one.subtask), name) for one in vertex.attempts
         )
         return sum(value for value in values if isinstance(value, int))
+
+    def partitions(self, vertex: VertexSnapshot) -> int | None:
+        """Return how many partitions a source reads, by the metrics of Flink's Kafka source; None: its connector does not tell."""
+        if vertex.facts.inputs:
+            return None
+        found = {
+            one.groups
+            for attempt in vertex.attempts
+            for one in self._store.measured(self._scope(vertex, attempt.subtask))
+            if one.name == _OFFSET and one.groups and one.groups[-1][0] == _PARTITION
+        }
+        return len(found) or None
+
+    def process(self, tm_id: str) -> Mapping[str, float]:
+        """Return what a TaskManager's process has told, by the ids in `PROCESS`; what it has not told is left out."""
+        scope = TaskManagerScope(tm_id)
+        values = {one: self._store.value(scope, one) for one in PROCESS}
+        return {one: value for one, value in values.items() if isinstance(value, int | float)}
 
     def _scope(self, vertex: VertexSnapshot, subtask: int) -> SubtaskScope:
         return SubtaskScope(self._job_id, vertex.facts.vertex_id, subtask)

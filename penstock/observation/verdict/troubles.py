@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.model.error_text import headline_of
 from penstock.model.ids import VertexId
-from penstock.model.redaction import without_credentials
 from penstock.model.states import ExecutionState
+from penstock.model.texts.error_text import headline_of
+from penstock.model.texts.redaction import without_credentials
 from penstock.observation.jobs.events import FailureSeen
 from penstock.observation.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
 from penstock.observation.verdict.words import at_start, lasting, since_text, subtask_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from penstock.model.amounts import duration_text
+from penstock.model.texts.amounts import duration_text
 
 _MINUTE_MS = 60_000
 

@@ -29,6 +29,7 @@ from penstock.observation.views import (
     history,
     jobs,
     options,
+    rescales,
     skew,
     story,
     timeline,
@@ -63,8 +64,7 @@ def archive_of(
     yield f"{root}/accumulators", jobs.accumulators()
     yield f"{root}/jobmanager/config", cluster.pairs(job.facts.configuration)
     yield f"{root}/jobmanager/environment", environment
-    for name in ("config", "overview", "summary", "history"):
-        yield f"{root}/rescales/{name}", _error(jobs.no_rescales(job))
+    yield from _rescales(f"{root}/rescales", job)
     yield from _for_the_dashboard(root, job)
     yield from _over_time(root, job, figures)
     yield from _checkpoints(root, job)
@@ -101,6 +101,22 @@ def _over_time(root: str, job: JobSnapshot, figures: Figures) -> Iterator[Entry]
         path = f"{root}/vertices/{vertex.facts.vertex_id}/history"
         yield path, history.history(job.now_ms, resolution, told)
     yield f"{root}/history", history.history(job.now_ms, resolution, {"vertices": few})
+
+
+def _rescales(root: str, job: JobSnapshot) -> Iterator[Entry]:
+    known = job.rescales
+    if known is None:
+        for name in ("config", "overview", "summary", "history"):
+            yield f"{root}/{name}", _error(jobs.no_rescales(job))
+        return
+    yield f"{root}/config", rescales.config(job)
+    yield f"{root}/overview", rescales.overview(job, known)
+    yield f"{root}/summary", rescales.summary(known)
+    yield f"{root}/history", rescales.history(job, known)
+    for one in {
+        found.rescale_id: found for found in (*known.latest.values(), *known.kept)
+    }.values():
+        yield f"{root}/details/{one.rescale_id}", rescales.details(job, one)
 
 
 def _checkpoints(root: str, job: JobSnapshot) -> Iterator[Entry]:

@@ -163,6 +163,6 @@ def distribution(values: Sequence[float]) -> dict[str, int]:
 
 
 def attempts_of(vertex: VertexSnapshot, subtask: int) -> list[FormerAttempt]:
-    """Return all remembered attempts of a subtask, oldest first; the current one is the last."""
+    """Return all remembered attempts of a subtask: former ones, those beside the one that counts, and at last that one."""
     current = FormerAttempt(vertex.attempts[subtask], vertex.ios[subtask])
-    return [*vertex.former.get(subtask, ()), current]
+    return [*vertex.former.get(subtask, ()), *vertex.rivals.get(subtask, ()), current]

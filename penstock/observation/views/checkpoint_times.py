@@ -9,7 +9,7 @@ import heapq
 from typing import Final, TypeAlias
 
 from penstock.model.ids import VertexId
-from penstock.model.redaction import without_credentials
+from penstock.model.texts.redaction import without_credentials
 from penstock.observation.jobs.checkpoint_record import MOST_BRIEFS, brief_of, missing_of
 from penstock.observation.jobs.snapshots import (
     CheckpointBrief,

@@ -7,7 +7,8 @@ is that is submitted alone to a Flink cluster.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from enum import StrEnum
 from typing import Final
 
 from penstock.model.states import JobStatus
@@ -27,6 +28,13 @@ _APPLICATION_STATUS: Final = {
     JobStatus.CANCELED: "CANCELED",
     JobStatus.FINISHED: "FINISHED",
 }
+
+
+class Action(StrEnum):
+    """What the dashboard may be kept from."""
+
+    CANCEL = "cancel"
+    RESCALE = "rescale"
 
 
 def overview(driver: DriverSnapshot, version: str) -> Json:
@@ -86,9 +94,19 @@ def pairs(values: Mapping[str, str]) -> list[Json]:
 
 
 def dashboard_config(
-    *, refresh_ms: int, zone: tuple[str, int], version: str, can_cancel: bool, is_history: bool
+    *,
+    refresh_ms: int,
+    zone: tuple[str, int],
+    version: str,
+    may: Collection[Action],
+    is_elastic: bool = False,
+    is_history: bool = False,
 ) -> Json:
-    """`/config`: what the dashboard may do. `zone`: name of the time zone, and its offset in seconds."""
+    """`/config`: what the dashboard may do. `zone`: name of the time zone, and its offset in seconds.
+
+    `is_elastic`: what Flink's dashboard asks of the Adaptive scheduler has an answer for some job. Penstock can rescale every
+    streaming job; its own dashboard asks the job (`graph.head_alone`).
+    """
     return {
         "refresh-interval": refresh_ms,
         "timezone-name": zone[0],
@@ -97,8 +115,8 @@ def dashboard_config(
         "flink-revision": f"penstock-{version}",
         "features": {
             "web-submit": False,
-            "web-cancel": can_cancel,
-            "web-rescale": False,
+            "web-cancel": Action.CANCEL in may,
+            "web-rescale": Action.RESCALE in may and is_elastic,
             "web-history": is_history,
         },
     }

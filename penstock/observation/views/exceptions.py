@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.model.ids import taskmanager_name
-from penstock.model.redaction import without_credentials
+from penstock.model.texts.redaction import without_credentials
 from penstock.observation.jobs.events import FailureSeen
 from penstock.observation.jobs.snapshots import JobSnapshot
 from penstock.observation.views.attempts import Json, endpoint_of

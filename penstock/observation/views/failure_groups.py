@@ -6,8 +6,8 @@ import hashlib
 from typing import Final
 
 from penstock.model.ids import taskmanager_name
-from penstock.model.redaction import without_credentials
 from penstock.model.states import JobStatus
+from penstock.model.texts.redaction import without_credentials
 from penstock.observation.jobs.events import FailureSeen
 from penstock.observation.jobs.failure_record import FailureGroup
 from penstock.observation.jobs.failure_text import FailureText

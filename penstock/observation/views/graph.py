@@ -13,6 +13,7 @@ from statistics import median
 from typing import Final, TypeAlias
 
 from penstock.model.aggregate_state import aggregate_state
+from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import VertexId
 from penstock.model.messages import TaskIo
 from penstock.model.states import JobStatus
@@ -78,9 +79,11 @@ def head(job: JobSnapshot) -> Json:
     }
 
 
-def head_alone(job: JobSnapshot) -> Json:
-    """`/jobs/:jobid/head`."""
-    return {"now": job.now_ms, **head(job)}
+def head_alone(job: JobSnapshot, *, may_rescale: bool) -> Json:
+    """`/jobs/:jobid/head`. `may_rescale`: dashboards of this driver may; `rescalable` says whether the job can be, too."""
+    is_streaming = job.facts.job_type is JobType.STREAMING
+    can = is_streaming and not job.facts.elastic.is_reactive and not job.status.is_terminal
+    return {"now": job.now_ms, **head(job), "rescalable": can and may_rescale}
 
 
 def consumed(job: JobSnapshot) -> set[VertexId]:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from penstock.model.ids import AllocationId, ResourceId, taskmanager_name
-from penstock.model.redaction import without_credentials
+from penstock.model.texts.redaction import without_credentials
 from penstock.observation.jobs.snapshots import JobSnapshot, TaskManagerSnapshot
 from penstock.observation.views.attempts import Json
 

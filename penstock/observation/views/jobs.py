@@ -10,8 +10,8 @@ from penstock.model.aggregate_state import aggregate_state
 from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import JobId
 from penstock.model.options.scheduling import RestartOptions
-from penstock.model.redaction import redacted
 from penstock.model.states import ExecutionState, JobStatus
+from penstock.model.texts.redaction import redacted
 from penstock.observation.jobs.snapshots import (
     DriverSnapshot,
     JobSnapshot,

@@ -10,7 +10,7 @@ from penstock.model.config import Layer
 from penstock.model.options.catalogue import GROUPS, find_option
 from penstock.model.options.option import NAME, Option
 from penstock.model.options.without_effect import WITHOUT_EFFECT
-from penstock.model.redaction import HIDDEN, is_secret, redacted
+from penstock.model.texts.redaction import HIDDEN, is_secret, redacted
 from penstock.observation.jobs.snapshots import JobSnapshot
 from penstock.observation.views.attempts import Json
 

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 from penstock.model.deployment import SparkTask
 from penstock.model.ids import AllocationId, ResourceId, taskmanager_name
 from penstock.model.messages import TaskIo
-from penstock.model.redaction import without_credentials
 from penstock.model.states import ExecutionState
+from penstock.model.texts.redaction import without_credentials
 from penstock.observation.jobs.snapshots import (
     AttemptSnapshot,
     JobSnapshot,
@@ -168,7 +168,8 @@ def _tenants_of(job: JobSnapshot) -> _Tenants:
     found: defaultdict[ResourceId, defaultdict[AllocationId, list[_Tenant]]]
     found = defaultdict(lambda: defaultdict(list))
     for vertex in job.vertices:
-        for attempt, io in zip(vertex.attempts, vertex.ios, strict=True):
+        rivals = ((one.attempt, one.io) for ones in vertex.rivals.values() for one in ones)
+        for attempt, io in (*zip(vertex.attempts, vertex.ios, strict=True), *rivals):
             location, slot = attempt.location, attempt.allocation_id
             if location is not None and slot is not None and not attempt.state.is_terminal:
                 found[location.resource_id][slot].append((vertex, attempt, io))

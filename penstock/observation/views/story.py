@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from penstock.model.counted import counted
-from penstock.model.redaction import without_credentials
 from penstock.model.states import ExecutionState
+from penstock.model.texts.counted import counted
+from penstock.model.texts.redaction import without_credentials
 from penstock.observation.jobs.events import FailureSeen
 from penstock.observation.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
 from penstock.observation.jobs.story_record import StoryKind

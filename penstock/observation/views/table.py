@@ -16,6 +16,7 @@ from penstock.observation.quantiles import quantile
 from penstock.observation.verdict.watermarks import LAST_WATERMARK_MS, NO_WATERMARK_MS
 from penstock.observation.views.attempts import (
     Json,
+    attempts_of,
     endpoint_of,
     state_durations,
 )
@@ -131,7 +132,7 @@ class Table:
             "late-records-dropped": None if io is None else io.late_records_dropped,
             "start-time": start,
             "duration": duration,
-            "attempts": 1 + len(self._vertex.former.get(attempt.subtask, ())),
+            "attempts": len(attempts_of(self._vertex, attempt.subtask)),
         }
 
     def _span(self, attempt: AttemptSnapshot) -> tuple[int, int] | tuple[None, None]:
@@ -174,12 +175,18 @@ class Table:
             if location is None
             else taskmanager_name(self._job.job_id, location.resource_id),
             "slot": attempt.allocation_id,
+            "rivals": [_rival(one.attempt) for one in self._vertex.rivals.get(subtask, ())],
             **{name: _shown(value) for name, value in figures.items()},
             "state-durations": {
                 state: None if lasted_ms < 0 else lasted_ms
                 for state, lasted_ms in state_durations(attempt, self._job.now_ms).items()
             },
         }
+
+
+def _rival(one: AttemptSnapshot) -> Json:
+    place = None if one.location is None else endpoint_of(one.location)
+    return {"attempt": one.attempt, "state": str(one.state), "endpoint": place}
 
 
 def _spread(column: Sequence[float | None]) -> Json | None:

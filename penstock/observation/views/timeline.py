@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from penstock.model.error_text import headline_of
 from penstock.model.ids import taskmanager_name
-from penstock.model.redaction import without_credentials
+from penstock.model.texts.error_text import headline_of
+from penstock.model.texts.redaction import without_credentials
 from penstock.observation.jobs.failure_text import read_failure
 from penstock.observation.jobs.lane import MOST_CHANGES, Lane
 from penstock.observation.jobs.snapshots import (

@@ -41,14 +41,14 @@ def details(job: JobSnapshot, vertex: VertexSnapshot) -> Json:
         "parallelism": vertex.facts.parallelism,
         "maxParallelism": vertex.facts.max_parallelism,
         "now": job.now_ms,
-        "subtasks": Rows(ones, lambda one: _attempt(job, vertex, *one)),
+        "subtasks": Rows(ones, lambda one: _with_rivals(job, vertex, one[0].subtask)),
         "aggregated": aggregated(ones, job.now_ms, is_source=not vertex.facts.inputs),
     }
 
 
 def subtask(job: JobSnapshot, vertex: VertexSnapshot, index: int) -> Json:
     """`/jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex`: the current attempt."""
-    return _attempt(job, vertex, vertex.attempts[index], vertex.ios[index])
+    return _with_rivals(job, vertex, index)
 
 
 def attempt(job: JobSnapshot, vertex: VertexSnapshot, index: int, number: int) -> Json | None:
@@ -57,6 +57,17 @@ def attempt(job: JobSnapshot, vertex: VertexSnapshot, index: int, number: int) -
         if one.attempt.attempt == number:
             return _attempt(job, vertex, one.attempt, one.io)
     return None
+
+
+def _with_rivals(job: JobSnapshot, vertex: VertexSnapshot, index: int) -> Json:
+    """The attempt that counts. If others run at the same time, with those."""
+    told = _attempt(job, vertex, vertex.attempts[index], vertex.ios[index])
+    rivals = vertex.rivals.get(index)
+    if rivals:
+        told["other-concurrent-attempts"] = [
+            _attempt(job, vertex, one.attempt, one.io) for one in rivals
+        ]
+    return told
 
 
 def _attempt(
@@ -218,6 +229,22 @@ def watermarks(vertex: VertexSnapshot) -> Sequence[Json]:
         if io is not None
     ]
     return Rows(known, lambda one: _metric(f"{one[0]}.currentInputWatermark", one[1]))
+
+
+def functions(vertex: VertexSnapshot) -> Json:
+    """`/jobs/:jobid/vertices/:vertexid/functions`, which Flink does not have: how each row function runs, and why not on columns."""
+    return {
+        "functions": [
+            {
+                "operator": info.name,
+                "defined-at": info.defined_at,
+                "way": info.function.way,
+                "why-not-columns": info.function.why,
+            }
+            for info in vertex.facts.operators
+            if info.function is not None
+        ]
+    }
 
 
 def _metric(name: str, value: int) -> Json:

@@ -8,6 +8,8 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 
 from penstock.model import types as t
+from penstock.model.texts.bounded_text import bounded_repr
+from penstock.runtime.value_classes import classes_of
 
 NONE: Final = type(None)
 
@@ -54,7 +56,7 @@ class Codec:
     def refuse(self, value: Any, expected: str) -> NoReturn:
         raise TypeError(
             f"a value of type {type(value).__qualname__} does not fit the declared type "
-            f"{self.type_info}: expected {expected}, got {value!r:.200}"
+            f"{self.type_info}: expected {expected}, got {bounded_repr(value, 200)}"
         )
 
 
@@ -68,7 +70,7 @@ class ExactCodec(Codec):
         self.arrow = arrow
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
-        if set(map(type, values)) <= self._kinds:
+        if classes_of(values) <= self._kinds:
             return values
         for value in values:
             if value is not None and not isinstance(value, self._kind):

@@ -19,8 +19,10 @@ import pyarrow as pa
 
 from penstock.model import types as t
 from penstock.model.row import Row, make_row, make_rows
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.codecs.base import NONE, Codec, ExactCodec
 from penstock.runtime.codecs.time import DecimalCodec, InstantCodec, time_codec
+from penstock.runtime.value_classes import classes_of
 
 _NUMBERS: Final = (int, float, Decimal, np.integer, np.floating)
 
@@ -54,7 +56,7 @@ class BooleanCodec(ExactCodec):
     """True and False, also those of numpy."""
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
-        if set(map(type, values)) <= self._kinds:
+        if classes_of(values) <= self._kinds:
             return values
         return super().enforce([bool(v) if isinstance(v, np.bool_) else v for v in values])
 
@@ -115,7 +117,7 @@ class IntCodec(Codec):
         return list(array.to_numpy().tolist())
 
     def _ints(self, values: Sequence[Any]) -> Sequence[Any]:
-        if set(map(type, values)) <= {int, NONE}:
+        if classes_of(values) <= {int, NONE}:
             return values
         return [v if v is None or type(v) is int else self._index(v) for v in values]
 
@@ -142,7 +144,7 @@ class FloatCodec(Codec):
         self.arrow = pa.float32() if bits == 32 else pa.float64()
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
-        kinds = set(map(type, values))
+        kinds = classes_of(values)
         if not kinds <= {float, NONE}:
             values = [v if v is None or type(v) is float else self._float(v) for v in values]
         return values if self._bits == 64 else self._rounded(values)
@@ -184,7 +186,7 @@ class BytesCodec(ExactCodec):
         super().__init__(type_info, bytes, pa.binary())
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
-        if bytearray in set(map(type, values)):
+        if bytearray in classes_of(values):
             values = [bytes(v) if isinstance(v, bytearray) else v for v in values]
         return super().enforce(values)
 
@@ -288,7 +290,7 @@ class RecordCodec(Codec):
 
     def as_records(self, values: Sequence[Any]) -> Sequence[Any]:
         """The values, with tuples turned into Rows if the type takes them."""
-        if not self._takes_tuples or tuple not in set(map(type, values)):
+        if not self._takes_tuples or tuple not in classes_of(values):
             return values
         names = self.row_names
         return [make_row(names, v) if type(v) is tuple else v for v in values]
@@ -314,7 +316,8 @@ class RecordCodec(Codec):
             return None
         items = self._items(value)
         if len(items) != len(self.fields):
-            raise ValueError(f"{value!r:.200} has {len(items)} fields, but the declared type "
+            shown = bounded_repr(value, 200)
+            raise ValueError(f"{shown} has {len(items)} fields, but the declared type "
                              f"{self.type_info} has {len(self.fields)}")  # fmt: skip
         items = [field.coerce(item) for field, item in zip(self.fields, items, strict=True)]
         return self._record(items, value)
@@ -369,17 +372,19 @@ class RecordCodec(Codec):
     def columns_of(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """The values as columns, one tuple per field. Raises: AssertionError for another class or width than declared."""
         expected = tuple if self.row_names is None else Row
-        if set(map(type, values)) - {expected}:
+        if classes_of(values) - {expected}:
             for value in values:
                 assert isinstance(value, expected), (
                     f"a value of type {type(value).__qualname__} does not fit the declared type "
-                    f"{self.type_info}: expected {expected.__name__}, got {value!r:.200}"
+                    f"{self.type_info}: expected {expected.__name__}, got "
+                    f"{bounded_repr(value, 200)}"
                 )
         rows = values if self.row_names is None else self._all_in_order(values)
         if set(map(len, rows)) - {len(self.fields)}:
             wrong = next(v for v in values if len(v) != len(self.fields))
             raise AssertionError(
-                f"{wrong!r:.200} has {len(wrong)} fields, but the declared type {self.type_info} "
+                f"{bounded_repr(wrong, 200)} has {len(wrong)} fields, but the declared type "
+                f"{self.type_info} "
                 f"has {len(self.fields)}"
             )
         if not values:
@@ -416,7 +421,7 @@ class RecordCodec(Codec):
 
 def values_kinds(values: Sequence[Any]) -> set[Any]:
     """The classes of the values; None stands for the class of None."""
-    return {None if kind is NONE else kind for kind in set(map(type, values))}
+    return {None if kind is NONE else kind for kind in classes_of(values)}
 
 
 def codec_of(type_info: t.TypeInformation | None) -> Codec:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.model import types as t
 from penstock.model.time import Instant
 from penstock.runtime.codecs.base import Codec, ExactCodec
+from penstock.runtime.value_classes import classes_of
 
 _ZONE_OF: Final = attrgetter("tzinfo")
 
@@ -64,7 +65,7 @@ class DateCodec(ExactCodec):
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
         super().enforce(values)
-        if not any(issubclass(kind, dt.datetime) for kind in set(map(type, values))):
+        if not any(issubclass(kind, dt.datetime) for kind in classes_of(values)):
             return values
         return [value.date() if isinstance(value, dt.datetime) else value for value in values]
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from penstock.model.former_modules import first_module
 from penstock.model.row import Row
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.time import Instant
 
 _DOUBLE: Final = struct.Struct(">d")
@@ -128,7 +129,7 @@ def _encode_object(key: Any, put: Callable[[bytes], Any]) -> None:
         # The pickling code of user classes may raise anything.
         raise TypeError(
             f"a key cannot contain a value of type {type(key).__qualname__}, which cannot be pickled ({error}): "
-            f"{key!r:.200}. Let the key selector return a str, int, tuple or Row that identifies the key."
+            f"{bounded_repr(key, 200)}. Let the key selector return a str, int, tuple or Row that identifies the key."
         ) from error
     put(CHANGEABLE)
     put(_sized(b"P", file.getvalue()))

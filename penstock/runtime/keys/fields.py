@@ -2,7 +2,8 @@
 
 The selector's bytecode shows what it reads; the selector is not called with test records. Recognised are `lambda bid: bid[0]`,
 `lambda bid: bid["id"]`, `lambda bid: bid.id`, a tuple of such expressions, functions and methods with such a body, and
-`itemgetter` and `attrgetter` of `operator`. A selector with any further instruction is not recognised.
+`itemgetter` and `attrgetter` of `operator`. A selector with any further instruction is not recognised, and none but the last two where
+the bytecode of this interpreter is not known.
 Source: none; Flink's planner knows the fields of SQL keys, its DataStream API calls the selector.
 """
 
@@ -21,6 +22,7 @@ from penstock.model.row import Row
 from penstock.model.types import TupleTypeInfo, TypeInformation
 from penstock.runtime.codecs.base import Codec
 from penstock.runtime.codecs.by_type import RecordCodec, codec_of
+from penstock.runtime.row_functions.interpreters import READS_BYTECODE
 
 _OF_NO_EFFECT: Final = frozenset({"RESUME", "NOP"})
 _LOADS_ARGUMENT: Final = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW"})
@@ -111,6 +113,8 @@ def key_read(selector: object) -> KeyRead | None:
         made_of: Any = selector.__reduce__()
         _, fields = made_of
         return _read_of([(field, kind is attrgetter) for field in fields], len(fields) > 1)
+    if not READS_BYTECODE:
+        return None
     is_bound = isinstance(selector, MethodType)
     function = selector.__func__ if isinstance(selector, MethodType) else selector
     return (

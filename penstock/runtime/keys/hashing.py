@@ -31,6 +31,7 @@ from penstock.runtime.keys.encoding import (
     double_bits,
     parts_of,
 )
+from penstock.runtime.value_classes import classes_of
 
 _MASK: Final = 0xFFFFFFFF
 INT64_MIN: Final = -(2**63)
@@ -166,9 +167,9 @@ def original_key(skey: Any) -> Any:
     return skey.key if type(skey) is OtherKey else skey
 
 
-def state_keys(keys: list[Any]) -> list[Any]:
-    """`state_key` of a batch of keys; the same list when every key stands for itself."""
-    kinds = set(map(type, keys))
+def state_keys(keys: list[Any], kinds: set[type] | None = None) -> list[Any]:
+    """`state_key` of a batch of keys; the same list when every key stands for itself. `kinds`: their classes, where they are known."""
+    kinds = classes_of(keys) if kinds is None else kinds
     if kinds <= _PLAIN:
         return keys
     if kinds == {tuple} and _PLAIN_ITEMS.issuperset(map(type, chain.from_iterable(keys))):

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.model.bounded_text import bounded_repr
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import (
     PickledBytesTypeInfo,
     RowTypeInfo,
@@ -48,6 +48,7 @@ from penstock.runtime.keys.hash_arrays import (
     hash_utf8,
 )
 from penstock.runtime.keys.hashing import hash32, is_int32_type
+from penstock.runtime.records.failed_at import each
 
 ToValues: TypeAlias = Callable[[pa.Array], list[Any]]
 
@@ -114,7 +115,10 @@ class KeySelection:
     def keys_of_rows(self, values: Iterable[Any]) -> list[Any]:
         """The keys in order. Raises what the selector raises, and TypeError if a key does not fit the declared key type."""
         expected = operator.length_hint(values)
-        keys = list(map(self.row_selector(), values))
+        if isinstance(values, list):
+            keys = each(self.row_selector(), values, self.defined_at)
+        else:
+            keys = list(map(self.row_selector(), values))
         # `map` ends without an error when the selector raises StopIteration.
         if len(keys) < expected:
             raise RuntimeError(
@@ -199,6 +203,20 @@ class KeySelection:
         if found is None:
             return rows, None
         return rows, keys_of_lists([values[one.place] for one in found.fields], found.is_tuple)
+
+    def keys_in_columns(
+        self, batch: ColumnBatch, type_info: TypeInformation | None
+    ) -> list[Any] | None:
+        """The keys of the records, if the selector only reads fields; None: it has to be called."""
+        schema = batch.data.schema
+        found = self._plain_fields(schema.names, type_info)
+        if found is None or not is_as_declared(schema, type_info):
+            return None
+        lists = []
+        for place, codec in found.fields:
+            array = batch.data.column(place)
+            lists.append(values_of_array(array) if codec is None else codec.from_array(array))
+        return keys_of_lists(lists, found.is_tuple)
 
     def distinct_keys_of(self, batch: Batch) -> tuple[list[Any], Int64s | None]:
         """The keys, without duplicates if that costs little, and for each record the index of its key. None: one key per record."""

@@ -14,11 +14,13 @@ import numpy as np
 
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import ChannelCache, KeySelection
 from penstock.runtime.keys.encoding import NoneKey
 from penstock.runtime.keys.hash_arrays import Channels, as_channels
 from penstock.runtime.keys.hashing import is_int32_type
+from penstock.runtime.records.failed_at import note_record
 
 
 class Partitioner(ABC):
@@ -162,7 +164,12 @@ class Custom(Partitioner):
     def channels_of(self, batch: Batch) -> list[int]:
         partition, channels = self._partition, self._channels
         keys = self._keys.keys_of(batch)
-        found = [partition(key, channels) for key in keys]
+        found: list[int] = []
+        try:
+            found.extend(partition(key, channels) for key in keys)
+        except BaseException as error:
+            note_record(error, _record_at(batch, len(found), keys))
+            raise
         if found and not (
             set(map(type, found)) == {int} and 0 <= min(found) <= max(found) < channels
         ):
@@ -268,10 +275,16 @@ def _strided(batch: Batch, offset: int, step: int) -> Batch:
     return RowBatch(batch.values[offset::step], stamps)
 
 
+def _record_at(batch: Batch, place: int, keys: list[Any]) -> Any:
+    """The record at this place; of columns its key."""
+    return batch.values[place] if isinstance(batch, RowBatch) else keys[place]
+
+
 def _checked(key: Any, channel: Any, channels: int) -> int:
     if not isinstance(channel, int | np.integer) or not 0 <= channel < channels:
         raise ValueError(
-            f"the custom partitioner returned {channel!r} for key {key!r:.200}: expected an int in "
+            f"the custom partitioner returned {bounded_repr(channel)} for key "
+            f"{bounded_repr(key)}: expected an int in "
             f"[0, {channels}); use num_partitions, its second argument"
         )
     return int(channel)

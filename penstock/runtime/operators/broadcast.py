@@ -105,6 +105,8 @@ class BroadcastProcessOperator(CoFunctionOperator, ProcessOperator):
 class KeyedBroadcastProcessOperator(CoFunctionOperator, KeyedProcessOperator):
     """As BroadcastProcessOperator, with a key, keyed state and timers for the elements. Broadcast elements have no key."""
 
+    may_get_fields = False
+
     methods = ("process_element", "process_broadcast_element")
 
     state_types: tuple[TypeInformation, ...] = ()

@@ -27,8 +27,9 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operators.collectors import StampedCollector
 from penstock.runtime.operators.keyed import KeyedOperator
-from penstock.runtime.operators.stateless import StampedCollector, rows_of
+from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.operators.two_input import TwoInputs
 from penstock.runtime.records.side_output import separated
 from penstock.runtime.state.descriptors import MapStateDescriptor
@@ -169,7 +170,7 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
                     results = call(*pair, context)
                     if results is not None:
                         yield from collector.add(results, max(stamp, other))
-                except Exception as error:
+                except BaseException as error:
                     self.end_record()
                     self.put_aside(error, pair, max(stamp, other))
 

@@ -21,6 +21,7 @@ from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
 from penstock.runtime.keys.hashing import is_int32_type, original_key
+from penstock.runtime.keys.kinds import KeyKinds
 from penstock.runtime.operator import BatchOrder, Emitted, OperatorContext
 from penstock.runtime.operators.pauses import Pauses
 from penstock.runtime.operators.stateless import (
@@ -32,10 +33,13 @@ from penstock.runtime.operators.stateless import (
 )
 from penstock.runtime.operators.timer_service import BatchTimerService, InternalTimerService
 from penstock.runtime.records.side_output import separated
+from penstock.runtime.row_functions.plans import Way
+from penstock.runtime.row_functions.runner import ColumnRows, FieldsFunction
 from penstock.runtime.state.contract import KeyedStateBackend
 from penstock.runtime.state.heap import HeapKeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.state.value_migration import StateOwner, records_type
+from penstock.runtime.value_classes import classes_of
 
 KEY_ENDS: Final = object()
 """Stands in place of a record: the current key has no more records."""
@@ -46,6 +50,11 @@ class KeyTaker(FunctionOperator):
 
     `keys`: the key selection; `selections`: those of all inputs that have keys.
     """
+
+    # Of the class, because operators that an earlier release has pickled do not have it.
+    _kinds: KeyKinds | None = None
+    may_get_fields: ClassVar[bool] = False
+    """Whether its function may be called with the fields of records that come in columns."""
 
     def __init__(self, function: UserFunction, keys: KeySelection) -> None:
         super().__init__(function)
@@ -58,17 +67,57 @@ class KeyTaker(FunctionOperator):
     ) -> RowBatch:
         if input_index >= len(self.selections):
             return super().rows_from(batch, type_info, input_index)
+        if self.may_get_fields:
+            lent = self._lent_rows(batch, type_info)
+            if lent is not None:
+                return lent
         rows, keys = self.selections[input_index].rows_and_keys(batch, type_info)
         self._found = None if keys is None else (rows.values, keys)
         return rows
+
+    def _lent_rows(
+        self, batch: ColumnBatch, type_info: TypeInformation | None
+    ) -> ColumnRows | None:
+        """The batch for a function that only reads fields, if its key is a field, too. None: records are needed."""
+        if self.row_function is None:
+            self.row_function = FieldsFunction(
+                self.function.call, "", self.complain, self.functions_as_columns
+            )
+        plan = self.row_function.plan(batch, type_info)
+        if plan.way is not Way.FIELDS or not plan.holds():
+            return None
+        keys = self.keys.keys_in_columns(batch, type_info)
+        if keys is None:
+            return None
+        lent = ColumnRows(batch, type_info, plan)
+        self._found = (lent.values, keys)
+        return lent
 
     def keys_of(self, values: list[Any]) -> list[Any]:
         """The keys of the records, which become the watched batch. Raises: as the selector, or as the declared key type demands."""
         position = self.watched(values)
         found, self._found = self._found, None
-        if found is not None and found[0] is values:
-            return found[1]
-        return self.keys.keys_of_rows(position)
+        is_found = found is not None and found[0] is values
+        return found[1] if found is not None and is_found else self.keys.keys_of_rows(position)
+
+    def state_keys_of(self, values: list[Any]) -> tuple[list[Any], list[Any]]:
+        """`keys_of`, and what stands for each key in the state. Raises: UserError: see `KeyKinds.note`."""
+        keys = self.keys_of(values)
+        kinds = classes_of(keys)
+        if self._kinds is not None:
+            self._kinds.note(kinds)
+        return keys, state_keys(keys, kinds)
+
+    def watch_kinds(self, context: OperatorContext, restored: OperatorSnapshot) -> None:
+        """Remember the classes of keys from here on, if their type is not declared. In BATCH no snapshot is made."""
+        if not context.is_batch and is_pickled(key_type_of(self.selections).type_info):
+            owner = StateOwner(context.operator_id, context.operator_name)
+            self._kinds = KeyKinds(restored.key_kinds, owner)
+
+    def key_type(self, namespace: str = "") -> KeyType:
+        """The type of the keys of its state, with the classes that it has met. `namespace`: of its windows."""
+        made = key_type_of(self.selections, namespace)
+        return made if self._kinds is None else replace(made, kinds=self._kinds.names())
 
 
 class KeyedOperator(KeyTaker):
@@ -90,6 +139,7 @@ class KeyedOperator(KeyTaker):
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self.state = new_backend(context, self.keys)
+        self.watch_kinds(context, self._restored)
         self.restored_states = restore_backend(self.state, self._restored, "state")
         made = BatchTimerService if context.is_batch else InternalTimerService
         self.timers = made(context.timers, self.state.timer_queue)
@@ -110,7 +160,7 @@ class KeyedOperator(KeyTaker):
 
     @property
     def state_keys(self) -> KeyType:
-        return key_type_of(self.selections)
+        return self.key_type()
 
     def close(self) -> None:
         super().close()
@@ -121,10 +171,9 @@ class KeyedOperator(KeyTaker):
         """The records. Before each is yielded, its key and timestamp become the context. In BATCH also KEY_ENDS, in
         the context of that key.
         """
-        keys = self.keys_of(rows.values)
-        skeys = state_keys(keys)
-        position = self.watched(rows.values, rows.timestamps)
-        self.state.records_passed(len(rows.values))
+        keys, skeys = self.state_keys_of(rows.values)
+        position = self.watched_rows(rows)
+        self.state.records_passed(len(rows))
         if self.key_timers is not None:
             stamps = repeat(NO_TIMESTAMP) if rows.timestamps is None else rows.timestamps.tolist()
             return self._key_by_key(zip(position, keys, skeys, stamps, strict=False))
@@ -226,6 +275,7 @@ def restore_backend(
 class KeyedMapOperator(KeyedOperator):
     """Map with keyed state. `side_tags`: ids of the tags that are read."""
 
+    may_get_fields = True
     side_tags: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
@@ -237,6 +287,7 @@ class KeyedMapOperator(KeyedOperator):
 class KeyedFlatMapOperator(KeyedOperator):
     """Flat map with keyed state. `side_tags`: ids of the tags that are read."""
 
+    may_get_fields = True
     side_tags: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:

@@ -18,17 +18,19 @@ from penstock.runtime.elements import (
     MIN_WATERMARK,
     NO_TIMESTAMP,
     Batch,
+    Int64s,
     RowBatch,
     Watermark,
 )
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import NO_KEY, original_key
 from penstock.runtime.operator import MAX_EMIT, Emitted, OperatorContext
+from penstock.runtime.operators.collectors import Collector, pull
 from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
-from penstock.runtime.operators.stateless import Collector, FunctionOperator, expand, pull, rows_of
+from penstock.runtime.operators.stateless import FunctionOperator, expand, rows_of
 from penstock.runtime.operators.timer_service import InternalTimerService, TimeDomain
 from penstock.runtime.records.dead_letters import FiredTimer
-from penstock.runtime.records.emissions import as_they_are, opened
+from penstock.runtime.records.emissions import ONE_RECORD, as_they_are, opened
 from penstock.runtime.records.side_output import separated
 
 
@@ -169,6 +171,19 @@ class KeyedProcessContext(ProcessContext):
         self._time_domain = domain
 
 
+def _expanded(
+    operator: FunctionOperator,
+    results: Iterator[Any],
+    stamps: Int64s | list[int] | None,
+    *,
+    is_generator: bool = False,
+) -> Iterator[RowBatch]:
+    """As `expand`: the results of a process function, which may return None, but no single record."""
+    return expand(
+        operator, results, stamps, takes_none=True, is_generator=is_generator, refused=ONE_RECORD
+    )
+
+
 class ProcessOperator(FunctionOperator):
     """`process_element(value, ctx)`. `side_tags`: ids of the tags that are read."""
 
@@ -190,9 +205,7 @@ class ProcessOperator(FunctionOperator):
         position = self.watched(rows.values, rows.timestamps)
         entering = position if rows.timestamps is None else self._entering(position, rows)
         results = map(call, entering, repeat(self._context))
-        emitted = expand(
-            self, results, rows.timestamps, takes_none=True, is_generator=isgeneratorfunction(call)
-        )
+        emitted = _expanded(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
         return separated(emitted, self.side_tags)
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
@@ -210,6 +223,7 @@ class ProcessOperator(FunctionOperator):
 class KeyedProcessOperator(KeyedOperator):
     """`process_element(value, ctx)` and `on_timer(timestamp, ctx)` with state and timers."""
 
+    may_get_fields = True
     _firing: tuple[tuple[int, Any, Any], TimeDomain] | None = None
     """The timer whose function's error would be met now."""
 
@@ -242,15 +256,13 @@ class KeyedProcessOperator(KeyedOperator):
         if self.key_timers is not None and self.ends_keys:
             return separated(self._key_by_key_processed(rows, call), self.side_tags)
         results = map(call, self.entering(rows), repeat(context))
-        emitted = expand(
-            self, results, rows.timestamps, takes_none=True, is_generator=isgeneratorfunction(call)
-        )
+        emitted = _expanded(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
         return separated(emitted, self.side_tags)
 
     def _key_by_key_processed(self, rows: RowBatch, call: Callable[..., Any]) -> Iterator[RowBatch]:
         stamps: list[int] = []
         results = self._with_timers(rows, call, stamps)
-        for batch in expand(self, results, stamps, takes_none=True):
+        for batch in _expanded(self, results, stamps):
             assert batch.timestamps is not None, (
                 "the results of timers and of records have timestamps here"
             )
@@ -286,13 +298,13 @@ class KeyedProcessOperator(KeyedOperator):
             result = None
             try:
                 result = self._on_timer(timer)
-            except Exception as error:
+            except BaseException as error:
                 self.put_current_aside(error)
             # What it returned is read while the timer is still the current record.
             yield result
             self._firing = None
 
-    def put_current_aside(self, error: Exception) -> int:
+    def put_current_aside(self, error: BaseException) -> int:
         """As of any function operator; while a timer fires, the timer is the record."""
         if self._firing is None:
             return super().put_current_aside(error)
@@ -316,7 +328,7 @@ class KeyedProcessOperator(KeyedOperator):
                 yield value
             self.state.skey = None
 
-        emitted = expand(self, map(call, entering(), repeat(context)), stamps, takes_none=True)
+        emitted = _expanded(self, map(call, entering(), repeat(context)), stamps)
         return separated(emitted, self.side_tags)
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
@@ -355,7 +367,7 @@ class KeyedProcessOperator(KeyedOperator):
                     collector.values += as_they_are(result)
                 elif result is not None:
                     yield from pull(self, opened(result), collector)
-            except Exception as error:
+            except BaseException as error:
                 self._firing = timer, domain
                 self.put_current_aside(error)
                 self._firing = None

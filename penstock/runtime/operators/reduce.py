@@ -7,7 +7,8 @@ serializes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from enum import StrEnum
@@ -18,10 +19,12 @@ import numpy as np
 
 from penstock.model.key_types import KeyType
 from penstock.model.row import Row, make_row
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import RowTypeInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys import KeySelection, original_key, state_keys
+from penstock.runtime.keys.encoding import NoneKey
 from penstock.runtime.operator import (
     MAX_EMIT,
     Accepts,
@@ -31,7 +34,7 @@ from penstock.runtime.operator import (
     OperatorContext,
 )
 from penstock.runtime.operators.column_reduce import ColumnReduction
-from penstock.runtime.operators.keyed import KeyTaker, key_type_of, new_backend, restore_backend
+from penstock.runtime.operators.keyed import KeyTaker, new_backend, restore_backend
 from penstock.runtime.operators.stateless import rows_of, without
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
@@ -66,6 +69,7 @@ class ReduceOperator(KeyTaker):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._state = new_backend(context, self.keys)
         restored, self._restored = self._restored, OperatorSnapshot()
+        self.watch_kinds(context, restored)
         found = restore_backend(self._state, restored, "")
         others = {name: str(found[name]) for name in found if name != REDUCE_TABLE}
         refuse_left(context.operator_id, type(self).__name__, others)
@@ -76,7 +80,7 @@ class ReduceOperator(KeyTaker):
 
     @property
     def state_keys(self) -> KeyType:
-        return key_type_of(self.selections)
+        return self.key_type()
 
     def close(self) -> None:
         super().close()
@@ -88,7 +92,7 @@ class ReduceOperator(KeyTaker):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        skeys = state_keys(self.keys_of(rows.values))
+        _, skeys = self.state_keys_of(rows.values)
         table, call = self._table, self._call
         get, missing = table.get, _MISSING
         own = same if self.emissions.are_trusted else self._own
@@ -275,7 +279,10 @@ class PartialReduceOperator(FinalReduceOperator):
         values = rows_of(batch).values
         self._tried_rows += len(values)
         tried = 0
-        for skey, value in zip(state_keys(self.keys.keys_of_rows(values)), values, strict=True):
+        keys = self.keys.keys_of_rows(values)
+        with self._none_key_told(keys, values):
+            skeys = state_keys(keys)
+        for skey, value in zip(skeys, values, strict=True):
             records = self._first.setdefault(skey, [])
             records.append(value)
             if len(records) == 3:
@@ -305,7 +312,17 @@ class PartialReduceOperator(FinalReduceOperator):
         return RowBatch(list(zip(keys, values, strict=True)), batch.timestamps)
 
     def _reduce_rows(self, values: list[Any]) -> None:
-        self._reduce(self.keys_of(values), values)
+        keys = self.keys_of(values)
+        with self._none_key_told(keys, values):
+            self._reduce(keys, values)
+
+    @contextmanager
+    def _none_key_told(self, keys: Sequence[Any], values: Sequence[Any]) -> Generator[None]:
+        """Before the exchange this is the first to see the keys."""
+        try:
+            yield
+        except NoneKey:
+            raise self.keys.none_key(keys, values) from None
 
     def _taken(self) -> list[Any]:
         if not self._is_paired:
@@ -359,7 +376,8 @@ class Aggregate:
             return record
         raise TypeError(
             f"{self.kind.lower()}({position!r}): a record of type {type(record).__qualname__} has no "
-            f"such field: {record!r:.200}; use a position on tuples, a name on named Rows"
+            f"such field: {bounded_repr(record, 200)}; use a position on tuples, a name on "
+            "named Rows"
         )
 
     def _with_field(self, record: Any, value: Any) -> Any:

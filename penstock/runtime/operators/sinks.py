@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.model.bounded_text import MOST_OF_LINE, cut
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import ConfigurationError, EngineBug
 from penstock.model.metrics import OwnMetric
+from penstock.model.texts.bounded_text import MOST_OF_LINE, bounded_repr, cut
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.elements import MIN_WATERMARK, Batch, LatencyMarker, RowBatch, Watermark
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
@@ -63,11 +63,11 @@ class SinkOperator(Operator):
             subtask=context.subtask,
             parallelism=context.parallelism,
             attempt=context.attempt,
-            job_prefix=context.job_id,
-            attempt_prefix=context.file_prefix,
+            job_prefix=context.file_prefix,
+            attempt_prefix=f"{context.file_prefix}.{context.subtask}.{context.attempt}",
             input_type=context.input_types[0] if context.input_types else None,
             restored_checkpoint_id=context.restored_checkpoint_id,
-            may_have_rivals=context.is_batch,
+            may_have_rivals=context.may_have_rivals,
             operator_id=context.operator_id,
         )
         if self._restored:
@@ -164,7 +164,8 @@ class SinkOperator(Operator):
         if not isinstance(writer, StatefulWriter):
             raise ConfigurationError(
                 f"{self._context.operator_name}: the checkpoint has state of another sink's writer: "
-                f"{state[0]!r:.200}. This sink cannot restore it. Give the new sink another uid, "
+                f"{bounded_repr(state[0], 200)}. This sink cannot restore it. Give the new "
+                "sink another uid, "
                 "and drop the old one's state (-n)."
             )
         writer.restore_state(state)

@@ -7,20 +7,39 @@ around them; differs: a batch at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from inspect import isgeneratorfunction
 from itertools import chain, compress, islice
 from operator import length_hint
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.model.bounded_text import bounded_repr
+from penstock.model.texts.bounded_text import bounded_repr
+from penstock.model.types import TypeInformation
 from penstock.runtime.context import RuntimeContext, UserFunction
-from penstock.runtime.elements import Batch, Int64s, RowBatch
+from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
-from penstock.runtime.records.emissions import Emissions, as_they_are, opened, raise_if_no_results
+from penstock.runtime.operators.collectors import Collector, pull
+from penstock.runtime.records.emissions import (
+    Emissions,
+    handed_over,
+    raise_if_no_results,
+    refuse_one_record,
+)
 from penstock.runtime.records.side_output import separated
+from penstock.runtime.row_functions.plans import Way
+from penstock.runtime.row_functions.runner import (
+    ColumnRows,
+    FlatFunction,
+    FusedFunctions,
+    FusedRows,
+    RowFunction,
+)
+
+NOTHING: Final[frozenset[type]] = frozenset()
+_LISTS: Final = frozenset({list, tuple})
 
 
 def rows_of(batch: Batch) -> RowBatch:
@@ -99,6 +118,10 @@ def _is_exhausted(position: Iterator[Any]) -> bool:
     return len(position.__reduce__()) < 3
 
 
+def _told_to_nobody(_line: str) -> None:
+    """Does nothing."""
+
+
 class FunctionOperator(Operator):
     """Opens and closes its user function, and knows which record is being processed."""
 
@@ -110,12 +133,54 @@ class FunctionOperator(Operator):
         self._is_open = False
 
     calls_function = True
+    runs_on_columns: ClassVar[bool] = False
+    """Whether it calls its function with each record once and nothing else, so that the function may run on columns."""
+    row_function_class: ClassVar[type[RowFunction]] = RowFunction
+    row_function: RowFunction | None = None
+    fused: FusedFunctions | None = None
+    """Its function and those of the operators behind it, if they can run as one. The chain sets it once all are open."""
+    functions_as_columns: bool = True
+    """Whether its function may run on columns. Source: `penstock.task.functions-as-columns`; the driver sets it."""
+    complain: Callable[[str], None] = staticmethod(_told_to_nobody)
+    """Logs a line for the people who run the job. The chain sets it before `open`."""
+    _lent: ColumnRows | None = None
     _watched_stamps: Int64s | None = None
     _last_aside = -1
 
     def open(self, context: OperatorContext) -> None:
         self._is_open = True
         self.function.open(self.runtime_context(context))
+        if self.runs_on_columns:
+            name = f"{context.operator_name} of {context.task_name}"
+            self.row_function = self.row_function_class(
+                self.function.call, name, self.complain, self.functions_as_columns
+            )
+
+    def rows_from(
+        self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int
+    ) -> RowBatch:
+        if self.row_function is None:
+            return super().rows_from(batch, type_info, input_index)
+        return self.row_function.rows(batch, type_info)
+
+    def fused_results(self, rows: RowBatch) -> FusedRows | None:
+        """What comes out of the last of the operators behind this one that run as one with it; None: they run one by one."""
+        if self.fused is None or not isinstance(rows, ColumnRows):
+            return None
+        made = self.fused.run(rows)
+        if made is not None:
+            self.watched_nothing()
+        return made
+
+    def on_columns(self, rows: RowBatch) -> tuple[RowBatch, list[Any] | None]:
+        """The records that the function has to be called with, and what it returns for each record if it need not be called."""
+        if not isinstance(rows, ColumnRows) or self.row_function is None:
+            return rows, None
+        plan = rows.plan
+        if plan.way is Way.FIELDS:
+            return rows, None
+        results = self.row_function.results(rows)
+        return (rows.made(), None) if results is None else (rows, results)
 
     def end_input(self, input_index: int) -> Emitted:
         # No record is to be named for errors from here on.
@@ -138,7 +203,10 @@ class FunctionOperator(Operator):
 
     def failing_record(self) -> str | None:
         index = self.current_index
-        return bounded_repr(self._values[index]) if index >= 0 else None
+        return bounded_repr(self._record_at(index)) if index >= 0 else None
+
+    def _record_at(self, index: int) -> Any:
+        return self._values[index] if self._lent is None else self._lent.record_at(index)
 
     @property
     def current_index(self) -> int:
@@ -150,7 +218,7 @@ class FunctionOperator(Operator):
         """Whether the current record was put aside."""
         return self._last_aside == self.current_index
 
-    def put_current_aside(self, error: Exception) -> int:
+    def put_current_aside(self, error: BaseException) -> int:
         """Put the current record of the watched batch aside. Returns its position.
 
         Raises: the error, if the job is to fail, or if the record was put aside already: then the iteration does not go on.
@@ -159,7 +227,9 @@ class FunctionOperator(Operator):
         if index < 0 or index == self._last_aside:
             raise error
         stamps = self._watched_stamps
-        self.put_aside(error, self._values[index], None if stamps is None else int(stamps[index]))
+        self.put_aside(
+            error, self._record_at(index), None if stamps is None else int(stamps[index])
+        )
         self._last_aside = index
         return index
 
@@ -171,36 +241,86 @@ class FunctionOperator(Operator):
     def watched(self, values: list[Any], stamps: Int64s | None = None) -> Iterator[Any]:
         """An iterator over the batch whose position tells the failing record. `stamps`: the records' timestamps."""
         self._values = values
+        self._lent = None
         self._position = iter(values)
         self._watched_stamps = stamps
         self._last_aside = -1
         return self._position
+
+    def watched_rows(self, rows: RowBatch) -> Iterator[Any]:
+        """`watched` for a batch. The function gets named tuples of the fields that it reads where it cannot tell them from the records."""
+        if not isinstance(rows, ColumnRows):
+            return self.watched(rows.values, rows.timestamps)
+        position = self.watched(list(rows.plan.records(rows.batch)), rows.timestamps)
+        self._lent = rows
+        return position
+
+    def watched_nothing(self) -> None:
+        """No record is the current one, and none is left: the results come from columns."""
+        for _ in self.watched([]):
+            pass
 
 
 class MapOperator(FunctionOperator):
     """One result per record. `side_tags`: ids of the tags that are read."""
 
     side_tags: tuple[str, ...] = ()
+    runs_on_columns = True
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        rows = rows_of(batch)
-        results = map(self.function.call, self.watched(rows.values, rows.timestamps))
+        fused = self.fused_results(rows_of(batch))
+        if fused is not None:
+            return (fused,)
+        rows, made = self.on_columns(rows_of(batch))
+        if made is not None:
+            return separated((self._taken_over(rows, made),), self.side_tags)
+        results = map(self.function.call, self.watched_rows(rows))
         return separated((whole(self, results, rows),), self.side_tags)
+
+    def _taken_over(self, rows: RowBatch, made: list[Any]) -> RowBatch:
+        """The results of a function that ran on columns. Only those that may hold a list are looked at."""
+        self.watched_nothing()
+        if isinstance(rows, ColumnRows) and rows.plan.is_changeable:
+            values = list(self.emissions.taken()(handed_over(made)))
+            self.emissions.note(values)
+            return RowBatch(values, rows.timestamps)
+        return RowBatch(made, rows.timestamps)
 
 
 class FilterOperator(FunctionOperator):
     """Keeps the records for which the function is true."""
 
     keeps_records = True
+    runs_on_columns = True
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        rows = rows_of(batch)
+        fused = self.fused_results(rows_of(batch))
+        if fused is not None:
+            return (fused,)
+        rows, made = self.on_columns(rows_of(batch))
+        if isinstance(rows, ColumnRows):
+            return self._kept_columns(rows, made)
         position = self.watched(rows.values, rows.timestamps)
         if rows.timestamps is not None:
             return filtered(self, rows, map(self.function.call, position))
         kept: list[Any] = []
         gather(self, filter(self.function.call, position), kept)
         return (RowBatch(kept),) if kept else ()
+
+    def _kept_columns(self, rows: ColumnRows, made: list[Any] | None) -> Emitted:
+        """The records stay columns."""
+        mask: list[bool] = []
+        if made is not None:
+            self.watched_nothing()
+            mask += map(bool, made)
+        else:
+            answers = map(bool, map(self.function.call, self.watched_rows(rows)))
+            for place in gather(self, answers, mask):
+                mask.insert(place, False)
+        kept = sum(mask)
+        if kept == len(mask):
+            return (rows.batch,) if kept else ()
+        return (rows.batch.filter(pa.array(mask, pa.bool_())),) if kept else ()
 
 
 class FlatMapOperator(FunctionOperator):
@@ -210,12 +330,22 @@ class FlatMapOperator(FunctionOperator):
     """
 
     side_tags: tuple[str, ...] = ()
+    runs_on_columns = True
+    row_function_class = FlatFunction
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        rows = rows_of(batch)
+        rows, lists = self.on_columns(rows_of(batch))
+        if lists is not None and isinstance(rows, ColumnRows) and FlatFunction.is_flat(rows):
+            self.watched_nothing()
+            return [RowBatch(lists[at : at + MAX_EMIT]) for at in range(0, len(lists), MAX_EMIT)]
         call = self.function.call
-        results = map(call, self.watched(rows.values, rows.timestamps))
-        made = expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
+        if lists is not None and _LISTS.issuperset(map(type, lists)):
+            self.watched_nothing()
+            made = expand(self, iter(lists), rows.timestamps)
+        else:
+            rows = rows.made() if lists is not None and isinstance(rows, ColumnRows) else rows
+            results = map(call, self.watched_rows(rows))
+            made = expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
         return separated(made, self.side_tags)
 
 
@@ -226,6 +356,7 @@ def expand(
     *,
     takes_none: bool = False,
     is_generator: bool = False,
+    refused: frozenset[type] = NOTHING,
 ) -> Iterator[RowBatch]:
     """The results of a function for each record (`map` over the watched batch), in batches of about MAX_EMIT.
 
@@ -233,20 +364,25 @@ def expand(
     Raises: TypeError ('NoneType' object is not iterable) where the function returned None, unless
     `takes_none`. RuntimeError: as `whole`.
     Args: stamps: of each result, as in a Collector. is_generator: the function is a generator function, so each result is an iterator.
+        refused: kinds of results that are one record; a TypeError says that `yield` is missing.
     """
     if stamps is None and is_generator:
         made = _expand_generators(operator, results)
-    elif operator.poison is None:
-        made = _expand(operator, results, Collector(stamps), takes_none=takes_none)
     else:
-        made = _expand_on(operator, results, Collector(stamps), takes_none=takes_none)
+        way = _expand if operator.poison is None else _expand_on
+        made = way(operator, results, Collector(stamps), refused, takes_none=takes_none)
     for batch in made:
         operator.emissions.note(batch.values)
         yield batch
 
 
 def _expand(
-    operator: FunctionOperator, results: Iterator[Any], collector: Collector, *, takes_none: bool
+    operator: FunctionOperator,
+    results: Iterator[Any],
+    collector: Collector,
+    refused: frozenset[type],
+    *,
+    takes_none: bool,
 ) -> Iterator[RowBatch]:
     taken, stamps = operator.emissions.taken(), collector.stamps
     out = collector.values
@@ -255,6 +391,8 @@ def _expand(
         if type(result) is list:
             out += taken(result)
         elif result is not None or not takes_none:
+            if type(result) in refused:
+                refuse_one_record(result)
             try:
                 iterator = iter(taken(result))
             except TypeError:
@@ -277,12 +415,17 @@ def _expand(
 
 
 def _expand_on(
-    operator: FunctionOperator, results: Iterator[Any], collector: Collector, *, takes_none: bool
+    operator: FunctionOperator,
+    results: Iterator[Any],
+    collector: Collector,
+    refused: frozenset[type],
+    *,
+    takes_none: bool,
 ) -> Iterator[RowBatch]:
     """As `_expand`, and goes on behind records that are put aside. What such a record has given before stays."""
     while True:
         try:
-            yield from _expand(operator, results, collector, takes_none=takes_none)
+            yield from _expand(operator, results, collector, refused, takes_none=takes_none)
         except Exception as error:
             operator.put_current_aside(error)
             operator.is_in_record = False
@@ -315,82 +458,3 @@ def _expand_generators(operator: FunctionOperator, results: Iterator[Any]) -> It
     operator.is_in_record = False
     if values:
         yield RowBatch(values)
-
-
-class Collector:
-    """Collects the results of a batch. `counts`: length of `values` after each record, when there are timestamps.
-
-    `stamps`: timestamp of each record, or a list that grows with the records (timers).
-    """
-
-    __slots__ = ("_next", "counts", "stamps", "values")
-
-    def __init__(self, stamps: Int64s | list[int] | None) -> None:
-        self.stamps = stamps
-        self.values: list[Any] = []
-        self.counts: list[int] = []
-        self._next = 0
-
-    def take(self, open_record: bool = False) -> list[RowBatch]:
-        """Remove and return the results, cut to MAX_EMIT. `open_record`: the last record has more results to come."""
-        values, counts = self.values, self.counts
-        if open_record and self.stamps is not None:
-            counts.append(len(values))
-        stamps = self._stamps(counts)
-        self._next += len(counts) - open_record
-        self.values, self.counts = [], []
-        if not values:
-            return []
-        if len(values) <= 2 * MAX_EMIT:
-            return [RowBatch(values, stamps)]
-        whole = RowBatch(values, stamps)
-        return [whole.slice(at, at + MAX_EMIT) for at in range(0, len(values), MAX_EMIT)]
-
-    def _stamps(self, counts: Sequence[int]) -> Int64s | None:
-        if self.stamps is None:
-            return None
-        lengths = np.array(counts, np.int64)
-        lengths[1:] -= lengths[:-1].copy()
-        stamps = np.asarray(self.stamps[self._next : self._next + len(counts)], np.int64)
-        return np.repeat(stamps, lengths)
-
-
-def pull(operator: Operator, results: Iterator[Any], collector: Collector) -> Iterator[RowBatch]:
-    """Add all results of one record to the collector, yielding full batches on the way."""
-    while True:
-        room = MAX_EMIT - len(collector.values)
-        before = len(collector.values)
-        collector.values.extend(islice(results, room))
-        if len(collector.values) - before < room:
-            operator.is_in_record = False
-            return
-        operator.is_in_record = True
-        yield from collector.take(open_record=True)
-
-
-class StampedCollector:
-    """Collects results that each have a timestamp of their own (a window's, a pair's), in batches of about MAX_EMIT."""
-
-    def __init__(self, operator: Operator) -> None:
-        self._operator = operator
-        self._stamps: list[int] = []
-        self._collector = Collector(self._stamps)
-
-    def add(self, results: Any, stamp: int) -> Iterator[RowBatch]:
-        """Add the results of one call of a user function, all with this timestamp. Yields full batches."""
-        collector = self._collector
-        self._stamps.append(stamp)
-        try:
-            if type(results) is list:
-                collector.values += as_they_are(results)
-            else:
-                yield from pull(self._operator, opened(results), collector)
-        finally:
-            # What came before an error stays.
-            collector.counts.append(len(collector.values))
-        if len(collector.values) >= MAX_EMIT:
-            yield from collector.take()
-
-    def take(self) -> list[RowBatch]:
-        """Remove and return what is left."""
-        return self._collector.take()

@@ -123,6 +123,8 @@ class KeyedCoFlatMapOperator(KeyedCoOperator, CoFlatMapOperator):
 class KeyedCoProcessOperator(KeyedCoOperator, CoFunctionOperator, KeyedProcessOperator):
     """Both methods and `on_timer`, with state and timers of the key."""
 
+    may_get_fields = False
+
     methods = ("process_element1", "process_element2")
 
     def process(self, batch: Batch, input_index: int) -> Emitted:

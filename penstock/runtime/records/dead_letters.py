@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from penstock.model.bounded_text import bounded_repr, bounded_str, cut_lines
-from penstock.model.error_text import traceback_of
 from penstock.model.errors import CancelSignal, EngineBug, ExternalError, UserCodeError
 from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.row import Row, make_row
+from penstock.model.texts.bounded_text import bounded_repr, bounded_str, cut_lines
+from penstock.model.texts.error_text import traceback_of
 from penstock.model.types import RowTypeInfo, Types
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, RowBatch, Tagged
 from penstock.runtime.records.emissions import own_copy
@@ -44,8 +44,8 @@ class FiredTimer:
 
 @dataclass(frozen=True, slots=True)
 class FiredWindow:
-    """The record of a dead letter whose error came from a window function, a trigger or an "
-    "evictor."""
+    """The record of a dead letter whose error came from a window function, a trigger or an
+    evictor."""
 
     key: Any
     window: Any
@@ -96,8 +96,8 @@ DEAD_LETTER_TYPE: Final[RowTypeInfo] = Types.ROW_NAMED(
         Types.LONG(),
     ],
 )
-"""The ROW type of `DeadLetter.as_row`: the fields of a DeadLetter in order, `record` as a "
-"string."""
+"""The ROW type of `DeadLetter.as_row`: the fields of a DeadLetter in order, `record` as a
+string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ class Malformed:
 
 
 class MarkedRows(RowBatch):
-    """Rows of a reader among which are some `Malformed`. They count as rows in the positions of "
-    "readers."""
+    """Rows of a reader among which are some `Malformed`. They count as rows in the positions of
+    readers."""
 
     __slots__ = ()
 
@@ -172,8 +172,8 @@ def decoded(
 
 
 class PoisonRecords:
-    """The records that one operator puts aside. Counts them, logs a sample, and keeps dead "
-    "letters until the chain takes them."""
+    """The records that one operator puts aside. Counts them, logs a sample, and keeps dead
+    letters until the chain takes them."""
 
     def __init__(self, rule: ErrorRule, place: PoisonPlace, counter: Any) -> None:
         """`counter`: a `user_metrics.Counter`, which this room does not know."""

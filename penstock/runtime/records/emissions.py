@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from sys import getrefcount
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from penstock.model.bounded_text import bounded_repr
 from penstock.model.row import CHANGEABLE, Row, copied, make_row
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.records.frozen import IMMUTABLE_KINDS, is_immutable
 
 _CONTAINERS: Final = (Row, list, dict, set, bytearray, deque, tuple, np.ndarray)
@@ -29,6 +29,9 @@ _CONTAINERS: Final = (Row, list, dict, set, bytearray, deque, tuple, np.ndarray)
 _DEPTH: Final = 4
 """Deeper parts are copied by `deepcopy`, which recognises objects that it has met before."""
 
+
+ONE_RECORD: Final = frozenset({str, bytes, bytearray, dict, Row})
+"""Iterables that a function returns as its one result if its author forgot `yield`. Its parts must not become records in silence."""
 
 LOOKED_AT: Final = 4096
 SAMPLED: Final = 127
@@ -76,8 +79,20 @@ def raise_if_no_results(returned: object) -> None:
     ) from None
 
 
+def refuse_one_record(returned: object) -> NoReturn:
+    """Raises: TypeError, because a process function has returned a value of ONE_RECORD."""
+    kind = type(returned).__name__
+    raise TypeError(
+        f"the function returned {bounded_repr(returned)}, of type {kind}; expected its results "
+        "in a list or another iterable of records. Use `yield`: without it the parts of the "
+        f"{kind} would be records."
+    ) from None
+
+
 def opened(results: Iterable[Any]) -> Iterator[Any]:
-    """`as_they_are`, for what a function may have returned by mistake. Raises: TypeError: it is no iterable."""
+    """`as_they_are`, for what a function may have returned by mistake. Raises: TypeError: it is no iterable, or one record."""
+    if type(results) in ONE_RECORD:
+        refuse_one_record(results)
     try:
         return iter(as_they_are(results))
     except TypeError:
@@ -175,8 +190,13 @@ def _of_own_list(results: list[Any]) -> Iterator[Any]:
     """
     if getrefcount(results) > _LIST_ALONE:
         return map(as_it_is, results)
+    return map(as_it_is, handed_over(results))
+
+
+def handed_over(results: list[Any]) -> Iterator[Any]:
+    """The items of a list, which is emptied on the way, so that it does not refer to what was taken."""
     results.reverse()
-    return map(as_it_is, _emptied(results))
+    return _emptied(results)
 
 
 def _emptied(results: list[Any]) -> Iterator[Any]:

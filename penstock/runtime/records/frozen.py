@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from penstock.model.row import Row, RowKind
 from penstock.model.time import Instant
+from penstock.runtime.value_classes import classes_of
 from penstock.runtime.windows import Window
 
 Dumps: TypeAlias = Callable[[object], bytes]
@@ -68,7 +69,7 @@ def frozen(column: Column, dumps: Dumps) -> Column:
     """The column in a form that nothing can change."""
     if isinstance(column, Pickled | FrozenRows):
         return column
-    kinds = set(map(type, column))
+    kinds = classes_of(column)
     if kinds == {list} and is_immutable(list(chain.from_iterable(column))):
         return list(map(list.copy, column))
     if kinds == {dict} and (tables := _frozen_tables(column)) is not None:
@@ -87,7 +88,7 @@ def _frozen_tables(column: Sequence[dict[Any, Any]]) -> list[dict[Any, Any]] | N
     if not is_immutable(list(chain.from_iterable(column))):
         return None
     values = list(chain.from_iterable(map(dict.values, column)))
-    if set(map(type, values)) == {list} and is_immutable(list(chain.from_iterable(values))):
+    if classes_of(values) == {list} and is_immutable(list(chain.from_iterable(values))):
         return [dict(zip(table, map(list.copy, table.values()), strict=True)) for table in column]
     return list(map(dict.copy, column)) if is_immutable(values) else None
 
@@ -105,7 +106,7 @@ def _frozen_rows(column: Sequence[Row]) -> FrozenRows | None:
 def is_immutable(values: Sequence[Any]) -> bool:
     """Whether none of these values can be changed. Checks level by level, in C."""
     while values:
-        kinds = set(map(type, values))
+        kinds = classes_of(values)
         others = kinds - IMMUTABLE_KINDS - {tuple}
         if not all(issubclass(kind, _ATOM_BASES) for kind in others):
             return False

@@ -19,6 +19,7 @@ import numpy as np
 
 from penstock.model.errors import UserError
 from penstock.model.former_modules import present_module, present_name
+from penstock.runtime.value_classes import classes_of
 
 _BUILTINS: Final = ("set", "frozenset", "complex", "bytearray", "range", "slice")
 _NUMPY: Final = ("numpy.core", "numpy._core")
@@ -85,7 +86,7 @@ def dumps_plain(value: object) -> bytes | None:
 
 def _are_atoms(values: list[Any]) -> bool:
     """Whether all are numbers, text and times that hold no other objects. Works in C."""
-    kinds = set(map(type, values))
+    kinds = classes_of(values)
     if not kinds <= _ATOMS:
         return False
     if kinds.isdisjoint(_WITH_ZONE):

@@ -16,7 +16,9 @@ import numpy as np
 
 from penstock.model import types as t
 from penstock.model.row import Row
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.time import Instant
+from penstock.runtime.value_classes import classes_of
 
 Format = Callable[[Any], str]
 
@@ -29,7 +31,7 @@ def format_value(value: Any, type_info: t.TypeInformation | None) -> str:
 def format_batch(values: Sequence[Any], type_info: t.TypeInformation | None) -> list[str]:
     """The printed text of each value."""
     if t.is_pickled(type_info):
-        if bytes in set(map(type, values)):
+        if bytes in classes_of(values):
             _refuse_bytes(next(value for value in values if type(value) is bytes))
         return list(map(str, values))
     return list(map(_format_of(type_info), values))
@@ -121,7 +123,7 @@ def _pickled(value: Any) -> str:
 
 def _refuse_bytes(value: bytes) -> None:
     raise TypeError(
-        f"bytes cannot be printed: {value!r:.200}; decode them first, for example with "
+        f"bytes cannot be printed: {bounded_repr(value, 200)}; decode them first, for example with "
         "map(lambda b: b.decode())"
     )
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from penstock.model.metrics import Measured
 from penstock.runtime.elements import Batch
@@ -281,8 +281,12 @@ class Source(ABC):
     It is made in the driver, and pickled to the TaskManagers.
     """
 
+    sends_events: bool = False
+    """Whether its readers call `send_source_event`. Then a subtask has one attempt at a time."""
+    gives_rows: ClassVar[bool] = False
+    """Whether its records are Python objects, never columns."""
     default_parallelism: int | None = None
-    """The watermark strategy for programs that set none for this source; None: that of the environment."""
+    """The parallelism for programs that set none for this source; None: that of the environment."""
 
     @property
     @abstractmethod

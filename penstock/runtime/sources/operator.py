@@ -28,13 +28,12 @@ from penstock.runtime.operator import Accepts, Emitted, Operator
 from penstock.runtime.records.dead_letters import checked
 from penstock.runtime.records.parts import in_parts
 from penstock.runtime.sources.contract import (
-    ReaderStatus,
     Source,
     SourceReader,
-    SplitBatch,
-    SplitFinished,
 )
 from penstock.runtime.sources.figures import SourceFigures, StandStill
+from penstock.runtime.sources.in_hand import InHand
+from penstock.runtime.sources.portions import Portions
 from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.watermarks.by_split import SplitWatermarks
 from penstock.runtime.watermarks.split_times import SplitSpent
@@ -83,7 +82,11 @@ class SourceOperator(Operator):
         self._reader: SourceReader | None = None
         self._stop: EndOfData | None = None
         self._due_ms: dict[str, int] = {}
-        self._restored_splits: list[Any] = []
+        self._in_hand = InHand()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Programs that a former version has packed know nothing of what is in hand."""
+        self.__dict__.update({"_in_hand": InHand()} | state)
 
     @property
     def handles_poison(self) -> bool:
@@ -110,13 +113,15 @@ class SourceOperator(Operator):
         self._stand_still = StandStill()
         self._figures = SourceFigures(clock.now_ms, lambda: self._watermarks.watermark_ms)
         now_ms = clock.monotonic_ms()
+        if settings.watermark_interval_ms > 0 and self.watermark_strategy.generates:
+            self._in_hand.portions = Portions(settings.watermark_interval_ms)
         if settings.watermark_interval_ms > 0:
             self._due_ms["watermark"] = now_ms + settings.watermark_interval_ms
         if settings.latency_interval_ms > 0:
             self._due_ms["latency"] = now_ms
         if self.watermark_strategy.alignment is not None:
             self._due_ms["report"] = now_ms + self.watermark_strategy.alignment.update_interval_ms
-        splits, self._restored_splits = self._restored_splits, []
+        splits = self._in_hand.splits(reader)
         if splits:
             self.add_splits(splits)
 
@@ -155,22 +160,9 @@ class SourceOperator(Operator):
             return ()
         if self._stop is not None:
             return self._ended(self._stop)
-        elements: list[Element] = []
-        polled = ReaderStatus.NOTHING_AVAILABLE if self.is_waiting else self._reader.poll_next()
-        # No wake-up would come for the elements behind it.
-        while isinstance(polled, SplitFinished):
-            self._watermarks.unregister(polled.split_id)
-            self._paused_splits.discard(polled.split_id)
-            polled = self._reader.poll_next()
-        if isinstance(polled, SplitBatch):
-            self.records_out += len(polled.batch)
-            elements.extend(self._taken(polled))
-            fetched_at_ms: int | None = getattr(self._reader, "fetched_at_ms", None)
-            self._figures.emitted(elements, fetched_at_ms)
-        elif polled is ReaderStatus.END_OF_INPUT:
-            return self._ended(EndOfData(drain=True))
-        else:
-            self._figures.idle()
+        elements = self._next_portion(self._reader)
+        if elements and isinstance(elements[-1], EndOfData):
+            return elements
         elements.extend(self._what_is_due())
         elements.extend(self._dead_letters())
         return elements
@@ -238,22 +230,57 @@ class SourceOperator(Operator):
         splits = list(self._reader.snapshot_state())
         return OperatorSnapshot(lists={SPLITS: ListPart(RedistributionMode.SPLIT, splits)})
 
+    def add_in_hand(self, state: OperatorSnapshot, in_hand: Sequence[tuple[int, Element]]) -> None:
+        """Add what was read and not yet processed to the state of its split."""
+        if self._reader is None:
+            super().add_in_hand(state, in_hand)
+            return
+        elements = tuple(element for _, element in in_hand)
+        splits = state.lists[SPLITS].elements
+        found, others = self._in_hand.state(self._reader, splits, elements)
+        state.lists[SPLITS] = ListPart(RedistributionMode.SPLIT, found)
+        super().add_in_hand(state, [(0, element) for element in others])
+
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Set the splits that the reader starts with. It gets them before it registers."""
-        self._restored_splits = list(snapshot.elements(SPLITS))
+        self._in_hand.restore(snapshot.elements(SPLITS))
 
-    def _taken(self, polled: SplitBatch) -> Iterator[Element]:
-        """The elements for a batch. What could not be decoded is put aside, or fails the job."""
+    def _next_portion(self, reader: SourceReader) -> list[Element]:
+        """What is in hand, in portions, and then what the reader gives. It is timestamped before it is cut."""
+        hand = self._in_hand
+        hand.asked(self._clock.monotonic_ms())
+        found = None
+        if not self.is_waiting:
+            found = hand.next(reader.poll_next, self._stamped, self._paused_splits)
+        elements: list[Element] = []
+        for element in found or ():
+            if isinstance(element, Batch):
+                self.records_out += len(element)
+                elements.extend(self._watermarks.on_batch(hand.split_id, element))
+            else:
+                elements.append(element)
+        if found is None:
+            self._figures.idle()
+        else:
+            hand.handed_out(found, self._clock.monotonic_ms())
+            self._figures.emitted(elements, getattr(reader, "fetched_at_ms", None))
+        for split_id in hand.over():
+            self._watermarks.unregister(split_id)
+            self._paused_splits.discard(split_id)
+        if found is None and hand.is_at_end:
+            return self._ended(EndOfData(drain=True))
+        return elements
 
-        def stamped(part: Batch) -> Sequence[Element]:
-            return self._watermarks.on_batch(polled.split_id, self._as_wanted(part))
+    def _stamped(self, batch: Batch) -> Iterator[Batch]:
+        """The batch with timestamps. What could not be decoded is put aside, or fails the job."""
+
+        def stamped(part: Batch) -> Batch:
+            return self._watermarks.stamped(self._as_wanted(part))
 
         if self.poison is None:
-            yield from stamped(checked(polled.batch))
-            return
-        batch = self.poison.without_marks(polled.batch)
-        for elements in in_parts(stamped, batch, self.put_aside) if len(batch) else ():
-            yield from elements
+            yield stamped(checked(batch))
+        elif len(good := self.poison.without_marks(batch)):
+            yield from in_parts(stamped, good, self.put_aside)
 
     def _dead_letters(self) -> Sequence[Element]:
         letters = None if self.poison is None else self.poison.take()
@@ -265,7 +292,7 @@ class SourceOperator(Operator):
             return to_rows(batch, self.source.produced_type)
         return batch
 
-    def _ended(self, end: EndOfData) -> Sequence[Element]:
+    def _ended(self, end: EndOfData) -> list[Element]:
         self.is_finished = True
         if "report" in self._due_ms:
             self._report(MAX_WATERMARK)

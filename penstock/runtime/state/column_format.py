@@ -20,6 +20,7 @@ import pyarrow as pa
 from penstock.model.row import RowKind, make_rows
 from penstock.runtime.records.frozen import Dumps, FrozenRows, Loads
 from penstock.runtime.records.plain_pickle import dumps_plain, loads_plain
+from penstock.runtime.value_classes import classes_of
 
 LENGTH: Final = struct.Struct("<I")
 
@@ -42,7 +43,7 @@ def encode_rows(rows: FrozenRows, values: list[Any], dumps: Dumps) -> Iterator[b
 
 def encode_column(values: Sequence[Any], dumps: Dumps) -> Iterator[bytes]:
     """Header and content. Decoding gives equal values of the same types."""
-    kinds = set(map(type, values))
+    kinds = classes_of(values)
     kind = next(iter(kinds)) if len(kinds) == 1 else None
     if kind is tuple and len(lengths := set(map(len, values))) == 1 and lengths != {0}:
         columns = [b"".join(encode_column(c, dumps)) for c in zip(*values, strict=True)]

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from penstock.model.errors import UserError
 from penstock.model.key_types import KeyMigration
-from penstock.model.type_texts import shown_type
+from penstock.model.texts.bounded_text import bounded_repr
+from penstock.model.texts.type_texts import shown_type
 from penstock.runtime.codecs.convert import enforce_values
 from penstock.runtime.keys.hash_arrays import key_groups
 from penstock.runtime.keys.hashing import original_key, state_keys
@@ -62,9 +63,10 @@ class RestoredKeys:
                 raise UserError(
                     f"{self._migration.owner} cannot restore its keyed state: two keys become one, "
                     f"because {'; '.join(self._migration.change.steps)}: "
-                    f"{original_key(other)!r:.{_KEYS_SHOWN}} and "
-                    f"{original_key(former)!r:.{_KEYS_SHOWN}} become "
-                    f"{original_key(present)!r:.{_KEYS_SHOWN}}. Declare the key type of key_by as "
+                    f"{bounded_repr(original_key(other), _KEYS_SHOWN)} and "
+                    f"{bounded_repr(original_key(former), _KEYS_SHOWN)} become "
+                    f"{bounded_repr(original_key(present), _KEYS_SHOWN)}. Declare the key "
+                    "type of key_by as "
                     "it was."
                 )
         return found
@@ -112,7 +114,7 @@ def check_keys(keys: list[Any], migration: KeyMigration) -> None:
         if former != present or type(original_key(former)) is not type(original_key(present)):
             raise UserError(
                 f"{migration.owner} cannot restore its keyed state: its keys were written without "
-                f"a declared type, and {original_key(former)!r:.{_KEYS_SHOWN}} of class "
+                f"a declared type, and {bounded_repr(original_key(former), _KEYS_SHOWN)} of class "
                 f"{type(original_key(former)).__qualname__} is not what the program now declares, "
                 f"{wanted}, so its records "
                 "would not find it. Declare the key type that the keys have, or none."

@@ -184,7 +184,7 @@ class OperatorSnapshot:
     """Keyed parts by name (`role/state` where a role has several states), and lists by name.
 
     `pieces`: keyed parts that have not been read yet, in place of `keyed`. `keys`: the type of all keys, when it is written.
-    `allows_double`: when it is restored, integers may become DOUBLE.
+    `allows_double`: when it is restored, integers may become DOUBLE. `key_kinds`: as of an `OperatorRestore`.
     """
 
     keyed: dict[str, KeyedPart] = field(default_factory=dict)
@@ -193,6 +193,7 @@ class OperatorSnapshot:
     pieces: Pieces | None = None
     keys: KeyType | None = None
     allows_double: bool = False
+    key_kinds: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.keyed or self.lists or self.databases or self.pieces)

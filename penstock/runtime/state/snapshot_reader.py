@@ -16,7 +16,7 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ExternalError
-from penstock.model.type_texts import type_of_text, type_with_defaults
+from penstock.model.texts.type_texts import type_of_text, type_with_defaults
 from penstock.runtime.keys.hashing import state_keys
 from penstock.runtime.records.frozen import Column, Loads
 from penstock.runtime.state.column_format import (
@@ -57,7 +57,7 @@ def read_operator(
     `pieces`: keyed state is read when it is taken, handle by handle; None: at once.
     Raises: ExternalError for content of another version; what the callables raise.
     """
-    snapshot = OperatorSnapshot(allows_double=state.allows_double)
+    snapshot = OperatorSnapshot(allows_double=state.allows_double, key_kinds=state.key_kinds)
     keys = None if state.keys is None else RestoredKeys(state.keys, groups)
     wanted = groups if keys is None else keys.groups_to_read
     snapshot.databases = [

@@ -18,7 +18,7 @@ from penstock.model.checkpoints import (
     ListStateHandle,
     OperatorSubtaskState,
 )
-from penstock.model.type_texts import type_text
+from penstock.model.texts.type_texts import type_text
 from penstock.runtime.keys.hash_arrays import key_groups
 from penstock.runtime.keys.hashing import OtherKey, original_key
 from penstock.runtime.records.frozen import Column, Dumps, FrozenRows, Loads, Pickled

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.model.errors import UserError
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.type_changes import Convert, TypeChange, type_change
 from penstock.model.types import BasicType, BasicTypeInfo, TypeInformation, is_pickled
 from penstock.runtime.state.snapshot import StateInfo, refuse_restored
@@ -79,7 +80,7 @@ def raw_change(
             # A value need not have its declared type: state in memory keeps any object.
             raise UserError(
                 f"{owner} cannot migrate its state {name!r} ({'; '.join(change.steps)}): the value "
-                f"{raw!r:.{_VALUE_SHOWN}} of class "
+                f"{bounded_repr(raw, _VALUE_SHOWN)} of class "
                 f"{type(raw).__qualname__} does not have its former type: {type(error).__name__}: "
                 f"{error}. Declare the type "
                 "as it was."

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final, TypeAlias
 
-from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainSpec
 from penstock.model.messages import LatencySummary
@@ -34,8 +33,10 @@ from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 from penstock.runtime.records.frozen import Dumps, plain_dumps
 from penstock.runtime.records.shared_records import Sharing
-from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot, check_all_taken
+from penstock.runtime.row_functions.runner import FusedRows
+from penstock.runtime.state.snapshot import OperatorSnapshot, check_all_taken
 from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, let_put_aside, node_of
+from penstock.runtime.task.fusing import fuse, passed
 from penstock.runtime.task.latency import LatencySettings, LatencyStats
 from penstock.runtime.task.operator_calls import (
     END,
@@ -74,10 +75,8 @@ class OperatorChain:
         """
         self.spec = spec
         self._dumps = dumps
-        self._calls = calls
-        self._choose = choose
-        self._clock_ms = clock_ms
-        self._latency = latency
+        self._calls, self._choose = calls, choose
+        self._clock_ms, self._latency = clock_ms, latency
         self._has_ended_data = False
         self._fresh_head = fresh_head
         self.user_metrics = UserMetrics()
@@ -134,6 +133,7 @@ class OperatorChain:
         self._context_for = context_for
         for node in reversed(self.nodes):
             self._open(node)
+        fuse(self.nodes)
 
     def _open(self, node: ChainNode) -> None:
         context = self._context_for(node.spec, node.timer)
@@ -239,14 +239,14 @@ class OperatorChain:
     def snapshot(self, in_hand: Sequence[tuple[int, Element]] = ()) -> dict[str, OperatorSnapshot]:
         """The frozen state of each operator that has any, by its uid. Tail to head; no element may be in progress.
 
-        `in_hand`: (input, element) of elements that were read and not yet processed; the head's list state IN_HAND.
+        `in_hand`: (input, element) of elements that were read and not yet processed: state of the head.
         """
         states: dict[str, OperatorSnapshot] = {}
 
         def take(node: ChainNode) -> None:
             state = node.operator.snapshot()
-            if in_hand and node is self.nodes[0]:
-                state.lists[IN_HAND] = ListPart(RedistributionMode.SPLIT, list(in_hand))
+            if node is self.nodes[0]:
+                node.operator.add_in_hand(state, in_hand)
             if state:
                 states[node.spec.uid] = state.freeze(self._dumps, node.operator.state_keys)
 
@@ -310,6 +310,8 @@ class OperatorChain:
                 element = enforced(node, next(copies), target, self.nodes[target.operator_index])
                 yield from self._feed(target.operator_index, element, 0)
             return
+        if isinstance(emitted, FusedRows):
+            node, emitted = passed(self.nodes, node, emitted), emitted.plain()
         if not isinstance(emitted, (RowBatch, ColumnBatch)):
             if isinstance(emitted, LatencyMarker):
                 yield from self._route_marker(node, emitted)

@@ -15,6 +15,7 @@ from penstock.model.messages import LatencySummary
 from penstock.runtime.elements import MIN_WATERMARK
 from penstock.runtime.interruption import OperatorCalls
 from penstock.runtime.operator import Operator, OperatorContext
+from penstock.runtime.operators.stateless import FunctionOperator
 from penstock.runtime.records.dead_letters import POISON_METRIC, PoisonPlace, PoisonRecords
 from penstock.runtime.records.frozen import Dumps
 from penstock.runtime.state.snapshot import OperatorSnapshot
@@ -99,7 +100,9 @@ class ChainNode:
 def let_put_aside(
     node: ChainNode, context: OperatorContext, calls: OperatorCalls, dumps: Dumps
 ) -> None:
-    """Give the operator what takes poison records, if it has a rule for them. Called again for each fresh head of a BATCH job."""
+    """Give the operator what takes its complaints, and what takes poison records, if it has a rule for them. Called again for each fresh head of a BATCH job."""
+    if isinstance(node.operator, FunctionOperator):
+        node.operator.complain = calls.complain
     rule = node.spec.on_error
     if rule is None:
         return

@@ -106,4 +106,5 @@ def _place(name: str, max_parallelism: int) -> TaskPlace:
         restored_checkpoint_id=None,
         has_final_checkpoint=False,
         is_batch=False,
+        may_have_rivals=False,
     )

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.ids import JobId
 from penstock.runtime.operator import AsyncCalls, OperatorContext, ProcessingTimers
 from penstock.runtime.state.contract import MakeKeyedStateBackend
-
-_PREFIX_CHARS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +20,8 @@ class TaskPlace:
     """One attempt of one subtask, and how its job runs.
 
     `restored_checkpoint_id`: the checkpoint that it starts from; None: it starts without one. `has_final_checkpoint`: one more
-    checkpoint follows the end of its input. `is_batch`: the only watermark comes at the end.
+    checkpoint follows the end of its input. `is_batch`: the only watermark comes at the end. `may_have_rivals`: another attempt of the subtask
+    may run at the same time.
     """
 
     job_name: str
@@ -38,6 +36,7 @@ class TaskPlace:
     restored_checkpoint_id: int | None
     has_final_checkpoint: bool
     is_batch: bool
+    may_have_rivals: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +69,10 @@ def operator_context(
         job_parameters=dict(place.job_parameters),
         output_type=spec.output_type,
         watermark_interval_ms=place.watermark_interval_ms,
-        file_prefix=place.job_id[:_PREFIX_CHARS],
         restored_checkpoint_id=place.restored_checkpoint_id,
         has_final_checkpoint=place.has_final_checkpoint,
         is_batch=place.is_batch,
+        may_have_rivals=place.may_have_rivals,
         report_committable=services.report_committable,
         async_calls=services.async_calls,
         active_ms=services.active_ms,

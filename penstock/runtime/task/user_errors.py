@@ -5,10 +5,11 @@ Source: Flink ExceptionInChainedOperatorException; differs: it is text, because 
 
 from __future__ import annotations
 
-from penstock.model.error_text import told_to_user, traceback_of
 from penstock.model.errors import NOT_OF_FUNCTIONS, CancelSignal, UserCodeError
 from penstock.model.graph.chain import ChainedOperator
+from penstock.model.texts.error_text import told_to_user, traceback_of
 from penstock.runtime.operator import Operator
+from penstock.runtime.records.failed_at import take_note
 
 PASSED_ON = (*NOT_OF_FUNCTIONS, CancelSignal)
 """What is not a user function's error, or is located already. Everything else is located, also what is no Exception, such as
@@ -22,7 +23,9 @@ def user_code_error(
 ) -> UserCodeError:
     """The error first, then the operator, the record, and the line that built the operator."""
     lines = [told_to_user(error), f"  in operator: {spec.name}"]
-    record = None if operator is None else operator.failing_record()
+    noted = take_note(error)
+    lines += noted
+    record = None if noted or operator is None else operator.failing_record()
     if record is not None:
         lines.append(f"  at record:   {record}")
     if spec.defined_at:

@@ -172,11 +172,14 @@ class SplitWatermarks:
         self._generators.pop(split, None)
         self._multiplexer.unregister(split)
 
-    def on_batch(self, split: Hashable, batch: Batch) -> list[Element]:
-        """The batch with timestamps, with ACTIVE before it if the source was idle."""
+    def stamped(self, batch: Batch) -> Batch:
+        """The batch with timestamps."""
+        return self._strategy.assign(batch)
+
+    def on_batch(self, split: Hashable, stamped: Batch) -> list[Element]:
+        """The batch goes out, with ACTIVE before it if the source was idle. It has its timestamps."""
         if split not in self._generators:
             self.register(split)
-        stamped = self._strategy.assign(batch)
         outputs = self._output.emit((stamped,))
         self._generators[split].on_events(timestamp_max(stamped))
         self._multiplexer.set_status(split, ACTIVE, is_immediate=False)

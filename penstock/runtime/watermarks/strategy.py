@@ -9,12 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.time import Duration, millis_of
 from penstock.runtime.elements import (
     MIN_WATERMARK,
@@ -24,6 +26,7 @@ from penstock.runtime.elements import (
     Int64s,
     RowBatch,
 )
+from penstock.runtime.records.failed_at import note_record
 
 
 class TimestampAssigner(ABC):
@@ -189,6 +192,11 @@ class WatermarkStrategy:
         """Return a strategy that generates no watermarks."""
         return WatermarkStrategy(NoWatermarks)
 
+    @property
+    def generates(self) -> bool:
+        """Whether records lead to watermarks."""
+        return self._make_inner is not NoWatermarks
+
     def in_batch(self) -> WatermarkStrategy:
         """Return the strategy for runtime mode BATCH: timestamps, and one watermark at the end."""
         return WatermarkStrategy(NoWatermarks, self.assigner)
@@ -290,17 +298,21 @@ class _Bounded:
 def extract_timestamps(assigner: TimestampAssigner, batch: RowBatch) -> Int64s:
     """The timestamps of rows, by the user's assigner. Raises: TypeError when it does not return an int."""
     call = assigner.extract_timestamp
-    if batch.timestamps is None:
-        given = [call(value, NO_TIMESTAMP) for value in batch.values]
-    else:
-        old = batch.timestamps.tolist()
-        given = [call(value, stamp) for value, stamp in zip(batch.values, old, strict=True)]
+    stamps = batch.timestamps
+    old = repeat(NO_TIMESTAMP, len(batch.values)) if stamps is None else stamps.tolist()
+    given: list[Any] = []
+    try:
+        given.extend(call(value, stamp) for value, stamp in zip(batch.values, old, strict=True))
+    except BaseException as error:
+        note_record(error, batch.values[len(given)])
+        raise
     if set(map(type, given)) <= {int}:
         return np.array(given, np.int64)
     for value, stamp in zip(batch.values, given, strict=True):
         if not isinstance(stamp, int | float | np.number) or stamp != stamp:  # ruff: ignore[comparison-with-itself]
             raise TypeError(
-                f"extract_timestamp returned {stamp!r} for {value!r:.200}: expected epoch "
+                f"extract_timestamp returned {bounded_repr(stamp)} for "
+                f"{bounded_repr(value)}: expected epoch "
                 "milliseconds as an int"
             )
     return np.array([int(stamp) for stamp in given], np.int64)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock.model.parametrised import Parametrised
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.time import millis_of
 from penstock.runtime.elements import MAX_WATERMARK, NO_TIMESTAMP, Int64s
 from penstock.runtime.state.descriptors import ValueStateDescriptor
@@ -248,7 +249,8 @@ class _Sessions(MergingWindowAssigner):
         gap = self._gap_of(element)
         if not hasattr(gap, "__index__") or gap <= 0:
             raise ValueError(
-                f"a session gap must be positive, in whole ms, got {gap!r} for {element!r:.200}"
+                f"a session gap must be positive, in whole ms, got {gap!r} for "
+                f"{bounded_repr(element, 200)}"
             )
         return [cut_window(start, start + int(gap))]
 
@@ -269,7 +271,7 @@ def _gap_of(extractor: SessionWindowTimeGapExtractor) -> Callable[[Any], int]:
     if isinstance(extractor, type) or not callable(getattr(extractor, "extract", None)):
         raise TypeError(
             "a dynamic gap takes an object of a class that extends SessionWindowTimeGapExtractor and defines "
-            f"extract(element), got {extractor!r:.200}"
+            f"extract(element), got {bounded_repr(extractor, 200)}"
         )
     return extractor.extract
 
@@ -445,7 +447,8 @@ def checked_timestamp(timestamp: int, element: Any) -> int:
     """The timestamp. Raises: RuntimeError when the record has none."""
     if timestamp == NO_TIMESTAMP:
         raise RuntimeError(
-            f"record {element!r:.200} has no timestamp, but its window needs event time; call "
+            f"record {bounded_repr(element, 200)} has no timestamp, but its window needs "
+            "event time; call "
             "assign_timestamps_and_watermarks(...) before window(), or use processing-time windows"
         )
     return timestamp

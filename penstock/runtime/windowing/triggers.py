@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.model.parametrised import Parametrised
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.time import millis_of
 from penstock.runtime.state.descriptors import (
     ReducingStateDescriptor,
@@ -42,7 +43,7 @@ def checked_result(result: TriggerResult, trigger: Trigger, method: str) -> Trig
     """The result of a user's trigger. Raises: TypeError: it is not a TriggerResult, for example because a `return` is missing."""
     if not isinstance(result, TriggerResult):
         raise TypeError(
-            f"{type(trigger).__name__}.{method} must return a TriggerResult such as TriggerResult.CONTINUE, got {result!r:.200}"
+            f"{type(trigger).__name__}.{method} must return a TriggerResult such as TriggerResult.CONTINUE, got {bounded_repr(result, 200)}"
         )
     return result
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
+from collections.abc import Callable
 
 
 def shown(value: object, options: argparse.Namespace, text: str) -> int:
@@ -49,3 +51,15 @@ def seconds(text: str) -> float:
     if not value > 0:
         raise argparse.ArgumentTypeError(f"expected seconds, above 0, got {text!r}")
     return value
+
+
+def answered(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """Run a command, and return its exit code."""
+    try:
+        code = command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads, such as `head`, has seen enough. Python must not write the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code

@@ -91,6 +91,28 @@ def test_undeclared_keys_may_be_declared_as_what_they_are_and_as_nothing_else(tm
     assert "operator 'Count' (uid 'count')" in str(caught.value)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_undeclared_keys_of_another_class_are_refused_and_both_classes_are_named(tmp_path, backend):
+    savepoint = savepoint_of(tmp_path, backend, by_number(int))
+    for convert, named in ((str, "str"), (float, "float"), (lambda number: (number,), "tuple")):
+        with pytest.raises(Exception, match="of class int, and .* now of class") as caught:
+            restored(tmp_path, backend, savepoint, by_number(convert))
+        assert f"now of class {named}, so no record would find its state" in str(caught.value)
+        assert "operator 'Count' (uid 'count')" in str(caught.value)
+    assert by_key(restored(tmp_path, backend, savepoint, by_number(int)), int) == expected_counts()
+
+
+def test_undeclared_keys_of_the_classes_that_they_had_go_on(tmp_path):
+    """Some are text and some are numbers, in every subtask."""
+
+    def mixed(number):
+        return str(number) if number % 3 else number
+
+    savepoint = savepoint_of(tmp_path, BACKENDS[0], by_number(mixed))
+    found = by_key(restored(tmp_path, BACKENDS[0], savepoint, by_number(mixed)), eval)
+    assert found == {mixed(number): counts for number, counts in expected_counts().items()}
+
+
 class Same(KeyedProcessFunction):
     """Passes on what it gets. It may have state, for it is keyed."""
 

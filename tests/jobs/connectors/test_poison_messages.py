@@ -1,4 +1,4 @@
-"""Malformed messages of Kafka become dead letters in another topic, once each, while the others are read."""
+"""Malformed messages of Kafka and RabbitMQ become dead letters, once each, while the others are read."""
 
 import io
 import json
@@ -14,7 +14,9 @@ from penstock.datastream.formats.csv import CsvRowDeserializationSchema
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.testing import CollectingSink
 from tests.tools.brokers.kafka_topics import bounded, produce, sink_builder, texts
+from tests.tools.brokers.rabbit_queues import publish, source_of, texts_in
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
+from tests.tools.waiting import wait_until
 
 BAD = OutputTag("bad")
 PAIR = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
@@ -61,3 +63,30 @@ def test_malformed_messages_are_put_aside_and_written_to_a_topic(broker, name):
     assert sorted(text.split(" cannot be", 1)[0] for text in texts(broker.servers, "bad")) == [
         f"{malformed} Kafka record in[0] at offset {offset}" for offset in (1, 3)
     ]
+
+
+def test_messages_of_a_queue_that_are_malformed_or_lack_an_id_are_put_aside(amqp, queue):
+    """They are acknowledged with their checkpoint, so that they do not come again for ever."""
+    for number in (1, 2):
+        publish(amqp, queue, json.dumps({"k": "a", "n": number}))
+    publish(amqp, queue, "no json")
+    publish(amqp, queue, json.dumps({"k": "lost", "n": 3}), has_ids=False)
+    schema = JsonRowDeserializationSchema.builder().type_info(PAIR).build()
+    watcher = Watcher()
+    env = restarting_environment(watcher, parallelism=1)
+    env.enable_checkpointing(50)
+    source = source_of(amqp, queue, schema=schema)
+    rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "in").on_error(BAD)
+    letters, results = CollectingSink(), CollectingSink()
+    told = rows.get_side_output(BAD).map(lambda one: one.error_text, Types.STRING())
+    told.sink_to(letters)
+    rows.sink_to(results)
+    client = env.execute_async("poison in a queue")
+    wait_until(lambda: (len(results.values), len(letters.values)) == (2, 2), "not all came")
+    watcher.wait_for(len(watcher.completed) + 2)
+    client.cancel().result()
+    assert sorted(row["n"] for row in results.values) == [1, 2]
+    malformed, lacking = sorted(letters.values)
+    assert "cannot be deserialized by JsonRowDeserializationSchema" in malformed
+    assert "has no correlation id" in lacking
+    assert texts_in(amqp, queue) == []

@@ -27,7 +27,7 @@ TASK_NAMES = {
     "numBytesInLocal", "numBytesInRemote", "numBuffersInLocal", "numBuffersInRemote",
     "numFiredTimers",
 }  # fmt: skip
-"""Of section 2.5 of the facts: those with a rate beside them."""
+"""Those with a rate beside them. Source: Flink TaskIOMetricGroup."""
 TASK_GAUGES = {
     "idleTimeMsPerSecond", "backPressuredTimeMsPerSecond", "softBackPressuredTimeMsPerSecond",
     "hardBackPressuredTimeMsPerSecond", "busyTimeMsPerSecond", "maxSoftBackPressureTimeMs",

@@ -4,12 +4,9 @@ import re
 
 import pytest
 
-from penstock.common import Types, WatermarkStrategy
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.minicluster import MiniCluster
 from tests.conformance.rest.shapes import RECORDED, differences
-from tests.tools.hosting.rest import SETTINGS, rest_server
-from tests.tools.programs.environments import RESTARTS, minicluster_environment
+from tests.tools.hosting.rest import rest_server
+from tests.tools.programs.failing_on_demand import fail_once, failing_on_demand
 from tests.tools.waiting import wait_until
 
 NO_JOB = "0" * 32
@@ -28,19 +25,6 @@ ALL_STATES = (
 )  # fmt: skip
 
 
-class Failure:
-    """When the test wants one."""
-
-    is_wanted = False
-
-
-def number_or_failure(number):
-    if Failure.is_wanted:
-        Failure.is_wanted = False
-        raise ValueError("planned failure")
-    return number
-
-
 @pytest.fixture(scope="module")
 def client():
     with rest_server() as client:
@@ -51,25 +35,13 @@ def client():
 def job(client, tmp_path_factory):
     """A job of two vertices that has failed once, was restored, and has completed checkpoints since."""
     settings = {
-        **SETTINGS,
-        **RESTARTS,
         "execution.checkpointing.interval": "20 ms",
         "metrics.job.status.enable": "STATE,TOTAL_TIME",
         "metrics.fetcher.update-interval": "100 ms",
-        "execution.checkpointing.dir": str(tmp_path_factory.mktemp("checkpoints")),
     }
-    env = minicluster_environment(MiniCluster(4), settings).set_parallelism(2)
-    source = NumberSequenceSource(0, 10**9)
-    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers")
-    slow = numbers.map(number_or_failure, output_type=Types.LONG()).name("slow")
-    sums = slow.key_by(lambda n: n % 7).reduce(lambda a, b: a + b).name("sum")
-    sums.filter(lambda n: False).print()
-    running = env.execute_async("golden job")
-    ids = Ids(client, str(running.get_job_id()))
-    yield ids
-    running.cancel().result()
-    running_outcome = running.get_job_status
-    wait_until(lambda: running_outcome().result().name == "CANCELED", "the job does not end")
+    folder = tmp_path_factory.mktemp("checkpoints")
+    with failing_on_demand("golden job", folder, **settings) as running:
+        yield Ids(client, str(running.get_job_id()))
 
 
 class Ids:
@@ -80,7 +52,7 @@ class Ids:
             return client.get(f"/jobs/{job_id}/checkpoints")["latest"][kind]
 
         wait_until(lambda: latest("completed"), "no checkpoint")
-        Failure.is_wanted = True
+        fail_once()
         restored = wait_until(lambda: latest("restored"), "no restart with a checkpoint")
         wait_until(
             lambda: latest("completed")["id"] > restored["id"] + 1,

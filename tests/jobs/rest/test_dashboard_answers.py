@@ -1,28 +1,18 @@
 """What the dashboard asks of a running job, and Flink's paths do not answer."""
 
 import json
-import threading
 import urllib.request
 
 import pytest
 
-from penstock.common import Types, WatermarkStrategy
+from penstock.common import Types
 from penstock.datastream import RuntimeExecutionMode
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.hosting.history.library import Library
 from penstock.hosting.minicluster import MiniCluster
 from tests.tools.hosting.rest import SETTINGS, rest_server
-from tests.tools.programs.environments import RESTARTS, minicluster_environment
+from tests.tools.programs.environments import minicluster_environment
+from tests.tools.programs.failing_on_demand import fail_once, failing_on_demand
 from tests.tools.waiting import wait_until
-
-WANTED = threading.Semaphore(0)
-"""A failure, when the test wants one."""
-
-
-def number_or_failure(number):
-    if WANTED.acquire(blocking=False):
-        raise ValueError(f"planned failure at {number}")
-    return number
 
 
 @pytest.fixture(scope="module")
@@ -35,29 +25,18 @@ def client():
 def job(client, tmp_path_factory):
     """The path of a job of two vertices with two subtasks each, that has failed once and takes checkpoints."""
     settings = {
-        **SETTINGS,
-        **RESTARTS,
         "execution.checkpointing.interval": "50 ms",
         "metrics.fetcher.update-interval": "50 ms",
         "heartbeat.interval": "100 ms",
-        "execution.checkpointing.dir": str(tmp_path_factory.mktemp("checkpoints")),
     }
-    env = minicluster_environment(MiniCluster(4), settings).set_parallelism(2)
-    source = NumberSequenceSource(0, 10**9)
-    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers")
-    slow = numbers.map(number_or_failure, output_type=Types.LONG()).name("slow")
-    slow.key_by(lambda n: n % 7).reduce(lambda a, b: a + b).name("sum").filter(
-        lambda n: False
-    ).print()
-    running = env.execute_async("shown job")
-    path = f"/jobs/{running.get_job_id()}"
-    wait_until(lambda: client.get(f"{path}/checkpoints")["counts"]["completed"], "no checkpoint")
-    WANTED.release()
-    wait_until(
-        lambda: client.get(f"{path}/checkpoints")["counts"]["restored"], "it does not restart"
-    )
-    yield path
-    running.cancel().result()
+    folder = tmp_path_factory.mktemp("checkpoints")
+    with failing_on_demand("shown job", folder, **settings) as running:
+        path = f"/jobs/{running.get_job_id()}"
+        counts = f"{path}/checkpoints"
+        wait_until(lambda: client.get(counts)["counts"]["completed"], "no checkpoint")
+        fail_once()
+        wait_until(lambda: client.get(counts)["counts"]["restored"], "it does not restart")
+        yield path
 
 
 def until(client, path, is_so):
@@ -84,7 +63,7 @@ def test_a_failure_with_the_line_of_the_program(client, job):
     assert group["headline"].startswith("ValueError: planned failure at ")
     assert group["line"]["function"] == "number_or_failure"
     assert group["line"]["text"].startswith('raise ValueError(f"planned failure')
-    assert group["line"]["file"].endswith("test_dashboard_answers.py")
+    assert group["line"]["file"].endswith("failing_on_demand.py")
     assert group["operator"] == "slow"
     assert group["record"] is not None
     assert group["restart"]["number"] == 1

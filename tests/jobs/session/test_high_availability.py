@@ -2,6 +2,8 @@
 
 import contextlib
 
+import pytest
+
 from penstock.common import Encoder
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting.rest import server
@@ -16,6 +18,7 @@ from tests.tools.hosting.session import (
 from tests.tools.output_files import committed_lines
 from tests.tools.programs.failover_programs import configured, holding
 from tests.tools.waiting import wait_until
+from tests.tools.zookeeper import zookeeper_server
 
 
 def numbers_of(env, folder, function):
@@ -27,9 +30,21 @@ def phases(client):
     return {job["id"]: (job["phase"], job["status"]) for job in client.get("/session")["jobs"]}
 
 
-def test_a_session_that_is_stopped_leaves_its_jobs_to_the_next(tmp_path, monkeypatch):
+@pytest.fixture(params=["FILE", "ZOOKEEPER"])
+def kept(request, tmp_path):
+    """The settings of sessions whose jobs are kept in files, or in ZooKeeper with large things in files."""
+    if request.param == "FILE":
+        yield configured(tmp_path)
+        return
+    with zookeeper_server() as server:
+        quorum = {"high-availability.zookeeper.quorum": server.quorum}
+        timeout = {"high-availability.zookeeper.client.session-timeout": "2 s"}
+        yield configured(tmp_path) | {"high-availability.type": "ZOOKEEPER"} | quorum | timeout
+
+
+def test_a_session_that_is_stopped_leaves_its_jobs_to_the_next(tmp_path, monkeypatch, kept):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    settings = configured(tmp_path)
+    settings = kept
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(holding(name)) for name in ("session a", "session b")]
         jobs = []

@@ -8,7 +8,7 @@ from penstock.hosting.remote.client import RemoteError
 from penstock.hosting.remote.session_client import SessionClient
 from penstock.model.config import Settings
 from tests.tools.hosting.module_archives import archive_of
-from tests.tools.hosting.submissions import coordinated_job
+from tests.tools.hosting.submissions import coordinated_job, coordinators_of_the_job
 
 
 @pytest.fixture
@@ -29,11 +29,11 @@ def test_a_module_that_is_missing_in_the_session_is_named_to_the_client(submit):
 
 
 def test_the_second_of_two_different_modules_is_refused_while_the_first_runs(session, submit):
-    wanted = b"chelpers_of_two\nPLACES\n."
-    submit("a" * 32, {"helpers_of_two.py": "PLACES = ()"}, wanted)
+    wanted, places = b"chelpers_of_two\nPLACES\n.", coordinators_of_the_job()
+    submit("a" * 32, {"helpers_of_two.py": f"PLACES = {places}"}, wanted)
     with pytest.raises(RemoteError, match="module 'helpers_of_two'"):
-        submit("b" * 32, {"helpers_of_two.py": "PLACES = tuple()"}, wanted)
-    submit("c" * 32, {"helpers_of_two.py": "PLACES = ()"}, wanted)
+        submit("b" * 32, {"helpers_of_two.py": f"PLACES = tuple({places})"}, wanted)
+    submit("c" * 32, {"helpers_of_two.py": f"PLACES = {places}"}, wanted)
     states = {job["id"][0]: job["phase"] for job in session.client.get("/session")["jobs"]}
     assert states == {"a": "RUNNING", "c": "RUNNING"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.common import Encoder, WatermarkStrategy
+from penstock.common import Encoder, Types, WatermarkStrategy
 from penstock.common.job_status import JobStatus
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors.file_system import FileSink
@@ -138,10 +138,10 @@ def test_an_id_that_runs_is_a_duplicate_and_one_that_has_ended_is_not(session):
     again.cancel().result()
 
 
-def test_rows_for_the_client_are_refused_with_what_to_do_instead(session):
+def test_a_data_frame_for_the_client_is_refused_with_what_to_do_instead(session):
     env = remote_environment(session.client.address)
-    with pytest.raises(GraphError, match=r"does not send rows to its clients.*sink"):
-        env.from_collection(NUMBERS).execute_and_collect()
+    with pytest.raises(GraphError, match=r"a session has a Spark of its own.*sink"):
+        env.from_collection(NUMBERS, type_info=Types.LONG()).to_spark()
     assert session.client.get("/jobs")["jobs"] == []
 
 

@@ -67,7 +67,7 @@ class _Job:
                 operator.restore(snapshots[subtask])
             op = OperatorHarness(
                 operator, subtask=subtask, parallelism=parallelism, attempt=self.attempt,
-                job_id="job", file_prefix="job", has_final_checkpoint=True,
+                job_id="job", has_final_checkpoint=True,
                 restored_checkpoint_id=restored_id,
             )  # fmt: skip
             self.subtasks.append(op)

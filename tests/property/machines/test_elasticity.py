@@ -15,7 +15,6 @@ from penstock.machines.adaptive.parallelism import (
 from penstock.machines.adaptive.slot_assignment import (
     FormerAssignment,
     FormerPlace,
-    make_plan,
 )
 from penstock.machines.adaptive.transition_manager import (
     Phase,
@@ -29,7 +28,8 @@ from penstock.machines.execution.slow_tasks import (
     baseline_of,
     find_slow,
 )
-from penstock.model.parallelism_bounds import ParallelismBounds
+from penstock.model.elastic.parallelism_bounds import ParallelismBounds
+from tests.tools.machines.slot_plans import make_plan
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,9 @@ def former_of(plan, slots, state_bytes):
     )
 
 
-@given(GROUPS, SLOTS, SLOTS, st.integers(0, 10**6), st.booleans())
-def test_each_subtask_has_one_slot_and_no_slot_has_two_groups(
-    groups, slots, later, state_bytes, prefers_few
-):
-    plan = make_plan(groups, slots, prefers_few_taskmanagers=prefers_few)
+@given(GROUPS, SLOTS, SLOTS, st.integers(0, 10**6))
+def test_each_subtask_has_one_slot_and_no_slot_has_two_groups(groups, slots, later, state_bytes):
+    plan = make_plan(groups, slots)
     if plan is None:
         return
     again = make_plan(groups, later, former=former_of(plan, slots, state_bytes))

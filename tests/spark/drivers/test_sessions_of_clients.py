@@ -93,7 +93,7 @@ def test_jobs_of_several_clients_outlive_a_client_and_a_killed_session(commands,
     (tmp_path / "b" / "own_module.py").write_text("def kept(n): return -n", "utf-8")
     address, pid = commands.session()
     clients = [
-        commands.begin("run", "-m", address, f"{name}/job.py", "--", str(tmp_path / out), "1500")
+        commands.begin("run", "-m", address, f"{name}/job.py", "--", str(tmp_path / out), "1000")
         for name, out in (("a", "out-a"), ("b", "out-b"))
     ]
 
@@ -114,6 +114,6 @@ def test_jobs_of_several_clients_outlive_a_client_and_a_killed_session(commands,
         return sorted(job["state"] for job in commands.jobs(address))
 
     wait_until(lambda: states() == ["FINISHED", "FINISHED"], "the jobs do not end", PATIENCE_S)
-    assert sorted(map(int, committed_lines(tmp_path / "out-a"))) == list(range(1500))
-    assert sorted(map(int, committed_lines(tmp_path / "out-b"))) == list(range(-1499, 1))
+    assert sorted(map(int, committed_lines(tmp_path / "out-a"))) == list(range(1000))
+    assert sorted(map(int, committed_lines(tmp_path / "out-b"))) == list(range(-999, 1))
     assert "stopped" in commands.run("session", "stop", "-m", address)

@@ -27,7 +27,7 @@ def told(number):
     os.system(f"echo process {number}.")
     return number
 
-numbers = env.from_collection(list(range(60))).rebalance().map(told)
+numbers = env.from_collection(list(range(30))).rebalance().map(told)
 with numbers.execute_and_collect("numbers") as rows:
     for row in rows:
         print(f"row {row}.")
@@ -59,4 +59,4 @@ def test_what_other_processes_write_to_the_terminal_is_not_erased(tmp_path):
         text = terminal.everything()
     for word in ("row", "function", "driver", "process"):
         found = sorted(int(n) for n in re.findall(rf"{word} (\d+)\.", text))
-        assert found == list(range(60)), word
+        assert found == list(range(30)), word

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -10,8 +11,13 @@ import psutil
 import pytest
 
 from penstock.common import WatermarkStrategy
+from penstock.datastream import MapFunction
 from penstock.datastream.connectors import DataGeneratorSource
+from penstock.hosting.spark import host
 from penstock.hosting.spark.session_workers import idle_workers
+from penstock.hosting.spark.slots import SparkSlots
+from penstock.hosting.taskmanager_order import ProcessSettings
+from penstock.model.errors import JobExecutionError, NoResourceAvailable
 from tests.spark.processes import end_idle_workers, taskmanagers, taskmanagers_left
 from tests.spark.programs import environment
 from tests.spark.waiting import until_there
@@ -19,7 +25,6 @@ from tests.tools.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
-SHARED = {"penstock.cluster.job-isolation": "false"}
 ISOLATED = {"penstock.cluster.job-isolation": "true"}
 TWO_SLOTS = {"taskmanager.numberOfTaskSlots": "2"}
 
@@ -32,8 +37,8 @@ def cold(spark):
 
 
 def sharing(parallelism, **settings):
-    """The environment of a job that shares its workers, if the settings do not say otherwise."""
-    return environment(parallelism, **(SHARED | settings))
+    """The environment of a job that shares its workers, if the settings do not say otherwise: that is the default."""
+    return environment(parallelism, **settings)
 
 
 def told(call, parallelism=2, **settings):
@@ -41,6 +46,10 @@ def told(call, parallelism=2, **settings):
     env = sharing(parallelism, **settings)
     with env.from_collection([0]).map(lambda _: call()).execute_and_collect() as rows:
         return list(rows)
+
+
+def ours_in_tmp():
+    return {path.name for path in Path(tempfile.gettempdir()).glob("penstock-*")}
 
 
 def pid(**settings):
@@ -120,6 +129,96 @@ def test_what_penstock_opens_for_a_job_is_closed_with_it(spark):
 
     _first, *later = [told(look, 1)[0] for _ in range(4)]
     assert len(set(later)) == 1, later
+
+
+def test_what_a_job_keeps_in_a_module_the_next_job_does_not_find(spark, tmp_path):
+    """PyFlink runs the functions of each job in processes of its own."""
+    module = tmp_path / "cache_of_this_test.py"
+    module.write_text("SEEN = []\n", encoding="utf-8")
+
+    def seen():
+        import cache_of_this_test
+
+        cache_of_this_test.SEEN.append(1)
+        return os.getpid(), len(cache_of_this_test.SEEN)
+
+    def run():
+        env = sharing(1)
+        env.add_python_file(str(module))
+        with env.from_collection([0]).map(lambda _: seen()).execute_and_collect() as rows:
+            return next(rows)
+
+    assert run() == run()
+
+
+def test_a_class_of_the_program_begins_anew_in_each_job(spark):
+    class Counting(MapFunction):
+        calls = 0
+
+        def map(self, value):
+            type(self).calls += 1
+            return os.getpid(), type(self).calls
+
+    def run():
+        with sharing(1).from_collection([0]).map(Counting()).execute_and_collect() as rows:
+            return next(rows)
+
+    assert run() == run()
+
+
+def test_the_memory_of_a_job_goes_back_to_the_system(spark):
+    def fill():
+        import resource
+
+        kept = [bytes(1000) for _ in range(300_000)]
+        return os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(kept)
+
+    (where, most_kb, _), *_ = told(fill, 1)
+    process = psutil.Process(where)
+    wait_until(
+        lambda: process.memory_info().rss / 1024 < most_kb - 200_000,
+        "the process keeps what its last job has used",
+    )
+
+
+@pytest.mark.parametrize("ends", ["fails", "is cancelled"])
+def test_a_job_that_does_not_finish_leaves_nothing_either(spark, tmp_path, ends):
+    """Files, sockets, threads and folders, as by a job that finishes."""
+
+    def look():
+        links = []
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(FileNotFoundError):  # that of the listing itself
+                links.append(os.readlink(f"/proc/self/fd/{number}"))
+        return os.getpid(), threading.active_count(), len(links)
+
+    def fail(_):
+        raise ValueError("by design")
+
+    told(look, 1)
+    (before,) = told(look, 1)
+    folders = ours_in_tmp()
+    if ends == "fails":
+        env = sharing(1)
+        env.from_collection([0]).map(fail).print()
+        with pytest.raises(Exception, match="by design"):
+            env.execute()
+    else:
+        client, where = endless(sharing(1), tmp_path, "endless")
+        assert where == before[0]
+        client.cancel().result()
+        with pytest.raises(JobExecutionError):
+            client.get_job_execution_result().result()
+    (after,) = told(look, 1)
+    assert after == before
+    assert ours_in_tmp() == folders
+
+
+def test_a_process_that_cannot_begin_says_why(spark, monkeypatch):
+    """Not only that its connection was closed. Python refuses the setting in the process itself."""
+    monkeypatch.setattr(host, "ProcessSettings", lambda **_: ProcessSettings(switch_interval_s=-1))
+    with pytest.raises(JobExecutionError, match="ValueError: switch interval must be"):
+        told(os.getpid, 1)
 
 
 def test_a_thread_that_a_function_leaves_costs_its_process(spark):
@@ -239,6 +338,24 @@ def test_idle_processes_of_another_kind_make_room_for_a_job(spark):
     env = sharing(8, **TWO_SLOTS)
     with env.from_collection([0] * 8).rebalance().map(lambda _: 1).execute_and_collect() as rows:
         assert len(list(rows)) == 8
+
+
+def test_idle_processes_hold_task_slots_and_make_room_for_a_job_that_shares_none(spark):
+    env = sharing(4, **{"resourcemanager.taskmanager-timeout": "1 h"})
+    with env.from_collection([0] * 8).rebalance().map(lambda _: 1).execute_and_collect() as rows:
+        assert len(list(rows)) == 8
+    assert "4 task slots, 4 of them in use" in SparkSlots(spark.sparkContext).describe()
+    env = sharing(4, **ISOLATED)
+    with env.from_collection([0] * 8).rebalance().map(lambda _: 1).execute_and_collect() as rows:
+        assert len(list(rows)) == 8
+
+
+def test_a_job_that_is_too_large_is_refused_although_idle_processes_could_serve_part_of_it(spark):
+    assert len(told(os.getpid, 2)) == 1
+    env = sharing(5)
+    env.from_collection([0] * 8).rebalance().map(lambda _: 1).print()
+    with pytest.raises(NoResourceAvailable, match="needs 5 slots.*only 4 can be started"):
+        env.execute("too large")
 
 
 def test_a_session_that_stops_takes_idle_processes_along(spark, sessions):

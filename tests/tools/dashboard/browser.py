@@ -76,4 +76,4 @@ class Looking:
     def close(self):
         self.context.close()
         faults = [one for one in self.faults if not any(part in one for part in self.allowed)]
-        assert faults == []
+        assert faults == [], "\n".join(faults)

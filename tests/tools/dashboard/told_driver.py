@@ -8,9 +8,9 @@ from penstock.hosting.clock import wall_ms
 from penstock.hosting.observation.observatory import Observatory
 from penstock.hosting.rest.access import access_of
 from penstock.hosting.rest.application import application_of
-from penstock.hosting.rest.handlers import Driver
 from penstock.hosting.rest.live import Live
 from penstock.hosting.rest.operations import Operations
+from penstock.hosting.rest.requests.handlers import Driver
 from penstock.hosting.rest.routes import ROUTES
 from penstock.hosting.rest.serving import uvicorn_server
 from penstock.model.config import Settings

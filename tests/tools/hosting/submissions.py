@@ -2,7 +2,9 @@
 
 import pickle
 
+from penstock.common import WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.program.settings import HOST_DEFAULTS
 from penstock.hosting.program.submitted_jobs import submitted_job
@@ -10,11 +12,27 @@ from penstock.model.config import Settings
 
 
 def coordinated_job(job_id, modules, coordinated):
-    """The bytes of a job without an end. `coordinated`: a pickle that the session opens; here it gives nothing to coordinate."""
-    env = StreamExecutionEnvironment.get_execution_environment()
-    env.from_collection([1]).print()
+    """The bytes of a job without an end. `coordinated`: a pickle that the session opens, of its coordinators."""
+    job = _endless(job_id)
+    plain = pickle.dumps((job.graph, job.program, modules), protocol=5)
+    return pickle.dumps((pickle.dumps((plain, coordinated), protocol=5), None, False), protocol=5)
+
+
+def coordinators_of_the_job():
+    """What makes them, as an expression of Python."""
+    return f"__import__('pickle').loads({pickle.dumps(_endless('0' * 32).coordinated)!r})"
+
+
+def _endless(job_id):
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    source = NumberSequenceSource(0, 10**12)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.filter(_nothing).print()
     graph = env.plumbing.stream_graph("by hand")
     settings = Settings({"pipeline.fixed-job-id": job_id}, defaults=HOST_DEFAULTS)
     _, job = submitted_job(MiniCluster(), graph, env.plumbing.settings, settings)
-    plain = pickle.dumps((job.graph, job.program, modules), protocol=5)
-    return pickle.dumps((pickle.dumps((plain, coordinated), protocol=5), None), protocol=5)
+    return job
+
+
+def _nothing(_number):
+    return False

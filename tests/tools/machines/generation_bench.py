@@ -9,6 +9,7 @@ from penstock.machines.generations.adaptive_master import AdaptiveMaster
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.rescaling import parallelism_of
+from penstock.model.ids import ResourceId
 from penstock.model.messages import (
     DeclareRequirements,
     GraphReplaced,
@@ -17,6 +18,7 @@ from penstock.model.messages import (
     NotEnoughResources,
     RescaleJob,
     SetTimer,
+    TaskManagersLeaving,
     TimerFired,
     TriggerCheckpoint,
 )
@@ -43,8 +45,11 @@ class GenerationBench(CheckpointBench):
         graph: JobGraph | None = None,
         checkpoints: CheckpointSettings | None = EVERY_SECOND,
         coordinated: tuple[str, ...] = (),
+        *,
+        is_local_recovery: bool = False,
     ) -> None:
         settings = JobSettings(
+            is_local_recovery=is_local_recovery,
             checkpoints=checkpoints,
             make_backoff=lambda: FixedDelayRestart(9, 100),
             elastic=elastic or AdaptiveSettings(executing=AT_ONCE, submission=AT_ONCE),
@@ -111,6 +116,11 @@ class GenerationBench(CheckpointBench):
         del self.timers[TRANSITION_TIMER]
         return self.step(TimerFired(TRANSITION_TIMER, self.now_ms))
 
+    def leave(self, *taskmanagers: str) -> list[JobEffect]:
+        """The host will take these TaskManagers away."""
+        names = tuple(map(ResourceId, taskmanagers))
+        return self.step(TaskManagersLeaving(names, "decommissioned", self.now_ms))
+
     def no_more_slots(self) -> list[JobEffect]:
         held_now = len(self.job.books.slots.pool.slots)
         return self.step(NotEnoughResources(held_now, "no cores", self.now_ms, is_final=True))
@@ -134,3 +144,25 @@ def replaced(effects: list[JobEffect]) -> list[GraphReplaced]:
 
 def declared(effects: list[JobEffect]) -> list[int]:
     return [one.slots for one in effects if isinstance(one, DeclareRequirements)]
+
+
+TWO_EACH = {"Source": 1, "FlatMap": 2, "KeyAggSink": 2}
+
+
+def running(**more) -> GenerationBench:
+    bench = GenerationBench(**more)
+    bench.begin("tm1", "tm2")
+    assert bench.parallelism == TWO_EACH
+    return bench
+
+
+def grown() -> GenerationBench:
+    """Asked for 3 subtasks of the last vertex, with the slots for them; the checkpoint of the handover is triggered."""
+    bench = running()
+    bench.rescale(KeyAggSink=(1, 3))
+    bench.offer("tm3")
+    return bench
+
+
+def places(bench):
+    return {str(one.execution.location.resource_id) for one in bench.job.execution_graph.vertices}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 
 from penstock.model.graph.rescaling import parallelism_of
@@ -42,28 +43,34 @@ class SharedSplits(Source):
         return _Splits(context, list(state))
 
     def create_reader(self, context):
-        return _Reader(self, context)
+        return SplitReader(self, context)
 
 
 class _Splits(SplitEnumerator):
+    """Gives each subtask its share: one that is early and took all would leave the others without any, so that they end."""
+
     def __init__(self, context, splits) -> None:
         self.context = context
         self.splits = splits
+        self.share = -(-len(splits) // context.parallelism())
+        self.given = Counter()
 
     def handle_split_request(self, subtask, host) -> None:
-        if self.splits:
+        if self.splits and self.given[subtask] < self.share:
+            self.given[subtask] += 1
             self.context.assign_splits(subtask, [self.splits.pop(0)])
         else:
             self.context.signal_no_more_splits(subtask)
 
     def add_splits_back(self, splits, subtask) -> None:
+        self.given[subtask] -= len(splits)
         self.splits = [*splits, *self.splits]
 
     def snapshot_state(self):
         return list(self.splits)
 
 
-class _Reader(SourceReader):
+class SplitReader(SourceReader):
     def __init__(self, source: SharedSplits, context) -> None:
         self.source = source
         self.context = context

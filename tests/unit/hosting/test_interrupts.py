@@ -177,7 +177,7 @@ def test_a_writer_of_files_may_not_be_interrupted(in_users_code, tmp_path):
             return b""
 
     operator = SinkOperator(FileSink.for_row_format(str(tmp_path), Noting()).build())
-    OperatorHarness(operator, job_id="job", file_prefix="job").feed([1])
+    OperatorHarness(operator, job_id="job").feed([1])
     operator.close()
     assert (seen, is_interruptible()) == ([False], True)
 

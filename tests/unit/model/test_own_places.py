@@ -108,7 +108,7 @@ def test_the_processes_of_taskmanagers_are_known_by_the_module_that_they_run():
 IN_ARCHIVE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from penstock.model.error_text import told_to_user
+from penstock.model.texts.error_text import told_to_user
 from penstock.runtime.records.emissions import opened
 
 def results(value):

@@ -1,12 +1,17 @@
 """What the options of `penstock run` mean for jobs: settings below the program's own."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from penstock.ui.cli import _command_line, parsed, parser
+from penstock.ui.arguments import parsed, parser
+from penstock.ui.programs import command_line
 
 
 def settings_of(*arguments):
-    return _command_line(parser().parse_args(["run", *arguments]))
+    return command_line(parser().parse_args(["run", *arguments]))
 
 
 def test_taskmanagers_and_slots_say_how_many_subtasks_there_are():
@@ -54,3 +59,25 @@ def test_a_command_without_a_program_takes_no_arguments_for_one(capsys):
     with pytest.raises(SystemExit):
         parsed(["savepoint", "inspect", "folder", "--", "x"])
     assert "runs no program, but got arguments for one: x" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["top", "--help"], ["savepoint", "take", "no-job"]]
+)
+def test_a_command_that_only_asks_drivers_imports_no_engine(arguments, tmp_path):
+    """The engine takes most of a second to import."""
+    program = (
+        "import sys\n"
+        "from penstock.ui.cli import main\n"
+        "try:\n"
+        f"    main({arguments})\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        "heavy = ('pyspark', 'pyarrow', 'numpy', 'penstock.runtime')\n"
+        "print([name for name in heavy if name in sys.modules])\n"
+    )
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

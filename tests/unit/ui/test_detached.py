@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.ui.cli import main, parsed
+from penstock.ui.arguments import parsed
+from penstock.ui.cli import main
 from penstock.ui.detached import attached
 
 ALL = [

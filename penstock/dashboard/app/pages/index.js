@@ -15,6 +15,7 @@ const PAGES = [
   ["", "Overview", () => import("./overview.js")],
   ["jobs/:job", "Job", () => import("./job/overview.js")],
   ["jobs/:job/checkpoints", "Checkpoints", () => import("./job/checkpoints.js")],
+  ["jobs/:job/rescales", "Rescales", () => import("./job/rescales.js")],
   ["jobs/:job/exceptions", "Exceptions", () => import("./job/exceptions.js")],
   ["jobs/:job/vertices/:vertex/backpressure", "Back pressure", () => import("./vertex/backpressure.js")],
   ["jobs/:job/vertices/:vertex", "Subtasks", () => import("./vertex/subtasks.js")],

@@ -54,8 +54,7 @@ def leftovers(base: Path, token: str, context: WriterContext) -> Iterator[Path]:
 
     They were begun in an older attempt, or prepared for a checkpoint after the restored one.
     """
-    # All names of the job start with the shorter of its two prefixes.
-    start = f".{min(context.job_prefix, context.attempt_prefix, key=len)}"
+    start = f".{context.job_prefix}"
     part = r"s(?P<subtask>\d+)\.\d+\.(?P<attempt>\d+)-\w+"
     # Those of a StreamingFileSink begin with their final name.
     name = re.compile(

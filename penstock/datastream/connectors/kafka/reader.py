@@ -17,6 +17,10 @@ from penstock.datastream.connectors.base import (
     ReaderContext,
     SplitBatch,
 )
+from penstock.datastream.connectors.committing_reader import (
+    CommittingReader,
+    CommittingSplitReader,
+)
 from penstock.datastream.connectors.kafka.client import import_kafka, make_consumer
 from penstock.datastream.connectors.kafka.figures import KafkaFigures
 from penstock.datastream.connectors.kafka.properties import (
@@ -27,10 +31,6 @@ from penstock.datastream.connectors.kafka.properties import (
 from penstock.datastream.connectors.kafka.records import batch_of
 from penstock.datastream.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
 from penstock.datastream.connectors.messaging.properties import flag_of
-from penstock.datastream.connectors.messaging.reader import (
-    CommittingReader,
-    CommittingSplitReader,
-)
 from penstock.datastream.connectors.messaging.records import NO_RECORDS
 from penstock.model.errors import ExternalError
 from penstock.model.metrics import Measured
@@ -38,6 +38,15 @@ from penstock.model.metrics import Measured
 MAX_MESSAGES: Final = 4096
 MAX_BATCH_BYTES: Final = 1 << 20
 WAIT_S: Final = 0.1
+MOST_FAILED_FETCHES: Final = 60
+"""In a row, of one partition: about 30 s, as the client waits half a second after each."""
+RETRIABLE: Final = frozenset({
+    -1, 2, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 70, 71, 72, 74, 75, 78, 88, 89, -195, -193,
+    -187, -185,
+})  # fmt: skip
+"""Codes of Kafka's protocol that its Java client retries (Errors.java, RetriableException), and -1, at which its fetcher
+goes on; negative: librdkafka's for connections. librdkafka itself says so for producers only. Not 3: a topic is gone.
+"""
 _LOG = logging.getLogger(__name__)
 
 
@@ -105,6 +114,7 @@ class KafkaSplitReader(CommittingSplitReader):
         self._over: list[KafkaTopicPartition] = []
         self._count = MAX_MESSAGES
         self._figures = KafkaFigures()
+        self._failed_fetches: dict[tuple[str, int], int] = {}
 
     def measured(self) -> Iterable[Measured]:
         return self._figures.measured()
@@ -171,6 +181,7 @@ class KafkaSplitReader(CommittingSplitReader):
 
     def _taken(self, key: tuple[str, int], messages: list[Any]) -> list[SplitBatch]:
         split = self._open[key]
+        self._failed_fetches.pop(key, None)
         last = messages[-1].offset()
         if split.stop is not None and last >= split.stop:
             messages = [one for one in messages if one.offset() < split.stop]
@@ -210,8 +221,8 @@ class KafkaSplitReader(CommittingSplitReader):
         key = (message.topic(), message.partition())
         if error.code() == kafka._PARTITION_EOF:  # ruff: ignore[private-member-access] - its public name
             return True
-        if error.retriable() and not error.fatal():
-            return False
+        if not error.fatal() and (error.retriable() or error.code() in RETRIABLE):
+            return self._bear(key, error)
         if error.code() == kafka._AUTO_OFFSET_RESET:  # ruff: ignore[private-member-access] - its public name
             split = self._open.get(key)
             at = "its offset" if split is None else f"offset {split.offset}"
@@ -222,6 +233,21 @@ class KafkaSplitReader(CommittingSplitReader):
             )
         at = f" of {key[0]}[{key[1]}]" if key[0] else ""
         raise ExternalError(f"{self._where}: cannot read{at}: {error.str()} ({error.name()}).")
+
+    def _bear(self, key: tuple[str, int], error: Any) -> bool:
+        """Lets the client fetch again. Returns False. Raises: ExternalError: that has failed too often in a row."""
+        failed = self._failed_fetches[key] = self._failed_fetches.get(key, 0) + 1
+        if failed >= MOST_FAILED_FETCHES:
+            raise ExternalError(
+                f"{self._where}: {failed} fetches of {key[0]}[{key[1]}] in a row have failed, the "
+                "last one with "
+                f"{error.str()} ({error.name()})."
+            )
+        if failed == 1:
+            _LOG.warning(
+                "where=%s partition=%s[%s] fetch=FAILED cause=%s", self._where, *key, error
+            )
+        return False
 
     def _place(self, partition: KafkaTopicPartition, offset: int = -1001) -> Any:
         return self._kafka.TopicPartition(partition.topic, partition.partition, offset)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from penstock.common.serialization import DeserializationSchema
-from penstock.model.bounded_text import bounded_str
+from penstock.model.texts.bounded_text import bounded_str
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.records.dead_letters import MarkedRows, decoded
 

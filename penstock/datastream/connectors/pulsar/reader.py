@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.datastream.connectors.base import Fetched, ReaderContext, SplitBatch
-from penstock.datastream.connectors.messaging.properties import flag_of, int_of
-from penstock.datastream.connectors.messaging.reader import (
+from penstock.datastream.connectors.committing_reader import (
     CommittingReader,
     CommittingSplitReader,
 )
+from penstock.datastream.connectors.messaging.properties import flag_of, int_of
 from penstock.datastream.connectors.messaging.records import NO_RECORDS
 from penstock.datastream.connectors.pulsar.client import (
     ConsumerIsBusy,

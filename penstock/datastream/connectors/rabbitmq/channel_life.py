@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from penstock.model.errors import ExternalError, IllegalTransition
+from penstock.model.errors import ExternalError, IllegalTransition, RefusedForGood
 
 NOT_FOUND: Final = 404
 """AMQP's reply code for a missing queue."""
@@ -167,16 +167,20 @@ class ChannelLife:
         self.error = None
         return self.has_connection
 
-    def lose(self, reason: str) -> bool:
-        """The connection has ended, or could not be opened. Returns whether to open another one."""
+    def lose(self, reason: str, *, is_final: bool = False) -> bool:
+        """The connection has ended, or could not be opened. Returns whether to open another one.
+
+        `is_final`: the broker has refused user, password or virtual host.
+        """
         self._move(ChannelEvent.LOSE)
         if self.state is ChannelState.OVER:
             return False
-        if self._has_been_ready and self._recovers:
+        if self._has_been_ready and self._recovers and not is_final:
             return True
         self._move(ChannelEvent.GIVE_UP)
         at = f"{self._where}: the broker at {self._address}"
-        self.error = ExternalError(
+        kind = RefusedForGood if is_final else ExternalError
+        self.error = kind(
             f"{at} was lost: {reason}."
             if self._has_been_ready
             else (

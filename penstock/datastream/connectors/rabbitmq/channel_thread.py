@@ -18,6 +18,7 @@ from penstock.datastream.connectors.rabbitmq.channel_life import ChannelLife
 from penstock.datastream.connectors.rabbitmq.client import (
     PikaClient,
     count_as_sign_of_life,
+    is_refusal,
     text_of,
 )
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
@@ -202,7 +203,8 @@ class ChannelThread(ABC):
         connection.channel(on_open_callback=self._on_channel)
 
     def _on_end(self, connection: Any, reason: BaseException) -> None:
-        if self._life.lose(text_of(reason)) and not self._is_closing:
+        is_final = is_refusal(self._client.pika, reason)
+        if self._life.lose(text_of(reason), is_final=is_final) and not self._is_closing:
             self._log("LOST", text_of(reason))
 
     def _on_blocked(self, connection: Any, frame: Any) -> None:

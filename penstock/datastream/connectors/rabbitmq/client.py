@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from penstock.common.extras import extra
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.model.errors import ConfigurationError
+
+LOGIN_TIMEOUT_S: Final = 3
+REFUSALS: Final = frozenset({403, 530})
+"""AMQP's reply codes ACCESS_REFUSED and NOT_ALLOWED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,35 @@ def parameters_of(pika: Any, config: RMQConnectionConfig) -> Any:
         stack_timeout=timeout_s,
         client_properties={"connection_name": "penstock"},
     )
+
+
+def check_login(config: RMQConnectionConfig, where: str) -> None:
+    """Logs in and out again, if the broker can be reached from here.
+
+    Raises: ConfigurationError: the broker refuses user, password or virtual host. A broker that is not reached is not
+    told: only the subtasks must reach it.
+    """
+    client = PikaClient.of(config, where)
+    parameters = client.parameters
+    for name in ("socket_timeout", "stack_timeout", "blocked_connection_timeout"):
+        setattr(parameters, name, LOGIN_TIMEOUT_S)
+    try:
+        client.pika.BlockingConnection(parameters).close()
+    except (client.pika.exceptions.AMQPError, OSError) as error:
+        if is_refusal(client.pika, error):
+            raise ConfigurationError(
+                f"{where}: the broker at {config.address} refuses the connection: "
+                f"{text_of(error)}. "
+                "Correct user, password or virtual host."
+            ) from error
+
+
+def is_refusal(pika: Any, error: BaseException | None) -> bool:
+    """Whether the broker has refused user, password or virtual host, so that another try would end the same."""
+    known = pika.exceptions
+    if isinstance(error, known.ProbableAuthenticationError | known.ProbableAccessDeniedError):
+        return True
+    return isinstance(error, known.ConnectionClosedByBroker) and error.reply_code in REFUSALS
 
 
 def text_of(error: BaseException | None) -> str:

@@ -21,7 +21,9 @@ from penstock.datastream.connectors.messaging.records import batch_of
 from penstock.datastream.connectors.rabbitmq.client import PikaClient
 from penstock.datastream.connectors.rabbitmq.config import HEARTBEAT_S, RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.consumer import QueueConsumer, QueuePlace, Taken
-from penstock.runtime.elements import Batch
+from penstock.runtime.codecs.convert import to_rows
+from penstock.runtime.elements import Batch, ColumnBatch
+from penstock.runtime.records.dead_letters import Malformed, MarkedRows
 from penstock.runtime.sources.contract import Polled
 
 HEARTBEATS_UNTIL_GONE: Final = 3
@@ -117,26 +119,43 @@ class RMQReader(SourceReader):
 
     def _batch(self, taken: Taken) -> Batch | None:
         """The batch of the new messages. Messages that were read before are left out."""
-        bodies, tags, queue = taken.bodies, taken.tags, self._settings.queue
+        nameless: list[Malformed] = []
         if self._uses_ids:
             if None in taken.ids:
-                raise ValueError(
-                    f"a message of the queue {queue!r} has no correlation id, but the RMQSource "
-                    "was made with use_correlation_id=True. Let the publisher set a unique "
-                    "property correlation_id on each message, or use use_correlation_id=False. "
-                    f"The message: {bodies[taken.ids.index(None)][:200]!r}"
-                )
+                taken, nameless = self._parted(taken)
             new = self._seen.add_all(taken.ids)
             if new is not None:
-                bodies, tags = [bodies[place] for place in new], [tags[place] for place in new]
-        if not bodies:
-            return None
-        return batch_of(
-            bodies,
-            None,
-            self._settings.schema,
-            lambda number: f"a message of the queue {queue!r} (delivery tag {tags[number]})",
+                taken = _chosen(taken, new)
+        batch = self._deserialized(taken) if taken.bodies else None
+        if not nameless:
+            return batch
+        if isinstance(batch, ColumnBatch):
+            batch = to_rows(batch, self._settings.schema.produced_type)
+        return MarkedRows([*(() if batch is None else batch.values), *nameless])
+
+    def _deserialized(self, taken: Taken) -> Batch | None:
+        def place(number: int) -> str:
+            queue, tag = self._settings.queue, taken.tags[number]
+            return f"a message of the queue {queue!r} (delivery tag {tag})"
+
+        return batch_of(taken.bodies, None, self._settings.schema, place)
+
+    def _parted(self, taken: Taken) -> tuple[Taken, list[Malformed]]:
+        """The messages with an id, and the others, of which nobody can tell whether they were read before."""
+        named = [place for place, one in enumerate(taken.ids) if one is not None]
+        pairs = zip(taken.bodies, taken.ids, strict=True)
+        return _chosen(taken, named), [self._without_id(body) for body, one in pairs if one is None]
+
+    def _without_id(self, body: bytes) -> Malformed:
+        error = ValueError(
+            f"a message of the queue {self._settings.queue!r} has no correlation id, but the "
+            "RMQSource was made "
+            "with use_correlation_id=True. Let the publisher set a unique property correlation_id "
+            "on each "
+            'message, use use_correlation_id=False, or give the source .on_error("skip"). '
+            f"The message: {body[:200]!r}"
         )
+        return Malformed(body, error, error)
 
     def _catch_up(self) -> None:
         """Follows the connection: forgets the ids whose messages are acknowledged.
@@ -164,6 +183,16 @@ class RMQReader(SourceReader):
         is_time = self._seen.has_carried and self._context.monotonic_ms() >= self._gone_at_ms
         if is_time and self._consumer.is_read_out():
             self._seen.forget_carried()
+
+
+def _chosen(taken: Taken, places: Sequence[int]) -> Taken:
+    bodies, ids, tags = taken.bodies, taken.ids, taken.tags
+    return Taken(
+        taken.connection,
+        [bodies[place] for place in places],
+        [ids[place] for place in places] if ids else [],
+        [tags[place] for place in places],
+    )
 
 
 class SeenIds:

@@ -15,7 +15,7 @@ from penstock.datastream.connectors.rabbitmq.checks import (
     checked_queue,
     checked_schema,
 )
-from penstock.datastream.connectors.rabbitmq.client import PikaClient, import_pika
+from penstock.datastream.connectors.rabbitmq.client import PikaClient, check_login
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.publisher import QueuePublisher
 from penstock.runtime.elements import Batch, RowBatch
@@ -49,8 +49,11 @@ class RMQSink(Sink):
         self._schema = checked_schema("RMQSink", serialization_schema, SerializationSchema)
 
     def validate(self) -> None:
-        """Check the client. Raises ConfigurationError if pika is missing."""
-        import_pika("RMQSink on the driver")
+        """Check client and login. Raises ConfigurationError if pika is missing, or the broker refuses.
+
+        A broker that the driver does not reach is no error: only the subtasks must reach it.
+        """
+        check_login(self._config, "RMQSink on the driver")
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         where = f"RMQSink, subtask {context.subtask} of {context.parallelism}"

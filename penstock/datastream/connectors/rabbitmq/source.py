@@ -21,7 +21,7 @@ from penstock.datastream.connectors.rabbitmq.checks import (
     checked_queue,
     checked_schema,
 )
-from penstock.datastream.connectors.rabbitmq.client import import_pika
+from penstock.datastream.connectors.rabbitmq.client import check_login
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.reader import RMQReader, RMQReaderSettings
 from penstock.model.errors import ConfigurationError
@@ -73,11 +73,11 @@ class RMQSource(Source):
         return self._settings.schema.produced_type
 
     def validate(self) -> None:
-        """Check the client. Raises ConfigurationError if pika is missing.
+        """Check client and login. Raises ConfigurationError if pika is missing, or the broker refuses.
 
-        The driver does not ask the broker: only the subtasks must reach it.
+        A broker that the driver does not reach is no error: only the subtasks must reach it.
         """
-        import_pika("RMQSource on the driver")
+        check_login(self._settings.config, "RMQSource on the driver")
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return QueueEnumerator(context, (), is_final=False)

@@ -6,9 +6,9 @@ Does not know any table.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from penstock.common.extras import extra
 from penstock.model.errors import ConfigurationError, ExternalError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 SQLITE_WAIT_S: Final = 60
+T = TypeVar("T")
 
 
 def import_sqlalchemy(where: str) -> Any:
@@ -96,9 +97,27 @@ def transaction(engine: sa.Engine) -> Generator[sa.Connection]:
             yield connection
         connection.close()
     except BaseException:  # any error, an interrupt too
-        if raw is not None:
-            raw.close()
+        with suppress(Exception):
+            # Else the pool would roll back a connection that is closed, and log that it cannot.
+            connection.invalidate()
+        with suppress(Exception):  # closed already
+            if raw is not None:
+                raw.close()
         raise
+
+
+def look(engine: sa.Engine, call: Callable[[sa.Connection], T]) -> T | None:
+    """What the call returns in a transaction that takes savepoints, and leaves nothing behind. None: it fails."""
+    import sqlalchemy
+
+    with suppress(sqlalchemy.exc.SQLAlchemyError, ExternalError), transaction(engine) as connection:
+        if engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN")  # its driver begins none before a savepoint
+        try:
+            return call(connection)
+        finally:
+            connection.rollback()
+    return None
 
 
 def _check_sqlite(path: str | None, where: str) -> None:
@@ -107,12 +126,3 @@ def _check_sqlite(path: str | None, where: str) -> None:
             f"{where}: an SQLite database in memory belongs to one process, but a job has several. "
             "Use a file that all of them can reach: sqlite:////directory/file.db."
         )
-
-
-def is_transient(error: ExternalError) -> bool:
-    """Whether the error may pass: the database is not reachable, or is locked by others."""
-    import sqlalchemy
-
-    return isinstance(
-        error.__cause__, sqlalchemy.exc.OperationalError | sqlalchemy.exc.InterfaceError
-    )

@@ -12,17 +12,28 @@ checkpoint.
 
 from __future__ import annotations
 
+import re
+import secrets
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from penstock.datastream.connectors.sql.engine import import_sqlalchemy, make_engine, transaction
+from penstock.datastream.connectors.sql.checks import is_unique, misfits
+from penstock.datastream.connectors.sql.engine import (
+    import_sqlalchemy,
+    look,
+    make_engine,
+    transaction,
+)
+from penstock.datastream.connectors.sql.errors import error_of, may_pass, told
+from penstock.datastream.connectors.sql.rows import RowWriter, first_refused
 from penstock.datastream.connectors.sql.values import SqlRow, loads_rows
 from penstock.model.errors import ConfigurationError, ExternalError
-from penstock.model.row import RowKind
+from penstock.model.texts.bounded_text import bounded_repr
+from penstock.model.types import RowTypeInfo
 from penstock.runtime.interruption import uninterruptible
 
 if TYPE_CHECKING:
@@ -30,7 +41,14 @@ if TYPE_CHECKING:
 
 UPSERT_DIALECTS: Final = ("postgresql", "sqlite", "mysql", "mariadb")
 NO_CHECKPOINT: Final = -1
+MOST_OF_ROW: Final = 500
+_NAMES_AT_ONCE: Final = 500
+_TIMED: Final = re.compile(r"-([0-9a-f]{12})7[0-9a-f]{19}$")
 _COUNTED: Final = {"preserve_rowcount": True}
+
+
+Piece: TypeAlias = tuple[Sequence[str], Sequence[SqlRow]]
+"""Columns, and rows in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +101,8 @@ class SqlDatabase:
         self.engine = make_engine(target.url, target.engine_options, where)
         self._table: sa.Table | None = None
         metadata = self._sa.MetaData(schema=target.schema)
-        self.staged = self._staged_table(metadata)
-        self.commits = self._commits_table(metadata)
+        self.staged = _staged_table(self._sa, target.staged_name, metadata)
+        self.commits = _commits_table(self._sa, target.commits_name, metadata)
         self._metadata = metadata
 
     # ------------------------------------------------------------------ set-up
@@ -103,8 +121,10 @@ class SqlDatabase:
             ) from error
         except self._sa.exc.SQLAlchemyError as error:
             raise ConfigurationError(
-                f"{self.where}: cannot use {self.shown_url}: {error}. The driver and all executors must reach the "
-                f"database and be allowed to write {str(self.target)!r}, {self.target.staged_name!r} and "
+                f"{self.where}: cannot use {self.shown_url}: {told(error)}. The driver and all "
+                "executors must reach the "
+                f"database and be allowed to write {str(self.target)!r}, "
+                f"{self.target.staged_name!r} and "
                 f"{self.target.commits_name!r}, which the driver creates."
             ) from error
         known = set(table.columns.keys())
@@ -114,11 +134,41 @@ class SqlDatabase:
                     f"{self.where}: the table {str(self.target)!r} has no column {name!r}; it has "
                     f"{sorted(known)}. Correct set_columns or set_key_columns."
                 )
-        if self.target.key_columns and self.engine.dialect.name not in UPSERT_DIALECTS:
+        if self.target.key_columns:
+            self._check_keys(table)
+
+    def _check_keys(self, table: sa.Table) -> None:
+        keys = list(self.target.key_columns)
+        if self.engine.dialect.name not in UPSERT_DIALECTS:
             raise ConfigurationError(
                 f"{self.where}: rows cannot be replaced by key on {self.engine.dialect.name}, only "
                 f"on {', '.join(UPSERT_DIALECTS)}. Leave set_key_columns out; then every row is "
                 "added."
+            )
+        with self._errors("cannot read the indexes"):
+            has_index = is_unique(self._sa.inspect(self.engine), table, keys)
+        if not has_index:
+            raise ConfigurationError(
+                f"{self.where}: the table {str(self.target)!r} has neither a primary key nor a "
+                "unique index of "
+                f"exactly the key columns {keys}, so no row would be replaced. Make one: CREATE "
+                "UNIQUE INDEX "
+                f"... ON {self.target} ({', '.join(keys)}), or correct set_key_columns."
+            )
+
+    def check_fields(self, columns: Sequence[str], row_type: RowTypeInfo) -> None:
+        """Holds the stream's fields against the user's table. Raises: ConfigurationError."""
+        with self._errors("cannot read the columns"):
+            table = self.table
+        wrong = list(misfits(table, columns, row_type))
+        if wrong:
+            raise ConfigurationError(
+                f"{self.where}: rows of the type {row_type} do not fit the table "
+                f"{str(self.target)!r} in "
+                f"{self.shown_url}: {'; '.join(wrong)}. Its columns: "
+                f"{list(table.columns.keys())}. Rename or drop "
+                "fields in a map(), name the columns to write with set_columns([...]), or change "
+                "the table."
             )
 
     @property
@@ -138,31 +188,9 @@ class SqlDatabase:
             )
         return self._table
 
-    def _staged_table(self, metadata: sa.MetaData) -> sa.Table:
-        sql = self._sa
-        table = sql.Table(
-            self.target.staged_name,
-            metadata,
-            sql.Column("transaction_id", sql.String(160), primary_key=True),
-            sql.Column("piece", sql.Integer, primary_key=True, autoincrement=False),
-            sql.Column("job", sql.String(64), nullable=False),
-            sql.Column("sink", sql.String(64), nullable=False),
-            sql.Column("subtask", sql.Integer, nullable=False),
-            sql.Column("attempt", sql.Integer, nullable=False),
-            sql.Column("checkpoint_id", sql.BigInteger),
-            sql.Column("payload", sql.LargeBinary, nullable=False),
-        )
-        return cast("sa.Table", table)
-
-    def _commits_table(self, metadata: sa.MetaData) -> sa.Table:
-        sql = self._sa
-        table = sql.Table(
-            self.target.commits_name,
-            metadata,
-            sql.Column("transaction_id", sql.String(160), primary_key=True),
-            sql.Column("committed_at_ms", sql.BigInteger, nullable=False),
-        )
-        return cast("sa.Table", table)
+    @property
+    def _rows(self) -> RowWriter:
+        return RowWriter(self.table, self.target.key_columns, self.engine.dialect.name)
 
     # ------------------------------------------------------------------ staging
 
@@ -213,21 +241,32 @@ class SqlDatabase:
             connection.execute(staged.delete().where(mine & (is_begun | is_void)))
 
     @uninterruptible()
-    def forget_commits(self, older_than_ms: int) -> None:
-        """Deletes the lines of transactions that were committed longer ago than this."""
-        commits, limit = self.commits, int(time.time() * 1000) - older_than_ms
+    def forget_old(self, older_than_ms: int) -> None:
+        """Deletes the lines of transactions that were committed longer ago than this, and rows that were staged longer
+        ago: drivers that were killed have left them, and no checkpoint that names them can be restored any more.
+        """
+        commits, staged, limit = self.commits, self.staged, now_ms() - older_than_ms
         with self._errors("cannot forget old commits"), transaction(self.engine) as connection:
             connection.execute(commits.delete().where(commits.c.committed_at_ms < limit))
+            names = connection.execute(self._sa.select(staged.c.transaction_id).distinct())
+            old = [name for (name,) in names if (begun_ms(name) or limit) < limit]
+            for begin in range(0, len(old), _NAMES_AT_ONCE):
+                some = old[begin : begin + _NAMES_AT_ONCE]
+                connection.execute(staged.delete().where(staged.c.transaction_id.in_(some)))
 
     # ------------------------------------------------------------------ the user's table
 
     @uninterruptible()
     def write(self, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
         """Writes rows at once, in a transaction of their own."""
-        with self._errors("cannot write rows"):
+        what = "cannot write rows"
+        with self._errors(what):
             _ = self.table
-            with transaction(self.engine) as connection:
-                self._write(connection, columns, rows)
+            try:
+                with transaction(self.engine) as connection:
+                    self._rows.write(connection, columns, rows)
+            except self._sa.exc.DBAPIError as error:
+                raise self._blamed(what, error, lambda _: [(columns, rows)]) from error
 
     @uninterruptible()
     def commit(self, transactions: Sequence[Transaction]) -> None:
@@ -235,14 +274,19 @@ class SqlDatabase:
 
         Raises: ExternalError: a transaction is neither committed nor staged, or the database refuses rows.
         """
-        with self._errors("cannot commit"):
+        what = "cannot commit"
+        with self._errors(what):
             _ = self.table  # reads the columns now, not inside the transaction
             try:
-                self._commit(transactions)
-            except self._sa.exc.IntegrityError:
-                # Another process, such as an earlier attempt, may have committed one of these in
-                # the same moment.
-                self._commit(transactions)
+                try:
+                    self._commit(transactions)
+                except self._sa.exc.IntegrityError:
+                    # Another process, such as an earlier attempt, may have committed one of these
+                    # in the same moment.
+                    self._commit(transactions)
+            except self._sa.exc.DBAPIError as error:
+                pieces = partial(self._staged_pieces, transactions)
+                raise self._blamed(what, error, pieces) from error
 
     def _commit(self, transactions: Sequence[Transaction]) -> None:
         with transaction(self.engine) as connection:
@@ -251,11 +295,53 @@ class SqlDatabase:
                     continue
                 for piece in range(one.pieces):
                     rows = self._piece(connection, one, piece)
-                    self._write(connection, one.columns, rows)
+                    self._rows.write(connection, one.columns, rows)
                 staged = self.staged
                 connection.execute(
                     staged.delete().where(staged.c.transaction_id == one.transaction_id)
                 )
+
+    def _staged_pieces(
+        self, transactions: Sequence[Transaction], connection: sa.Connection
+    ) -> Iterator[Piece]:
+        """The rows that are to be committed, piece by piece."""
+        for one in transactions:
+            for piece in range(one.pieces):
+                if self._note_commit(connection, one.transaction_id) or piece:
+                    yield one.columns, self._piece(connection, one, piece)
+
+    def _blamed(
+        self,
+        what: str,
+        error: sa.exc.DBAPIError,
+        pieces: Callable[[sa.Connection], Iterable[Piece]],
+    ) -> ExternalError:
+        """The error to raise, with the row that the database refuses. It writes all rows again to find the row, and
+        rolls back.
+        """
+        text = f"{self.where}: {what} for the table {str(self.target)!r} in {self.shown_url}: "
+        if may_pass(error):
+            return error_of(text + told(error), error)
+        row = look(self.engine, lambda connection: self._first_refused(connection, pieces))
+        if row is not None:
+            text += f"{bounded_repr(row, MOST_OF_ROW)}: "
+        return error_of(
+            f"{text}{told(error)}. It will refuse this row again, so the job ends. Correct the "
+            "table, or "
+            "filter such rows before the sink.",
+            error,
+        )
+
+    def _first_refused(
+        self,
+        connection: sa.Connection,
+        pieces: Callable[[sa.Connection], Iterable[Piece]],
+    ) -> dict[str, Any] | None:
+        for columns, rows in pieces(connection):
+            found = first_refused(connection, rows, partial(self._rows.write, connection, columns))
+            if found is not None:
+                return dict(zip(columns, found[1], strict=True))
+        return None
 
     def _note_commit(self, connection: sa.Connection, transaction_id: str) -> bool:
         """Notes that the transaction is committed. Returns False if it was noted before.
@@ -266,7 +352,7 @@ class SqlDatabase:
         is_there = sa.exists().where(commits.c.transaction_id == transaction_id)
         line = sa.select(
             sa.literal(transaction_id, commits.c.transaction_id.type),
-            sa.literal(int(time.time() * 1000), commits.c.committed_at_ms.type),
+            sa.literal(now_ms(), commits.c.committed_at_ms.type),
         ).where(~is_there)
         names = ["transaction_id", "committed_at_ms"]
         # Without inline() SQLAlchemy asks for the generated key, and then some drivers do not count
@@ -292,73 +378,55 @@ class SqlDatabase:
             )
         return loads_rows(bytes(payload))
 
-    def _write(
-        self, connection: sa.Connection, columns: Sequence[str], rows: Sequence[SqlRow]
-    ) -> None:
-        if not self.target.key_columns:
-            self._insert(connection, columns, rows)
-            return
-        # Only the last change of a key counts, and some databases refuse to change a row twice in
-        # one statement.
-        places = [columns.index(name) for name in self.target.key_columns]
-        last = {
-            tuple([values[place] for place in places]): (kind is RowKind.DELETE, values)
-            for kind, values in rows
-            if kind is not RowKind.UPDATE_BEFORE
-        }
-        for is_delete, group in groupby(sorted(last.items(), key=_kind), key=_kind):
-            found = list(group)
-            if is_delete:
-                self._delete(connection, [key for key, _ in found])
-            else:
-                values = [dict(zip(columns, row, strict=True)) for _, (_, row) in found]
-                connection.execute(self._upsert(columns), values)
-
-    def _insert(
-        self, connection: sa.Connection, columns: Sequence[str], rows: Sequence[SqlRow]
-    ) -> None:
-        values = [dict(zip(columns, row, strict=True)) for _, row in rows]
-        if values:
-            connection.execute(self.table.insert(), values)
-
-    def _delete(self, connection: sa.Connection, keys: Sequence[tuple[Any, ...]]) -> None:
-        sa, names = self._sa, self.target.key_columns
-        # The parameters need other names than the columns, because SQLAlchemy uses those names
-        # itself here.
-        is_row = [self.table.c[name] == sa.bindparam(f"key_{i}") for i, name in enumerate(names)]
-        values = [{f"key_{i}": value for i, value in enumerate(key)} for key in keys]
-        connection.execute(self.table.delete().where(sa.and_(*is_row)), values)
-
-    def _upsert(self, columns: Sequence[str]) -> Any:
-        keys = self.target.key_columns
-        others = [name for name in columns if name not in keys]
-        dialect = self.engine.dialect.name
-        if dialect in {"mysql", "mariadb"}:
-            from sqlalchemy.dialects import mysql
-
-            insert = mysql.insert(self.table)
-            # If there are only key columns, each is set to its own value.
-            changed = {name: insert.inserted[name] for name in others or keys}
-            return insert.on_duplicate_key_update(**changed)
-        from sqlalchemy.dialects import postgresql, sqlite
-
-        make: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
-        statement = make(self.table)
-        if not others:
-            return statement.on_conflict_do_nothing(index_elements=list(keys))
-        changed = {name: statement.excluded[name] for name in others}
-        return statement.on_conflict_do_update(index_elements=list(keys), set_=changed)
-
     @contextmanager
     def _errors(self, what: str) -> Generator[None]:
         """Turns a database's error into an ExternalError."""
         try:
             yield
         except self._sa.exc.SQLAlchemyError as error:
-            raise ExternalError(
-                f"{self.where}: {what} for the table {str(self.target)!r} in {self.shown_url}: {error}"
+            raise error_of(
+                f"{self.where}: {what} for the table {str(self.target)!r} in {self.shown_url}: "
+                f"{told(error)}",
+                error,
             ) from error
 
 
-def _kind(change: tuple[tuple[Any, ...], tuple[bool, tuple[Any, ...]]]) -> bool:
-    return change[1][0]
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def unique_with_time() -> str:
+    """32 hexadecimal digits that nobody else gets. The first twelve are the time in epoch ms, as in a UUID 7."""
+    return f"{now_ms():012x}7{secrets.token_hex(10)[:19]}"
+
+
+def begun_ms(transaction_id: str) -> int | None:
+    """When the first rows of a transaction were staged, in epoch ms; None: its name does not tell."""
+    found = _TIMED.search(transaction_id)
+    return None if found is None else int(found[1], 16)
+
+
+def _staged_table(sql: Any, name: str, metadata: sa.MetaData) -> sa.Table:
+    table = sql.Table(
+        name,
+        metadata,
+        sql.Column("transaction_id", sql.String(160), primary_key=True),
+        sql.Column("piece", sql.Integer, primary_key=True, autoincrement=False),
+        sql.Column("job", sql.String(64), nullable=False),
+        sql.Column("sink", sql.String(64), nullable=False),
+        sql.Column("subtask", sql.Integer, nullable=False),
+        sql.Column("attempt", sql.Integer, nullable=False),
+        sql.Column("checkpoint_id", sql.BigInteger),
+        sql.Column("payload", sql.LargeBinary, nullable=False),
+    )
+    return cast("sa.Table", table)
+
+
+def _commits_table(sql: Any, name: str, metadata: sa.MetaData) -> sa.Table:
+    table = sql.Table(
+        name,
+        metadata,
+        sql.Column("transaction_id", sql.String(160), primary_key=True),
+        sql.Column("committed_at_ms", sql.BigInteger, nullable=False),
+    )
+    return cast("sa.Table", table)

@@ -302,6 +302,12 @@ class BoundedBlockingView:
         self._sequence = following(self._sequence)
         return polled
 
+    def poll_last(self) -> Polled | None:
+        return self.poll()
+
+    def grant(self) -> None:
+        """Does nothing: the data is written already."""
+
     def is_available(self, *, has_credit: bool) -> bool:
         kind = self._next_type()
         return kind is not NextType.NONE and (has_credit or kind is not NextType.DATA)

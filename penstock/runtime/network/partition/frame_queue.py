@@ -35,11 +35,13 @@ class Frame:
 
 class FrameQueue:
     """`tail`: the unfinished last frame, if there is one. `frames`: number of data frames, including the tail. `rows`: number of records.
-    `row_limit`: with so many records it is full; None: records are not counted.
+    `row_limit`: with so many records it is full; None: records are not counted. `is_one_with_consumer`: a consumer elsewhere has a frame
+    that waits there. It counts where one record may wait, because otherwise two would.
     """
 
     __slots__ = (
-        "_delivers_empty", "_flush_requested", "_queue", "frames", "is_blocked", "is_finished", "row_limit", "rows", "tail",
+        "_delivers_empty", "_flush_requested", "_queue", "frames", "is_blocked", "is_finished", "is_one_with_consumer", "row_limit", "rows",
+        "tail",
     )  # fmt: skip
 
     def __init__(self, *, delivers_empty: bool) -> None:
@@ -52,6 +54,7 @@ class FrameQueue:
         self.row_limit: int | None = None
         self.is_finished = False
         self.is_blocked = False
+        self.is_one_with_consumer = False
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -201,6 +204,8 @@ class FrameQueue:
     def is_full(self) -> bool:
         """Whether the producer has to wait: for the number of entries, without a frame that is still being filled, or of records."""
         if len(self._queue) - (self.tail is not None) >= MAX_QUEUED:
+            return True
+        if self.row_limit == 1 and self.is_one_with_consumer:
             return True
         return self.row_limit is not None and self.rows >= self.row_limit
 

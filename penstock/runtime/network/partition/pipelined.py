@@ -272,11 +272,14 @@ class PipelinedSubpartition:
             self._listener = listener
             return self._view
 
-    def poll(self) -> Polled | None:
+    def poll(self, *, is_last: bool = False) -> Polled | None:
+        """For the view. `is_last`: if this is a frame, the consumer takes no other before `grant`."""
         queue, through = self.queue, None
         with self._lock:
             frames = queue.frames
             taken = queue.take()
+            if is_last and type(taken) is list:
+                queue.is_one_with_consumer = True
             emptied = frames - queue.frames
             has_room = self._made_room()
             if taken is not None:
@@ -295,6 +298,14 @@ class PipelinedSubpartition:
             self._output_state.complete(through.checkpoint_id, self.index, ())
         return polled
 
+    def grant(self) -> None:
+        """For the view: the consumer takes frames again."""
+        with self._lock:
+            self.queue.is_one_with_consumer = False
+            has_room = self._made_room()
+        if has_room:
+            self._owner.on_room(self.index)
+
     def is_available(self, *, has_credit: bool) -> bool:
         """For the view: whether a poll would give something that may be sent."""
         with self._lock:
@@ -311,16 +322,6 @@ class PipelinedSubpartition:
         """How many data frames a consumer can read."""
         with self._lock:
             return self.queue.backlog
-
-    @property
-    def has_priority(self) -> bool:
-        """Whether the next element has priority over all the rest."""
-        return self.queue.next_type is NextType.PRIORITY_EVENT
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether an element that blocks was taken and the consumer has not resumed yet."""
-        return self.queue.is_blocked
 
     @property
     def queued(self) -> int:
@@ -368,15 +369,24 @@ class PipelinedSubpartitionView:
 
     @property
     def has_priority(self) -> bool:
-        return self._parent.has_priority
+        return self._parent.queue.next_type is NextType.PRIORITY_EVENT
 
     def measured(self, rows: int, size: int) -> None:
         self._parent.sizes.measured(rows, size)
 
     def poll(self) -> Polled | None:
+        return self._poll(is_last=False)
+
+    def poll_last(self) -> Polled | None:
+        return self._poll(is_last=True)
+
+    def _poll(self, *, is_last: bool) -> Polled | None:
         if self.failure is not None:
             raise ProducerFailed(f"the producer failed: {self.failure}")
-        return self._parent.poll()
+        return self._parent.poll(is_last=is_last)
+
+    def grant(self) -> None:
+        self._parent.grant()
 
     def is_available(self, *, has_credit: bool) -> bool:
         """True also after a failure, which the next `poll` raises."""

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from penstock.model.ids import ResultPartitionId
 from penstock.runtime.elements import Batch, Element
 from penstock.runtime.network.network_memory import LocalBufferPool
-from penstock.runtime.network.subpartition_view import SubpartitionView, ViewListener
+from penstock.runtime.network.subpartition_view import Polled, SubpartitionView, ViewListener
 
 REFUSED = -1
 """Returned by `add` when nothing may be added any more."""
@@ -164,6 +164,14 @@ class FrameView(SubpartitionView, Protocol):
     @property
     def has_priority(self) -> bool:
         """Whether the next element has priority over all the rest."""
+        ...
+
+    def poll_last(self) -> Polled | None:
+        """As `poll`, with the consumer's last credit: a frame waits there until `grant`."""
+        ...
+
+    def grant(self) -> None:
+        """The consumer has given credit again."""
         ...
 
     def measured(self, rows: int, size: int) -> None:

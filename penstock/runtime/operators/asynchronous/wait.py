@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from penstock.model.bounded_text import bounded_repr
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
     NO_TIMESTAMP,

@@ -15,13 +15,12 @@ from penstock.runtime.elements import MAX_WATERMARK, Int64s, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operators.collectors import StampedCollector
 from penstock.runtime.operators.keyed import (
     KeyedOperator,
-    key_type_of,
     new_backend,
     restore_backend,
 )
-from penstock.runtime.operators.stateless import StampedCollector
 from penstock.runtime.operators.windowed.functions import (
     CONTENTS,
     WindowContents,
@@ -154,7 +153,7 @@ class WindowOperator(KeyedOperator):
     @property
     def state_keys(self) -> KeyType:
         serializer = type(self.assigner.get_window_serializer()).__name__
-        return key_type_of(self.selections, serializer.removesuffix("Serializer"))
+        return self.key_type(serializer.removesuffix("Serializer"))
 
     def forget_key(self) -> None:
         super().forget_key()
@@ -215,10 +214,10 @@ class WindowOperator(KeyedOperator):
             if self.side_tags:
                 result = self._aside.untagged(result, stamp)
             yield from collector.add(result, stamp)
-        except Exception as error:
+        except BaseException as error:
             self.put_window_aside(error, skey, window)
 
-    def put_window_aside(self, error: Exception, skey: Any, window: Any) -> None:
+    def put_window_aside(self, error: BaseException, skey: Any, window: Any) -> None:
         """Put a window aside whose function raised. Raises: the error, if the job is to fail."""
         self.end_record()
         self.put_aside(error, FiredWindow(original_key(skey), window), window.max_timestamp())
@@ -236,7 +235,7 @@ class WindowOperator(KeyedOperator):
             self.enter_key(skey, window)
             try:
                 self._clear(self.context)
-            except Exception as error:
+            except BaseException as error:
                 self.put_window_aside(error, skey, window)
 
     def snapshot(self) -> OperatorSnapshot:

@@ -66,7 +66,7 @@ def results_of(
                 values.extend(islice(results, wanted))
                 found = len(values) - before
                 _check(is_through=is_through or found == wanted)
-            except Exception as error:
+            except BaseException as error:
                 operator.put_window_aside(error, last, window)
             else:
                 is_over = found < wanted

@@ -26,10 +26,10 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.keys import state_keys
 from penstock.runtime.operator import MAX_EMIT, Emitted
+from penstock.runtime.operators.collectors import StampedCollector
 from penstock.runtime.operators.pauses import Pauses
-from penstock.runtime.operators.stateless import StampedCollector, rows_of
+from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.operators.windowed.base import GRID, WindowOperator
 from penstock.runtime.operators.windowed.going_on import folding, results_of
 from penstock.runtime.state.snapshot import StateInfo
@@ -78,7 +78,7 @@ class GridWindowOperator(WindowOperator):
             index = 0 if stamps is None else int(np.argmin(stamps))
             checked_timestamp(NO_TIMESTAMP, rows.values[index] if rows.values else None)
             return
-        skeys = state_keys(self.keys_of(rows.values))
+        _, skeys = self.state_keys_of(rows.values)
         collector = StampedCollector(self)
         if self.key_timers is None:
             yield from self._fold(skeys, rows.values, stamps, collector)
@@ -208,7 +208,7 @@ class GridWindowOperator(WindowOperator):
         """The results of the window function for an accumulator."""
         try:
             elements = self._elements(kept)
-        except Exception as error:
+        except BaseException as error:
             self.put_window_aside(error, skey, window)
         else:
             yield from self.call_window(skey, window, elements, collector)

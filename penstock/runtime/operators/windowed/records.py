@@ -12,8 +12,9 @@ from typing import Any
 from penstock.runtime.context import RuntimeContext
 from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch, Watermark
 from penstock.runtime.operator import Emitted
+from penstock.runtime.operators.collectors import StampedCollector
 from penstock.runtime.operators.keyed import KEY_ENDS
-from penstock.runtime.operators.stateless import StampedCollector, rows_of
+from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.operators.timer_service import TimeDomain
 from penstock.runtime.operators.windowed.base import SESSIONS, WindowOperator, shape_of_records
 from penstock.runtime.operators.windowed.functions import absorbing
@@ -259,7 +260,7 @@ class RecordWindowOperator(WindowOperator):
                 return
         try:
             yield from self._on_timer(stamp, window, state_window, collector, is_event_time)
-        except Exception as error:
+        except BaseException as error:
             self.put_window_aside(error, skey, window)
 
     def _on_timer(
@@ -307,7 +308,7 @@ class RecordWindowOperator(WindowOperator):
     ) -> Iterator[RowBatch]:
         try:
             yield from self._fire_contents(window, state_window, collector)
-        except Exception as error:
+        except BaseException as error:
             self.put_window_aside(error, self.state.skey, window)
 
     def _fire_contents(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.model.errors import UserError
-from penstock.model.type_texts import type_of_text, type_text
+from penstock.model.texts.type_texts import type_of_text, type_text
 from penstock.runtime.state.rocks.encoding import GROUP, group_start
 from penstock.runtime.state.snapshot import StateInfo
 

@@ -43,6 +43,7 @@ class Broker:
         self.requests: list[str] = []
         self._next_producer_id = 1000
         self._faults: list[Fault] = []
+        self.fetch_errors: list[int] = []
 
     # ------------------------------------------------------------------ for tests
 

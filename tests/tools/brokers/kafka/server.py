@@ -147,6 +147,10 @@ class _Requests:
             log = self.broker.log(topic, number)
             if log is None:
                 return pack("ihqq", number, UNKNOWN_TOPIC, -1, -1) + array([]) + blob(b"")
+            if self.broker.fetch_errors:
+                found.append(offset)
+                code = self.broker.fetch_errors.pop(0)
+                return pack("ihqq", number, code, -1, -1) + array([]) + blob(b"")
             if not log.start <= offset <= log.end:
                 found.append(offset)
                 return pack("ihqq", number, OFFSET_OUT_OF_RANGE, -1, -1) + array([]) + blob(b"")

@@ -1,4 +1,4 @@
-"""Databases for the SQL sinks: a SQLite file and a real PostgreSQL server. Brokers for their connectors."""
+"""Databases for the SQL sinks: a SQLite file, real PostgreSQL and MariaDB servers. Brokers for their connectors."""
 
 import pytest
 import sqlalchemy as sa
@@ -11,6 +11,7 @@ from tests.tools.brokers.fixtures import (
     queue,
     running_pulsar_broker,
 )
+from tests.tools.mariadb import mariadb_server
 from tests.tools.postgres import postgres_server
 
 __all__ = ["amqp", "broker", "leave_no_kafka_client", "own_amqp", "queue", "running_pulsar_broker"]
@@ -22,14 +23,33 @@ def postgres_url():
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
+def mariadb_url():
+    with mariadb_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def url(request, tmp_path):
     """Of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/test.db"
-    server = request.getfixturevalue("postgres_url")
+    return empty_database(request, request.param, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def standard_url(request, tmp_path):
+    """Of an empty database that knows `||` and `ON CONFLICT`, and keeps parts of seconds in a TIMESTAMP."""
+    return empty_database(request, request.param, tmp_path)
+
+
+def empty_database(request, kind, folder):
+    """The URL of an empty database of this kind: sqlite, postgresql or mariadb."""
+    if kind == "sqlite":
+        return f"sqlite:///{folder}/test.db"
+    server = request.getfixturevalue("postgres_url" if kind == "postgresql" else "mariadb_url")
     engine = sa.create_engine(server, poolclass=sa.NullPool)
+    name = "public" if kind == "postgresql" else "shop"
     with engine.begin() as connection:
-        connection.execute(sa.text("DROP SCHEMA public CASCADE"))
-        connection.execute(sa.text("CREATE SCHEMA public"))
+        cascade = "CASCADE" if kind == "postgresql" else ""
+        connection.execute(sa.text(f"DROP SCHEMA {name} {cascade}"))
+        connection.execute(sa.text(f"CREATE SCHEMA {name}"))
     return server

@@ -279,3 +279,31 @@ def test_wrong_settings_are_refused(search):
     assert isinstance(none, ElasticsearchSinkBuilderBase)
     with pytest.raises(NotImplementedError, match="a Java class"):
         none.get_http_host_class()
+
+
+def test_a_request_waits_one_second_for_a_connection_and_thirty_for_an_answer(search, monkeypatch):
+    waits = []
+    set_timeout = socket.socket.settimeout
+
+    def noted(self, seconds):
+        if seconds is not None:
+            waits.append(seconds)
+        set_timeout(self, seconds)
+
+    monkeypatch.setattr(socket.socket, "settimeout", noted)
+    write(builder(search).build(), {"word": "a"})
+    assert waits == [1, 30]
+
+
+def test_a_server_that_is_too_busy_fails_the_task_if_no_retry_is_set(search):
+    search.plan.append({0: 429})
+    with pytest.raises(ExternalError, match="429"):
+        write(builder(search).build(), {"word": "a"})
+    assert len(search.requests) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"deep": [float("-inf")]}])
+def test_a_number_that_json_does_not_have_is_refused_with_field_and_record(search, value):
+    with pytest.raises(UserCodeError, match=r"'load'.*Record: .*'word': 'a'"):
+        write(builder(search).build(), {"word": "a", "load": value})
+    assert search.requests == []

@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+import sqlalchemy as sa
 
 from penstock.common import Row, Types
 from penstock.datastream.connectors.jdbc import (
@@ -57,20 +58,20 @@ def test_what_was_not_written_when_an_attempt_ends_is_not_written(url):
     assert db.rows() == []
 
 
-def test_a_statement_that_replaces_by_key_makes_repeats_harmless(url):
-    db = Db(url, "CREATE TABLE counts (name VARCHAR(80) PRIMARY KEY, n INTEGER)")
+def test_a_statement_that_replaces_by_key_makes_repeats_harmless(standard_url):
+    db = Db(standard_url, "CREATE TABLE counts (name VARCHAR(80) PRIMARY KEY, n INTEGER)")
     upsert = f"{INSERT} ON CONFLICT (name) DO UPDATE SET n = excluded.n"
-    writer = sink(url, upsert).create_writer(context())
+    writer = sink(standard_url, upsert).create_writer(context())
     for n in (1, 2):
         writer.write(batch(("a", n), ("b", None)), 0)
         writer.prepare_commit()
     assert db.rows() == [("a", 2), ("b", None)]
 
 
-def test_quoted_question_marks_and_colons_are_text(url):
-    db = Db(url)
+def test_quoted_question_marks_and_colons_are_text(standard_url):
+    db = Db(standard_url)
     sql = "INSERT INTO counts (name, n) VALUES (':p?' || ?, ?)"
-    writer = sink(url, sql).create_writer(context())
+    writer = sink(standard_url, sql).create_writer(context())
     writer.write(batch(("a", 1)), 0)
     writer.prepare_commit()
     assert db.rows() == [(":p?a", 1)]
@@ -119,7 +120,7 @@ def test_a_record_of_another_width_is_refused(url):
     ("javas", "ours"),
     [
         ("jdbc:postgresql://h:5432/d", "postgresql+psycopg://u:p@h:5432/d"),
-        ("jdbc:mysql://h/d?useSSL=false", "mysql+pymysql://u:p@h/d?useSSL=false"),
+        ("jdbc:mysql://h/d?useSSL=false", "mysql+pymysql://u:p@h/d?ssl_disabled=true"),
         ("postgresql+psycopg2://h/d", "postgresql+psycopg2://u:p@h/d"),
     ],
 )
@@ -128,6 +129,62 @@ def test_javas_urls_are_understood(javas, ours):
         javas, with_user_name="u", with_password="p", with_driver_name="org.Driver"
     )
     assert url_of(options, "test") == ours
+
+
+@pytest.mark.parametrize(
+    ("javas", "ours"),
+    [
+        ("jdbc:postgresql://h/d?ssl=false&user=x&password=y", "postgresql+psycopg://x:y@h/d"),
+        ("jdbc:postgresql://h/d?ssl=true", "postgresql+psycopg://h/d?sslmode=verify-full"),
+        (
+            "jdbc:postgresql://h/d?reWriteBatchedInserts=true&ApplicationName=shop",
+            "postgresql+psycopg://h/d?application_name=shop",
+        ),
+        (
+            (
+                "jdbc:mysql://h:3306/d?serverTimezone=UTC&rewriteBatchedStatements=true"
+                "&connectTimeout=1500"
+            ),
+            "mysql+pymysql://h:3306/d?connect_timeout=2",
+        ),
+        (
+            "jdbc:mariadb://h/d?useUnicode=true&characterEncoding=UTF-8&sslMode=REQUIRED",
+            "mariadb+pymysql://h/d?charset=utf8mb4&ssl_check_hostname=false",
+        ),
+    ],
+)
+def test_javas_parameters_are_translated_or_left_out(javas, ours):
+    """Those of pgJDBC and Connector/J that change nothing for rows that are written are left out."""
+    assert url_of(connection(javas), "test") == ours
+
+
+@pytest.mark.parametrize(
+    ("javas", "named"),
+    [
+        ("jdbc:postgresql://h/d?socketFactory=x", "'socketFactory'"),
+        ("jdbc:postgresql://h/d?ssl=perhaps", "'ssl=perhaps'"),
+        ("jdbc:mysql://h/d?sslMode=VERIFY_CA", "'sslMode=VERIFY_CA'"),
+        ("jdbc:mysql://h/d?useSSL=false&sessionVariables=a=1", "'sessionVariables'"),
+        ("jdbc:sqlite:/a.db?cache=shared", "'cache'"),
+    ],
+)
+def test_a_parameter_that_has_no_counterpart_is_refused_by_name(javas, named):
+    with pytest.raises(ConfigurationError, match=f"the parameter {named}"):
+        url_of(connection(javas), "test")
+
+
+def test_a_translated_url_reaches_the_server(mariadb_url):
+    """PyMySQL refuses a parameter that it does not know when it connects."""
+    place = mariadb_url.removeprefix("mariadb+pymysql://")
+    query = place.partition("?")[2]
+    javas = (
+        "jdbc:mariadb://localhost/shop?user=penstock&password=secret&useSSL=false"
+        "&serverTimezone=UTC&socketTimeout=9000"
+    )
+    engine = sa.create_engine(f"{url_of(connection(javas), 'test')}&{query}")
+    with engine.connect() as made:
+        assert made.execute(sa.text("SELECT 1")).scalar() == 1
+    engine.dispose()
 
 
 def test_urls_of_other_databases_are_refused():

@@ -63,9 +63,9 @@ def test_a_record_that_does_not_fit_is_named(url, record, text):
         writer.write(RowBatch([record]), 0)
 
 
-def test_values_come_back_as_they_were(url):
+def test_values_come_back_as_they_were(standard_url):
     db = Db(
-        url,
+        standard_url,
         "CREATE TABLE kinds (i BIGINT, f DOUBLE PRECISION, s TEXT, d NUMERIC(20, 4), day DATE, at TIMESTAMP, ok BOOLEAN)",
     )
     columns = ["i", "f", "s", "d", "day", "at", "ok"]
@@ -144,7 +144,7 @@ def test_a_password_is_not_shown():
         ("sqlite:///:memory:", "belongs to one process"),
         ("nonsense", "cannot make a connection from this URL"),
         ("strangedb://host/x", "cannot make a connection from this URL"),
-        ("mysql+pymysql://host/x", "driver 'pymysql' is not installed"),
+        ("mysql+mysqldb://host/x", "driver 'MySQLdb' is not installed"),
     ],
 )
 def test_an_url_that_cannot_work_is_refused(bad, text):

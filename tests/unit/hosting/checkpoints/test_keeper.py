@@ -11,7 +11,7 @@ from penstock.hosting.file_systems import CheckpointIoError, LocalFiles
 from penstock.hosting.ha.store import LeaseTaken
 from penstock.model.checkpoints import CheckpointType, OperatorSubtaskState, SubtaskState
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
-from penstock.model.ids import JobId
+from penstock.model.ids import JobId, VertexId
 from penstock.model.messages import (
     CheckpointNotStored,
     CheckpointStored,
@@ -43,8 +43,8 @@ class Coordinators:
     def checkpoint_ended(self, checkpoint_id, *, is_completed):
         self.told.append((checkpoint_id, is_completed))
 
-    def restore(self, states):
-        self.told.append(states)
+    def restore(self, states, kept=frozenset()):
+        self.told.append((states, kept))
 
 
 class Pointers:
@@ -225,8 +225,9 @@ def test_coordinators_are_asked_and_answer(bench, failure):
 
 def test_coordinators_hear_of_the_end_and_of_restores(bench):
     bench.keeper.coordinate(CoordinatorsCheckpointEnded(9, is_completed=True))
-    bench.keeper.coordinate(RestoreCoordinators(9, (("source", b"splits"),)))
-    assert bench.coordinators.told == [(9, True), (("source", b"splits"),)]
+    kept = frozenset({VertexId("other")})
+    bench.keeper.coordinate(RestoreCoordinators(9, (("source", b"splits"),), kept))
+    assert bench.coordinators.told == [(9, True), ((("source", b"splits"),), kept)]
 
 
 def test_who_asks_for_a_savepoint_gets_its_folder_or_the_reason(bench):

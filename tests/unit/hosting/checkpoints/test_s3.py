@@ -1,15 +1,11 @@
 """Checkpoints in an object store, over the real protocol: Arrow's S3 client and a server of its own (moto)."""
 
-import logging
-from urllib.parse import quote
-
 import pytest
-from moto.server import ThreadedMotoServer
-from pyarrow import fs
 
+from penstock.hosting import s3_objects
 from penstock.hosting.checkpoints.reader import read_savepoint
 from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.file_systems import open_files
+from penstock.hosting.file_systems import CheckpointIoError, open_files
 from penstock.hosting.ha.settings import ha_settings_of
 from penstock.model.checkpoints import DatabaseHandle, OperatorSubtaskState
 from penstock.model.config import Settings
@@ -29,55 +25,13 @@ from tests.tools.programs.checkpoint_programs import (
 )
 from tests.tools.programs.user_functions import same
 
-BUCKET = "bucket"
 FILES = {"execution__checkpointing__data_inline_threshold": "0 b"}
 """All state in files of its own, however little there is."""
 
 
-@pytest.fixture(scope="module")
-def server():
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    made = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    made.start()
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "test")
-        yield made
-    made.stop()
-
-
-class Store:
-    """A bucket, as a client sees it that knows nothing of checkpoints."""
-
-    def __init__(self, server) -> None:
-        host, port = server.get_host_and_port()
-        self._query = f"scheme=http&endpoint_override={quote(f'{host}:{port}')}&region=us-east-1"
-        self.system, _ = fs.FileSystem.from_uri(
-            f"s3://{BUCKET}?{self._query}&allow_bucket_creation=true"
-        )
-        self.system.create_dir(BUCKET)
-
-    def uri(self, folder: str) -> str:
-        return f"s3://{BUCKET}/{folder}?{self._query}"
-
-    def files(self, folder: str = "") -> list[str]:
-        found = self.system.get_file_info(
-            fs.FileSelector(f"{BUCKET}/{folder}".rstrip("/"), recursive=True)
-        )
-        return [one.path for one in found if one.type is fs.FileType.File]
-
-    def change(self, path: str, change) -> None:
-        with self.system.open_input_file(path) as file:
-            data = file.read()
-        with self.system.open_output_stream(path) as stream:
-            stream.write(change(data))
-
-
 @pytest.fixture
-def store(server):
-    made = Store(server)
-    yield made
-    made.system.delete_dir_contents(BUCKET)
+def store(object_store):
+    return object_store
 
 
 def test_a_job_goes_on_from_a_checkpoint_in_a_bucket_and_leaves_nothing_there(store, tmp_path):
@@ -90,7 +44,7 @@ def test_a_job_goes_on_from_a_checkpoint_in_a_bucket_and_leaves_nothing_there(st
     env.execute("s3")
     assert watcher.restored[-1] is not None
     assert lines_of(tmp_path / "out") == expected_sums(2, 30)
-    assert store.files() == []
+    assert store.objects() == []
 
 
 def held_job(stage, out, **settings):
@@ -135,6 +89,66 @@ def test_a_savepoint_may_lie_in_another_file_system_than_the_checkpoints(
     assert not files_below(tmp_path / "here")
 
 
+def test_checkpoints_in_a_bucket_make_no_empty_objects_for_folders(store):
+    storage = CheckpointStorage(store.uri("plain"), JOB)
+    for number in (1, 2):
+        stored(storage, number, LARGE)
+    keys = store.objects()
+    assert any("chk-2/_metadata" in key for key in keys)
+    assert [key for key in keys if key.endswith("/")] == []
+
+
+@pytest.mark.parametrize("has_boto3", [True, False])
+def test_what_is_removed_leaves_no_empty_object_for_its_folder(store, monkeypatch, has_boto3):
+    """Arrow alone cannot do that."""
+    if not has_boto3:
+        monkeypatch.setattr(s3_objects.importlib.util, "find_spec", lambda _name: None)
+    files, folder = open_files(store.uri("top"))
+    for name in ("one/a", "one/deep/b", "two/c", "other"):
+        files.put_new(f"{folder}/{name}", b"x")
+    store.write("topmost", b"another one's")
+    files.remove(f"{folder}/one")
+    files.remove(f"{folder}/two/c")
+    files.remove(f"{folder}/never/there")
+    assert [one.removeprefix("bucket/") for one in store.files()] == ["top/other", "topmost"]
+    if has_boto3:
+        assert store.objects() == ["top/other", "topmost"]
+    files.remove(f"{folder}/other")
+    files.remove(folder)
+    assert [one.removeprefix("bucket/") for one in store.files()] == ["topmost"]
+
+
+def test_a_whole_bucket_is_never_removed(store):
+    store.write("theirs", b"x")
+    files, _ = open_files(store.uri(""))
+    with pytest.raises(CheckpointIoError, match="'bucket' is a whole bucket"):
+        files.remove("bucket")
+    assert store.objects() == ["theirs"]
+
+
+def test_many_objects_go_with_their_folder(store, monkeypatch):
+    monkeypatch.setattr(s3_objects, "_AT_ONCE", 3)
+    for number in range(7):
+        store.write(f"many/{number}", b"x")
+    files, folder = open_files(store.uri("many"))
+    files.remove(folder)
+    assert store.objects() == []
+
+
+def test_credentials_and_server_of_a_uri_are_used(object_store_server, store):
+    store.write("keys/one", b"x")
+    uri = store.uri("keys").replace("s3://", "s3://me:my%2Fsecret@")
+    assert s3_objects.s3_objects(uri) is not None
+    files, folder = open_files(uri)
+    files.remove(folder)
+    assert store.objects() == []
+
+
+@pytest.mark.parametrize("uri", ["gs://bucket/x", "s3://bucket/x?tls_verify_certificates=false"])
+def test_what_boto3_is_not_told_by_a_uri_is_left_to_arrow(uri):
+    assert s3_objects.s3_objects(uri) is None
+
+
 def test_damage_in_a_bucket_is_found_and_the_checkpoint_before_is_used(store):
     storage = CheckpointStorage(store.uri("damage"), JOB)
     for number in (1, 2, 3, 4):
@@ -161,7 +175,7 @@ def test_damage_in_a_bucket_is_found_and_the_checkpoint_before_is_used(store):
     assert storage.sweep([1]) == [storage.folder_of(number) for number in (2, 3, 4)]
     storage.discard(newest)
     storage.remove_if_empty()
-    assert store.files() == []
+    assert store.objects() == []
 
 
 def test_shared_files_in_a_bucket_go_with_the_last_checkpoint_that_needs_them(store):
@@ -187,7 +201,7 @@ def test_shared_files_in_a_bucket_go_with_the_last_checkpoint_that_needs_them(st
     } == {b"2", b"3"}
     assert len(store.files("shared")) == 3
     read_savepoint(store.uri(f"shared/{JOB}/chk-3")).dispose()
-    assert store.files() == []
+    assert store.objects() == []
 
 
 def test_what_decides_who_leads_does_not_lie_in_a_bucket(store):

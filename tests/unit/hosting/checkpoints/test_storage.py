@@ -33,7 +33,7 @@ from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorChe
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import JobId
 from penstock.model.key_types import KeyType
-from penstock.model.type_texts import text_with_defaults
+from penstock.model.texts.type_texts import text_with_defaults
 from penstock.model.types import Types
 from tests.tools.hosting.stored_checkpoints import JOB, LARGE, checkpoint, stored
 

@@ -9,7 +9,14 @@ from penstock.hosting.coordinators.coordinators import Coordinators, alignment_o
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
-from penstock.model.messages import AddSplits, MaxAllowedWatermark, ReportedWatermark, SplitRequest
+from penstock.model.messages import (
+    AddSplits,
+    MaxAllowedWatermark,
+    NoMoreSplits,
+    ReportedWatermark,
+    SourceEvent,
+    SplitRequest,
+)
 from penstock.runtime.elements import MAX_WATERMARK
 from penstock.runtime.sources.contract import Boundedness, Source, SplitEnumerator
 from penstock.runtime.sources.operator import SourceOperator
@@ -253,6 +260,18 @@ def test_a_source_without_state_in_the_checkpoint_begins_anew(restorable):
     assert asks(coordinators, callbacks, attempt=1) == ["s0", "s1"]
 
 
+def test_the_enumerator_of_a_vertex_that_runs_on_goes_on(restorable):
+    coordinators, callbacks = restorable
+    assert asks(coordinators, callbacks) == ["s0", "s1"]
+    states, _ = snapshot_of(coordinators, 1)
+    assert asks(coordinators, callbacks) == ["s2", "s3"]
+    coordinators.rescale({VertexId("other"): 3})
+    coordinators.restore(states, {VERTEX})
+    assert asks(coordinators, callbacks) == ["s4", "s5"]
+    (one,) = Restorable.made
+    assert not one.is_closed
+
+
 def test_a_snapshot_that_fails_is_answered(restorable):
     coordinators, callbacks = restorable
     coordinators.restore([("uid-1", serialize(["broken"]))])
@@ -278,3 +297,53 @@ def test_a_start_after_a_restore_makes_no_second_enumerator(started):
     assert asks(coordinators, callbacks) == ["s5"]
     assert len(Restorable.made) == 1
     coordinators.close(is_committed=True)
+
+
+class OnceEach(TwoEach):
+    """Tells who asks for more than there is that there is no more."""
+
+    def handle_split_request(self, subtask, host):
+        super().handle_split_request(subtask, host)
+        if not self.splits:
+            self.context.signal_no_more_splits(subtask)
+
+
+class FewSplits(Splits):
+    def create_enumerator(self, context):
+        return OnceEach(context)
+
+
+def test_all_attempts_of_a_subtask_get_the_same_splits(started):
+    few = CoordinatedVertex(VERTEX, 1, "few", 2, FewSplits())
+    coordinators, callbacks = started(few)
+    assert asked(coordinators, callbacks, attempt(0)) == ["s0", "s1"]
+    assert asked(coordinators, callbacks, attempt(0, 1)) == ["s0", "s1"]
+    coordinators.from_reader(SplitRequest(attempt(0, 1), 1, "host"))
+    more = [callbacks.sent.get(timeout=WAIT_S) for _ in range(2)]
+    assert {one.attempt_id for one in more} == {attempt(0), attempt(0, 1)}
+    assert [deserialize(one.splits) for one in more] == [["s2", "s3"], ["s2", "s3"]]
+    coordinators.from_reader(SplitRequest(attempt(0), 1, "host"))
+    last = [callbacks.sent.get(timeout=WAIT_S) for _ in range(4)]
+    assert [type(one) for one in last] == [AddSplits, AddSplits, NoMoreSplits, NoMoreSplits]
+    coordinators.from_reader(SplitRequest(attempt(0, 1), 1, "host"))  # It was told already.
+    assert asked(coordinators, callbacks, attempt(0, 2)) == ["s0", "s1", "s2", "s3", "s4", "s5"]
+    assert callbacks.sent.get(timeout=WAIT_S) == NoMoreSplits(attempt(0, 2), 1)
+
+
+def test_what_several_attempts_had_goes_back_once(started):
+    coordinators, callbacks = started(place())
+    assert asked(coordinators, callbacks, attempt(0)) == ["s0", "s1"]
+    assert asked(coordinators, callbacks, attempt(0, 1)) == ["s0", "s1"]
+    coordinators.reset([ExecutionVertexId(VERTEX, 0)])
+    assert asked(coordinators, callbacks, attempt(0, 2)) == ["s0", "s1"]
+    assert asked(coordinators, callbacks, attempt(1)) == ["s2", "s3"]
+
+
+def test_readers_that_send_events_have_no_second_attempt(started):
+    coordinators, callbacks = started(place())
+    asked(coordinators, callbacks, attempt(0))
+    asked(coordinators, callbacks, attempt(0, 1))
+    coordinators.from_reader(SourceEvent(attempt(0), 1, "done"))
+    failure = callbacks.failures.get(timeout=WAIT_S)
+    assert failure.kind == "ConfigurationError"
+    assert "sends_events = True" in failure.text

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from penstock.hosting.ha.requirements import requirements_of
-from penstock.model.parallelism_bounds import ParallelismBounds, requirements_to_plain
+from penstock.model.elastic.parallelism_bounds import ParallelismBounds, requirements_to_plain
 from tests.tools.machines.job_graphs import job_graph
 
 GRAPH = job_graph({"A": 2, "B": 2}, [("A", "B")])

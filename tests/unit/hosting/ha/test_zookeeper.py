@@ -11,7 +11,8 @@ from penstock.hosting.private_files import NotPrivate
 from penstock.machines.leases.leadership import Lease
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
-from penstock.ui.cli import parser, store_settings
+from penstock.ui.arguments import parser
+from penstock.ui.programs import store_settings
 from tests.tools.permissions import open_to_others, umask
 from tests.tools.programs.failover_programs import (
     configured,

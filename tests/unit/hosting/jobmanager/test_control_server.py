@@ -1,6 +1,8 @@
 """The JobManager's listening side: strangers cost little, and a damaged message costs its sender the connection."""
 
 import asyncio
+import errno
+import os
 import queue
 import socket
 import threading
@@ -8,6 +10,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from penstock.hosting.jobmanager import control_server as module
 from penstock.hosting.jobmanager.control_server import ControlServer
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.control_wire import ControlWire
@@ -99,6 +102,72 @@ def test_who_has_not_proved_itself_is_let_go_at_once_when_the_server_closes(reco
 
     is_dialled = asyncio.Event()
     assert asyncio.run(dialled()) == (b"", set())
+
+
+def test_a_connection_that_comes_as_the_server_closes_is_closed(recorder):
+    """Its task has not begun yet."""
+
+    async def closed_at_once():
+        server = ControlServer(SECRET, recorder)
+        address = "127.0.0.1", await server.open(Endpoint("127.0.0.1"))
+        with socket.create_connection(address) as client:
+            accepted = server._socket.accept()[0]
+            server._socket = Once(accepted, server._socket)
+            server._accept()
+            await server.close()
+            assert accepted.fileno() == -1
+            assert client.recv(1) == b""
+
+    class Once:
+        """A listening socket that gives this connection."""
+
+        def __init__(self, accepted, listening):
+            self.accept = lambda: (accepted, None)
+            self.fileno, self.close = listening.fileno, listening.close
+
+    asyncio.run(closed_at_once())
+
+
+class Full:
+    """A listening socket whose first connections find no free descriptor."""
+
+    def __init__(self, server, times):
+        self._server = server
+        self._left = times
+
+    def __getattr__(self, name):
+        return getattr(self._server, name)
+
+    def accept(self):
+        if self._left:
+            self._left -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return self._server.accept()
+
+
+def test_without_a_descriptor_it_waits_and_says_so_and_the_loop_goes_on(
+    recorder, caplog, monkeypatch
+):
+    """An error that reaches the loop ends the job: strangers that take all descriptors would end it."""
+    listen = module.listen
+    monkeypatch.setattr(module, "listen", lambda *where: Full(listen(*where), 2))
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    errors = []
+
+    async def greeted():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        server = ControlServer(SECRET, recorder)
+        address = "127.0.0.1", await server.open(Endpoint("127.0.0.1"))
+        proven = await asyncio.to_thread(dial, address, SECRET, ROLE_TASKMANAGER, HANG_S)
+        with proven.sock:
+            proven.sock.sendall(ControlWire(proven.session).frame(Heartbeat(TM, 1)))
+            told = await asyncio.to_thread(recorder.told.get, timeout=HANG_S)
+        await _closed(server)
+        return told
+
+    assert asyncio.run(greeted()) == Heartbeat(TM, 1)
+    assert errors == []
+    assert caplog.text.count("server=ACCEPTS_NOBODY") == 2
 
 
 def test_a_peer_in_another_role_is_dropped(address, recorder, caplog):

@@ -14,6 +14,7 @@ from penstock.hosting.jobmanager.jobmanager import JobManager
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
+from penstock.hosting.provider import HostChanges
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, JobExecutionError
 from penstock.model.ids import AttemptId, ExecutionVertexId, FencingToken, ResourceId, VertexId
@@ -123,6 +124,9 @@ class Provider:
     def progress(self, resource_id):
         return self.seen.get(resource_id)
 
+    def changes(self):
+        return HostChanges()
+
 
 class Told(JobObserver):
     def __init__(self):
@@ -151,6 +155,7 @@ def watched(monkeypatch):
         cancellation_timeout_s=3.0,
         frozen_timeout_s=30.0,
         silence_timeout_s=50.0,
+        max_taskmanagers=None,
     )
     observer = Told()
     watch = TaskManagerWatch(shell, Provider(), observer, settings, lambda: False)
@@ -198,7 +203,7 @@ def test_a_starved_taskmanager_whose_kernel_answers_is_kept_and_told_of_once(wat
     ((named, cause),) = shell.observer.starved
     assert named == TM
     assert "gets no processor" in cause
-    assert "penstock.taskmanager.frozen-timeout" in cause
+    assert "raise penstock.taskmanager.frozen-timeout (now 30 s)" in cause
     watch.heard(TM)
     pass_time(watch, clock, 20_000)
     assert shell.lost == []
@@ -218,8 +223,31 @@ def test_a_starved_taskmanager_is_lost_when_it_stays_silent(watched):
     pass_time(watch, clock, 29_000)
     assert shell.lost == []
     pass_time(watch, clock, 2000)
-    ((lost, _cause),) = shell.lost
+    ((lost, cause),) = shell.lost
     assert lost == TM
+    assert "it got no processor" in cause
+    assert "raise penstock.taskmanager.frozen-timeout (now 30 s)" in cause
+    assert "heartbeat.timeout" not in cause
+
+
+def test_the_option_that_decides_is_the_one_that_is_named(watched):
+    """A longer `heartbeat.timeout` is also how long a starved or frozen TaskManager has."""
+    _, shell, clock = watched
+    settings = SimpleNamespace(
+        heartbeat_interval_s=0.5,
+        heartbeat_timeout_s=40.0,
+        cancellation_timeout_s=3.0,
+        frozen_timeout_s=30.0,
+        silence_timeout_s=50.0,
+        max_taskmanagers=None,
+    )
+    watch = TaskManagerWatch(shell, Provider(), shell.observer, settings, lambda: False)
+    watch.registered(TM)
+    shell.links._links[TM].control.kernel_answers = True
+    pass_time(watch, clock, 41_000)
+    ((_, cause),) = shell.lost
+    assert "raise heartbeat.timeout (now 40 s)" in cause
+    assert "frozen-timeout" not in cause
 
 
 def test_a_starved_taskmanager_is_lost_when_its_kernel_no_longer_answers(watched):
@@ -281,7 +309,8 @@ def test_a_supervisor_does_not_vouch_for_a_frozen_taskmanager(watched):
     watch.tick()
     ((lost, cause),) = shell.lost
     assert lost == TM
-    assert "no progress for 30 s: frozen (penstock.taskmanager.frozen-timeout)" in cause
+    assert "no progress for 30 s: frozen" in cause
+    assert "raise penstock.taskmanager.frozen-timeout (now 30 s)" in cause
 
 
 def test_a_task_that_does_not_answer_its_cancel_costs_its_taskmanager(watched):

@@ -63,6 +63,46 @@ def test_data_needs_credit_and_events_do_not():
     assert [header[1] for _, header, _ in connection.sent] == [0, 1, 2, 3]
 
 
+def test_a_record_that_waits_at_the_consumer_counts_where_one_may_wait():
+    """Otherwise a barrier would stand behind two records of each channel, each of which takes its time."""
+    part = pipelined()
+    view, connection = attached(part, 1)
+    part.limit_rows(1)
+    part.subpartitions[0].write(RowBatch(["waits there"]))
+    assert connection.kinds == ["ROWS"]
+    assert not part.is_available
+    view.add_credit(1)  # It was taken.
+    assert part.is_available
+    part.subpartitions[0].write(RowBatch(["waits there, too"]))
+    assert not part.is_available
+    part.subpartitions[0].add(Watermark(1))
+    assert connection.kinds == ["ROWS", "ROWS", "WATERMARK"]
+
+
+def test_where_several_records_may_wait_those_at_the_consumer_do_not_count():
+    part = pipelined()
+    view, _ = attached(part, 1)
+    part.limit_rows(2)
+    part.subpartitions[0].write(RowBatch([1]))
+    part.flush()
+    assert part.is_available
+    view.limit_rows(1)
+    part.subpartitions[0].write(RowBatch([2]))
+    assert not part.is_available
+    view.limit_rows(None)
+    assert part.is_available
+
+
+def test_a_consumer_without_own_buffers_gives_credit_for_what_is_announced():
+    part = pipelined()
+    view, connection = attached(part, 0)
+    part.limit_rows(1)
+    part.subpartitions[0].write(RowBatch([1]))
+    view.add_credit(1)
+    assert connection.kinds == ["ROWS"]
+    assert part.is_available
+
+
 def test_what_is_still_being_gathered_is_left_alone():
     part = pipelined()
     view, connection = attached(part, 5)

@@ -13,6 +13,7 @@ from penstock.model.messages import (
     Heartbeat,
     JobStatusChanged,
     ResourcesMissing,
+    SlowSubtasks,
     TaskIo,
 )
 from penstock.model.states import ExecutionState, JobStatus
@@ -146,6 +147,15 @@ def test_a_job_that_is_not_listed_is_seen_by_its_own_program_only(jobs):
     assert look().status is JobStatus.FINISHED
     with pytest.raises(KeyError):
         jobs.look_of(JOB)
+
+
+def test_what_is_told_of_slow_subtasks_becomes_a_metric_of_the_job(jobs, recorder):
+    with jobs.metrics() as store:
+        assert "numSlowExecutionVertices" not in store.ids(JobScope(JOB))
+    recorder.slow_subtasks(SlowSubtasks(2))
+    with jobs.metrics() as store:
+        assert store.value(JobScope(JOB), "numSlowExecutionVertices") == 2
+        assert store.value(JobScope(JOB), "numEffectiveSpeculativeExecutions") == 0
 
 
 def test_the_verdict_says_since_when(jobs, recorder):

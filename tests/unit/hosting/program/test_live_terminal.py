@@ -112,6 +112,24 @@ def test_a_line_that_is_not_complete_is_continued_where_it_ended(running):
     assert terminal.lines() == ["begun name? hello you"]
 
 
+WITHOUT_A_TABLE = """
+import penstock.hosting.program.live_terminal as module
+# What is printed erases the table, and nobody redraws it.
+module._LEAST_GAP_S = module._PAUSE_S = 3600.0
+print("whole")
+"""
+
+
+def test_a_line_that_was_begun_without_a_table_leaves_none_of_a_later_one_behind(running):
+    """Python holds the begun line back, and another thread has the table drawn meanwhile."""
+    terminal = running(
+        f"{WITHOUT_A_TABLE}sys.stdout.write('begun')\nterminal.show('job', rows)\n"
+        "sys.stdout.flush()\nprint(' ended')\nprint('next')\nterminal.close()"
+    )
+    assert terminal.finish() == 0
+    assert terminal.lines() == ["whole", "begun ended", "next"]
+
+
 def test_a_burst_is_not_delayed_by_tables(running):
     """The table is drawn now and then, not for each line; and at the end of the burst it is back."""
     terminal = running(

@@ -1,4 +1,4 @@
-"""What a collector of OpenTelemetry gets of metrics. Source: section 5.2 of the facts, and the messages of the protocol."""
+"""What a collector of OpenTelemetry gets of metrics. Source: Flink OpenTelemetryMetricReporter, and the messages of the protocol."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Spans and events in the protocol's own messages. Source: sections 5.3 and 5.4 of the facts."""
+"""Spans and events in the protocol's own messages. Source: Flink OpenTelemetryTraceReporter, OpenTelemetryEventReporter."""
 
 import pytest
 

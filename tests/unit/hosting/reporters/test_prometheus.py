@@ -1,10 +1,15 @@
-"""What Prometheus gets when it scrapes a driver. Source: section 5.1 of the facts."""
+"""What Prometheus gets when it scrapes a driver. Source: Flink PrometheusReporter."""
 
+import errno
+import os
 import socket
+import threading
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 
+from penstock.hosting.reporters import prometheus as module
 from penstock.hosting.reporters.prometheus import PrometheusReporter
 from penstock.hosting.reporters.settings import ReporterSettings
 from penstock.model.config import Settings
@@ -12,6 +17,7 @@ from penstock.model.errors import ConfigurationError
 from penstock.model.metrics import Measured, MetricType, Quantiles
 from penstock.observation.metrics.scopes import Component, Place
 from tests.tools.hosting.prometheus import promtool_says
+from tests.tools.relay import closed_by_peer
 
 SEEN = "flink_taskmanager_my_grp_seen"
 LINES = f"""\
@@ -131,3 +137,35 @@ def test_values_are_those_of_the_moment(start, observatory):
     with observatory.metrics() as store:
         store.forget_taskmanager("tm-1")
     assert SEEN not in get(reporter)[1].decode()
+
+
+def test_silent_clients_take_few_threads_and_keep_nobody_out(start, monkeypatch, caplog):
+    monkeypatch.setattr(module, "MOST_SCRAPES", 3)
+    reporter = start()
+    before = threading.active_count()
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(reporter.address)) for _ in range(20)
+        ]
+        _, page = get(reporter)
+        assert LINES in page.decode()
+        assert all(map(closed_by_peer, silent[:18]))
+        assert threading.active_count() <= before + 3
+    assert caplog.text.count("peer=127.0.0.1 REFUSED cause=3 connections are open") == 1
+
+
+def test_without_a_descriptor_it_waits_and_says_so(start, monkeypatch, caplog):
+    """Else the listening socket would be ready again and again, and the thread would turn without a pause."""
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    left = iter([False, False, True])
+    accept = socket.socket.accept
+
+    def full(self):
+        if next(left, True):
+            return accept(self)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket.socket, "accept", full)
+    _, page = get(start())
+    assert LINES in page.decode()
+    assert caplog.text.count("prometheus ACCEPTS_NOBODY") == 2

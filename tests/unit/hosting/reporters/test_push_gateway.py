@@ -1,4 +1,4 @@
-"""What a true PushGateway gets. Source: section 5.1 of the facts."""
+"""What a true PushGateway gets. Source: Flink PrometheusPushGatewayReporter."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What is read of a reporter's settings. Source: section 5 of the facts."""
+"""What is read of a reporter's settings. Source: Flink ReporterSetup."""
 
 import pytest
 

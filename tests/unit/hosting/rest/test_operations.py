@@ -1,4 +1,4 @@
-"""Operations that take their time (flink-rest: asynchronous operations)."""
+"""Operations that take their time (Flink AbstractAsynchronousOperationHandlers)."""
 
 import base64
 import threading

@@ -4,11 +4,13 @@ import hashlib
 import json
 import posixpath
 import re
+import tarfile
 from importlib.resources import files
 
 import pytest
 from starlette.testclient import TestClient
 
+from penstock.hosting.rest import pages as module
 from penstock.hosting.rest.access import access_of
 from penstock.hosting.rest.application import application_of
 from penstock.hosting.rest.live import Live
@@ -104,3 +106,17 @@ def test_every_vendored_file_is_recorded():
         one.name for one in (FOLDER / "vendor").iterdir() if one.name.endswith((".js", ".css"))
     }
     assert scripts == {one["file"] for one in VENDORED}
+
+
+def test_a_python_without_lzma_says_why_there_is_no_dashboard(tmp_path, monkeypatch):
+    """A wheel has the files in one archive. The API is served all the same."""
+
+    def without_lzma(**_):
+        raise tarfile.CompressionError("lzma module is not available")
+
+    (tmp_path / "dashboard.tar.xz").write_bytes(b"")
+    monkeypatch.setattr(module, "files", lambda _: tmp_path)
+    monkeypatch.setattr(module.tarfile, "open", without_lzma)
+    found = module.pages.__wrapped__()
+    assert list(found) == ["/"]
+    assert b"built without lzma" in found["/"].content

@@ -86,7 +86,7 @@ POST /jars/:jarid/run-application
 """,
     re.MULTILINE,
 )
-"""Paths of Flink 2.3 (flink-rest: section 3)."""
+"""Paths of Flink 2.3 (Flink WebMonitorEndpoint, DispatcherRestEndpoint)."""
 
 
 @pytest.mark.parametrize(("method", "path"), FLINK)

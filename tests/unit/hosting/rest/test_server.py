@@ -2,6 +2,7 @@
 
 import datetime as dt
 import socket
+import threading
 
 import pytest
 from cryptography import x509
@@ -10,10 +11,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from penstock.hosting.remote.client import RemoteError, RestClient
-from penstock.hosting.rest import server
+from penstock.hosting.rest import server, serving
 from penstock.hosting.rest.server import PortsTaken, RestServer, ports_of
+from penstock.hosting.rest.serving import server_of
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from tests.tools.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -124,3 +127,23 @@ def test_https_without_a_key_is_refused(content, tmp_path):
         wanted["security.ssl.rest.keystore"] = str(path)
     with pytest.raises(ConfigurationError, match="security.ssl.rest.keystore"):
         RestServer(Settings(wanted))
+
+
+def test_a_server_that_is_stopped_before_it_has_begun_ends(monkeypatch):
+    begins, goes_on = threading.Event(), threading.Event()
+
+    def late(*given):
+        begins.set()
+        goes_on.wait()
+        return server_of(*given)
+
+    monkeypatch.setattr(serving, "server_of", late)
+    made = RestServer(Settings({"rest.port": "0"}))
+    made.start()
+    begins.wait()
+    stopper = threading.Thread(target=made.stop)
+    stopper.start()
+    wait_until(lambda: made._is_stopped, "nobody stops it")
+    goes_on.set()
+    stopper.join()
+    assert not made._thread.is_alive()

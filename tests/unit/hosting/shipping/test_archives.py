@@ -99,6 +99,52 @@ def test_a_hard_link_that_leads_out_and_a_device_are_refused(tmp_path):
             checked_archives([(tarred(tmp_path / "b.tar", "x", type=kind), None)])
 
 
+CHAINS = {
+    "a file behind a link to the top": [("a/b/c", "../.."), ("a/b/c/../x", None)],
+    "a file behind a link": [("a/b/c", "../.."), ("a/b/c/x", None)],
+    "a link behind a link": [("a/b/c", "../.."), ("a/b/c/l", "../../../x")],
+    "a link that goes up behind a link": [("a/b/c", "../.."), ("k", "a/b/c/..")],
+    "a file before its link": [("a/b/c/x", None), ("a/b/c", "../..")],
+}
+"""(name, target of a link or None). As a text, each of these paths stays inside."""
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_links_that_lead_out_together_are_refused(tmp_path, kind, chain):
+    path = tmp_path / f"a.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as made:
+            for name, link in CHAINS[chain]:
+                one = zipfile.ZipInfo(name)
+                one.external_attr = ((stat.S_IFLNK if link else stat.S_IFREG) | 0o777) << 16
+                made.writestr(one, link or "data")
+    else:
+        with tarfile.open(path, "w") as made:
+            for name, link in CHAINS[chain]:
+                one = tarfile.TarInfo(name)
+                one.type, one.linkname = (tarfile.SYMTYPE, link) if link else (tarfile.REGTYPE, "")
+                made.addfile(one)
+    with pytest.raises(ConfigurationError, match="reach outside of its folder"):
+        checked_archives([(str(path), None)])
+
+
+def test_links_of_an_environment_stay_inside(tmp_path):
+    path = tmp_path / "env.tar"
+    with tarfile.open(path, "w") as made:
+        for name, link in {
+            "bin/python": "python3",
+            "bin/python3": "../opt/bin/py",
+            "lib64": "lib",
+        }.items():
+            one = tarfile.TarInfo(f"./{name}")
+            one.type, one.linkname = tarfile.SYMTYPE, link
+            made.addfile(one)
+        for name in ("opt/bin/py", "lib/x..y/..z"):
+            made.addfile(tarfile.TarInfo(name))
+    assert checked_archives([(str(path), "env")]) == ((str(path), "env"),)
+
+
 @pytest.mark.parametrize("kind", ["zip", "tar", "tgz"])
 def test_what_is_no_archive_is_refused(tmp_path, kind):
     path = tmp_path / f"a.{kind}"

@@ -3,6 +3,7 @@
 import importlib
 import importlib.machinery
 import io
+import json
 import subprocess
 import sys
 import types
@@ -10,11 +11,14 @@ import zipfile
 
 import pytest
 
-from penstock.hosting.shipping import program_modules
+from penstock.hosting.shipping import missing_packages, program_modules
+from penstock.hosting.shipping.distributions import Ownership
 from penstock.hosting.shipping.pickling import deserialize, dumps_records, serialize
 from penstock.hosting.shipping.program_modules import user_modules_archive
 from penstock.model.errors import ConfigurationError
 from tests.spark import programs
+from tests.tools.hosting.target_folders import COMPILED, install
+from tests.tools.hosting.target_folders import write as write_texts
 
 
 def names(archive: bytes) -> set[str]:
@@ -145,7 +149,7 @@ def test_modules_and_packages_beside_the_main_script_go_along(tmp_path, monkeypa
     write(tmp_path, "pack/.cache/x.py", "pack/env/pyvenv.cfg", "pack/env/lib/installed.py")
     write(tmp_path, "venv/__init__.py", "venv/pyvenv.cfg", "penstock/__init__.py")
     as_main(monkeypatch, tmp_path / "program.py")
-    assert set(program_modules.modules_beside_main()) == {
+    assert set(program_modules.modules_beside_main(Ownership())) == {
         "beside.py",
         "pack/__init__.py",
         "pack/deep/inner.py",
@@ -156,24 +160,24 @@ def test_modules_and_packages_beside_the_main_script_go_along(tmp_path, monkeypa
 def test_of_a_main_script_inside_a_package_only_the_package_goes_along(tmp_path, monkeypatch):
     write(tmp_path, "pack/__init__.py", "pack/logging.py", "pack/sub/__init__.py", "other.py")
     as_main(monkeypatch, tmp_path / "pack" / "sub" / "program.py", package="pack.sub")
-    found = set(program_modules.modules_beside_main())
+    found = set(program_modules.modules_beside_main(Ownership()))
     assert found == {"pack/__init__.py", "pack/logging.py", "pack/sub/__init__.py"}
 
 
 def test_nothing_is_added_without_a_main_script_or_for_an_installed_program(tmp_path, monkeypatch):
     write(tmp_path, "beside.py")
     monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
-    assert program_modules.modules_beside_main() == {}
+    assert program_modules.modules_beside_main(Ownership()) == {}
     as_main(monkeypatch, tmp_path / "program.py")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert program_modules.modules_beside_main() == {}
+    assert program_modules.modules_beside_main(Ownership()) == {}
 
 
 def test_files_beside_the_main_script_stop_silently_at_their_limit(tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.py").write_text("#" * 2_000_000)
     as_main(monkeypatch, tmp_path / "program.py")
-    assert set(program_modules.modules_beside_main()) == {"a.py", "b.py"}
+    assert set(program_modules.modules_beside_main(Ownership())) == {"a.py", "b.py"}
 
 
 def test_folders_that_cannot_be_read_are_passed_by(tmp_path, monkeypatch):
@@ -187,4 +191,59 @@ def test_folders_that_cannot_be_read_are_passed_by(tmp_path, monkeypatch):
         return stat(path, *args, **kwargs)
 
     monkeypatch.setattr(program_modules.os, "stat", refusing)
-    assert set(program_modules.modules_beside_main()) == {"beside.py"}
+    assert set(program_modules.modules_beside_main(Ownership())) == {"beside.py"}
+
+
+# ---------------------------------------------------------------------- what has a distribution, or is compiled
+
+
+def not_shipped(archive: bytes) -> dict[str, str]:
+    content = zipfile.ZipFile(io.BytesIO(archive))
+    return json.loads(content.read(missing_packages.FILE))
+
+
+def test_a_package_of_a_target_folder_is_named_and_not_shipped(tmp_path, importing):
+    """Shipped without its compiled modules, it would hide the one that an executor has."""
+    files = {"zippy_lib/__init__.py": "", "zippy_lib/py.py": "", f"zippy_lib/{COMPILED}": ""}
+    install(tmp_path, "zippy", "1.2", files)
+    write_texts(tmp_path, {"own_helper.py": "x = 1", "fast_own/__init__.py": ""})
+    write_texts(tmp_path, {f"fast_own/{COMPILED}": "", "space_lib/fast/__init__.py": ""})
+    write_texts(tmp_path, {f"space_lib/fast/{COMPILED}": "", "space_lib/slow/__init__.py": ""})
+    for name in (
+        "zippy_lib.py",
+        "zippy_lib",
+        "own_helper",
+        "fast_own",
+        "space_lib.fast",
+        "space_lib.slow",
+    ):
+        importing(tmp_path, name)
+    made = user_modules_archive()
+    shipped = names(made)
+    assert {"own_helper.py", "space_lib/slow/__init__.py"} <= shipped
+    assert not [n for n in shipped if n.startswith(("zippy_lib", "fast_own", "space_lib/fast"))]
+    told = not_shipped(made)
+    assert told["zippy_lib"] == "zippy==1.2"
+    assert told["fast_own"] == told["space_lib.fast"] == ""
+    assert "own_helper" not in told
+
+
+def test_a_compiled_module_outside_of_packages_is_named(tmp_path, monkeypatch):
+    module = types.ModuleType("fast_alone")
+    module.__file__ = str(tmp_path / COMPILED.replace("_core", "fast_alone"))
+    write(tmp_path, COMPILED.replace("_core", "fast_alone"))
+    monkeypatch.setitem(sys.modules, "fast_alone", module)
+    assert not_shipped(user_modules_archive())["fast_alone"] == ""
+
+
+def test_beside_the_main_script_only_the_programs_own_goes_along(tmp_path, monkeypatch):
+    install(tmp_path, "zippy", "1.2", {"zippy_lib/__init__.py": "", "zippy_one.py": ""})
+    write(tmp_path, "own.py", "fast_own/__init__.py", f"fast_own/{COMPILED}")
+    as_main(monkeypatch, tmp_path / "program.py")
+    assert set(program_modules.modules_beside_main(Ownership())) == {"own.py"}
+
+
+def test_a_named_folder_goes_along_whole(tmp_path):
+    install(tmp_path, "zippy", "1.2", {"zippy_lib/__init__.py": "", f"zippy_lib/{COMPILED}": ""})
+    shipped = names(user_modules_archive([str(tmp_path)]))
+    assert {"zippy_lib/__init__.py", f"zippy_lib/{COMPILED}"} <= shipped

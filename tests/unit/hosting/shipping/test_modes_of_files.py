@@ -15,6 +15,7 @@ from penstock.hosting.shipping.program_files import bring_files
 from penstock.hosting.shipping.worker_imports import Archives
 from penstock.hosting.spark import executor_task
 from penstock.model.program import ProgramSettings
+from tests.tools.hosting.module_archives import archive_of
 from tests.tools.permissions import open_to_others, umask
 
 
@@ -40,7 +41,8 @@ def test_penstock_itself(temporary):
 
 def test_a_programs_modules(temporary, monkeypatch):
     monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(temporary))
-    installed = worker_imports._install(Archives(("a", "b"), SimpleNamespace(value=(b"1", b"2"))))
+    contents = b"1", archive_of({"helper.py": ""})
+    installed = worker_imports._install(Archives(("a", "b"), SimpleNamespace(value=contents)))
     assert sorted(os.listdir(installed.folder)) == ["a.zip", "b.zip"]
     assert open_to_others(temporary) == {}
 

@@ -1,6 +1,7 @@
 """What is checked of Spark and Java before a job starts, without either."""
 
 import os
+import queue
 import shutil
 import subprocess
 import threading
@@ -125,18 +126,32 @@ def test_a_stopped_context_is_told_of_and_has_nothing_to_give():
     provider.close()
 
 
-def test_a_host_thread_that_cannot_start_is_reported_and_never_joined(monkeypatch):
-    def no_start(_thread):
-        raise AttributeError("'NoneType' object has no attribute 'sc'")
-
-    monkeypatch.setattr(background_jobs.InheritableThread, "start", no_start)
-    provider, ended = provider_of(), []
+def test_a_process_that_cannot_be_submitted_is_reported():
+    provider, ended = provider_of(), queue.Queue()
     provider._context._jsc = None
-    provider._on_ended = lambda resource_id, cause: ended.append((resource_id, cause))
+    provider._on_ended = lambda resource_id, cause: ended.put((resource_id, cause))
     provider.start(ResourceId("tm-1"))
-    assert [resource_id for resource_id, _ in ended] == ["tm-1"]
-    assert "the SparkSession was stopped" in ended[0][1]
+    resource_id, cause = ended.get()
+    assert resource_id == "tm-1"
+    assert "cannot submit to Spark (the SparkSession was stopped)" in cause
     provider.close()
+
+
+@pytest.mark.parametrize(
+    ("slots", "queued", "has_free"),
+    [((3, 0), 2, True), ((3, 2), 2, False), ((2, 2), 0, True), ((0, 0), 1, False)],
+    ids=["Spark is slow", "one is missing", "nobody waits", "no executor"],
+)
+def test_slots_are_missing_only_where_spark_has_none_for_those_that_wait(
+    monkeypatch, slots, queued, has_free
+):
+    provider = provider_of()
+    names = {ResourceId(f"tm-{number}") for number in range(3)}
+    monkeypatch.setattr(provider._slots, "_task_slots", lambda: slots)
+    monkeypatch.setattr(provider._jobs, "running", lambda: names)
+    monkeypatch.setattr(provider._jobs, "is_queued", lambda name: name in sorted(names)[:queued])
+    assert provider.has_free_slots() is has_free
+    provider._jobs.running = set
 
 
 def queued_provider(monkeypatch, states):

@@ -10,13 +10,13 @@ import pytest
 from penstock.hosting.spark import worker_python
 from penstock.hosting.spark.worker_python import (
     Interpreter,
-    _is_our_own,
     cause_in,
     check_executable,
     check_workers,
     refusal_of,
     remedy_for,
 )
+from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 
 HERE = Interpreter("/env/bin/python", "3.11.7", "26.0.1")
@@ -90,17 +90,6 @@ def test_the_cause_is_found_in_an_error_of_spark(text, cause):
     assert cause_in(text) == cause
 
 
-def test_an_interpreter_is_ours_only_with_its_environment(tmp_path, monkeypatch):
-    folder = os.path.dirname(sys.executable)
-    monkeypatch.setenv("PATH", folder)
-    assert _is_our_own(sys.executable)
-    assert _is_our_own(os.path.basename(sys.executable))
-    (tmp_path / "python3").symlink_to(os.path.realpath(sys.executable))
-    monkeypatch.setenv("PATH", f"{tmp_path}:{folder}")
-    assert not _is_our_own("python3")
-    assert not _is_our_own("none-of-that-name")
-
-
 @pytest.fixture
 def looked(monkeypatch):
     """`looked(there)`: sessions whose workers have this Python. Returns: the list of sessions that were asked."""
@@ -117,8 +106,15 @@ def looked(monkeypatch):
     return prepare
 
 
+JVM = SimpleNamespace(
+    sc=lambda: SimpleNamespace(
+        getLocalProperties=lambda: SimpleNamespace(clone=dict), setLocalProperties=bool
+    )
+)
+
+
 def session(master="spark://there:7077", python="python3", name="app-1"):
-    return SimpleNamespace(master=master, pythonExec=python, applicationId=name)
+    return SimpleNamespace(master=master, pythonExec=python, applicationId=name, _jsc=JVM)
 
 
 def test_a_session_is_asked_once_and_another_pyarrow_is_told_once(looked):
@@ -156,7 +152,7 @@ def test_workers_that_cannot_run_a_job_are_refused_each_time(looked):
 class Busy:
     """A session whose slots are all taken: no task of it runs before `free`."""
 
-    master, pythonExec, applicationId = "spark://there:7077", "python3", "busy"
+    master, pythonExec, applicationId, _jsc = "spark://there:7077", "python3", "busy", JVM
 
     def __init__(self):
         self.free = threading.Event()
@@ -256,9 +252,13 @@ def test_no_session_waits_for_the_workers_of_another(busy):
     checks[0].join(60)
 
 
+def wanted(interpreter):
+    return Settings({"python.executable": interpreter})
+
+
 def test_the_interpreter_that_the_program_wants_is_the_one_that_tasks_run():
-    check_executable(sys.executable, session("local[2]"))
-    check_executable("/opt/py/bin/python", session(python="/opt/py/bin/python"))
+    check_executable(wanted(sys.executable), session("local[2]"))
+    check_executable(wanted("/opt/py/bin/python"), session(python="/opt/py/bin/python"))
 
 
 @pytest.mark.parametrize("name", ["python", "python3"])
@@ -266,7 +266,7 @@ def test_a_name_on_path_is_the_drivers_interpreter_where_its_environment_is_acti
     name, monkeypatch
 ):
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
-    check_executable(name, session("local[2]"))
+    check_executable(wanted(name), session("local[2]"))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_name_on_path_is_the_drivers_interpreter_where_its_environment_is_acti
 )
 def test_another_interpreter_than_the_programs_is_refused_with_what_to_set(context, what_to_do):
     with pytest.raises(ConfigurationError) as refused:
-        check_executable("/opt/py/bin/python", context)
+        check_executable(wanted("/opt/py/bin/python"), context)
     said = str(refused.value)
     theirs = sys.executable if context.master == "local[2]" else context.pythonExec
     assert f"python.executable is '/opt/py/bin/python', but the tasks run '{theirs}'" in said

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import signal
 import socket
@@ -9,24 +10,27 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from penstock.hosting.logs.settings import LogSettings
 from penstock.hosting.shipping import worker_folders
+from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.hosting.shipping.worker_folders import sweep_leftovers
 from penstock.hosting.task_services import user_output
 from penstock.hosting.taskmanager import child as taskmanager_child
 from penstock.hosting.taskmanager import supervisor
 from penstock.hosting.taskmanager.child import TaskManagerChild
 from penstock.hosting.taskmanager.supervisor import SupervisorConfig, supervise
+from penstock.hosting.taskmanager_order import ProcessSettings, WorkerOrder
 from penstock.hosting.wire.agreement import KeyPair
 from penstock.hosting.wire.control_wire import ControlWire
 from penstock.hosting.wire.handshake import Credentials
 from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
 from penstock.model.ids import ResourceId
-from penstock.model.messages import Heartbeat, ProcessStopped
+from penstock.model.messages import Heartbeat, ProcessEnded, ProcessStopped
 from penstock.model.plain import to_plain
 from tests.tools.permissions import mode, umask
 from tests.tools.sealed import SECRET, sessions
@@ -224,6 +228,36 @@ def test_one_that_cannot_begin_is_told_with_its_last_words(archive, theirs, monk
         text = supervise(config(), started)
     assert "exit code 1" in text
     assert "no such library" in text
+
+
+def test_a_pool_is_told_the_last_words_of_a_process_that_hosts_nobody_yet(
+    archive, theirs, monkeypatch
+):
+    monkeypatch.setattr(taskmanager_child, "_BOOT", "raise SystemExit('no such library')")
+    with TaskManagerChild(archive, None) as started:
+        started.process.wait()
+        supervise(replace(config(60.0), only=None), started)
+    theirs.settimeout(60.0)
+    wire, told = ControlWire(sessions()[1]), []
+    while data := theirs.recv(1 << 16):
+        told += wire.feed(data)
+    assert isinstance(told[-1], ProcessEnded)
+    assert "no such library" in told[-1].cause
+
+
+def test_what_ends_a_process_is_told_whoever_takes_what_it_prints(archive, tmp_path):
+    """The second order is none."""
+    worker = to_plain(WorkerOrder(WorkerFiles(), ProcessSettings(), 60.0, progress_fd=1))
+    code = "from penstock.hosting.taskmanager import process; process.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, archive],
+        input=f"{json.dumps(worker)}\nno order\n",
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "JSONDecodeError" in done.stderr
 
 
 # ---------------------------------------------------------------------- leftovers

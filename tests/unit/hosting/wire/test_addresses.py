@@ -160,3 +160,13 @@ def test_the_control_server_listens_where_it_is_told(dialled):
 
     with free_ports(1) as (port,):
         assert asyncio.run(opened(port)) == (dialled or port)
+
+
+def test_whoever_is_accepted_is_sent_each_message_at_once():
+    with (
+        listen(Endpoint("127.0.0.1"), CONTROL_PORT) as listening,
+        socket.create_connection(listening.getsockname()),
+    ):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

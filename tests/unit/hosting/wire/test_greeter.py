@@ -13,13 +13,13 @@ from itertools import repeat
 
 import pytest
 
+from penstock.hosting.wire import gmac, local_peer
 from penstock.hosting.wire import greeter as module
-from penstock.hosting.wire import local_peer
 from penstock.hosting.wire.dialling import dial
 from penstock.hosting.wire.greeter import MAX_UNPROVEN, Complaints, Greeter
 from penstock.hosting.wire.handshake import ROLE_DATA, ROLE_FEED, Credentials
 from penstock.model.errors import AuthenticationError
-from tests.tools.relay import closed_by_peer
+from tests.tools.relay import Relay, closed_by_peer
 
 SECRET = Credentials(b"s" * 32, "token", "cluster")
 HANG_S = 60.0
@@ -107,7 +107,7 @@ class Full:
 def test_without_a_descriptor_it_waits_and_says_so(came, caplog, monkeypatch):
     """Else the socket would be ready again and again, and the thread would turn without a pause."""
     caplog.set_level(logging.WARNING)
-    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
     looks = iter([False, True])
     server = socket.create_server(("127.0.0.1", 0))
     with (
@@ -201,3 +201,15 @@ def test_another_user_who_knows_the_name_is_refused_before_it_says_anything(came
     assert done.stdout.split() == ["65534", "True"]
     assert "is of user 65534, not of user 0" in caplog.text
     assert came.empty()
+
+
+@pytest.mark.parametrize("is_relayed", [False, True])
+def test_a_relay_of_this_user_is_not_taken_for_the_other_end(address, came, is_relayed):
+    """The kernel vouches for the relay. So tags cover all that is sent, and not only sums of it."""
+    with Relay(address) as relay:
+        proven = dial(relay.address if is_relayed else address, SECRET, ROLE_DATA, HANG_S)
+        taken = came.get(timeout=HANG_S)
+        with proven.sock, taken.sock:
+            is_direct = not is_relayed and gmac.is_available()
+            assert proven.session.sending.takes_sums is is_direct
+            assert taken.session.sending.takes_sums is is_direct

@@ -137,6 +137,25 @@ def test_sums_stand_for_columns_only_if_the_kernel_vouches_to_both(by_client, by
 
 
 @needs_gmac
+@pytest.mark.parametrize("seen", [b"", b"a c", b"b a"])
+def test_the_kernels_word_counts_only_if_both_ends_see_the_same_connection(seen):
+    """Else it is about somebody who passes bytes on, and not about the other end."""
+    client = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32, vouched=lambda: True, ends=b"a b")
+    server = hs.ServerHandshake(GOOD, b"n" * 32, vouched=lambda: True, ends=seen)
+    meet(client, server)
+    assert not client.session.sending.takes_sums
+    assert not server.session.sending.takes_sums
+
+
+def test_the_addresses_of_a_connection_cannot_be_changed():
+    client = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32, vouched=lambda: True, ends=b"a b")
+    server = hs.ServerHandshake(GOOD, b"n" * 32, vouched=lambda: True, ends=b"a c")
+    challenge = server.feed(client.start().replace(b"a b", b"a c"))
+    with pytest.raises(AuthenticationError):
+        client.feed(challenge)
+
+
+@needs_gmac
 def test_a_client_asks_the_kernel_when_the_server_has_accepted_it():
     asked = []
     server = hs.ServerHandshake(GOOD, b"n" * 32, vouched=lambda: True)

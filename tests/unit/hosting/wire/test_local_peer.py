@@ -108,6 +108,29 @@ def test_a_user_whom_the_kernel_shows_for_strangers_is_not_vouched_for(monkeypat
         assert not is_of_this_user(sock)
 
 
+def test_over_a_unix_socket_that_user_is_refused(monkeypatch):
+    with accepted(socket.AF_UNIX, b"\0penstock-test-of-strangers") as (sock, _):
+        assert local_peer.refusal_of(sock) is None
+        monkeypatch.setattr(local_peer, "_overflow_user", os.geteuid)
+        assert "stands for every user of other namespaces" in local_peer.refusal_of(sock)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_both_ends_of_a_connection_name_the_same_addresses(host):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listening:
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind((host, 0))
+        listening.listen()
+        at = (host.removeprefix("::ffff:"), listening.getsockname()[1])
+        with socket.create_connection(at) as client, listening.accept()[0] as server:
+            ends = local_peer.ends_of(client, is_client=True)
+            assert ends == local_peer.ends_of(server, is_client=False)
+            assert ends != local_peer.ends_of(client, is_client=False)
+            assert ends != b""
+
+
 def test_where_the_kernel_does_not_answer_nobody_is_vouched_for(monkeypatch):
     def refused(*_):
         raise PermissionError("no netlink here")

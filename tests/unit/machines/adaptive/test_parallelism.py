@@ -9,8 +9,8 @@ from penstock.machines.adaptive.parallelism import (
     parallelism_for,
     sharing_groups,
 )
+from penstock.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
 from penstock.model.graph.job_graph import JobVertex
-from penstock.model.parallelism_bounds import ParallelismBounds as Bounds
 
 X = SharingGroup("x", {"x1": Bounds(2, 9)})
 Y = SharingGroup("y", {"y1": Bounds(1, 3), "y2": Bounds(1, 2)})

@@ -9,15 +9,15 @@ from penstock.machines.adaptive.requirements import (
     check_requirements,
     default_requirements,
 )
-from penstock.model.errors import ConfigurationError
-from penstock.model.graph.job_graph import JobVertex
-from penstock.model.parallelism_bounds import (
+from penstock.model.elastic.parallelism_bounds import (
     ParallelismBounds as Bounds,
 )
-from penstock.model.parallelism_bounds import (
+from penstock.model.elastic.parallelism_bounds import (
     requirements_from_plain,
     requirements_to_plain,
 )
+from penstock.model.errors import ConfigurationError
+from penstock.model.graph.job_graph import JobVertex
 
 SOURCE = JobVertex("a" * 32, "Source", 4, 8)
 SINK = JobVertex("b" * 32, "Sink", 2, 128)

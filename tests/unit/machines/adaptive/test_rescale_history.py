@@ -3,15 +3,15 @@
 import pytest
 
 from penstock.machines.adaptive.parallelism import SharingGroup, VertexParallelism
-from penstock.machines.adaptive.rescale_history import (
+from penstock.machines.adaptive.rescale_history import RescaleHistory
+from penstock.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
+from penstock.model.elastic.rescales import (
     Change,
     RescaleCause,
     RescaleEnd,
-    RescaleHistory,
     RescaleOutcome,
     StateSpan,
 )
-from penstock.model.parallelism_bounds import ParallelismBounds as Bounds
 
 GROUPS = (
     SharingGroup("g", {"a": Bounds(1, 4), "b": Bounds(2, 3)}),
@@ -117,8 +117,8 @@ def test_only_the_newest_are_kept_but_all_are_counted():
         made.end(RescaleEnd.SUCCEEDED, 20)
     assert [one.rescale_id for one in made] == ["r2", "r3"]
     assert made.counts[RescaleOutcome.COMPLETED] == 4
-    assert made.find("r3").rescale_id == "r3"
-    assert made.find("r1") is None
+    assert made.told().find("r3").rescale_id == "r3"
+    assert made.told().find("r1") is None
 
 
 def test_the_newest_of_an_outcome_stays_known():

@@ -9,12 +9,11 @@ from penstock.machines.adaptive.slot_assignment import (
     FormerAssignment,
     FormerPlace,
     execution_groups,
-    make_plan,
-    on_few_taskmanagers,
 )
+from penstock.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
 from penstock.model.ids import ExecutionVertexId as Subtask
 from penstock.model.key_groups import key_group_range
-from penstock.model.parallelism_bounds import ParallelismBounds as Bounds
+from tests.tools.machines.slot_plans import make_plan
 
 
 @dataclass(frozen=True)
@@ -54,34 +53,6 @@ def test_a_group_has_the_subtasks_of_its_index_of_all_vertices_that_have_so_many
         ("g", 2, (Subtask("a", 2),)),
         ("h", 0, (Subtask("c", 0),)),
     ]
-
-
-def test_without_state_slots_are_taken_in_the_order_given():
-    given = [Slot("z"), Slot("a"), Slot("m")]
-    plan = make_plan([group(2)], given)
-    assert plan.slot_of() == {Subtask("v", 0): "z", Subtask("v", 1): "a"}
-
-
-def test_too_few_slots_give_no_plan():
-    assert make_plan([group(4, lower=3)], slots(2)) is None
-
-
-def test_whole_taskmanagers_with_most_free_slots_are_filled_so_that_others_become_idle():
-    given = [Slot("a1", "a"), Slot("b1", "b"), Slot("b2", "b"), Slot("c1", "c"), Slot("b3", "b")]
-    plan = make_plan([group(3)], given, prefers_few_taskmanagers=True)
-    assert list(plan.assignment) == ["b1", "b2", "b3"]
-    assert [slot.allocation_id for slot in on_few_taskmanagers(given, 4)] == [
-        "b1",
-        "b2",
-        "b3",
-        "a1",
-    ]
-    assert on_few_taskmanagers(given, 5) == given
-
-
-def test_if_that_is_not_preferred_the_order_counts():
-    given = [Slot("a1", "a"), Slot("b1", "b"), Slot("b2", "b"), Slot("c1", "c")]
-    assert list(make_plan([group(2)], given).assignment) == ["a1", "b1"]
 
 
 @pytest.mark.parametrize(
@@ -156,9 +127,3 @@ def test_a_slot_that_is_gone_leaves_its_subtask_on_the_same_host_if_there_is_one
 def test_a_new_vertex_without_a_past_goes_anywhere():
     plan = make_plan([group(2, vertex="other")], slots(2), former=former(2))
     assert sorted(plan.assignment) == ["s00", "s01"]
-
-
-def test_a_plan_is_void_when_one_of_its_slots_is_no_longer_free():
-    plan = make_plan([group(2)], slots(3))
-    assert plan.is_possible({"s00", "s01"})
-    assert not plan.is_possible({"s00", "s02"})

@@ -3,7 +3,6 @@
 import pytest
 
 from penstock.machines.adaptive.transition_manager import (
-    CheckpointFailureCountdown,
     Phase,
     Prospect,
     TransitionManager,
@@ -38,7 +37,7 @@ def test_the_example_of_the_specification():
     assert made.wakes_at_ms == 30
     assert not made.on_change(12, SOME)
     assert not made.on_timer(30, SOME)
-    assert (made.phase, made.changed_at_ms, made.wakes_at_ms) == (Phase.STABILIZING, 12, 42)
+    assert (made.phase, made.wakes_at_ms) == (Phase.STABILIZING, 42)
     assert not made.on_timer(42, SOME)
     assert made.wakes_at_ms == 72
     assert not made.on_trigger(55, SOME)
@@ -70,7 +69,8 @@ def test_cooldown_remembers_the_first_change_that_suffices():
     made.on_change(5, NOTHING)
     made.on_change(7, SOME)
     made.on_change(9, ALL)
-    assert made.changed_at_ms == 7
+    made.on_timer(30, ALL)
+    assert made.wakes_at_ms == 7 + 30, "it evaluates by the time of the first change"
 
 
 def test_a_cooldown_without_a_change_ends_in_idling():
@@ -130,7 +130,6 @@ def test_in_stabilized_a_trigger_without_enough_leads_back_to_idling():
     made = manager(Phase.STABILIZED, LONG)
     assert not made.on_trigger(200, NOTHING)
     assert made.phase is Phase.IDLING
-    assert made.changed_at_ms is None
     assert made.wakes_at_ms is None
 
 
@@ -197,24 +196,3 @@ def test_waiting_ends_when_the_last_taskmanager_has_come():
     last = Prospect(is_sufficient=True, is_desired=False, is_more_coming=False)
     made.on_change(105, last)
     assert made.on_timer(105, last)
-
-
-def test_the_nth_failed_checkpoint_after_a_change_is_a_trigger():
-    countdown = CheckpointFailureCountdown(2)
-    assert not countdown.on_failed()
-    countdown.on_change()
-    assert not countdown.on_failed()
-    countdown.on_change()
-    assert countdown.on_failed()
-    assert not countdown.on_failed()
-
-
-def test_a_completed_checkpoint_ends_the_countdown():
-    countdown = CheckpointFailureCountdown(2)
-    countdown.on_change()
-    assert not countdown.on_failed()
-    countdown.on_completed()
-    assert not countdown.on_failed()
-    countdown.on_change()
-    assert not countdown.on_failed()
-    assert countdown.on_failed()

@@ -45,6 +45,66 @@ def test_a_submitted_job_is_initialised_and_runs():
     assert phase_of(made) is Phase.RUNNING
 
 
+def collecting(timeout_ms=100):
+    """A job whose client may be silent for so long. It runs at 1."""
+    made = dispatcher()
+    made.submit(A, "job", 0, timeout_ms)
+    made.started(A, 1)
+    return made
+
+
+def cancelled(effects):
+    return [one.job_id for one in effects if isinstance(one, Cancel)]
+
+
+def test_a_job_whose_client_is_silent_is_cancelled_once():
+    made = collecting()
+    assert made.tick(100) == []
+    (effect,) = made.tick(101)
+    assert effect.job_id == A
+    assert "client.heartbeat.timeout" in effect.cause
+    assert made.tick(500) == []
+    assert made.ended(A, JobStatus.CANCELED, 501) == [CleanUp(A, is_global=True)]
+
+
+def test_each_sign_of_life_puts_it_off():
+    made = collecting()
+    assert made.client_lives(A, 90)
+    assert made.tick(189) == []
+    assert made.client_lives(A, 189, for_ms=1_000)
+    assert made.tick(1_188) == []
+    assert cancelled(made.tick(1_189)) == [A]
+
+
+def test_a_job_that_nobody_collects_outlives_its_client():
+    made = running()
+    assert made.client_lives(A, 2, for_ms=5)
+    assert made.tick(10**9) == []
+
+
+def test_a_client_that_has_all_it_wants_may_go():
+    made = collecting()
+    made.client_is_served(A)
+    made.client_lives(A, 2)
+    assert made.tick(10**9) == []
+
+
+def test_the_time_begins_when_the_job_runs():
+    made = dispatcher()
+    made.submit(A, "job", 0, 100)
+    assert made.tick(10_000) == []
+    made.started(A, 20_000)
+    assert made.tick(20_099) == []
+    assert cancelled(made.tick(20_100)) == [A]
+
+
+def test_the_client_of_a_job_that_has_ended_or_is_not_known_is_told_so():
+    made = collecting()
+    assert not made.client_lives(B, 2)
+    made.ended(A, JobStatus.FINISHED, 3)
+    assert not made.client_lives(A, 4)
+
+
 def test_jobs_wait_in_order_when_enough_initialise():
     made = dispatcher(most_initialising=1)
     assert made.submit(A, "a", 0) == [Initialise(A)]
@@ -201,3 +261,13 @@ def test_a_clean_up_that_has_failed_does_not_hold_the_session_up():
     assert not made.is_done
     made.cleanup_failed(A, 3)
     assert made.is_done
+
+
+def test_a_clean_up_that_is_not_to_be_tried_again_stays_as_it_is():
+    made = running(retries=1)
+    made.ended(A, JobStatus.FINISHED, 0)
+    assert made.cleanup_failed(A, 0) == 1000
+    assert made.tick(1000) == [CleanUp(A, is_global=True)]
+    assert made.cleanup_failed(A, 1000) is None
+    assert made.tick(10**9) == []
+    assert phase_of(made) is Phase.CLEANING

@@ -29,29 +29,15 @@ from tests.tools.machines.generation_bench import (
     AT_ONCE,
     COOLDOWN,
     STABLE,
+    TWO_EACH,
     GenerationBench,
     declared,
+    grown,
     held,
     replaced,
+    running,
 )
 from tests.tools.machines.job_bench import BROKEN, USER, deployed, statuses
-
-TWO_EACH = {"Source": 1, "FlatMap": 2, "KeyAggSink": 2}
-
-
-def running(**more) -> GenerationBench:
-    bench = GenerationBench(**more)
-    bench.begin("tm1", "tm2")
-    assert bench.parallelism == TWO_EACH
-    return bench
-
-
-def grown() -> GenerationBench:
-    """Asked for 3 subtasks of the last vertex, with the slots for them; the checkpoint of the handover is triggered."""
-    bench = running()
-    bench.rescale(KeyAggSink=(1, 3))
-    bench.offer("tm3")
-    return bench
 
 
 def test_slots_are_asked_for_first_and_the_job_runs_on_meanwhile():
@@ -117,7 +103,6 @@ def test_fewer_subtasks_give_their_slots_back():
     freed = [e.allocation_id for e in effects if isinstance(e, FreeSlot)]
     assert len(freed) == 1
     assert set(deployed(effects)) == {"Source[0]", "FlatMap[0]", "KeyAggSink[0]"}
-    assert bench.job.slots_required == 1
 
 
 @pytest.mark.parametrize("end", ["declined", "expired", "not stored", "no coordinator"])
@@ -418,3 +403,16 @@ def test_an_adaptive_job_restarts_after_its_backoff_with_all_slots():
     bench.report("FlatMap[0]", S.FAILED, BROKEN)
     assert deployed(bench.confirm_cancels()) == {}
     assert len(deployed(bench.fire("restart"))) == 3
+
+
+def test_if_more_than_there_is_is_asked_for_during_a_handover_the_job_goes_on_as_it_was():
+    """Flink: a job whose lower bounds are above what there is runs on until there is enough."""
+    bench = grown()
+    (checkpoint_id,) = held(bench.effects)
+    bench.rescale(KeyAggSink=(9, 9))
+    bench.ack_all(checkpoint_id)
+    bench.stored(checkpoint_id)
+    (replacing,) = replaced(bench.end_all())
+    assert replacing.is_planned
+    assert bench.parallelism == TWO_EACH
+    assert bench.job.status is JobStatus.RUNNING

@@ -1,7 +1,7 @@
 """What the history tells of a job's rescales."""
 
-from penstock.machines.adaptive.rescale_history import RescaleCause, RescaleEnd
 from penstock.machines.adaptive.settings import AdaptiveSettings
+from penstock.model.elastic.rescales import RescaleCause, RescaleEnd
 from penstock.model.messages import CancelJob
 from penstock.model.states import ExecutionState as S
 from tests.tools.machines.generation_bench import AT_ONCE, GenerationBench
@@ -65,3 +65,18 @@ def test_the_first_start_and_a_failover_of_an_adaptive_job_are_rescales():
     causes = [cause for cause, _ in told(made)]
     assert causes[0] is RescaleCause.INITIAL_SCHEDULE
     assert RescaleCause.RECOVERABLE_FAILOVER in causes
+
+
+def test_news_is_told_once_and_first_that_there_is_nothing():
+    made = bench()
+    made.rescale(KeyAggSink=(1, 3))
+    found = made.master.take_rescales()
+    assert found.is_under_way
+    assert made.master.take_rescales() is None
+    made.hand_over(made.offer("tm3"))
+    (one,) = made.master.take_rescales().kept
+    assert one.end is RescaleEnd.SUCCEEDED
+
+
+def test_a_job_that_is_not_elastic_has_no_news():
+    assert GenerationBench().master.take_rescales() is None

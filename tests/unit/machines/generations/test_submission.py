@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.machines.generations.submission import check_elastic, refusal_of_graph
+from penstock.machines.generations.demand import refusal_of_graph
+from penstock.machines.generations.submission import check_elastic
 from penstock.model.errors import ConfigurationError
 from penstock.model.slot_size import slot_size
 from tests.tools.machines.job_graphs import A2A, BLOCKING, job_graph, word_count

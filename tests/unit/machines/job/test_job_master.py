@@ -423,7 +423,6 @@ def test_the_story_and_the_views_tell_where_tasks_ran() -> None:
     assert places["FlatMap[1]"] == "tm2"
     lines = bench.job.story.last(3)
     assert [line.event for line in lines] == ["TaskReported"] * 3
-    assert bench.job.slots_required == 2
 
 
 def test_settings_are_read_from_options_and_nonsense_is_refused() -> None:

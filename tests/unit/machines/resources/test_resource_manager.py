@@ -13,6 +13,7 @@ from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import JobId
 from penstock.model.messages import (
+    BlockNodes,
     DeclareRequirements,
     RequestSlot,
     ResourcesMissing,
@@ -22,6 +23,8 @@ from penstock.model.messages import (
     StopTaskManager,
     TaskManagerLostEvent,
     TaskManagerRegistered,
+    TaskManagersAllowed,
+    TaskManagersLeaving,
     TaskManagerStartFailed,
 )
 
@@ -173,6 +176,22 @@ def test_task_managers_beyond_the_maximum_are_sent_away_and_repeats_do_nothing()
     assert stop.resource_id == "b"
 
 
+def test_it_is_full_when_all_have_come_that_may_and_more_is_wanted() -> None:
+    bench = Bench(slots=1, most=2)
+    seen = [bench.rm.is_full]
+    for act in (
+        lambda: bench.need(3),
+        lambda: bench.register("tm-1"),
+        lambda: bench.register("tm-2"),
+        lambda: bench.step(TaskManagersAllowed(3, 0)),
+        lambda: bench.register("tm-3"),
+    ):
+        act()
+        seen.append(bench.rm.is_full)
+    assert seen == [False, False, False, True, False, False]
+    assert not Bench(slots=1).rm.is_full
+
+
 def test_settings_are_read_and_nonsense_is_refused() -> None:
     assert resource_settings_of(Settings()).idle_timeout_ms == 30_000
     spread = Settings({"cluster.evenly-spread-out-slots": "true"})
@@ -184,3 +203,91 @@ def test_settings_are_read_and_nonsense_is_refused() -> None:
     for slots_each, most in ((0, None), (1, 0)):
         with pytest.raises(ConfigurationError, match="at least 1"):
             ResourceManager(slots_each, most)
+
+
+def leave(bench: Bench, *names: str) -> list:
+    return bench.step(TaskManagersLeaving(tuple(names), "decommissioned", 0))
+
+
+def stopped(effects: list) -> list[str]:
+    return [e.resource_id for e in effects if isinstance(e, StopTaskManager)]
+
+
+def test_a_leaving_task_manager_gives_no_slot_and_another_is_asked_for() -> None:
+    bench = Bench(most=2)
+    bench.need(2)
+    bench.register("tm-1")
+    bench.need(1)
+    bench.step(SlotFreed("tm-1", 1, "alloc-2"))
+    assert stopped(leave(bench, "tm-1")) == []
+    effects = bench.need(3)
+    assert requested(effects) == []
+    assert started(effects) == ["tm-2"]
+
+
+def test_a_leaving_task_manager_ends_when_its_last_slot_is_free() -> None:
+    bench = Bench()
+    bench.need(2)
+    bench.register("tm-1")
+    leave(bench, "tm-1")
+    assert stopped(bench.step(SlotFreed("tm-1", 0, "alloc-1"))) == []
+    assert stopped(bench.step(SlotFreed("tm-1", 1, "alloc-2"))) == ["tm-1"]
+
+
+def test_an_idle_task_manager_that_leaves_ends_at_once() -> None:
+    bench = Bench()
+    bench.need(2)
+    bench.register("tm-1")
+    bench.need(0)
+    bench.step(SlotFreed("tm-1", 0, "alloc-1"))
+    bench.step(SlotFreed("tm-1", 1, "alloc-2"))
+    assert stopped(leave(bench, "tm-1")) == ["tm-1"]
+
+
+def test_one_that_leaves_does_not_count_among_those_that_are_allowed() -> None:
+    bench = Bench(slots=1, most=1)
+    bench.need(1)
+    bench.register("tm-1")
+    leave(bench, "tm-1")
+    assert started(bench.need(2)) == ["tm-2"]
+    assert requested(bench.register("tm-2")) == [("tm-2", 0)]
+
+
+def test_a_leaving_task_manager_that_is_lost_is_forgotten() -> None:
+    bench = Bench(slots=1)
+    bench.need(1)
+    bench.register("tm-1")
+    leave(bench, "tm-1")
+    assert started(bench.step(TaskManagerLostEvent("tm-1", "gone", 0))) == ["tm-2"]
+    assert leave(bench, "tm-1") == []
+
+
+def test_a_host_that_grows_may_have_more_task_managers() -> None:
+    bench = Bench(slots=1, most=1)
+    assert started(bench.need(3)) == ["tm-1"]
+    assert started(bench.step(TaskManagersAllowed(2, 0))) == ["tm-2"]
+    assert started(bench.step(TaskManagersAllowed(1, 0))) == []
+
+
+def test_a_blocked_node_gives_no_slot_until_its_time_is_over() -> None:
+    bench = Bench(2)
+    bench.need(1)
+    bench.register("tm-1")
+    bench.step(BlockNodes(("host-tm-1",), 100, "slow", 50))
+    assert started(bench.need(2, 60)) == ["tm-2"]
+    assert requested(bench.register("tm-2", 70)) == [("tm-2", 0)]
+    assert requested(bench.need(4, 99)) == [("tm-2", 1)]
+    assert requested(bench.step(ResourceTick(100))) == [("tm-1", 1)]
+
+
+def test_no_more_taskmanagers_are_asked_for_than_may_come_to_blocked_nodes() -> None:
+    """The new one came to the blocked node as well. Another one may do so, too."""
+    bench = Bench(1)
+    bench.need(1)
+    bench.register("tm-1")
+    bench.step(BlockNodes(("host-tm-1",), 100, "slow", 50))
+    assert started(bench.need(2, 60)) == ["tm-2"]
+    location = TaskManagerLocation("tm-2", "host-tm-1", 1)
+    assert bench.step(TaskManagerRegistered(location, 1, 70)) == []
+    assert started(bench.step(ResourceTick(80))) == []
+    assert requested(bench.step(ResourceTick(100))) == [("tm-2", 0)]

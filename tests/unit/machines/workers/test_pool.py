@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.machines.workers.pool import END_WITHIN_MS, WorkerPool
+from penstock.machines.workers.pool import END_WITHIN_MS, SIZED_FIRST_MS, WorkerPool
 from penstock.machines.workers.worker import WorkerState
 from penstock.model.ids import JobId
 from penstock.model.messages.workers import (
@@ -24,9 +24,11 @@ from penstock.model.messages.workers import (
     WorkersTick,
     WorkerUnfit,
 )
+from penstock.model.slot_size import slot_size
 
 KIND = WorkerKind("a", 2)
 OTHER = WorkerKind("b", 2)
+LARGE = WorkerKind("c", 1, slot_size({"cpu": 2}))
 IDLE_MS = 30_000
 FIRST, SECOND = WorkerId("worker-1"), WorkerId("worker-2")
 
@@ -43,10 +45,11 @@ class Pool:
         self.machine.check()
         return effects
 
-    def want(self, name, slots=1, kind=KIND, job=None, bound=None, idle_ms=IDLE_MS):
+    def want(self, name, slots=1, kind=KIND, job=None, bound=None, idle_ms=IDLE_MS, sized=0):
         job_id = JobId(job or name[0])
+        bound = bound or slots
         return self.step(
-            StartWanted, StartId(name), job_id, kind, slots, bound or slots, idle_ms, self.now_ms
+            StartWanted, StartId(name), job_id, kind, slots, bound, idle_ms, self.now_ms, sized
         )
 
     def connect(self, worker_id=FIRST):
@@ -241,3 +244,54 @@ def test_workers_of_the_wanted_kind_stay_and_so_do_those_in_use(warm):
     assert warm.step(RoomWanted, 5, KIND, 0) == []
     assert [one.worker_id for one in warm.step(RoomWanted, 5, OTHER, 0)] == [FIRST]
     assert warm.machine.workers[SECOND].state is WorkerState.READY
+
+
+def test_small_starts_wait_for_the_large_ones_of_their_job_and_leave_idle_workers_alone(warm):
+    """An idle worker that a small one would take may sit where a large one fits: Spark cannot move it."""
+    assert warm.want("b1", sized=1) == []
+    assert warm.want("b2", kind=LARGE) == [LaunchWorker(SECOND, LARGE)]
+    assert warm.connect(SECOND) == [
+        HostStart(SECOND, StartId("b2"), 1),
+        HostStart(FIRST, StartId("b1"), 1),
+    ]
+
+
+def test_an_idle_worker_in_the_place_of_a_large_one_is_let_go(warm):
+    warm.want("b1", sized=1)
+    warm.want("b2", kind=LARGE)
+    ended = warm.step(RoomWanted, 1, None, 0)
+    assert [one.worker_id for one in ended] == [FIRST]
+    warm.lose(FIRST)
+    warm.connect(SECOND)
+    assert StartId("b1") in warm.machine.starts
+    third = warm.machine.starts[StartId("b1")].planned
+    assert warm.connect(third) == [HostStart(third, StartId("b1"), 1)]
+
+
+def test_small_starts_of_other_jobs_do_not_wait(warm):
+    warm.want("b1", sized=1)
+    assert warm.want("c1") == [HostStart(FIRST, StartId("c1"), 1)]
+
+
+def test_a_large_one_that_never_comes_is_not_waited_for_for_ever(warm):
+    warm.want("b1", sized=1)
+    assert warm.tick(SIZED_FIRST_MS - 1) == []
+    assert warm.tick(1) == [HostStart(FIRST, StartId("b1"), 1)]
+
+
+def test_a_small_start_that_waits_for_a_large_one_can_be_dropped(warm):
+    warm.want("b1", sized=1)
+    assert warm.drop("b1") == []
+    assert warm.machine.starts == {}
+
+
+def test_workers_that_a_waiting_start_can_use_make_room_last(pool):
+    pool.want("a1", slots=2)
+    pool.connect(FIRST)
+    pool.want("b1", slots=2, kind=OTHER)
+    pool.connect(SECOND)
+    pool.gone("a1")
+    pool.now_ms += 1
+    pool.gone("b1")
+    pool.want("c1", sized=1)
+    assert [one.worker_id for one in pool.step(RoomWanted, 1, None, pool.now_ms)] == [SECOND]

@@ -4,7 +4,13 @@ import pytest
 
 from penstock.model.graph.job_graph import OperatorInfo
 from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
-from penstock.model.graph.rescaling import are_ends_equal, parallelism_of, refusals_of, rescaled
+from penstock.model.graph.rescaling import (
+    are_ends_equal,
+    parallelism_of,
+    refusals_of,
+    rescaled,
+    untouched,
+)
 from penstock.model.key_types import KeyType
 from tests.tools.machines.job_graphs import job_graph
 
@@ -70,3 +76,21 @@ def test_vertices_that_share_their_places_need_the_same_parallelism():
     (text,) = refusals_of(graph, {"B": 3})
     assert "'A', 'B'" in text
     assert refusals_of(graph, {"A": 3, "B": 3}) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "stay"),
+    [
+        ((), {"A", "B", "C", "D", "E"}),
+        (("A",), {"D", "E"}),
+        (("B",), {"D", "E"}),
+        (("C",), {"D", "E"}),
+        (("E",), {"A", "B", "C"}),
+        (("C", "D"), set()),
+    ],
+)
+def test_what_no_edge_joins_with_a_change_is_untouched(changed, stay):
+    """A and B are read by C, D by E."""
+    vertices = dict.fromkeys("ABCDE", 1)
+    graph = job_graph(vertices, [("A", "C"), ("B", "C"), ("D", "E")])
+    assert untouched(graph, changed) == stay

@@ -33,11 +33,21 @@ REPORTER = {
 }  # fmt: skip
 # The table says that these have no effect. AdaptiveBatch reads them.
 ADDED = {
+    "client.heartbeat.interval": ("duration", "30 s"),
+    "client.heartbeat.timeout": ("duration", "3 min"),
+    "penstock.task.functions-as-columns": ("bool", "true"),
     "execution.target": ("str", None),
     "execution.attached": ("bool", "true"),
+    "execution.shutdown-on-attached-exit": ("bool", "false"),
+    "cleanup-strategy": ("str", "exponential-delay"),
+    "cleanup-strategy.fixed-delay.attempts": ("int", "2147483647"),
+    "cleanup-strategy.fixed-delay.delay": ("duration", "1 min"),
+    "cleanup-strategy.exponential-delay.attempts": ("int", "2147483647"),
+    "cleanup-strategy.exponential-delay.initial-backoff": ("duration", "1 s"),
+    "cleanup-strategy.exponential-delay.max-backoff": ("duration", "1 h"),
     "penstock.rest.client.token": ("str", None),
     "penstock.rest.client.certificates": ("str", None),
-    "penstock.cluster.job-isolation": ("bool", "true"),
+    "penstock.cluster.job-isolation": ("bool", "false"),
     "penstock.exchange.in-flight-time": ("duration", "250 ms"),
     "penstock.state-recovery.allow-int-to-double": ("bool", "false"),
     "penstock.console.line-interval": ("duration", "10 s"),

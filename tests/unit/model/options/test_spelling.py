@@ -23,6 +23,11 @@ from penstock.model.options.spelling import nearest
         ("state.backend.typ", "state.backend.type"),
         ("state.checkpoint.dir", "state.checkpoints.dir"),
         ("execution.state-recovery.paht", "execution.state-recovery.path"),
+        ("checkpointing.interval", "execution.checkpointing.interval"),
+        ("checkpoint.interval", "execution.checkpointing.interval"),
+        ("EXECUTION.CHECKPOINTING.INTERVAL", "execution.checkpointing.interval"),
+        ("execution_checkpointing_interval", "execution.checkpointing.interval"),
+        ("RESTART_STRATEGY.TYPE", "restart-strategy.type"),
     ],
 )
 @pytest.mark.parametrize("layer", ["program", "command_line"])
@@ -49,6 +54,8 @@ def test_an_unknown_name_in_such_a_family_is_an_error_though_it_is_like_none():
         ("parallelism.defualt", "parallelism.default"),
         ("taskmanager.numberOfTaskSlot", "taskmanager.numberOfTaskSlots"),
         ("pipeline.object-reus", "pipeline.object-reuse"),
+        ("runtime-mode", "execution.runtime-mode"),
+        ("Parallelism.Default", "parallelism.default"),
     ],
 )
 def test_other_misspelt_options_are_told_with_the_right_name(key, meant):

@@ -1,4 +1,4 @@
-"""Statistics of checkpoints (flink-observability: section 7)."""
+"""Statistics of checkpoints (Flink CheckpointStatsTracker, CheckpointStatsHistory)."""
 
 from penstock.model.messages.checkpoints import CheckpointFailureReason
 from penstock.observation.jobs.events import Restored

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.ids import ExecutionVertexId
-from penstock.model.messages import FailureInfo, ResetSubtasks, TaskIo
+from penstock.model.messages import ExecutionStateChanged, FailureInfo, ResetSubtasks, TaskIo
 from penstock.model.states import ExecutionState, JobStatus
 from penstock.observation.jobs.events import TaskManagerHeard, TaskManagerLost
 from penstock.observation.jobs.snapshots import VerticesReplaced
@@ -158,6 +158,22 @@ def test_another_generation_has_more_or_fewer_subtasks_and_new_attempts():
     assert "checkpoint 9" in event.text
 
 
+def test_attempts_of_a_vertex_that_runs_on_stay():
+    told = ToldJob().runs()
+    source, sink = told.record.facts.vertices
+    told.has(attempt(), records_in=7)
+    event = VerticesReplaced((source, replace(sink, parallelism=3)), 4, True, 9)
+    told.tell(replace(event, kept=frozenset({source.vertex_id})), 50)
+    told.has(attempt(), records_in=8)
+    job = told.now_it_is()
+    assert {(one.attempt, str(one.state)) for one in job.vertices[0].attempts} == {(0, "RUNNING")}
+    assert job.vertices[0].ios[0] == TaskIo(records_in=8)
+    assert job.vertices[0].former == {}
+    assert [one.attempt for one in job.vertices[1].attempts] == [4, 4, 4]
+    (event,) = [one for one in job.story.events if one.kind == "rescale"]
+    assert event.text.endswith(f"; not stopped: '{source.name}'")
+
+
 def test_late_reports_of_a_former_generation_change_nothing():
     told = ToldJob().runs()
     same = tuple(replace(one, parallelism=1) for one in told.record.facts.vertices)
@@ -169,3 +185,41 @@ def test_late_reports_of_a_former_generation_change_nothing():
         vertex.attempts for vertex in before.vertices
     ]
     assert after.vertices[0].ios == (None,)
+
+
+def beside(told, number, *states, subtask=0):
+    former = ExecutionState.CREATED
+    for state in map(ExecutionState, states):
+        one = attempt(subtask=subtask, number=number)
+        told.tell(ExecutionStateChanged(one, former, state, 0, is_concurrent=True), 1)
+        former = state
+
+
+def test_a_further_attempt_runs_beside_the_one_that_counts_until_it_wins():
+    told = ToldJob().runs()
+    beside(told, 1, "SCHEDULED", "DEPLOYING")
+    told.deployed(attempt(number=1), "slot-9")
+    told.has(attempt(number=1), records_out=7)
+    source = told.now_it_is().vertices[0]
+    assert (source.attempts[0].attempt, source.attempts[0].state) == (0, ExecutionState.RUNNING)
+    [rival] = source.rivals[0]
+    assert (rival.attempt.attempt, rival.attempt.state) == (1, ExecutionState.DEPLOYING)
+    assert rival.attempt.allocation_id == "slot-9"
+    told.moves(attempt(number=1), "FINISHED")
+    source = told.now_it_is().vertices[0]
+    assert (source.attempts[0].attempt, source.attempts[0].state) == (1, ExecutionState.FINISHED)
+    assert source.attempts[0].allocation_id == "slot-9"
+    assert source.ios[0].records_out == 7
+    assert [one.attempt.attempt for one in source.rivals[0]] == [0]
+    beside(told, 0, "CANCELING", "CANCELED")
+    source = told.now_it_is().vertices[0]
+    assert source.rivals == {}
+    assert [one.attempt.state for one in source.former[0]] == [ExecutionState.CANCELED]
+
+
+def test_a_new_attempt_has_a_number_that_no_further_one_has_had():
+    told = ToldJob().runs()
+    beside(told, 1, "SCHEDULED", "DEPLOYING", "FAILED")
+    told.moves(attempt(), "FAILED")
+    told.tell(ResetSubtasks((attempt().execution_vertex_id,), False, None))
+    assert told.now_it_is().vertices[0].attempts[0].attempt == 2

@@ -1,4 +1,4 @@
-"""How long tasks are deployed, and since when all run (flink-observability: section 2.4)."""
+"""How long tasks are deployed, and since when all run (Flink DeploymentStateTimeMetrics, JobStatusMetrics)."""
 
 from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import AttemptId, ExecutionVertexId, VertexId

@@ -1,4 +1,4 @@
-"""Which metrics a reporter's filters let through. Source: section 5 of the facts, Flink's page on metric reporters."""
+"""Which metrics a reporter's filters let through. Source: Flink DefaultMetricFilter."""
 
 import pytest
 

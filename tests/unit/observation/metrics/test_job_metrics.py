@@ -43,7 +43,15 @@ def test_by_default_each_state_has_the_time_since_the_job_entered_it():
     assert values(times(*FAILED_ONCE), 200) == {
         "initializingTime": 0, "createdTime": 0, "runningTime": 50, "restartingTime": 0,
         "cancellingTime": 0, "failingTime": 0, "uptime": 50, "downtime": 0, "numRestarts": 1,
+        "numRescales": 0,
     }  # fmt: skip
+
+
+def test_a_rescale_is_a_restart_too():
+    job = times(*FAILED_ONCE)
+    job.rescales += 2
+    found = values(job, 200)
+    assert (found["numRestarts"], found["numRescales"]) == (3, 2)
 
 
 def test_totals_add_up_and_the_state_is_1():

@@ -1,4 +1,4 @@
-"""Metrics as points of OpenTelemetry. Source: section 5.2 of the facts."""
+"""Metrics as points of OpenTelemetry. Source: Flink OpenTelemetryMetricReporter."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Families, labels and values as Flink's reporter for Prometheus has them. Source: section 5.1 of the facts."""
+"""Families, labels and values as Flink's reporter for Prometheus has them. Source: Flink AbstractPrometheusReporter."""
 
 import math
 

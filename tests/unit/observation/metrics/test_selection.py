@@ -1,4 +1,4 @@
-"""What a reporter shows of a metric: whether it does, its name, its variables. Source: section 5 of the facts."""
+"""What a reporter shows of a metric: whether it does, its name, its variables. Source: Flink MetricRegistryImpl, ReporterScopedSettings."""
 
 from penstock.model.metrics import Measured, MetricType
 from penstock.observation.metrics.entities import ReportedMetric

@@ -1,4 +1,4 @@
-"""Spans and events of a job's life. Source: sections 5.3 and 5.4 of the facts."""
+"""Spans and events of a job's life. Source: Flink Span, Event, JobManagerJobMetricGroup."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Spans and events as logs show them. Source: section 5.3 of the facts."""
+"""Spans and events as logs show them. Source: Flink Slf4jTraceReporter, Slf4jEventReporter."""
 
 from penstock.observation.traces.spans import Event, Span
 

@@ -27,6 +27,9 @@ def figures():
         gauge("accumulatedIdleTimeMs", 3, ("split", "my.queue-0"), ("watermark", None)),
         gauge("currentOutputWatermark", 4),
         gauge("pendingRecords", 40),
+        gauge("currentOffset", 9, ("KafkaSourceReader", None), ("topic", "t"), ("partition", "0")),
+        gauge("currentOffset", 5, ("KafkaSourceReader", None), ("topic", "t"), ("partition", "1")),
+        gauge("currentOffset", 5, ("other", None)),
     )
     variables = {"job_id": JOB, "job_name": "job", "task_id": SOURCE, "task_name": "both"}
 
@@ -38,7 +41,12 @@ def figures():
     sections = [
         section("s", NAME, of_source),
         section("m", "a.map", (gauge("currentOutputWatermark", 5),)),
-        section("s", NAME, (gauge("pendingRecords", 2),), 0),
+        section("s", NAME, (gauge("pendingRecords", 2), *of_source[-2:-1]), 0),
+        Section(
+            Component.TASKMANAGER,
+            {},
+            (gauge("Used", 30, ("Status", None), ("JVM", None), ("Memory", None), ("Heap", None)),),
+        ),
     ]
     store.report(ReportEncoder({"host": "h", "tm_id": "tm"}).encode(sections), 1)
     return StoredFigures(store, JOB)
@@ -68,3 +76,18 @@ def test_a_subtask_sends_the_watermark_of_its_last_operator(figures):
 
 def test_records_that_wait_are_summed_over_the_subtasks(figures):
     assert figures.pending_records(vertex()) == 42
+
+
+def test_partitions_are_counted_once_however_many_readers_tell_of_them(figures):
+    assert figures.partitions(vertex()) == 2
+    behind = vertex(InputFacts(SOURCE, "HASH", "pipelined_bounded"))
+    assert figures.partitions(behind) is None
+
+
+def test_a_source_that_tells_no_offsets_has_an_unknown_number_of_partitions():
+    assert StoredFigures(MetricStore(), JOB).partitions(vertex()) is None
+
+
+def test_what_a_process_has_told_is_known(figures):
+    assert figures.process("tm") == {"Status.JVM.Memory.Heap.Used": 30}
+    assert figures.process("another") == {}

@@ -1,4 +1,4 @@
-"""What an archive keeps (flink-observability: section 9), in the shapes of a true cluster's answers."""
+"""What an archive keeps (Flink JsonArchivist, FsJobArchivist), in the shapes of a true cluster's answers."""
 
 import json
 import re

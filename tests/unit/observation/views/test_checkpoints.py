@@ -1,4 +1,4 @@
-"""Answers about checkpoints (flink-observability: section 7)."""
+"""Answers about checkpoints (Flink CheckpointingStatistics, CheckpointStatistics)."""
 
 from penstock.observation.views import checkpoints
 from tests.tools.observation.job_records import SINK, SOURCE, ToldJob, attempt

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import VertexId
 from penstock.observation.jobs.record import JobRecord
-from penstock.observation.jobs.snapshots import InputFacts
+from penstock.observation.jobs.snapshots import ElasticFacts, InputFacts
 from penstock.observation.metrics.history_rings import FIGURES
 from penstock.observation.views import graph
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt, facts
@@ -250,4 +251,20 @@ def test_an_answer_about_many_vertices_stays_small():
 
 def test_the_head_alone_is_that_of_the_graph():
     job = ToldJob().status("RUNNING").now_it_is()
-    assert graph.head_alone(job) == {"now": job.now_ms, **graph.head(job)}
+    known = {"now": job.now_ms, **graph.head(job)}
+    assert graph.head_alone(job, may_rescale=True) == known | {"rescalable": True}
+
+
+@pytest.mark.parametrize(
+    ("job", "may", "can"),
+    [
+        (ToldJob().status("RUNNING"), True, True),
+        (ToldJob().status("RUNNING"), False, False),
+        (ToldJob().status("FINISHED"), True, False),
+        (ToldJob(job_type=JobType.BATCH), True, False),
+        (ToldJob(elastic=ElasticFacts(is_reactive=True)), True, False),
+    ],
+)
+def test_what_can_be_rescaled_from_the_dashboard(job, may, can):
+    told = graph.head_alone(job.now_it_is(), may_rescale=may)
+    assert told["rescalable"] is can

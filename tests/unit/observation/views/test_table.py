@@ -76,6 +76,7 @@ def test_a_row_with_rates_of_two_reports():
         "endpoint": "host-a:5001",
         "taskmanager-id": taskmanager_name(JOB, PLACE.resource_id),
         "slot": "slot-1",
+        "rivals": [],
         "records-in": 10.0,
         "records-out": 0.5,
         "bytes-in": 0.5,

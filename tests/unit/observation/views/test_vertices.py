@@ -1,5 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
+from penstock.model.graph.job_graph import FunctionWay, OperatorInfo
+from penstock.model.messages import ExecutionStateChanged
+from penstock.model.states import ExecutionState
 from penstock.observation.views import vertices
 from tests.tools.observation.job_records import SINK, SOURCE, ToldJob, attempt
 
@@ -8,7 +13,7 @@ from tests.tools.observation.job_records import SINK, SOURCE, ToldJob, attempt
     ("ratio", "level"), [(0, "ok"), (0.10, "ok"), (0.11, "low"), (0.5, "low"), (0.51, "high")]
 )
 def test_levels_of_back_pressure(ratio, level):
-    """flink-observability: section 6."""
+    """Source: Flink JobVertexDetailsInfo, JobVertexBackPressureInfo."""
     assert vertices.level_of(ratio) == level
 
 
@@ -62,3 +67,39 @@ def test_times_of_states_are_zero_where_they_were_not_reached():
     (first, second) = vertices.times(told.now_it_is(6), told.now_it_is().vertices[0])["subtasks"]
     assert (first["duration"], first["timestamps"]["RUNNING"]) == (6, 0)
     assert second["duration"] == -1
+
+
+def test_attempts_beside_the_one_that_counts_are_told_with_it():
+    told = ToldJob().runs()
+    one = attempt(number=1)
+    former = ExecutionState.CREATED
+    for state in (ExecutionState.SCHEDULED, ExecutionState.DEPLOYING):
+        told.tell(ExecutionStateChanged(one, former, state, 0, is_concurrent=True))
+    job = told.now_it_is()
+    found = vertices.subtask(job, job.vertices[0], 0)
+    assert (found["attempt"], found["status"]) == (0, "RUNNING")
+    [other] = found["other-concurrent-attempts"]
+    assert (other["attempt"], other["status"]) == (1, "DEPLOYING")
+    assert "other-concurrent-attempts" not in vertices.subtask(job, job.vertices[0], 1)
+    assert vertices.attempt(job, job.vertices[0], 0, 1)["status"] == "DEPLOYING"
+
+
+def test_a_vertex_tells_how_its_row_functions_run():
+    vertex = ToldJob().runs().now_it_is().vertices[0]
+    assert vertices.functions(vertex) == {"functions": []}
+    ways = FunctionWay("fields", "it has a loop"), None
+    operators = [
+        OperatorInfo(at, f"Op{at}", f"uid{at}", "job.py:1", function=way)
+        for at, way in enumerate(ways)
+    ]
+    facts = replace(vertex.facts, operators=tuple(operators))
+    assert vertices.functions(replace(vertex, facts=facts)) == {
+        "functions": [
+            {
+                "operator": "Op0",
+                "defined-at": "job.py:1",
+                "way": "fields",
+                "why-not-columns": "it has a loop",
+            }
+        ]
+    }

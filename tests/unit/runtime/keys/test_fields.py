@@ -12,7 +12,7 @@ from penstock.model.row import Row, RowKind
 from penstock.model.types import Types
 from penstock.runtime.codecs import convert
 from penstock.runtime.elements import ColumnBatch, RowBatch
-from penstock.runtime.keys import KeySelection, channel_of
+from penstock.runtime.keys import KeySelection, channel_of, fields
 from penstock.runtime.keys.fields import FieldRead, KeyRead, key_read
 from penstock.runtime.keys.hashing import is_int32_type
 
@@ -306,3 +306,9 @@ def test_slices_have_their_own_keys():
     piece = ColumnBatch(COLUMNS.data.slice(1, 2), np.array([1, 2]))
     check_as_by_records(keys, piece, NAMED)
     check_as_by_records(keys, ColumnBatch(COLUMNS.data.slice(0, 0)), NAMED)
+
+
+def test_bytecode_that_is_not_known_is_not_read(monkeypatch):
+    monkeypatch.setattr(fields, "READS_BYTECODE", False)
+    assert key_read(lambda bid: bid["id"]) is None
+    assert key_read(itemgetter("id")) == KeyRead((FieldRead("id"),))

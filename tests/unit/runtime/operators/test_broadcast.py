@@ -6,7 +6,7 @@ import pytest
 
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import UserError
-from penstock.model.type_texts import type_with_defaults
+from penstock.model.texts.type_texts import type_with_defaults
 from penstock.model.types import Types
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection

@@ -396,7 +396,7 @@ class ListSink(Sink):
 
 def test_a_sink_writes_with_the_watermark_and_reports_what_it_prepared():
     sink = ListSink()
-    op = OperatorHarness(SinkOperator(sink), job_id="j1", file_prefix="j1-0-0")
+    op = OperatorHarness(SinkOperator(sink), job_id="j1")
     assert op.operator.accepts is Accepts.ANY
     op.feed([1])
     op.watermark(9)
@@ -404,4 +404,4 @@ def test_a_sink_writes_with_the_watermark_and_reports_what_it_prepared():
     op.finish()
     assert sink.written == [([1], MIN_WATERMARK), ([2], 9), "closed"]
     assert op.committables == ["part-0"]
-    assert (sink.context.job_prefix, sink.context.attempt_prefix) == ("j1", "j1-0-0")
+    assert (sink.context.job_prefix, sink.context.attempt_prefix) == ("j1", "j1.0.0")

@@ -285,5 +285,8 @@ class Calls:
     def entered(self, operator):
         self.seen.append(operator)
 
+    def complain(self, line):
+        self.seen.append(line)
+
     def left(self):
         self.seen.append("out")

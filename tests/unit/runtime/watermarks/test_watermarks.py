@@ -136,10 +136,10 @@ def test_the_slowest_split_holds_the_source_back_until_it_is_finished():
     splits = SplitWatermarks(monotonous())
     splits.register("a")
     splits.register("b")
-    (batch,) = splits.on_batch("a", RowBatch([(10,)]))
+    (batch,) = splits.on_batch("a", splits.stamped(RowBatch([(10,)])))
     assert batch.timestamps.tolist() == [10]
     assert splits.on_periodic(0) == []
-    splits.on_batch("b", RowBatch([(4,)]))
+    splits.on_batch("b", splits.stamped(RowBatch([(4,)])))
     assert splits.on_periodic(200) == [Watermark(3)]
     splits.unregister("b")
     assert splits.on_periodic(400) == [Watermark(9)]
@@ -148,10 +148,11 @@ def test_the_slowest_split_holds_the_source_back_until_it_is_finished():
 
 def test_all_splits_idle_make_the_source_idle_and_a_batch_wakes_it():
     splits = SplitWatermarks(monotonous().with_idleness(Duration.of_millis(10)))
-    splits.on_batch(None, RowBatch([(10,)]))
+    splits.on_batch(None, splits.stamped(RowBatch([(10,)])))
     outputs = [splits.on_periodic(now) for now in (0, 5, 20, 30)]
     assert outputs == [[Watermark(9)], [], [IDLE], []]
-    assert splits.on_batch(None, RowBatch([(11,)], np.array([NO_TIMESTAMP])))[0] == ACTIVE
+    late = splits.stamped(RowBatch([(11,)], np.array([NO_TIMESTAMP])))
+    assert splits.on_batch(None, late)[0] == ACTIVE
 
 
 def test_time_in_front_of_full_outputs_does_not_make_a_stream_idle_mid_way():

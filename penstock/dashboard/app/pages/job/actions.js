@@ -44,16 +44,20 @@ const ACTIONS = {
   },
 };
 
-/** @param {{ job: string, name: string, isOver: boolean, config: any }} props */
-export function Actions({ job, name, isOver, config }) {
+/** @param {{ job: string, name: string, isOver: boolean, config: any, isRescalable: boolean }} props */
+export function Actions({ job, name, isOver, config, isRescalable }) {
   const [chosen, setChosen] = useState(/** @type {Action | null} */ (null));
+  const [Rescaling, setRescaling] = useState(/** @type {any} */ (null));
+  const rescale = () => import("./rescaling.js").then((one) => setRescaling(() => one.Rescaling));
   if (isOver || config.features?.["web-history"]) return null;
   const mayCancel = config.features?.["web-cancel"] ?? false;
   const offered = Object.values(ACTIONS).filter((one) => mayCancel || !one.isDanger);
   return html`
     <span class="row">
+      ${isRescalable && html`<button onClick=${rescale}>Rescale</button>`}
       ${offered.map((one) => html`<button class=${one.isDanger ? "danger" : ""} onClick=${() => setChosen(one)}>${one.name}</button>`)}
     </span>
+    ${Rescaling && html`<${Rescaling} job=${job} name=${name} close=${() => setRescaling(null)} />`}
     ${chosen && html`<${Confirmation} key=${chosen.name} action=${chosen} job=${job} name=${name} close=${() => setChosen(null)} />`}
   `;
 }

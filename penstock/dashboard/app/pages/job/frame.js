@@ -13,6 +13,7 @@ const TABS = [
   ["timeline", "Timeline"],
   ["checkpoints", "Checkpoints"],
   ["exceptions", "Exceptions"],
+  ["rescales", "Rescales"],
   ["metrics", "Metrics"],
   ["watermarks", "Watermarks"],
   ["options", "Configuration"],
@@ -35,7 +36,7 @@ export function JobFrame({ job, tab, config, children }) {
         ${isOver ? html`ended at <${Moment} at=${body["end-time"]} /> after ${duration(body["end-time"] - body["start-time"])}` : body.state === "RUNNING" ? html`up ${duration(body.uptime)}` : html`begun at <${Moment} at=${body["start-time"]} />`}
       </span>
       <span class="space"></span>
-      <${Actions} job=${job} name=${body.name} isOver=${isOver} config=${config} />
+      <${Actions} job=${job} name=${body.name} isOver=${isOver} config=${config} isRescalable=${body.rescalable} />
     </div>
     <${Verdict} job=${job} isOver=${isOver} />
     <nav class="tabs" aria-label="Pages of the job">

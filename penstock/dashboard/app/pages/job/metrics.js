@@ -6,12 +6,12 @@ import { bytes, duration, rate, share } from "../../base/format.js";
 import { useHistory } from "../../base/history.js";
 import { html, useRef } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { Chart, useCrosshair } from "../../parts/chart.js";
+import { Chart, useCrosshair } from "../../parts/charts/chart.js";
 import { Bound, Card, missing } from "../../parts/common.js";
-import { Explorer } from "../../parts/explorer.js";
-import { DURATION_STEPS, lines, shares, total } from "../../parts/figures.js";
-import { MarkList, useMarks } from "../../parts/marks.js";
-import { RangeBar, spanOf, windowOf } from "../../parts/range.js";
+import { Explorer } from "../../parts/charts/explorer.js";
+import { DURATION_STEPS, lines, shares, total } from "../../parts/charts/figures.js";
+import { MarkList, useMarks } from "../../parts/charts/marks.js";
+import { RangeBar, spanOf, windowOf } from "../../parts/charts/range.js";
 import { JobFrame } from "./frame.js";
 
 /** More vertices than these, or more lines, make no chart that anybody can read. */

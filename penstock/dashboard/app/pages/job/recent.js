@@ -6,12 +6,12 @@ import { counted, rate } from "../../base/format.js";
 import { useHistory } from "../../base/history.js";
 import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { Chart, useCrosshair } from "../../parts/chart.js";
+import { Chart, useCrosshair } from "../../parts/charts/chart.js";
 import { Card, missing, Moment } from "../../parts/common.js";
-import { total } from "../../parts/figures.js";
-import { useMarks } from "../../parts/marks.js";
-import { spanOf } from "../../parts/range.js";
-import { Strip } from "../../parts/strip.js";
+import { total } from "../../parts/charts/figures.js";
+import { useMarks } from "../../parts/charts/marks.js";
+import { spanOf } from "../../parts/charts/range.js";
+import { Strip } from "../../parts/charts/strip.js";
 
 const FIGURES = ["numRecordsInPerSecond", "numRecordsOutPerSecond"];
 const SHOWN_FAILURES = 3;

@@ -5,16 +5,16 @@ import { change, to } from "../../base/address.js";
 import { counted, duration, exact, time, utc } from "../../base/format.js";
 import { html, useMemo } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { zoomTo } from "../../parts/chart.js";
+import { zoomTo } from "../../parts/charts/chart.js";
 import { Bound, Card, missing, Moment } from "../../parts/common.js";
 import { Filter, matches } from "../../parts/filter.js";
-import { Lanes } from "../../parts/lanes.js";
-import { MarkSign } from "../../parts/chart.js";
+import { Lanes } from "../../parts/charts/lanes.js";
+import { MarkSign } from "../../parts/charts/chart.js";
 import { JobFrame } from "./frame.js";
 
 const LANES_AT_A_TIME = 200;
 const STORY_AT_A_TIME = 100;
-/** What happened, as marks. @type {Record<string, import("../../parts/plot.js").MarkKind>} */
+/** What happened, as marks. @type {Record<string, import("../../parts/charts/plot.js").MarkKind>} */
 const KINDS = { restart: "restart", failure: "failure", rescale: "rescale", "checkpoint-failed": "checkpoint", savepoint: "savepoint", restore: "restore" };
 
 export function Page({ job, query, config }) {

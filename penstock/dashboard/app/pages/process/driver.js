@@ -6,7 +6,7 @@ import { bytes, duration, exact, share } from "../../base/format.js";
 import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
 import { Card, Facts, missing } from "../../parts/common.js";
-import { Files } from "../../parts/files.js";
+import { Files } from "../../parts/logs/files.js";
 import { Table } from "../../parts/table.js";
 import { isArchive, NotOfArchive, ProcessFrame } from "./frame.js";
 

@@ -7,8 +7,8 @@ import { html, useEffect, useMemo, useReducer, useRef, useState } from "../../ba
 import { useConnection } from "../../base/live.js";
 import { ask, reasonOf } from "../../base/server.js";
 import { Moment } from "../../parts/common.js";
-import { LogFile } from "../../parts/log_file.js";
-import { LogView } from "../../parts/log_view.js";
+import { LogFile } from "../../parts/logs/log_file.js";
+import { LogView } from "../../parts/logs/log_view.js";
 import { isArchive, NotOfArchive, placeOf, ProcessFrame } from "./frame.js";
 
 const LEVELS = /** @type {Record<string, string[]>} */ ({
@@ -121,7 +121,7 @@ function Viewer({ url, files, look, query, fail }) {
   const text = (query.q ?? "").toLowerCase();
   const hits = useMemo(() => (text ? lines.filter((one) => one.text.toLowerCase().includes(text)) : []), [lines, text]);
   const errors = useMemo(() => lines.filter((one) => one.isFirst && LEVELS.errors.includes(one.level)), [lines]);
-  const jump = (/** @type {import("../../parts/log_file.js").Line[]} */ among, /** @type {number} */ way) => {
+  const jump = (/** @type {import("../../parts/logs/log_file.js").Line[]} */ among, /** @type {number} */ way) => {
     const next = nextOf(among, chosen, way);
     setAtEnd(false);
     if (next) setChosen(next.key);
@@ -146,7 +146,7 @@ function Viewer({ url, files, look, query, fail }) {
 
 /**
  * The next one that is meant, after the line that is chosen. Without one: the newest.
- * @param {import("../../parts/log_file.js").Line[]} among
+ * @param {import("../../parts/logs/log_file.js").Line[]} among
  * @param {number | null} chosen
  * @param {number} way 1: towards the end
  */

@@ -7,7 +7,7 @@ import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
 import { Bound, Card, Facts, missing, Moment, Share, State } from "../../parts/common.js";
 import { Buffers, Cpu, Figure, Memory } from "../../parts/process_figures.js";
-import { Files } from "../../parts/files.js";
+import { Files } from "../../parts/logs/files.js";
 import { shortName } from "../../parts/chain.js";
 import { Table } from "../../parts/table.js";
 import { isArchive, NotOfArchive, ProcessFrame } from "./frame.js";

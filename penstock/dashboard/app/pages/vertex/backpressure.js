@@ -7,7 +7,7 @@ import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
 import { Card, Facts, missing, Share } from "../../parts/common.js";
 import { pageOf, Pages } from "../../parts/pages.js";
-import { Sparkline } from "../../parts/spark.js";
+import { Sparkline } from "../../parts/charts/spark.js";
 import { Table } from "../../parts/table.js";
 import { VertexFrame } from "./frame.js";
 

@@ -7,9 +7,9 @@ import { html, useEffect, useMemo, useState } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
 import { ask, reasonOf } from "../../base/server.js";
 import { Card, Moment } from "../../parts/common.js";
-import { Flame } from "../../parts/flame.js";
-import { FlameTable, told } from "../../parts/flame_table.js";
-import { frameAt, framesOf, samplesWith } from "../../parts/flame_tree.js";
+import { Flame } from "../../parts/flame/flame.js";
+import { FlameTable, told } from "../../parts/flame/flame_table.js";
+import { frameAt, framesOf, samplesWith } from "../../parts/flame/flame_tree.js";
 import { VertexFrame } from "./frame.js";
 
 const TYPES = [
@@ -32,7 +32,7 @@ export function Page({ job, vertex, query, config }) {
   `;
 }
 
-/** @typedef {{ at: number, tree: import("../../parts/flame_tree.js").Tree | null, error: string, isComing: boolean }} Samples */
+/** @typedef {{ at: number, tree: import("../../parts/flame/flame_tree.js").Tree | null, error: string, isComing: boolean }} Samples */
 
 /**
  * Ask until there are samples; `round`: ask until there are newer ones. Old ones stay meanwhile.
@@ -113,12 +113,12 @@ function Choices({ job, vertex, type, query }) {
 }
 
 function Graph({ frames, query }) {
-  const [seen, setSeen] = useState(/** @type {import("../../parts/flame_tree.js").Frame | null} */ (null));
+  const [seen, setSeen] = useState(/** @type {import("../../parts/flame/flame_tree.js").Frame | null} */ (null));
   const [root] = frames;
   const zoomed = frameAt(frames, query.zoom);
   const text = (query.q ?? "").toLowerCase();
   const hits = useMemo(() => (text ? samplesWith(root, text) : 0), [root, text]);
-  const zoom = (/** @type {import("../../parts/flame_tree.js").Frame} */ one) => change({ zoom: one.depth === 0 ? null : one.key }, { isStep: true });
+  const zoom = (/** @type {import("../../parts/flame/flame_tree.js").Frame} */ one) => change({ zoom: one.depth === 0 ? null : one.key }, { isStep: true });
   return html`
     <div class="row">
       ${text && html`<span role="status"><b>${share(hits / root.value)}</b> of the samples have it, ${exact(hits)} of ${exact(root.value)}</span>`}

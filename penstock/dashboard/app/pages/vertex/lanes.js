@@ -6,7 +6,7 @@ import { duration, exact } from "../../base/format.js";
 import { html, useState } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
 import { Bound, Card, missing, Moment, Share, State } from "../../parts/common.js";
-import { Lanes } from "../../parts/share_lanes.js";
+import { Lanes } from "../../parts/charts/share_lanes.js";
 import { Table } from "../../parts/table.js";
 import { VertexFrame } from "./frame.js";
 
@@ -50,11 +50,11 @@ function Subtasks({ job, vertex, query }) {
 const AS_TOLD = { by: "", isDescending: false, choose: () => {} };
 
 function Drawing({ body, query }) {
-  const [seen, setSeen] = useState(/** @type {import("../../parts/share_lanes.js").Cell | null} */ (null));
+  const [seen, setSeen] = useState(/** @type {import("../../parts/charts/share_lanes.js").Cell | null} */ (null));
   const { timestamps, subtasks } = body;
   if (timestamps.length === 0) return html`<p class="quiet">No subtask has reported yet.</p>`;
   const cell = seen ?? pinned(body, query);
-  const choose = (/** @type {import("../../parts/share_lanes.js").Cell} */ one) => change({ subtask: subtasks[one.row].subtask, at: timestamps[one.step] });
+  const choose = (/** @type {import("../../parts/charts/share_lanes.js").Cell} */ one) => change({ subtask: subtasks[one.row].subtask, at: timestamps[one.step] });
   return html`
     <p class="row quiet">
       <span><i class="lane-sign busy"></i> busy</span><span><i class="lane-sign blocked"></i> back-pressured</span><span><i class="lane-sign idle"></i> idle</span>

@@ -5,12 +5,12 @@ import { byteRate, bytes, duration, rate, share } from "../../base/format.js";
 import { useHistory } from "../../base/history.js";
 import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { Chart, useCrosshair } from "../../parts/chart.js";
+import { Chart, useCrosshair } from "../../parts/charts/chart.js";
 import { Card, missing } from "../../parts/common.js";
-import { Explorer } from "../../parts/explorer.js";
-import { DURATION_STEPS, shares } from "../../parts/figures.js";
-import { MarkList, useMarks } from "../../parts/marks.js";
-import { RangeBar, spanOf, windowOf } from "../../parts/range.js";
+import { Explorer } from "../../parts/charts/explorer.js";
+import { DURATION_STEPS, shares } from "../../parts/charts/figures.js";
+import { MarkList, useMarks } from "../../parts/charts/marks.js";
+import { RangeBar, spanOf, windowOf } from "../../parts/charts/range.js";
 import { isOfBatch, VertexFrame } from "./frame.js";
 
 export function Page({ job, vertex, query, config }) {

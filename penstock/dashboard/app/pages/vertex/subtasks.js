@@ -33,8 +33,13 @@ const FIGURES = [
   { title: "Records in, all", name: "records-in-total", isNumber: true, hint: "Since the start of the attempt", shown: count, cell: (one) => count(one["records-in-total"]) },
   { title: "Records out, all", name: "records-out-total", isNumber: true, hint: "Since the start of the attempt", shown: count, cell: (one) => count(one["records-out-total"]) },
   { title: "Duration", name: "duration", isNumber: true, hint: "Of the attempt, since its deployment", shown: duration, cell: (one) => html`<span title=${durations(one)}>${duration(one.duration)}</span>` },
-  { title: "Attempts", name: "attempts", isNumber: true, shown: count, cell: (one) => count(one.attempts) },
+  { title: "Attempts", name: "attempts", isNumber: true, shown: count, cell: (one) => html`${count(one.attempts)}${(one.rivals ?? []).map(beside)}` },
 ];
+
+/** An attempt that runs beside the one of the row. */
+function beside(/** @type {any} */ one) {
+  return html`<div class="quiet">attempt ${one.attempt} too: ${one.state}${one.endpoint && ` on ${one.endpoint}`}</div>`;
+}
 
 /** @param {{ job: string, vertex: string, query: Record<string, string>, config: any }} props */
 export function Page({ job, vertex, query, config }) {

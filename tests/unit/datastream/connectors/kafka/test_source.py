@@ -144,15 +144,15 @@ def test_rows_of_json_come_as_columns_and_odd_ones_one_by_one(broker):
 
 
 class Told:
-    """What a consumer gives; without a value: that the partition ends here."""
+    """What a consumer gives; without a value an error: by default, that the partition ends here."""
 
-    def __init__(self, offset, value=None) -> None:
+    def __init__(self, offset, value=None, error=KafkaError._PARTITION_EOF) -> None:
         self.offset = lambda: offset
         self.value = lambda: value
         self.topic = lambda: "in"
         self.partition = lambda: 0
         self.timestamp = lambda: (1, offset)
-        end = None if value is not None else KafkaError(KafkaError._PARTITION_EOF)
+        end = None if value is not None else KafkaError(error)
         self.error = lambda: end
 
     def __len__(self) -> int:
@@ -227,6 +227,38 @@ def test_an_offset_that_is_gone_is_reset_or_an_error(broker):
 
 
 # ------------------------------------------------------------------ the group
+
+
+@pytest.mark.parametrize("code", [-1, 2, 7, 13, 56])
+def test_a_fetch_that_fails_once_is_made_again(broker, code):
+    """UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, KAFKA_STORAGE_ERROR."""
+    broker.create("a")
+    produce(broker, "a", "1", "2")
+    broker.fetch_errors = [code]
+    task = Task(bounded(broker.servers, "a").build())
+    assert task.read_to_end() == ["1", "2"]
+    assert broker.fetch_errors == []
+
+
+def test_a_partition_that_may_not_be_read_is_an_error_at_once(broker):
+    broker.create("a")
+    produce(broker, "a", "1")
+    broker.fetch_errors = [29] * 9
+    task = Task(bounded(broker.servers, "a").build())
+    with pytest.raises(ExternalError, match=r"cannot read of a\[0\].*TOPIC_AUTHORIZATION_FAILED"):
+        task.read_to_end()
+    task.close()
+
+
+def test_fetches_that_fail_again_and_again_are_an_error(monkeypatch):
+    told = [Told(0, error=56) for _ in range(reader.MOST_FAILED_FETCHES)]
+    consumer = TellsAtOnce(told)
+    monkeypatch.setattr(reader, "make_consumer", lambda *_args, **_options: (consumer, None))
+    settings = reader.KafkaReaderSettings({}, SimpleStringSchema(), "earliest", has_stops=True)
+    split_reader = reader.KafkaSplitReader(settings, 0)
+    with pytest.raises(ExternalError, match=r"60 fetches of in\[0\] in a row have failed"):
+        split_reader.fetch()
+    split_reader.close()
 
 
 def test_offsets_are_committed_when_their_checkpoint_is_complete(broker):

@@ -126,9 +126,9 @@ def test_a_connection_that_breaks_again_and_again_is_an_error_in_the_end(pulsar_
     builder.set_config("pulsar.client.operationTimeoutMs", 700)
     pulsar_broker.fail("SEND", 10_000, is_before=True)
     writer = written(builder.build(), "a")
-    with pytest.raises(
-        ExternalError, match="cannot deliver to .*out: not all messages were delivered in 1 s"
-    ):
+    # Which of both times is over first depends on when the connection breaks.
+    told = "cannot deliver to .*out: (not all messages were delivered in 1 s|no answer in time)"
+    with pytest.raises(ExternalError, match=told):
         writer.prepare_checkpoint(1)
     writer.close()
 

@@ -6,7 +6,8 @@ import pytest
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.datastream.connectors.rabbitmq.reader import SeenIds
-from penstock.model.errors import ExternalError
+from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
+from penstock.runtime.records.dead_letters import Malformed
 from tests.tools.brokers.rabbit_queues import (
     config_builder,
     delete_queue,
@@ -15,6 +16,7 @@ from tests.tools.brokers.rabbit_queues import (
     numbers,
     publish,
     reading,
+    sink_of,
     source_of,
     texts_in,
 )
@@ -233,6 +235,18 @@ def test_a_message_without_an_id_is_an_error_that_names_the_queue(amqp, queue):
     assert texts_in(amqp, queue) == ["lost"]
 
 
+def test_messages_without_an_id_are_marked_and_the_others_are_read(amqp, queue):
+    publish(amqp, queue, "1", "2")
+    publish(amqp, queue, "lost", has_ids=False)
+    with reading(source_of(amqp, queue)) as task:
+        rows = task.marked(3)
+        task.checkpoint(1)
+    assert rows[:2] == ["1", "2"]
+    assert isinstance(rows[2], Malformed)
+    assert rows[2].raw == b"lost"
+    assert texts_in(amqp, queue) == []
+
+
 def test_a_message_that_gives_no_record_is_acknowledged_too(amqp, queue):
     publish(amqp, queue, *numbers(0, 5))
     with reading(source_of(amqp, queue, schema=Odd())) as task:
@@ -278,10 +292,27 @@ def test_a_wrong_password_is_told_as_such(amqp):
     builder = config_builder(amqp).set_uri(amqp.uri.replace("guest@", "secret@"))
     with (
         reading(source_of(amqp, "q", builder=builder)) as task,
-        pytest.raises(ExternalError, match="ACCESS_REFUSED") as caught,
+        pytest.raises(RefusedForGood, match="ACCESS_REFUSED") as caught,
     ):
         task.read(1)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [source_of, sink_of])
+def test_a_wrong_password_is_found_at_submit(amqp, make):
+    builder = config_builder(amqp).set_uri(amqp.uri.replace("guest@", "secret@"))
+    end = make(amqp, "q", builder=builder)
+    with pytest.raises(
+        ConfigurationError, match="refuses the connection.*ACCESS_REFUSED"
+    ) as caught:
+        end.validate()
+    assert "secret" not in str(caught.value)
+    make(amqp, "q").validate()
+
+
+def test_a_broker_that_only_subtasks_reach_is_no_error_at_submit(amqp):
+    builder = config_builder(amqp).set_uri("amqp://guest:guest@127.0.0.1:1/")
+    source_of(amqp, "q", builder=builder).validate()
 
 
 def test_a_virtual_host_that_is_not_there_is_named(amqp):

@@ -1,0 +1,59 @@
+"""Start-up: from `execute_and_collect` to the first row in the driver, while Spark is up.
+
+A first job starts its TaskManagers; one that shares no process with others stands for it. A second job finds warm workers.
+Floor: a warm Spark job of one Python task, which is what starting a TaskManager takes at least.
+"""
+
+import time
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from benchmarks.figures import Figure
+from benchmarks.probes import TASKMANAGERS, environment
+
+ALONE = {"penstock.cluster.job-isolation": "true"}
+SHARED: dict[str, str] = {}
+"""That is the default."""
+
+
+def first_row_and_end(options: Mapping[str, str] | None = None) -> tuple[float, float]:
+    """Seconds from the call to the first row, and to the end of the job. `options`: of the job."""
+    rows = (
+        environment(options)
+        .from_collection(list(range(100)))
+        .map(lambda value: (value % 10, 1))
+        .key_by(lambda pair: pair[0])
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+    )
+    started = time.perf_counter()
+    with rows.execute_and_collect("benchmark start-up") as results:
+        next(results)
+        first = time.perf_counter() - started
+        left = sum(1 for _ in results)
+    if left != 99:
+        raise SystemExit(f"startup: expected 99 more rows, got {left}")
+    return first, time.perf_counter() - started
+
+
+def spark_job_seconds() -> float:
+    context = SparkSession.builder.getOrCreate().sparkContext
+    started = time.perf_counter()
+    context.parallelize([0], 1).map(lambda value: value + 1).collect()
+    return time.perf_counter() - started
+
+
+def measure(_events: int | None, runs: int) -> list[Figure]:
+    first_row_and_end(ALONE)
+    spark_job_seconds()
+    done = [(*first_row_and_end(ALONE), spark_job_seconds()) for _ in range(runs)]
+    firsts, ends, floors = zip(*done, strict=True)
+    first_row_and_end(SHARED)  # Its workers stay.
+    again, over = zip(*(first_row_and_end(SHARED) for _ in range(runs)), strict=True)
+    settings = {"TaskManagers": TASKMANAGERS, "floor": "one warm Spark job of one Python task"}
+    return [
+        Figure("startup to the first row", firsts, "s", floors, settings),
+        Figure("startup to the end of a job of 100 records", ends, "s", floors, settings),
+        Figure("startup of a second job to the first row", again, "s", floors, settings),
+        Figure("startup of a second job to its end", over, "s", floors, settings),
+    ]

@@ -1,0 +1,1 @@
+"""What the benchmarks run: jobs, floors, and stand-ins for what is not measured."""

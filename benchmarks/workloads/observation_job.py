@@ -1,0 +1,202 @@
+"""A driver with a job of 10,000 subtasks on null TaskManagers, with or without a client that asks its REST server for every page.
+
+python -m benchmarks.workloads.observation_job '{"parallelism": 5000, "taskmanagers": 200, "seconds": 20, "polls": true}'
+
+The JobManager, its wire, the observatory and the REST server are the product's. TaskManagers and client are processes of their own.
+Prints one JSON object: seconds of processor time and events of the JobManager's thread, and how long its events took.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks.workloads.scheduler_job import line_of_vertices
+from penstock.hosting.jobmanager.handle import JobHandle
+from penstock.hosting.jobmanager.jobmanager import JobManager
+from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts
+from penstock.hosting.observation.facts import facts_of
+from penstock.hosting.observation.observatory import OBSERVATORY
+from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.rest.server import address_of_server
+from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.wire.addresses import Endpoint
+from penstock.machines.books.job_settings import JobSettings
+from penstock.machines.resources.resource_manager import ResourceSettings
+from penstock.model.config import Settings
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.graph.partitioning import DistributionPattern
+from penstock.model.ids import ResourceId
+from penstock.model.program import ProgramSettings
+from penstock.model.slot_size import UNSIZED, SlotSize
+from penstock.model.states import ExecutionState
+
+INTERVAL_S = 0.5
+WARM_S = 5.0
+START_S = 300.0
+
+
+class NullProvider:
+    """Starts null TaskManagers in one process beside this one."""
+
+    shares_files = True
+    control_endpoint = Endpoint("127.0.0.1")
+
+    def __init__(self, slots: int) -> None:
+        self.slots_per_taskmanager = slots
+        self._process: subprocess.Popen[str] | None = None
+
+    def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
+        credentials = master.credentials
+        order = {
+            "host": master.host,
+            "port": master.port,
+            "secret": credentials.secret.hex(),
+            "token": credentials.token,
+            "cluster_id": credentials.cluster_id,
+            "slots": self.slots_per_taskmanager,
+            "interval_s": INTERVAL_S,
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.workloads.null_taskmanagers"],
+            stdin=subprocess.PIPE,
+            text=True,
+        )
+        self._write(json.dumps(order))
+
+    def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
+        self._write(resource_id)
+
+    def close(self) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _write(self, line: str) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def max_taskmanagers(self, _wanted: int | None = None) -> int | None:
+        return None
+
+    def task_slots_for(self, taskmanagers: dict[SlotSize, int]) -> int:
+        return sum(taskmanagers.values())
+
+    def bring_files(self, program: ProgramSettings) -> None: ...
+    def gone(self) -> str | None: ...
+    def registered(self, resource_id: ResourceId) -> None: ...
+    def progress(self, resource_id: ResourceId) -> int | None: ...
+    def stop(self, resource_id: ResourceId) -> None: ...
+
+    def describe(self) -> str:
+        return "null TaskManagers"
+
+    def has_free_slots(self) -> bool:
+        return True
+
+
+class Watched:
+    """The JobManager's thread: its events, how long each took, and its processor time."""
+
+    def __init__(self, manager: JobManager) -> None:
+        self._received = manager.received
+        self.took: list[float] = []
+        manager.received = self._watched  # type: ignore[method-assign]
+
+    def cpu_s(self) -> float:
+        (thread,) = (one for one in threading.enumerate() if one.name == "penstock-jobmanager")
+        assert thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+
+    def _watched(self, *message: Any) -> ResourceId | None:
+        started = time.perf_counter()
+        found = self._received(*message)
+        self.took.append(time.perf_counter() - started)
+        return found
+
+
+def run(order: dict[str, Any]) -> dict[str, Any]:
+    parallelism, taskmanagers = order["parallelism"], order["taskmanagers"]
+    graph = line_of_vertices(DistributionPattern.POINTWISE, 2, parallelism)
+    graph.blobs.update({vertex.chain_blob: b"" for vertex in graph.vertices.values()})
+    settings = Settings({"rest.bind-port": "0", "rest.port": "0"} if order["serves"] else {})
+    observed = OBSERVATORY.watch(facts_of(graph, settings, ProgramSettings(), None))
+    parts = JobParts(
+        graph,
+        (),
+        NullProvider(-(-parallelism // taskmanagers)),
+        JobManagerSettings(
+            JobSettings(), ResourceSettings(), TaskSettings(), INTERVAL_S, 50.0, 180.0, 30.0
+        ),
+        observed,
+    )
+    manager = JobManager(parts)
+    OBSERVATORY.started(JobHandle(manager, OBSERVATORY.look_of(graph.job_id), "nothing"))
+    address = address_of_server(settings) if order["serves"] else None
+    watched = Watched(manager)
+    manager.start()
+    try:
+        _wait_until_all_run(manager, 2 * parallelism)
+        with _client(address if order["polls"] else None, graph) as client:
+            time.sleep(WARM_S)
+            watched.took.clear()
+            cpu_s, began = watched.cpu_s(), time.perf_counter()
+            time.sleep(order["seconds"])
+            cpu_s, wall_s = watched.cpu_s() - cpu_s, time.perf_counter() - began
+            took = sorted(watched.took)
+        return {
+            "cpu_s": cpu_s,
+            "wall_s": wall_s,
+            "events": len(took),
+            "longest_ms": took[-1] * 1000,
+            "p999_ms": took[int(len(took) * 0.999)] * 1000,
+            "median_ms": took[len(took) // 2] * 1000,
+            **client,
+        }
+    finally:
+        manager.cancel()
+        manager.wait(START_S)
+
+
+def _wait_until_all_run(manager: JobManager, subtasks: int) -> None:
+    deadline = time.monotonic() + START_S
+    vertices = list(manager.job_master.execution_graph.vertices)
+    while sum(one.state is ExecutionState.RUNNING for one in vertices) < subtasks:
+        if manager.ended.is_set() or time.monotonic() > deadline:
+            raise SystemExit(f"the job does not run: {manager.status} {manager.failure}")
+        time.sleep(0.2)
+
+
+@contextmanager
+def _client(address: str | None, graph: JobGraph) -> Generator[dict[str, Any]]:
+    """Poll meanwhile. The dict has its figures at the end."""
+    figures: dict[str, Any] = {}
+    if address is None:
+        yield figures
+        return
+    vertex = next(iter(graph.vertices))
+    program = [sys.executable, "-m", "benchmarks.workloads.observation_client"]
+    client = subprocess.Popen(
+        [*program, address, graph.job_id, vertex],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield figures
+    finally:
+        said, _ = client.communicate("")
+    figures.update(json.loads(said))
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(json.loads(sys.argv[1]))))

@@ -1,0 +1,322 @@
+"""SqlSource: reads a table, view or query of a SQL database once, in ranges of a column. Needs SQLAlchemy 2 (`penstock[sql]`).
+
+Bounded. The driver asks for the smallest and largest value of the column, and cuts the numbers between them into ranges of
+equal width, each of which is a split. A range is read in the order of the column, so that a restart goes on behind the rows
+that it has read. Rows that others change meanwhile are read as they are when their range is opened, and again after a
+restart: read a table that stands still, or a query of rows that no longer change.
+Source: Flink JdbcSource with JdbcNumericBetweenParametersProvider; differs: ranges are cut by the driver, exactly once.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.connectors.base import (
+    Boundedness,
+    EnumeratorContext,
+    PolledSplitReader,
+    QueueEnumerator,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from penstock.datastream.connectors.sql.engine import import_sqlalchemy, make_engine
+from penstock.datastream.connectors.sql.errors import error_of, told
+from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
+from penstock.model.row import make_row
+from penstock.runtime.elements import Batch, RowBatch
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+FETCH_ROWS: Final = 1000
+SPLITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """What the builder collected. `order`: the columns that make the order of rows unique."""
+
+    url: str = ""
+    table: str = ""
+    schema: str | None = None
+    query: str = ""
+    column: str = ""
+    order: tuple[str, ...] = ()
+    splits: int = SPLITS
+    fetch_rows: int = FETCH_ROWS
+    row_type: RowTypeInfo | None = None
+    engine_options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def what(self) -> str:
+        return f"the query {self.query!r}" if self.query else f"the table {self.table!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Rows with low <= column < high; None: without this bound. `is_null`: those without a value instead."""
+
+    low: Any = None
+    high: Any = None
+    is_null: bool = False
+
+
+class SqlSource(Source):
+    """Reads rows of a database once. Not in PyFlink.
+
+    Build it: `SqlSource.builder().set_url(url).set_table("orders").set_partition_column("id")`,
+    then `.set_row_type(type).build()`.
+    """
+
+    boundedness = Boundedness.BOUNDED
+
+    def __init__(self, settings: _Settings) -> None:
+        self._settings = settings
+
+    @staticmethod
+    def builder() -> SqlSource.Builder:
+        """Return a builder."""
+        return SqlSource.Builder()
+
+    class Builder:
+        """Builds an SqlSource; URL, row type, and a table or query are required."""
+
+        def __init__(self) -> None:
+            self._settings = _Settings()
+
+        def set_url(self, url: str) -> SqlSource.Builder:
+            """Set the URL, as SQLAlchemy takes it; the executors get it with the job, password included."""
+            return self._set(url=url)
+
+        def set_table(self, table: str, schema: str | None = None) -> SqlSource.Builder:
+            """Set the table or view."""
+            return self._set(table=table, schema=schema)
+
+        def set_query(self, query: str) -> SqlSource.Builder:
+            """Set a SELECT statement instead of a table. It must do in a FROM clause."""
+            return self._set(query=query)
+
+        def set_row_type(self, row_type: TypeInformation) -> SqlSource.Builder:
+            """Set the ROW type of the records, with names: these columns are read."""
+            if not isinstance(row_type, RowTypeInfo):
+                raise TypeError(
+                    f"set_row_type takes Types.ROW_NAMED([...], [...]), got {row_type}."
+                )
+            return self._set(row_type=row_type)
+
+        def set_partition_column(
+            self, column: str, splits: int = SPLITS, *, order: Sequence[str] = ()
+        ) -> SqlSource.Builder:
+            """Set the column of numbers, dates or times by whose ranges subtasks share the rows.
+
+            Without it, one subtask reads everything, in the order of all columns.
+
+            Args:
+                column: an index on it makes the reading fast.
+                splits: the number of ranges.
+                order: more columns that make the order of rows unique, if `column` alone does not.
+                    By default all columns of the row type.
+            """
+            if splits < 1:
+                raise ConfigurationError(
+                    f"set_partition_column: splits is 1 or more, got {splits}."
+                )
+            return self._set(column=column, splits=splits, order=tuple(order))
+
+        def set_fetch_size(self, rows: int) -> SqlSource.Builder:
+            """Set how many rows are fetched at once and make a batch; 1,000 by default.
+
+            On MySQL and MariaDB the whole of a range is fetched at once, and cut into batches.
+            """
+            if rows < 1:
+                raise ConfigurationError(f"set_fetch_size: expected 1 or more, got {rows}.")
+            return self._set(fetch_rows=rows)
+
+        def set_engine_options(self, options: dict[str, Any]) -> SqlSource.Builder:
+            """Set arguments of SQLAlchemy's `create_engine`. Connections are never pooled."""
+            return self._set(engine_options=dict(options))
+
+        def build(self) -> SqlSource:
+            """Return the source. Raises ConfigurationError if something required is missing."""
+            settings = self._settings
+            if not settings.url:
+                raise ConfigurationError("SqlSource: set_url is missing before build().")
+            if bool(settings.table) == bool(settings.query):
+                raise ConfigurationError("SqlSource: set either a table or a query before build().")
+            if settings.row_type is None:
+                raise ConfigurationError("SqlSource: set_row_type is missing before build().")
+            return SqlSource(settings)
+
+        def _set(self, **changes: Any) -> SqlSource.Builder:
+            self._settings = replace(self._settings, **changes)
+            return self
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        return self._settings.row_type
+
+    def validate(self) -> None:
+        """Check columns and connection. Raises ConfigurationError."""
+        try:
+            _Reading(self._settings, "SqlSource on the driver").check()
+        except ExternalError as error:
+            raise ConfigurationError(
+                f"{error}. The driver and all executors must reach the database and be allowed to "
+                "read."
+            ) from error
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        ranges = _Reading(self._settings, "SqlSource's enumerator").ranges()
+        return QueueEnumerator(context, ranges)
+
+    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> SplitEnumerator:
+        """The ranges of the checkpoint: the table may have grown."""
+        return QueueEnumerator(context, state if state is not None else ())
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return _RangeReader(context, self._settings)
+
+
+class _RangeReader(PolledSplitReader):
+    def __init__(self, context: ReaderContext, settings: _Settings) -> None:
+        super().__init__(context)
+        self._reading = _Reading(settings, f"SqlSource, subtask {context.subtask()}")
+
+    def read(self, split: Range) -> Iterator[Batch]:
+        return self._reading.rows(split)
+
+    def split_id(self, split: Range) -> Any:
+        return f"[{split.low}, {split.high})" if not split.is_null else "NULL"
+
+
+class _Reading:
+    """The statements. A connection is opened for each call."""
+
+    def __init__(self, settings: _Settings, where: str) -> None:
+        self._sa = import_sqlalchemy(where)
+        self._settings = settings
+        self._where = where
+        self._engine: sa.Engine = make_engine(settings.url, settings.engine_options, where)
+        row_type = settings.row_type
+        assert row_type is not None, "build() asks for a row type"
+        self._names = tuple(row_type.get_field_names())
+        self._table: sa.Table | None = None
+
+    def check(self) -> None:
+        """Raises: ConfigurationError: a column is missing. ExternalError: the database cannot be read."""
+        settings = self._settings
+        if not settings.query:
+            with self._errors():
+                there = set(self._from().c.keys())
+            wanted = (
+                *self._names,
+                *settings.order,
+                *([settings.column] if settings.column else []),
+            )
+            missing = sorted(set(wanted) - there)
+            if missing:
+                raise ConfigurationError(
+                    f"{self._where}: the table {settings.table!r} has no columns {missing}; it "
+                    f"has {sorted(there)}."
+                )
+        with self._errors(), self._engine.connect() as connection:
+            connection.execute(self._select(None).limit(0)).fetchall()
+
+    def ranges(self) -> list[Range]:
+        """The splits, in the order of the column."""
+        settings, sql = self._settings, self._sa
+        if not settings.column:
+            return [Range()]
+        column = self._column(settings.column)
+        figures = sql.select(
+            sql.func.min(column), sql.func.max(column), sql.func.count(column), sql.func.count()
+        ).select_from(self._from())
+        with self._errors(), self._engine.connect() as connection:
+            low, high, count, total = connection.execute(figures).one()
+        made = _cut(low, high, settings.splits, self._failure) if count else []
+        return [*made, Range(is_null=True)] if total > count else made
+
+    def rows(self, part: Range) -> Iterator[Batch]:
+        """The rows of a range, in the same order each time."""
+        size, names = self._settings.fetch_rows, self._names
+        # PyMySQL cannot leave a stream before its end.
+        is_stream = self._engine.dialect.name not in {"mysql", "mariadb"}
+        options = {"stream_results": is_stream, "max_row_buffer": size}
+        with self._errors(), self._engine.connect() as connection:
+            found = connection.execute(self._select(part), execution_options=options)
+            for rows in found.partitions(size):
+                yield RowBatch([make_row(names, tuple(row)) for row in rows])
+
+    def _select(self, part: Range | None) -> Any:
+        settings, sql = self._settings, self._sa
+        found = sql.select(*map(self._column, self._names)).select_from(self._from())
+        if part is None:
+            return found
+        if settings.column:
+            column = self._column(settings.column)
+            found = found.where(column.is_(None) if part.is_null else column.is_not(None))
+            if part.low is not None:
+                found = found.where(column >= part.low)
+            if part.high is not None:
+                found = found.where(column < part.high)
+        order = [settings.column] if settings.column else []
+        order += [name for name in settings.order or self._names if name != settings.column]
+        return found.order_by(*map(self._column, order))
+
+    def _from(self) -> Any:
+        settings, sql = self._settings, self._sa
+        if settings.query:
+            inner = sql.text(settings.query.strip().rstrip(";").replace(":", "\\:"))
+            return inner.columns().subquery("penstock_query")
+        if self._table is None:  # Its types are those that values come in.
+            metadata = sql.MetaData()
+            self._table = sql.Table(
+                settings.table, metadata, schema=settings.schema, autoload_with=self._engine
+            )
+        return self._table
+
+    def _column(self, name: str) -> Any:
+        """Of the table, with its type; of a query by name alone."""
+        return self._sa.column(name) if self._settings.query else self._from().c[name]
+
+    @contextmanager
+    def _errors(self) -> Generator[None]:
+        try:
+            yield
+        except self._sa.exc.SQLAlchemyError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: BaseException | str) -> ExternalError:
+        url = self._engine.url.render_as_string(hide_password=True)
+        head = f"{self._where}: cannot read {self._settings.what} in {url}: "
+        if isinstance(error, str):
+            return RefusedForGood(head + error)
+        return error_of(head + told(error), error)
+
+
+def _cut(low: Any, high: Any, splits: int, failure: Callable[[str], ExternalError]) -> list[Range]:
+    """Ranges of equal width. The first and the last one are open, for rows that come meanwhile."""
+    if isinstance(low, bool) or not isinstance(low, int | float | Decimal | dt.date):
+        raise failure(
+            f"its partition column has {low!r} of type {type(low).__name__}. Expected a column of "
+            "numbers, dates or times."
+        )
+    is_day = isinstance(low, dt.date) and not isinstance(low, dt.datetime)
+    span: Any = (high - low).days if is_day else high - low
+    steps: list[Any] = [_part(span, number, splits) for number in range(1, splits)]
+    if is_day:
+        steps = [dt.timedelta(days=one) for one in steps]
+    bounds = list(dict.fromkeys(low + step for step in steps if low + step > low))
+    return [Range(begin, end) for begin, end in zip([None, *bounds], [*bounds, None], strict=True)]
+
+
+def _part(span: Any, number: int, splits: int) -> Any:
+    return span * number // splits if isinstance(span, int) else span * number / splits

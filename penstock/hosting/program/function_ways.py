@@ -1,0 +1,117 @@
+"""Tells before a job runs how each row function will run, and why not on columns.
+
+Whether records come in columns is told from the graph: from sources, exchanges of a declared type, and operators on columns. A source
+may still give rows, and a sample may differ, so a task decides with each batch (`runtime/row_functions/runner.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from penstock.model.graph.job_graph import FunctionWay, JobGraph
+from penstock.model.graph.stream_graph import StreamEdge, StreamGraph
+from penstock.runtime.codecs.convert import arrow_schema, is_columnar
+from penstock.runtime.operator import Accepts, Operator
+from penstock.runtime.operators.stateless import FilterOperator, FunctionOperator, MapOperator
+from penstock.runtime.row_functions.plans import Stage, Way, fused_plan, plan_of
+from penstock.runtime.row_functions.refusals import Refused
+from penstock.runtime.row_functions.rendering import TooLarge
+from penstock.runtime.row_functions.runner import TURNED_OFF
+from penstock.runtime.sources.contract import Source
+
+
+def note_function_ways(graph: StreamGraph, job_graph: JobGraph) -> None:
+    """Write into the job graph how the functions of its operators will run."""
+    for vertex in job_graph.vertices.values():
+        chained = {info.node_id for info in vertex.operators}
+        vertex.operators = tuple(
+            replace(info, function=_way_of(graph, info.node_id, chained))
+            for info in vertex.operators
+        )
+
+
+def told(job_graph: JobGraph) -> str:
+    """A line for each row function: its operator, how it will run, and why not on columns."""
+    lines = ["Row functions:"]
+    for vertex in job_graph.vertices.values():
+        for info in vertex.operators:
+            if info.function is not None:
+                why = f" - {info.function.why}" if info.function.why else ""
+                lines.append(f"  {info.name} ({info.defined_at}): {info.function.way}{why}")
+    return "\n".join(lines if len(lines) > 1 else ["The program has no row functions."])
+
+
+def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay | None:
+    operator = graph.nodes[node_id].operator
+    if not isinstance(operator, FunctionOperator) or not operator.runs_on_columns:
+        return None
+    if not operator.functions_as_columns:
+        return FunctionWay(Way.RECORDS.value, TURNED_OFF)
+    kinds: list[Any] = []
+    for edge in graph.edges:
+        if edge.target == node_id:
+            giver = _giver_of_rows(graph, edge, chained)
+            if giver is not None and _runs_with_those_before(graph, node_id, chained):
+                return FunctionWay(Way.COLUMNS.value)
+            if giver is not None:
+                why = f"its records come as Python objects from {giver}"
+                return FunctionWay(Way.RECORDS.value, why)
+            kinds.append(_type_of(graph, edge))
+    kind: Any = kinds[0] if kinds else None
+    if not is_columnar(kind):
+        return FunctionWay(
+            Way.RECORDS, "its stream has no declared type: if columns come, they decide"
+        )
+    plan = plan_of(operator.function.call, arrow_schema(kind), kind)
+    return FunctionWay(plan.way.value, plan.why_not)
+
+
+def _runs_with_those_before(graph: StreamGraph, node_id: int, chained: set[int]) -> bool:
+    """Whether the functions from the last columns on to this one run as one loop. As `runtime/task/fusing.py` decides it."""
+    stages: list[Stage] = []
+    while True:
+        node = graph.nodes[node_id]
+        operator = node.operator
+        if not isinstance(operator, MapOperator | FilterOperator) or node_id in graph.error_rules:
+            return False
+        name, keeps = node.name, isinstance(operator, FilterOperator)
+        stages.insert(0, Stage(operator.function.call, keeps, name))
+        into = [edge for edge in graph.edges if edge.target == node_id]
+        if len(into) != 1 or sum(stage.keeps for stage in stages) > 1:
+            return False
+        edge, kind = into[0], _type_of(graph, into[0])
+        if _giver_of_rows(graph, edge, chained) is None:
+            break
+        readers = [one for one in graph.edges if one.source == edge.source]
+        is_kept = isinstance(graph.nodes[edge.source].operator, FilterOperator)
+        if len(readers) != 1 or not (kind is None or is_kept):
+            return False
+        node_id = edge.source
+    if not is_columnar(kind):
+        return False
+    try:
+        return not fused_plan(stages, arrow_schema(kind), kind).is_changeable
+    except (Refused, TooLarge):
+        return False
+
+
+def _type_of(graph: StreamGraph, edge: StreamEdge) -> Any:
+    source = graph.nodes[edge.source]
+    return source.output_type if edge.tag is None else source.side_output_types.get(edge.tag)
+
+
+def _giver_of_rows(graph: StreamGraph, edge: StreamEdge, chained: set[int]) -> str | None:
+    """The operator of whose results the edge carries Python objects; None: it may carry columns."""
+    giver = graph.nodes[edge.source]
+    is_in_columns = giver.is_source or edge.source not in chained
+    if isinstance(giver.coordinator, Source) and giver.coordinator.gives_rows:
+        is_in_columns = edge.source not in chained
+    accepts = giver.operator.accepts if isinstance(giver.operator, Operator) else Accepts.ANY
+    if is_in_columns or accepts is Accepts.COLUMNS:
+        return None
+    if isinstance(giver.operator, FilterOperator):
+        before = [one for one in graph.edges if one.target == edge.source]
+        givers = (_giver_of_rows(graph, one, chained) for one in before)
+        return next((one for one in givers if one is not None), None)
+    return giver.name

@@ -1,0 +1,61 @@
+"""How a job of a fixed size leaves TaskManagers that the host takes away: all its tasks move behind a checkpoint, as in a handover.
+
+It asks for as many slots elsewhere as it has there, and runs on until they have come. Source: none; in Flink the tasks fail with
+their TaskManager (docs/spec/elasticity.md#taskmanagers-that-leave).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from penstock.machines.generations.submission import refusal_of_sizes
+from penstock.machines.job.job_master import JobMaster
+from penstock.model.ids import ResourceId
+from penstock.model.messages import JobEffect, SetTimer
+from penstock.model.states import JobStatus
+
+DEPARTURE_TIMER: Final = "departure"
+_RETRY_MS: Final = 10_000
+
+
+class Departure:
+    """Asked after each event while TaskManagers leave."""
+
+    def __init__(self) -> None:
+        self._not_before_ms = 0
+
+    def settle(
+        self, generation: JobMaster, leaving: Collection[ResourceId], now_ms: int
+    ) -> list[JobEffect]:
+        """Ask for the slots that are missing, or hand over if they are there. After a failed checkpoint it is tried again later."""
+        succession = generation.succession
+        if generation.status.is_terminal or why_it_stays(generation) is not None:
+            return []
+        if succession.handover.keeps_others_waiting:
+            return []
+        effects: list[JobEffect] = []
+        if succession.handover.take_failure() is not None:
+            self._not_before_ms = now_ms + _RETRY_MS
+            effects.append(SetTimer(DEPARTURE_TIMER, self._not_before_ms))
+        used, there = succession.slots_used(), succession.slots_used(leaving)
+        is_running = generation.status is JobStatus.RUNNING
+        wanted = used + there if there and is_running else 0
+        if wanted != succession.slots_wanted:
+
+            def want() -> None:
+                succession.leave_free_slots(leaving)
+                succession.want_slots(wanted)
+
+            effects += generation.change("LeaveTaskManagers", want)
+        has_room = succession.slots_outside(leaving) >= used
+        if there and has_room and succession.can_hand_over and now_ms >= self._not_before_ms:
+            effects += generation.change("LeaveTaskManagers", succession.hand_over)
+        return effects
+
+
+def why_it_stays(generation: JobMaster) -> str | None:
+    """Return why the tasks of a job do not move to other TaskManagers; None: they do."""
+    if generation.checkpoints.coordinator is None:
+        return "the job takes no checkpoints"
+    return refusal_of_sizes(generation.job_graph)

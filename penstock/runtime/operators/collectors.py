@@ -1,0 +1,92 @@
+"""Collectors: gather the results of a batch before they go on, in batches of about MAX_EMIT. Do not know functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from penstock.runtime.elements import Int64s, RowBatch
+from penstock.runtime.operator import MAX_EMIT, Operator
+from penstock.runtime.records.emissions import as_they_are, opened
+
+
+class Collector:
+    """Collects the results of a batch. `counts`: length of `values` after each record, when there are timestamps.
+
+    `stamps`: timestamp of each record, or a list that grows with the records (timers).
+    """
+
+    __slots__ = ("_next", "counts", "stamps", "values")
+
+    def __init__(self, stamps: Int64s | list[int] | None) -> None:
+        self.stamps = stamps
+        self.values: list[Any] = []
+        self.counts: list[int] = []
+        self._next = 0
+
+    def take(self, open_record: bool = False) -> list[RowBatch]:
+        """Remove and return the results, cut to MAX_EMIT. `open_record`: the last record has more results to come."""
+        values, counts = self.values, self.counts
+        if open_record and self.stamps is not None:
+            counts.append(len(values))
+        stamps = self._stamps(counts)
+        self._next += len(counts) - open_record
+        self.values, self.counts = [], []
+        if not values:
+            return []
+        if len(values) <= 2 * MAX_EMIT:
+            return [RowBatch(values, stamps)]
+        whole = RowBatch(values, stamps)
+        return [whole.slice(at, at + MAX_EMIT) for at in range(0, len(values), MAX_EMIT)]
+
+    def _stamps(self, counts: Sequence[int]) -> Int64s | None:
+        if self.stamps is None:
+            return None
+        lengths = np.array(counts, np.int64)
+        lengths[1:] -= lengths[:-1].copy()
+        stamps = np.asarray(self.stamps[self._next : self._next + len(counts)], np.int64)
+        return np.repeat(stamps, lengths)
+
+
+def pull(operator: Operator, results: Iterator[Any], collector: Collector) -> Iterator[RowBatch]:
+    """Add all results of one record to the collector, yielding full batches on the way."""
+    while True:
+        room = MAX_EMIT - len(collector.values)
+        before = len(collector.values)
+        collector.values.extend(islice(results, room))
+        if len(collector.values) - before < room:
+            operator.is_in_record = False
+            return
+        operator.is_in_record = True
+        yield from collector.take(open_record=True)
+
+
+class StampedCollector:
+    """Collects results that each have a timestamp of their own (a window's, a pair's), in batches of about MAX_EMIT."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._stamps: list[int] = []
+        self._collector = Collector(self._stamps)
+
+    def add(self, results: Any, stamp: int) -> Iterator[RowBatch]:
+        """Add the results of one call of a user function, all with this timestamp. Yields full batches."""
+        collector = self._collector
+        self._stamps.append(stamp)
+        try:
+            if type(results) is list:
+                collector.values += as_they_are(results)
+            else:
+                yield from pull(self._operator, opened(results), collector)
+        finally:
+            # What came before an error stays.
+            collector.counts.append(len(collector.values))
+        if len(collector.values) >= MAX_EMIT:
+            yield from collector.take()
+
+    def take(self) -> list[RowBatch]:
+        """Remove and return what is left."""
+        return self._collector.take()

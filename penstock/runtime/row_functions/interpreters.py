@@ -1,0 +1,32 @@
+"""The interpreters whose bytecode is known. On every other one a function runs as it is written.
+
+A new opcode would be refused, but an old one with a new meaning would be misread without an error. Does not know functions.
+Source: none; the manual of `dis` says that bytecode may change between versions.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+KNOWN_VERSIONS: Final = frozenset({(3, 11), (3, 12), (3, 13)})
+"""Each of them has run the tests, also those with random functions."""
+_DEBUGGER, _COVERAGE, _PROFILER = 0, 1, 2
+
+
+def may_read(version: tuple[int, int], implementation: str) -> bool:
+    """Whether the bytecode of this interpreter is known."""
+    return implementation == "cpython" and version in KNOWN_VERSIONS
+
+
+READS_BYTECODE: Final = may_read(sys.version_info[:2], sys.implementation.name)
+
+
+def is_watched() -> bool:
+    """Whether a debugger, a profiler or a coverage tool sees this thread's calls. It would not see a function whose body runs elsewhere."""
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return True
+    monitoring: Any = getattr(sys, "monitoring", None)
+    return monitoring is not None and any(
+        monitoring.get_tool(tool) for tool in (_DEBUGGER, _COVERAGE, _PROFILER)
+    )

@@ -1,0 +1,329 @@
+"""How one function runs on batches with certain columns: as a comprehension, on named tuples of the columns that it reads, or as it is written.
+
+Does not know operators. A plan is made once for each schema, from the function's bytecode; nothing of the function runs.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from itertools import repeat
+from types import FunctionType, MethodType
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.model.row import make_rows
+from penstock.model.types import TypeInformation
+from penstock.runtime.codecs.base import Codec
+from penstock.runtime.codecs.by_type import RecordCodec, codec_of
+from penstock.runtime.codecs.convert import (
+    ROW_KIND_COLUMN,
+    fields_of,
+    is_as_declared,
+    values_of_array,
+)
+from penstock.runtime.elements import ColumnBatch
+from penstock.runtime.row_functions.interpreters import READS_BYTECODE
+from penstock.runtime.row_functions.known_code import MAKES_LIST, Guard, has_plain_values, hold
+from penstock.runtime.row_functions.read_only import fields_read
+from penstock.runtime.row_functions.reading import Reader
+from penstock.runtime.row_functions.refusals import Refused
+from penstock.runtime.row_functions.rendering import Compiled, TooLarge, compiled
+from penstock.runtime.row_functions.trees import (
+    Kind,
+    Node,
+    always_evaluated,
+    chosen,
+    nodes_of,
+    results_of,
+    with_all,
+    with_results,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One of several functions that follow each other. `keeps`: it is a filter."""
+
+    call: Callable[..., Any]
+    keeps: bool
+    name: str
+
+
+class Way(StrEnum):
+    """How a function runs."""
+
+    COLUMNS = "columns"
+    """Its body is a comprehension over the columns that it reads."""
+    FIELDS = "fields"
+    """It is called with named tuples of the columns that it reads."""
+    RECORDS = "records"
+    """It is called with records."""
+
+
+@dataclass(slots=True)
+class Fields:
+    """The fields of records with certain columns. `names`: of a Row; None: the records are tuples, or bare values."""
+
+    names: tuple[str, ...] | None
+    types: list[pa.DataType]
+    codecs: list[Codec | None]
+    is_record: bool
+
+    def check(self, place: int) -> None:
+        """Raises: Refused: values of this column may be objects that can be changed."""
+        codec = self.codecs[place]
+        kind = None if codec is None else codec.type_info
+        if not has_plain_values(kind, self.types[place]):
+            told = self.types[place] if kind is None else kind
+            raise Refused(f"it reads a field of type {told}")
+
+    def place_of(self, field: int | str) -> int:
+        """The index of a field of a Row. Raises: Refused."""
+        names = self.names or ()
+        if isinstance(field, int):
+            if not -len(names) <= field < len(names):
+                raise Refused(f"the record has no field {field}")
+            place = field % len(names)
+        elif field in names:
+            place = names.index(field)
+        else:
+            raise Refused(f"the record has no field {field!r}")
+        self.check(place)
+        return place
+
+
+def fields_of_columns(schema: pa.Schema, type_info: TypeInformation | None) -> Fields:
+    """The fields of the records that such columns become. Raises: Refused: they need more than their values."""
+    if ROW_KIND_COLUMN in schema.names or not is_as_declared(schema, type_info):
+        raise Refused("its columns do not have the declared types, or rows have kinds of change")
+    codec = codec_of(type_info)
+    if codec.arrow is None:
+        names = tuple(schema.names)
+        if len(set(names)) < len(names):
+            raise Refused("two columns have the same name")
+        return Fields(names, list(schema.types), [None] * len(names), is_record=True)
+    codecs: list[Codec | None] = [*fields_of(codec)]
+    is_record = isinstance(codec, RecordCodec)
+    names_of = codec.row_names if isinstance(codec, RecordCodec) else None
+    return Fields(names_of, list(schema.types), codecs, is_record)
+
+
+@dataclass(slots=True)
+class Plan:
+    """How a function runs. `why_not`: why not as columns. `places`: of the columns that it reads."""
+
+    way: Way
+    why_not: str
+    fields: Fields | None = None
+    places: tuple[int, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    run: Compiled | None = None
+    made_names: tuple[str, ...] | None = None
+    """Names of the Rows that it makes."""
+    makes_rows: bool = False
+    is_changeable: bool = False
+    """Whether its results may hold objects that can be changed."""
+    record_class: Any = None
+    tree: Node | None = None
+    run_flat: Compiled | None = None
+    """Gives the items of all lists that the function returns, if it returns lists of what cannot be changed."""
+
+    def values(self, batch: ColumnBatch) -> list[list[Any]]:
+        """The Python values of the columns that it reads."""
+        assert self.fields is not None
+        made = []
+        for place in self.places:
+            codec, array = self.fields.codecs[place], batch.data.column(place)
+            made.append(values_of_array(array) if codec is None else codec.from_array(array))
+        return made
+
+    def results(self, batch: ColumnBatch) -> list[Any]:
+        """What the function returns for each record. Raises: what one of its operations raises, for some record."""
+        assert self.run is not None
+        made = self.run(len(batch), *self.values(batch))
+        return make_rows(self.made_names, made, len(made)) if self.makes_rows else made
+
+    def items(self, batch: ColumnBatch) -> list[Any]:
+        """The items of the lists that the function returns for all records. Raises: as `results`."""
+        assert self.run_flat is not None
+        return self.run_flat(len(batch), *self.values(batch))
+
+    def records(self, batch: ColumnBatch) -> Iterator[Any]:
+        """A named tuple for each record, of the fields that the function reads."""
+        return map(tuple.__new__, repeat(self.record_class), zip(*self.values(batch), strict=True))
+
+    def holds(self) -> bool:
+        """Whether the variables outside of the function have the values with which the plan was made."""
+        return hold(self.guards)
+
+
+def as_written(why_not: str) -> Plan:
+    return Plan(Way.RECORDS, why_not)
+
+
+def plan_of(call: Callable[..., Any], schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
+    """How a function runs on such columns. Its own code does not run."""
+    if not READS_BYTECODE:
+        return as_written("the bytecode of this Python version is not known")
+    function, place = function_of(call)
+    if function is None:
+        return as_written(f"{type(call).__name__} is no function of Python")
+    try:
+        fields = fields_of_columns(schema, type_info)
+    except Refused as refused:
+        return as_written(str(refused))
+    try:
+        return _as_columns(function, place, fields)
+    except (Refused, TooLarge) as refused:
+        why_not = str(refused)
+    except RecursionError:
+        why_not = "it is nested too deeply"
+    try:
+        return _as_fields(function, place, fields, why_not)
+    except Refused:
+        return as_written(why_not)
+
+
+def fields_plan_of(
+    call: Callable[..., Any], schema: pa.Schema, type_info: TypeInformation | None
+) -> Plan:
+    """The plan of a function that is always called: with records, or with their fields. Its own code does not run."""
+    function, place = function_of(call) if READS_BYTECODE else (None, 0)
+    if function is None:
+        return as_written("its bytecode is not known")
+    try:
+        return _as_fields(function, place, fields_of_columns(schema, type_info), "it has state")
+    except Refused as refused:
+        return as_written(str(refused))
+
+
+def function_of(call: object) -> tuple[FunctionType | None, int]:
+    """The Python function behind a callable, and the place of the record among its arguments."""
+    if isinstance(call, MethodType) and isinstance(call.__func__, FunctionType):
+        return call.__func__, 1
+    return (call, 0) if isinstance(call, FunctionType) else (None, 0)
+
+
+def record_of(fields: Fields) -> Node:
+    """The node of the record that a function is given. Raises: Refused."""
+    if fields.is_record and fields.names is not None:
+        return Node(Kind.RECORD)
+    for place in range(len(fields.codecs)):
+        fields.check(place)
+    columns = tuple(Node(Kind.COLUMN, value=place) for place in range(len(fields.codecs)))
+    return Node(Kind.TUPLE, columns) if fields.is_record else columns[0]
+
+
+def _as_columns(function: FunctionType, place: int, fields: Fields) -> Plan:
+    columns: dict[int, Node] = {}
+
+    def field_of(field: int | str) -> Node:
+        found = fields.place_of(field)
+        return columns.setdefault(found, Node(Kind.COLUMN, value=found))
+
+    reader = Reader(function, record_of(fields), field_of)
+    tree = reader.tree(place)
+    plan = plan_of_tree(tree, fields, function.__qualname__)
+    plan.guards = tuple(reader.guards)
+    return plan
+
+
+def fused_plan(
+    stages: Sequence[Stage], schema: pa.Schema, type_info: TypeInformation | None
+) -> Plan:
+    """One plan for functions that follow each other. Raises: Refused, TooLarge: they run one by one."""
+    fields = fields_of_columns(schema, type_info)
+    columns: dict[int, Node] = {}
+    guards: list[Guard] = []
+
+    def field_of(field: int | str) -> Node:
+        found = fields.place_of(field)
+        return columns.setdefault(found, Node(Kind.COLUMN, value=found))
+
+    def apply(stage: Stage, given: Node) -> Node:
+        function, place = function_of(stage.call)
+        if function is None:
+            raise Refused("it is no function of Python")
+        is_row = given.kind is Kind.ROW
+        record = Node(Kind.RECORD) if is_row else given
+        reader = Reader(function, record, partial(_of_made_row, given) if is_row else field_of)
+        tree = reader.tree(place)
+        guards.extend(reader.guards)
+        if stage.keeps:
+            tree = chosen(tree, given, Node(Kind.DROP))
+        # What a function computes may fail, also if no one behind it uses it.
+        evaluated = always_evaluated(given)
+        return with_all([one for one in nodes_of(given) if id(one) in evaluated], tree)
+
+    tree = record_of(fields)
+    for stage in stages:
+        tree = with_results(tree, partial(apply, stage))
+    if any(one.kind is Kind.RECORD for one in results_of(tree)):
+        raise Refused("records pass through all of them")
+    plan = plan_of_tree(tree, fields, " and ".join(stage.name for stage in stages))
+    plan.guards = tuple(guards)
+    return plan
+
+
+def _of_made_row(row: Node, field: int | str) -> Node:
+    """A field of a Row that a function before has made."""
+    names = row.value or ()
+    if isinstance(field, int) and -len(row.args) <= field < len(row.args):
+        return row.args[field]
+    if field in names:
+        return row.args[names.index(field)]
+    raise Refused(f"the Row before has no field {field!r}")
+
+
+def plan_of_tree(tree: Node, fields: Fields, name: str) -> Plan:
+    """The plan of what is computed. Raises: Refused, TooLarge."""
+    plan = Plan(Way.COLUMNS, "", fields, is_changeable=tree.is_changeable)
+    rows = [one for one in results_of(tree) if one.kind is not Kind.DROP]
+    if any(one.kind is Kind.ROW for one in rows):
+        shapes = {(one.value, len(one.args)) for one in rows if one.kind is Kind.ROW}
+        if len(shapes) > 1 or any(one.kind is not Kind.ROW for one in rows):
+            raise Refused("it returns Rows of several shapes")
+        plan.makes_rows, plan.made_names = True, rows[0].value
+    read = {one.value for one in nodes_of(tree) if one.kind is Kind.COLUMN}
+    plan.places = tuple(sorted(read))
+    plan.run = compiled(tree, plan.places, name)
+    plan.tree = tree
+    return plan
+
+
+def add_flat(plan: Plan, name: str) -> None:
+    """Let a plan give items, if what it gives are lists of what cannot be changed. Raises: TooLarge."""
+    tree = plan.tree
+    if tree is not None and all(map(_is_list_of_plain, results_of(tree))):
+        plan.run_flat = compiled(tree, plan.places, name, is_flat=True)
+
+
+def _is_list_of_plain(node: Node) -> bool:
+    """Whether this is surely a list or tuple, of items that cannot be changed."""
+    if node.kind is Kind.METHOD:
+        return node.value[0] in MAKES_LIST
+    return node.kind in {Kind.LIST, Kind.TUPLE} and not any(one.is_changeable for one in node.args)
+
+
+def _as_fields(function: FunctionType, place: int, fields: Fields, why_not: str) -> Plan:
+    if fields.names is None:
+        raise Refused("the records are no Rows")
+    names = sorted(fields_read(function.__code__, place))
+    if any(map(_cannot_be_named, names)):
+        raise Refused("a field has a name that named tuples do not take")
+    places = tuple(map(fields.place_of, names))
+    # The names are known only now.
+    make: Any = namedtuple  # ruff: ignore[collections-named-tuple]
+    made = make("Row", names)
+    guard = Guard(lambda: function.__code__, function.__code__)
+    return Plan(Way.FIELDS, why_not, fields, places, (guard,), record_class=made)
+
+
+def _cannot_be_named(name: str) -> bool:
+    return name.startswith("_") or keyword.iskeyword(name)

@@ -1,0 +1,278 @@
+"""RowFunction: one function of an operator on batches of columns. Decides batch by batch, compares samples, and turns itself off.
+
+Only a function that changes nothing runs as a comprehension. So a batch at which it raises is run again by the function itself, which
+raises at the same record with its own traceback. Does not know operators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.model.row import Row
+from penstock.model.texts.bounded_text import bounded_repr
+from penstock.model.types import TypeInformation
+from penstock.runtime.codecs.convert import to_rows
+from penstock.runtime.elements import ColumnBatch, Int64s, RowBatch
+from penstock.runtime.row_functions.interpreters import is_watched
+from penstock.runtime.row_functions.plans import (
+    Plan,
+    Stage,
+    Way,
+    add_flat,
+    as_written,
+    fields_plan_of,
+    fused_plan,
+    plan_of,
+)
+from penstock.runtime.row_functions.refusals import Refused
+from penstock.runtime.row_functions.rendering import TooLarge
+
+FIRST_COMPARED: Final = 16
+"""So many records of an operator's first batch are compared, spread over it."""
+COMPARED: Final = 4096
+"""Later one record in so many is compared."""
+_PRIME: Final = 1009
+_LEAST_FAILED: Final = 8
+_TOLERATED: Final = 4
+"""Off, if more than one batch in so many has a record at which the function raises: these batches run twice."""
+_MOST_PLANS: Final = 16
+TURNED_OFF: Final = "penstock.task.functions-as-columns is false"
+
+
+class ColumnRows(RowBatch):
+    """The rows of a batch of columns. They are made when somebody asks for them."""
+
+    __slots__ = ("batch", "plan", "type_info")
+
+    def __init__(self, batch: ColumnBatch, type_info: TypeInformation | None, plan: Plan) -> None:
+        super().__init__([], batch.timestamps)
+        self.batch = batch
+        self.type_info = type_info
+        self.plan = plan
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def made(self) -> RowBatch:
+        return to_rows(self.batch, self.type_info)
+
+    def record_at(self, index: int) -> Any:
+        """The record as the function expects it."""
+        return to_rows(self.batch.slice(index, index + 1), self.type_info).values[0]
+
+
+class RowFunction:
+    """How one function runs. `told`: takes a line when something is wrong. `told_as`: the function's operator, for that line."""
+
+    def __init__(
+        self, call: Callable[..., Any], told_as: str, told: Callable[[str], None], is_on: bool
+    ) -> None:
+        self.call = call
+        self._told_as = told_as
+        self._told = told
+        self._off = None if is_on else as_written(TURNED_OFF)
+        self._plans: list[tuple[pa.Schema, TypeInformation | None, Plan]] = []
+        self._batches = self._failed = 0
+        self._to_next_sample = 0
+        self.latest: Plan | None = None
+
+    def rows(self, batch: ColumnBatch, type_info: TypeInformation | None) -> RowBatch:
+        """The rows of a batch, made at once if the function is called with records. Raises: TypeError: as `to_rows`."""
+        plan = self.plan(batch, type_info)
+        self.latest = plan
+        is_written = plan.way is Way.RECORDS or not plan.holds()
+        if is_written or (plan.way is Way.COLUMNS and is_watched()):
+            return to_rows(batch, type_info)
+        return ColumnRows(batch, type_info, plan)
+
+    def plan(self, batch: ColumnBatch, type_info: TypeInformation | None) -> Plan:
+        """How the function runs on such columns."""
+        if self._off is not None:
+            return self._off
+        schema = batch.data.schema
+        for known, kind, plan in self._plans:
+            if kind is type_info and known.equals(schema):
+                return plan
+        if len(self._plans) >= _MOST_PLANS:
+            return as_written("its columns change too often")
+        try:
+            plan = self._made_plan(schema, type_info)
+        except Exception as error:
+            # The function itself needs no plan.
+            plan = as_written(f"it could not be read: {type(error).__name__}")
+        self._plans.append((schema, type_info, plan))
+        return plan
+
+    def _made_plan(self, schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
+        return plan_of(self.call, schema, type_info)
+
+    def results(self, rows: ColumnRows) -> list[Any] | None:
+        """What the function returns for each record; None: the function has to be called."""
+        self._batches += 1
+        try:
+            made = self._run(rows)
+        except Exception:  # The function is called instead, and raises it again.
+            self._note_failure()
+            return None
+        self._to_next_sample -= len(rows)
+        if self._to_next_sample <= 0 and not self._is_as_called(rows, made):
+            return None
+        return made
+
+    def _run(self, rows: ColumnRows) -> list[Any]:
+        return rows.plan.results(rows.batch)
+
+    def _note_failure(self) -> None:
+        self._failed += 1
+        if self._failed >= _LEAST_FAILED and self._failed * _TOLERATED > self._batches:
+            self._off = as_written("it raised errors in more than a quarter of its batches")
+
+    def _is_as_called(self, rows: ColumnRows, made: list[Any]) -> bool:
+        """Compare some results with those of the function. If they differ, it is called from now on."""
+        count = len(rows)
+        is_first = self._batches == 1
+        step = max(1, count // FIRST_COMPARED) if is_first else count
+        start = 0 if is_first else self._batches * _PRIME % count if count else 0
+        self._to_next_sample = COMPARED
+        for index in range(start, count, step):
+            record = rows.record_at(index)
+            try:
+                expected = self._called(record)
+            except Exception as error:
+                expected = error
+            got = self._result_at(rows, made, index)
+            if not are_same(got, expected):
+                self._turn_off(record, got, expected)
+                return False
+        return True
+
+    def _called(self, record: Any) -> Any:
+        return self.call(record)
+
+    def _result_at(self, rows: ColumnRows, made: list[Any], index: int) -> Any:
+        return made[index]
+
+    def _turn_off(self, record: Any, got: Any, expected: Any) -> None:
+        self._off = as_written("it gave another result as columns than when it was called")
+        self._told(
+            f"{self._told_as}: for the record {bounded_repr(record)} its function returns "
+            f"{bounded_repr(expected)}, but run on columns {bounded_repr(got)}. The function is "
+            "called with records from now on. Earlier results may be wrong: please report this, "
+            "and set penstock.task.functions-as-columns to false."
+        )
+
+
+class FieldsFunction(RowFunction):
+    """A function that has state or timers. It is always called, with the fields of its records where it cannot tell them from records."""
+
+    def _made_plan(self, schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
+        return fields_plan_of(self.call, schema, type_info)
+
+
+class FlatFunction(RowFunction):
+    """The function of a flat map. Where no record has a timestamp, only the items of the lists that it returns are made."""
+
+    @staticmethod
+    def is_flat(rows: ColumnRows) -> bool:
+        """Whether `results` gives items, and not lists of them."""
+        return rows.timestamps is None and rows.plan.run_flat is not None
+
+    def _made_plan(self, schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
+        plan = super()._made_plan(schema, type_info)
+        try:
+            add_flat(plan, self._told_as)
+        except TooLarge:
+            plan.run_flat = None
+        return plan
+
+    def _run(self, rows: ColumnRows) -> list[Any]:
+        return rows.plan.items(rows.batch) if self.is_flat(rows) else super()._run(rows)
+
+    def _result_at(self, rows: ColumnRows, made: list[Any], index: int) -> Any:
+        return rows.plan.results(rows.batch.slice(index, index + 1))[0]
+
+
+class FusedRows(RowBatch):
+    """What came out of the last of some operators that run as one. `counts`: of the results of each of them."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self, made: list[Any], stamps: Int64s | None, counts: tuple[int, ...]) -> None:
+        super().__init__(made, stamps)
+        self.counts = counts
+
+    def plain(self) -> RowBatch:
+        return RowBatch(self.values, self.timestamps)
+
+
+class FusedFunctions(RowFunction):
+    """Functions of operators that follow each other in a chain, run as one. At most one of them is a filter."""
+
+    def __init__(self, stages: Sequence[Stage], told_as: str, told: Callable[[str], None]) -> None:
+        super().__init__(stages[0].call, told_as, told, is_on=True)
+        self.stages = stages
+
+    def run(self, rows: ColumnRows) -> FusedRows | None:
+        """What comes out of the last of them; None: they run one by one."""
+        plan = self.plan(rows.batch, rows.type_info)
+        has_lost_stamps = rows.timestamps is not None and any(one.keeps for one in self.stages)
+        if plan.way is Way.RECORDS or has_lost_stamps or not plan.holds():
+            return None
+        lent = ColumnRows(rows.batch, rows.type_info, plan)
+        made = self.results(lent)
+        if made is None:
+            return None
+        counts, count = [], len(rows)
+        for stage in self.stages:
+            count = len(made) if stage.keeps else count
+            counts.append(count)
+        return FusedRows(made, rows.timestamps, tuple(counts))
+
+    def _made_plan(self, schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
+        try:
+            plan = fused_plan(self.stages, schema, type_info)
+        except (Refused, TooLarge, RecursionError) as refused:
+            return as_written(str(refused))
+        # Results that can be changed are for the last operator to look at.
+        return as_written("it may give lists") if plan.is_changeable else plan
+
+    def _called(self, record: Any) -> Any:
+        for stage in self.stages:
+            result = stage.call(record)
+            if not stage.keeps:
+                record = result
+            elif not result:
+                return []
+        return [record]
+
+    def _result_at(self, rows: ColumnRows, made: list[Any], index: int) -> Any:
+        return rows.plan.results(rows.batch.slice(index, index + 1))
+
+
+def are_same(one: Any, other: Any) -> bool:  # ruff: ignore[too-many-return-statements]
+    """Whether two values cannot be told apart: also by class, by the sign of zero, and by being NaN."""
+    kind = type(one)
+    if kind is not type(other):
+        return False
+    if kind is float:
+        if math.isnan(one):
+            return math.isnan(other)
+        return bool(one == other and math.copysign(1, one) == math.copysign(1, other))
+    if kind is Row:
+        has_same_shape = one._fields == other._fields and one.get_row_kind() is other.get_row_kind()
+        return has_same_shape and _are_all_same(list(one), list(other))
+    if kind in {tuple, list}:
+        return _are_all_same(one, other)
+    if kind is dict:
+        return _are_all_same([*one, *one.values()], [*other, *other.values()])
+    if hasattr(one, "as_tuple"):
+        return bool(one.as_tuple() == other.as_tuple())
+    return bool(one == other)
+
+
+def _are_all_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return len(one) == len(other) and all(map(are_same, one, other))

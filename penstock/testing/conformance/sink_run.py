@@ -1,0 +1,145 @@
+"""One deployment of a sink, driven by hand: the operator that runs it in a job, one per subtask.
+
+Knows nothing of what is expected. Source: Flink SinkTestSuiteBase, SinkWriterOperator, CommitterOperator.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.datastream.connectors.base import Committer, RowBatch, Sink
+from penstock.hosting.shipping.pickling import deserialize, serialize
+from penstock.model.checkpoints import RedistributionMode
+from penstock.runtime.operator import OperatorContext
+from penstock.runtime.operators.sinks import COMMITTABLES, WRITER_STATE, SinkOperator
+from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
+
+_LISTS: Final = (COMMITTABLES, WRITER_STATE)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSink:
+    """A checkpoint: the pickled elements of each list, of all subtasks."""
+
+    checkpoint_id: int
+    lists: dict[str, tuple[bytes, ...]]
+
+
+class SinkRun:
+    """One attempt of all subtasks of one job."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        parallelism: int,
+        job: str,
+        attempt: int = 0,
+        kept: KeptSink | None = None,
+        *,
+        input_type: Any = None,
+        takes_checkpoints: bool = True,
+    ) -> None:
+        """`kept`: the checkpoint to begin with; its elements are spread over the subtasks, as in a rescale."""
+        self.sink: Sink = deserialize(serialize(sink))
+        self.reported: list[object] = []
+        self._job = job
+        self._prepared: list[object] = []
+        self._operators: list[SinkOperator] = []
+        try:
+            for subtask in range(parallelism):
+                self._operators.append(SinkOperator(self.sink))
+                if kept is not None:
+                    lists = {
+                        name: ListPart(
+                            RedistributionMode.SPLIT,
+                            [deserialize(one) for one in found[subtask::parallelism]],
+                        )
+                        for name, found in kept.lists.items()
+                    }
+                    self._operators[-1].restore(OperatorSnapshot(lists=lists))
+                context = OperatorContext(
+                    job_name="conformance",
+                    task_name="sink",
+                    operator_name="sink",
+                    operator_id="sink",
+                    subtask=subtask,
+                    parallelism=parallelism,
+                    max_parallelism=128,
+                    attempt=attempt,
+                    timers=_Timers(),
+                    input_types=(input_type,),
+                    job_id=job,
+                    report_committable=self.reported.append,
+                    restored_checkpoint_id=None if kept is None else kept.checkpoint_id,
+                    has_final_checkpoint=takes_checkpoints,
+                )
+                self._operators[-1].open(context)
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, subtask: int, records: Sequence[Any]) -> None:
+        self._operators[subtask].process(RowBatch(list(records)), 0)
+
+    def prepare(self, subtask: int, checkpoint_id: int) -> dict[str, tuple[bytes, ...]]:
+        """Before the barrier; returns the subtask's part of the checkpoint."""
+        operator = self._operators[subtask]
+        operator.prepare_snapshot_pre_barrier(checkpoint_id)
+        lists = operator.snapshot().lists
+        return {
+            name: tuple(map(serialize, lists[name].elements)) for name in _LISTS if name in lists
+        }
+
+    def notify(self, subtask: int, checkpoint_id: int) -> None:
+        """The checkpoint is complete: the subtask commits, and tries again what it has put off."""
+        operator = self._operators[subtask]
+        operator.notify_checkpoint_complete(checkpoint_id)
+        while operator.has_put_off:
+            operator.on_processing_time(0)
+
+    def finish(self, subtask: int) -> None:
+        self._operators[subtask].finish()
+
+    def close(self) -> None:
+        operators, self._operators = self._operators, []
+        for operator in operators:
+            operator.close()
+
+
+def kept_sink(checkpoint_id: int, parts: Sequence[dict[str, tuple[bytes, ...]]]) -> KeptSink:
+    """The checkpoint of these subtasks."""
+    names = {name for part in parts for name in part}
+    return KeptSink(
+        checkpoint_id,
+        {
+            name: tuple(one for part in parts for one in part.get(name, ()))
+            for name in sorted(names)
+        },
+    )
+
+
+def committables_of(kept: KeptSink) -> list[object]:
+    return [deserialize(one)[1] for one in kept.lists.get(COMMITTABLES, ())]
+
+
+def commit(committer: Committer, committables: Sequence[object]) -> None:
+    """As the driver and the tasks do it: what is put off is tried again."""
+    left: Sequence[object] | None = list(committables)
+    while left:
+        left = committer.commit(deserialize(serialize(list(left))))
+
+
+class _Timers:
+    """`ProcessingTimers` that never fire by themselves."""
+
+    def now_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    def schedule(self, at_ms: int) -> None:
+        """Who drives the run looks at what is put off."""
+
+    def cancel(self) -> None:
+        """There is none."""

@@ -1,0 +1,312 @@
+"""check_sink: a sink's job is stopped between any two steps, restored, committed twice and aborted.
+
+Source: Flink SinkTestSuiteBase; differs: no cluster, every step instead of one, and it says what was seen instead of
+only pass or fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from penstock.datastream.connectors.base import Sink
+from penstock.model.errors import CancelSignal
+from penstock.model.texts.bounded_text import bounded_str
+from penstock.testing.conformance.report import Conformance, spread
+from penstock.testing.conformance.sink_run import (
+    KeptSink,
+    SinkRun,
+    commit,
+    committables_of,
+    kept_sink,
+)
+
+Made: TypeAlias = tuple[Sink, Callable[[], Iterable[Any]]]
+Outcome: TypeAlias = tuple[list[Any], list[Any]]
+"""What has to be visible, and what was visible too early."""
+_CHECKPOINTS: Final = 3
+_JOB: Final = "job-1."
+_OTHER_JOB: Final = "job-2."
+_RECORDS: Final = tuple(f"record {number}" for number in range(24))
+
+
+def check_sink(
+    make: Callable[[], Made],
+    records: Sequence[Any] = _RECORDS,
+    *,
+    parallelisms: Sequence[int] = (1, 2),
+    most_points: int = 30,
+    input_type: Any = None,
+) -> Conformance:
+    """Find out what a sink guarantees after failures. Not in PyFlink.
+
+    Args:
+        make: returns a sink whose target is empty, and a function that returns the records that are visible there.
+        records: what is written, each different from the others; 24 texts by default.
+        parallelisms: of the writers, each restored at itself and at the next one.
+        most_points: at most so many steps behind which the job is stopped, 2 or more; by default all of them.
+        input_type: the TypeInformation of the records; None: not declared.
+
+    Returns: the report; `report.require(DeliveryGuarantee.EXACTLY_ONCE)` makes a test of it.
+    """
+    report = Conformance(type(make()[0]).__name__)
+    for number, parallelism in enumerate(parallelisms):
+        other = parallelisms[(number + 1) % len(parallelisms)]
+        plan = _Plan(make, list(records), parallelism, input_type, report)
+        plan.run_through()
+        plan.without_checkpoints()
+        plan.committed_twice()
+        steps = len(plan.steps())
+        for point in spread(steps, most_points):
+            for restored in dict.fromkeys((parallelism, other)):
+                plan.restored(point, restored, is_closed=True)
+            plan.restored(point, parallelism, is_closed=False)
+            plan.aborted(point)
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One step of a job. `what`: write, finish, prepare, complete or notify. `subtask` -1: all of them."""
+
+    what: str
+    subtask: int
+    number: int
+
+    def __str__(self) -> str:
+        at = "" if self.subtask < 0 else f" of subtask {self.subtask}"
+        return f"'{self.what} {self.number}'{at}"
+
+
+class _Progress:
+    """How far a job has come. `covered`: how many checkpoints are complete."""
+
+    def __init__(self) -> None:
+        self.parts: list[dict[str, tuple[bytes, ...]]] = []
+        self.kept: KeptSink | None = None
+        self.covered = 0
+
+
+@dataclass(slots=True)
+class _Plan:
+    """Each method is a scenario, with a target of its own. Piece n of the records is written before checkpoint n."""
+
+    make: Callable[[], Made]
+    records: list[Any]
+    parallelism: int
+    input_type: Any
+    report: Conformance
+
+    def piece(self, number: int) -> list[Any]:
+        return self.records[number - 1 :: _CHECKPOINTS]
+
+    def pieces(self, numbers: Iterable[int]) -> list[Any]:
+        return [record for number in numbers for record in self.piece(number)]
+
+    def steps(self) -> list[_Step]:
+        """Subtasks prepare one after the other, and hear of the complete checkpoint one after the other."""
+        made = []
+        subtasks = range(self.parallelism)
+        for number in range(1, _CHECKPOINTS + 1):
+            made += [_Step("write", subtask, number) for subtask in subtasks]
+            if number == _CHECKPOINTS:
+                made += [_Step("finish", subtask, number) for subtask in subtasks]
+            made += [_Step("prepare", subtask, number) for subtask in subtasks]
+            made.append(_Step("complete", -1, number))
+            made += [_Step("notify", subtask, number) for subtask in subtasks]
+        return made
+
+    def run_through(self) -> None:
+        """To the end without a failure. What is visible is looked at after every step."""
+
+        def scenario(made: Made) -> Outcome:
+            sink, read = made
+            early: list[Any] = []
+            has_committer = sink.create_committer() is not None
+            run, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
+            try:
+                for step in self.steps():
+                    self._do(run, step, progress)
+                    uncovered = self.pieces(range(progress.covered + 1, _CHECKPOINTS + 1))
+                    if has_committer and uncovered:
+                        early += [one for one in read() if one in uncovered and one not in early]
+            finally:
+                run.close()
+            return self.records, early
+
+        self._note(f"to the end at parallelism {self.parallelism}", scenario)
+
+    def without_checkpoints(self) -> None:
+        """The first attempt fails, the second one's output is committed by the driver at the end."""
+
+        def scenario(made: Made) -> Outcome:
+            sink, _ = made
+            committer = sink.create_committer()
+            for attempt in range(2):
+                run = SinkRun(
+                    sink, self.parallelism, _JOB, attempt,
+                    input_type=self.input_type, takes_checkpoints=False,
+                )  # fmt: skip
+                try:
+                    for subtask in range(self.parallelism):
+                        run.write(subtask, self.records[subtask :: self.parallelism])
+                    if attempt:
+                        for subtask in range(self.parallelism):
+                            run.finish(subtask)
+                finally:
+                    run.close()
+                if committer is not None and not attempt:
+                    committer.abort(_JOB)
+            if committer is not None:
+                commit(committer, run.reported)
+                committer.abort(_JOB)
+                committer.close()
+            return self.records, []
+
+        self._note(
+            f"a job without checkpoints at parallelism {self.parallelism}, begun twice", scenario
+        )
+
+    def committed_twice(self) -> None:
+        """Every checkpoint's committables are committed again, by another committer, after all others."""
+
+        def scenario(made: Made) -> Outcome:
+            sink, _ = made
+            run, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
+            kept: list[KeptSink] = []
+            try:
+                for step in self.steps():
+                    self._do(run, step, progress)
+                    if step.what == "complete" and progress.kept is not None:
+                        kept.append(progress.kept)
+            finally:
+                run.close()
+            for one in kept:
+                committer = sink.create_committer()
+                if committer is not None:
+                    commit(committer, committables_of(one))
+                    committer.close()
+            return self.records, []
+
+        self._note(f"committed twice at parallelism {self.parallelism}", scenario)
+
+    def restored(self, point: int, parallelism: int, *, is_closed: bool) -> None:
+        """The job stops behind so many steps, and goes on from its last complete checkpoint to the end."""
+
+        def scenario(made: Made) -> Outcome:
+            sink, _ = made
+            first, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
+            try:
+                for step in self.steps()[:point]:
+                    self._do(first, step, progress)
+                if is_closed:
+                    first.close()
+                second = self._begin(sink, parallelism, 1, progress.kept)
+                try:
+                    self._to_the_end(second, parallelism, progress.covered)
+                finally:
+                    second.close()
+                return self.records, []
+            finally:
+                first.close()
+
+        how = "closed" if is_closed else "left alone"
+        self._note(
+            f"{how} at parallelism {self.parallelism} {self._behind(point)}, restored at "
+            f"parallelism {parallelism}",
+            scenario,
+        )
+
+    def aborted(self, point: int) -> None:
+        """The job stops behind so many steps and never goes on; another job then writes everything."""
+
+        def scenario(made: Made) -> Outcome:
+            sink, read = made
+            run, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
+            committer = sink.create_committer()
+            if committer is None:
+                run.close()
+                return [], []
+            told: set[int] = set()
+            try:
+                for step in self.steps()[:point]:
+                    self._do(run, step, progress)
+                    if step.what == "notify":
+                        told.add(step.number)
+            finally:
+                run.close()
+            committer.abort(_JOB)
+            committer.close()
+            visible = list(read())
+            early = [one for one in visible if one in self.pieces(_later(progress.covered))]
+            # Whether those of a checkpoint that not all subtasks have heard of are committed is open.
+            done = [one for one in visible if one not in early]
+            other = self._begin(sink, self.parallelism, 0, None, _OTHER_JOB)
+            try:
+                self._to_the_end(other, self.parallelism, 0)
+            finally:
+                other.close()
+            heard = self.pieces(number for number in told if number < max(told, default=0))
+            missing = [one for one in heard if one not in done]
+            return [*done, *missing, *self.records], early
+
+        self._note(
+            f"aborted at parallelism {self.parallelism} {self._behind(point)}, and another job",
+            scenario,
+        )
+
+    def _behind(self, point: int) -> str:
+        return f"behind step {self.steps()[point - 1]}" if point else "before the first step"
+
+    def _begin(
+        self, sink: Sink, parallelism: int, attempt: int, kept: KeptSink | None, job: str = _JOB
+    ) -> SinkRun:
+        return SinkRun(sink, parallelism, job, attempt, kept, input_type=self.input_type)
+
+    def _do(self, run: SinkRun, step: _Step, progress: _Progress) -> None:
+        if step.what == "write":
+            run.write(step.subtask, self.piece(step.number)[step.subtask :: self.parallelism])
+        elif step.what == "finish":
+            run.finish(step.subtask)
+        elif step.what == "prepare":
+            progress.parts.append(run.prepare(step.subtask, step.number))
+        elif step.what == "complete":
+            progress.kept = kept_sink(step.number, progress.parts)
+            progress.parts, progress.covered = [], step.number
+        else:
+            run.notify(step.subtask, step.number)
+
+    def _to_the_end(self, run: SinkRun, parallelism: int, covered: int) -> None:
+        """What no checkpoint covers comes again, and with it the last checkpoint."""
+        subtasks = range(parallelism)
+        rest = self.pieces(_later(covered))
+        for subtask in subtasks:
+            if rest[subtask::parallelism]:
+                run.write(subtask, rest[subtask::parallelism])
+            run.finish(subtask)
+        for subtask in subtasks:
+            run.prepare(subtask, _CHECKPOINTS + 1)
+        for subtask in subtasks:
+            run.notify(subtask, _CHECKPOINTS + 1)
+
+    def _note(
+        self,
+        scenario: str,
+        run: Callable[[Made], Outcome],
+    ) -> None:
+        try:
+            made = self.make()
+            expected, early = run(made)
+            found = list(made[1]())
+        except CancelSignal:
+            raise
+        except Exception as error:
+            # A connector may raise anything.
+            self.report.fail(scenario, f"{type(error).__name__}: {bounded_str(error)}")
+        else:
+            self.report.compare(scenario, expected, found, tuple(early))
+
+
+def _later(covered: int) -> range:
+    return range(covered + 1, _CHECKPOINTS + 1)

@@ -1,0 +1,191 @@
+"""check_source: a source is stopped behind every batch, given back, and restored at another parallelism.
+
+Source: Flink SourceTestSuiteBase (testSourceSingleSplit, testSavepoint, testScaleUp, testTaskManagerFailure); differs:
+no cluster, every point instead of one, and it says what was seen instead of only pass or fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.datastream.connectors.base import Boundedness, Source
+from penstock.model.errors import CancelSignal
+from penstock.model.texts.bounded_text import bounded_str
+from penstock.testing.conformance.report import Conformance, spread
+from penstock.testing.conformance.source_run import Kept, SourceRun
+
+_LOST_BATCHES = 2
+
+
+def check_source(
+    make: Callable[[], Source],
+    expected: Iterable[Any],
+    *,
+    parallelisms: Sequence[int] = (1, 2, 3),
+    most_points: int = 12,
+    patience_s: float = 10.0,
+) -> Conformance:
+    """Find out what a source guarantees after failures. Not in PyFlink.
+
+    Every scenario reads `expected`, in any order, and each record has to come exactly once: what an attempt gave behind
+    the checkpoint that the next one begins with does not count, as in a job whose state is restored.
+
+    Args:
+        make: returns a new source that will give all of `expected`, whatever a former one has read or acknowledged. For a
+            queue it makes a new queue and fills it.
+        expected: the records.
+        parallelisms: of the readers, each restored at itself and at the next one.
+        most_points: at most so many batches behind which the source is stopped, 2 or more; make it give small batches.
+        patience_s: the longest time in seconds to wait for a record that is expected.
+
+    Returns: the report; `report.require(DeliveryGuarantee.EXACTLY_ONCE)` makes a test of it.
+    """
+    wanted = list(expected)
+    plan = _Plan(make, wanted, patience_s, Conformance(type(make()).__name__))
+    for number, parallelism in enumerate(parallelisms):
+        other = parallelisms[(number + 1) % len(parallelisms)]
+        batches = plan.read_through(parallelism)
+        for point in spread(batches, most_points):
+            for restored in dict.fromkeys((parallelism, other)):
+                plan.restored(parallelism, restored, point, is_told=True)
+            plan.restored(parallelism, parallelism, point, is_told=False)
+            plan.restored_to_the_one_before(parallelism, point)
+            plan.begun_anew(parallelism, point)
+            plan.given_back(parallelism, point)
+    return plan.report
+
+
+@dataclass(slots=True)
+class _Plan:
+    """`wanted`: the records. Each method is a scenario, with a source of its own."""
+
+    make: Callable[[], Source]
+    wanted: list[Any]
+    patience_s: float
+    report: Conformance
+
+    def read_through(self, parallelism: int) -> int:
+        """Returns: the number of batches."""
+        batches = 0
+
+        def scenario() -> list[Any]:
+            nonlocal batches
+            run = self._run(self.make(), parallelism)
+            try:
+                self._to_the_end(run, 0)
+                batches = run.batches
+                return run.records
+            finally:
+                run.close()
+
+        self._note(f"read to the end at parallelism {parallelism}", scenario)
+        return batches
+
+    def restored(self, parallelism: int, other: int, point: int, *, is_told: bool) -> None:
+        def scenario() -> list[Any]:
+            source = self.make()
+            first = self._run(source, parallelism)
+            try:
+                first.read(batches=point, records=len(self.wanted))
+                before, kept = first.records, first.checkpoint(1)
+                if is_told:
+                    first.complete(1)
+                first.read(batches=_LOST_BATCHES, records=len(self.wanted))
+            finally:
+                first.close()
+            return before + self._rest(source, other, kept, len(before))
+
+        told = "" if is_told else ", of which nobody was told"
+        self._note(
+            f"restored at parallelism {other} from a checkpoint behind batch {point} at "
+            f"parallelism {parallelism}{told}",
+            scenario,
+        )
+
+    def restored_to_the_one_before(self, parallelism: int, point: int) -> None:
+        def scenario() -> list[Any]:
+            source = self.make()
+            first = self._run(source, parallelism)
+            try:
+                first.read(batches=point, records=len(self.wanted))
+                before, kept = first.records, first.checkpoint(1)
+                first.complete(1)
+                first.read(batches=1, records=len(self.wanted))
+                first.checkpoint(2)  # it never completes
+                first.read(batches=1, records=len(self.wanted))
+            finally:
+                first.close()
+            return before + self._rest(source, parallelism, kept, len(before))
+
+        self._note(
+            f"restored at parallelism {parallelism} behind batch {point}, after a checkpoint that "
+            "failed",
+            scenario,
+        )
+
+    def begun_anew(self, parallelism: int, point: int) -> None:
+        def scenario() -> list[Any]:
+            source = self.make()
+            first = self._run(source, parallelism)
+            try:
+                first.read(batches=point, records=len(self.wanted))
+                first.checkpoint(1)  # it never completes
+            finally:
+                first.close()
+            return self._rest(source, parallelism, None, 0)
+
+        self._note(
+            f"begun anew at parallelism {parallelism} behind batch {point}, without a checkpoint",
+            scenario,
+        )
+
+    def given_back(self, parallelism: int, point: int) -> None:
+        """Each subtask fails alone, one after the other; the enumerator goes on."""
+
+        def scenario() -> list[Any]:
+            run = self._run(self.make(), parallelism)
+            try:
+                run.read(batches=point, records=len(self.wanted))
+                kept = run.checkpoint(1)
+                run.complete(1)
+                for subtask in range(parallelism):
+                    run.read(batches=1, records=len(self.wanted))
+                    run.fail(subtask, kept)
+                self._to_the_end(run, 0)
+                return run.records
+            finally:
+                run.close()
+
+        self._note(
+            f"splits given back by each of {parallelism} subtasks behind batch {point}", scenario
+        )
+
+    def _rest(self, source: Source, parallelism: int, kept: Kept | None, had: int) -> list[Any]:
+        run = self._run(source, parallelism, kept)
+        try:
+            self._to_the_end(run, had)
+            return run.records
+        finally:
+            run.close()
+
+    def _to_the_end(self, run: SourceRun, had: int) -> None:
+        is_bounded = run.boundedness is Boundedness.BOUNDED
+        run.read(records=None if is_bounded else len(self.wanted) - had)
+        if not is_bounded:
+            run.look_on()
+
+    def _run(self, source: Source, parallelism: int, kept: Kept | None = None) -> SourceRun:
+        return SourceRun(source, parallelism, kept, self.patience_s)
+
+    def _note(self, scenario: str, run: Callable[[], list[Any]]) -> None:
+        try:
+            found = run()
+        except CancelSignal:
+            raise
+        except Exception as error:
+            # A connector may raise anything.
+            self.report.fail(scenario, f"{type(error).__name__}: {bounded_str(error)}")
+        else:
+            self.report.compare(scenario, self.wanted, found)

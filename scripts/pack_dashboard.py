@@ -1,0 +1,45 @@
+"""Packs the dashboard's files into one archive of a wheel, where they need half of the room. A build hook of hatchling.
+
+From a checkout, the files are served as they lie in `penstock/dashboard`: see `penstock/hosting/rest/pages.py`.
+"""
+
+import io
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FOLDER: Final = "penstock/dashboard"
+ARCHIVE: Final = "penstock/dashboard.tar.xz"
+NOT_SERVED: Final = (".d.ts", ".py", ".pyc")
+
+
+def packed(folder: Path) -> bytes:
+    """Return the archive of all files that are served. The same files give the same bytes."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:xz", preset=9) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.name.endswith(NOT_SERVED):
+                content = path.read_bytes()
+                entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
+                entry.size, entry.mode = len(content), 0o644
+                archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+class CustomBuildHook(BuildHookInterface[Any]):
+    """Named in pyproject.toml, for wheels only."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
+        self.place = tempfile.TemporaryDirectory(prefix="penstock-dashboard-")
+        archive = Path(self.place.name) / Path(ARCHIVE).name
+        archive.write_bytes(packed(Path(self.root) / FOLDER))
+        build_data["force_include"][str(archive)] = ARCHIVE
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if version != "editable":
+            self.place.cleanup()

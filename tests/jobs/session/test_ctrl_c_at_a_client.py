@@ -1,0 +1,76 @@
+"""Ctrl-C at a client that waits for its job in a session: the job goes on there, and a line says so, unless it was asked for otherwise."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.tools.terminal import ROOT
+from tests.tools.waiting import wait_until
+
+CODE = "import sys; from penstock.ui.cli import main; sys.exit(main())"
+PROGRAM = """
+from penstock.common import WatermarkStrategy
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.number_seq import NumberSequenceSource
+
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+source = NumberSequenceSource(0, 10**12)
+numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+numbers.filter(lambda number: False).print()
+env.execute("endless")
+"""
+PATIENCE_S = 120
+
+
+@pytest.fixture
+def run(session, tmp_path):
+    """Runs the program with `penstock run -m`, and presses Ctrl-C when its job runs. Returns: what it says."""
+    program = tmp_path / "job.py"
+    program.write_text(PROGRAM, "utf-8")
+    address = session.client.address.removeprefix("http://")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def state():
+        jobs = session.client.get("/jobs/overview")["jobs"]
+        return jobs[0]["state"] if jobs else None
+
+    def interrupted(*options):
+        client = subprocess.Popen(
+            [sys.executable, "-c", CODE, "run", "-m", address, *options, str(program)],
+            text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            first = client.stdout.readline()
+            assert "runs in the session at" in first
+            wait_until(lambda: state() == "RUNNING", "the job does not run", PATIENCE_S)
+            client.send_signal(signal.SIGINT)
+            told, _ = client.communicate(timeout=PATIENCE_S)
+        finally:
+            client.kill()
+        assert client.returncode != 0
+        return told
+
+    interrupted.state = state
+    return interrupted
+
+
+def test_the_job_goes_on_in_the_session_and_a_line_says_so(session, run):
+    told = run()
+    (job,) = session.client.get("/jobs/overview")["jobs"]
+    short = job["jid"][:8]
+    assert (
+        f"penstock: interrupted; job 'endless' goes on in the session at {session.client.address}: "
+        f"`penstock cancel {short}` ends it, `penstock stop {short}` with a savepoint."
+    ) in told.splitlines()
+    assert run.state() == "RUNNING"
+    session.client.ask(f"/jobs/{job['jid']}", "PATCH")
+    wait_until(lambda: run.state() == "CANCELED", "it is not cancelled")
+
+
+def test_with_sae_it_is_cancelled(run):
+    told = run("-sae")
+    assert "penstock: interrupted; job 'endless' is cancelled" in told
+    assert run.state() == "CANCELED"

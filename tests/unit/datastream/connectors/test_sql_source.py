@@ -1,0 +1,161 @@
+"""SqlSource on SQLite and on real PostgreSQL and MariaDB servers: every row once, whatever begins again."""
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+import sqlalchemy as sa
+
+from penstock.common import Row, Types, WatermarkStrategy
+from penstock.datastream.connectors import DeliveryGuarantee
+from penstock.datastream.connectors.sql_source import Range, SqlSource
+from penstock.model.errors import ConfigurationError, RefusedForGood
+from penstock.testing import CollectingSink, check_source
+from penstock.testing.conformance.source_run import SourceRun
+from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
+from tests.tools.connectors.sql_tables import Db
+from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
+
+ORDER = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
+
+
+def orders(url, count=20):
+    db = Db(url, "CREATE TABLE orders (id INTEGER PRIMARY KEY, name VARCHAR(40), paid INTEGER)")
+    with db.engine.begin() as connection:
+        for number in range(count):
+            values = {"id": number, "name": f"n{number}", "paid": number % 2}
+            connection.execute(sa.text("INSERT INTO orders VALUES (:id, :name, :paid)"), values)
+    return db
+
+
+def builder(url):
+    return SqlSource.builder().set_url(url).set_row_type(ORDER)
+
+
+def read(source, parallelism=2):
+    source.validate()
+    run = SourceRun(source, parallelism)
+    run.read()
+    run.close()
+    return run.records
+
+
+def splits_of(source):
+    return source.create_enumerator(FakeEnumeratorContext()).snapshot_state()
+
+
+def test_every_row_comes_once_with_the_columns_of_the_type(url):
+    orders(url)
+    source = builder(url).set_table("orders").set_partition_column("id", 3).build()
+    rows = read(source)
+    expected = [Row(id=number, name=f"n{number}") for number in range(20)]
+    assert sorted(rows, key=lambda row: row["id"]) == expected
+    # 0 to 19 in three ranges of equal width, open at both ends
+    assert splits_of(source) == [Range(None, 6), Range(6, 12), Range(12, None)]
+
+
+def test_a_job_reads_a_table(url):
+    orders(url)
+    env = restarting_environment(Watcher())
+    source = builder(url).set_table("orders").set_partition_column("id").build()
+    results = CollectingSink()
+    rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "orders")
+    rows.map(lambda row: row["id"], Types.LONG()).sink_to(results)
+    env.execute("orders")
+    assert sorted(results.values) == list(range(20))
+
+
+def test_it_is_exactly_once(url):
+    orders(url, 12)
+
+    def make():
+        made = builder(url).set_table("orders").set_partition_column("id", 3).set_fetch_size(2)
+        return made.build()
+
+    rows = [Row(id=number, name=f"n{number}") for number in range(12)]
+    report = check_source(make, rows, parallelisms=(2,), most_points=2)
+    report.require(DeliveryGuarantee.EXACTLY_ONCE)
+
+
+def test_a_query_is_read_like_a_table(url):
+    orders(url)
+    query = "SELECT id, name, ':x' AS odd FROM orders WHERE paid = 1;"
+    source = builder(url).set_query(query).set_partition_column("id", 4).build()
+    assert sorted(row["id"] for row in read(source)) == list(range(1, 20, 2))
+
+
+def test_without_a_column_one_split_has_all_in_order(url):
+    orders(url)
+    source = builder(url).set_table("orders").build()
+    assert splits_of(source) == [Range()]
+    assert [row["id"] for row in read(source)] == list(range(20))
+
+
+def test_rows_without_a_value_have_a_split_of_their_own(url):
+    db = Db(url, "CREATE TABLE orders (id INTEGER, name VARCHAR(40))")
+    db.run("INSERT INTO orders VALUES (NULL, 'a'), (1, 'b'), (NULL, 'c'), (2, 'd')")
+    source = builder(url).set_table("orders").set_partition_column("id", 2).build()
+    assert Range(is_null=True) in splits_of(source)
+    assert sorted(row["name"] for row in read(source)) == ["a", "b", "c", "d"]
+
+
+def test_an_empty_table_has_no_split(url):
+    orders(url, 0)
+    source = builder(url).set_table("orders").set_partition_column("id").build()
+    assert splits_of(source) == []
+    assert read(source) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("DATE", [dt.date(2024, 1, 1) + dt.timedelta(days=n) for n in range(9)]),
+        ("TIMESTAMP NULL", [dt.datetime.fromisoformat(f"2024-01-01T0{n}:00:00") for n in range(9)]),
+        ("NUMERIC(9, 2)", [Decimal(n) / 4 for n in range(9)]),
+        ("DOUBLE PRECISION", [n / 8 for n in range(9)]),
+    ],
+)
+def test_a_column_may_have_dates_times_and_any_numbers(url, kind, values):
+    db = Db(url, f"CREATE TABLE orders (name VARCHAR(40), at {kind})")
+    table = sa.Table("orders", sa.MetaData(), autoload_with=db.engine)
+    with db.engine.begin() as connection:
+        connection.execute(table.insert(), [{"name": "x", "at": one} for one in values])
+    row_type = Types.ROW_NAMED(["at"], [Types.PICKLED_BYTE_ARRAY()])
+    made = SqlSource.builder().set_url(url).set_row_type(row_type).set_table("orders")
+    source = made.set_partition_column("at", 3).build()
+    assert len(splits_of(source)) == 3
+    assert sorted(row["at"] for row in read(source)) == values
+
+
+def test_what_is_wrong_is_told_at_submit(url):
+    orders(url, 1)
+    with pytest.raises(ConfigurationError, match=r"has no columns \['paidd'\]; it has \['id'"):
+        builder(url).set_table("orders").set_partition_column("paidd").build().validate()
+    with pytest.raises(ConfigurationError, match=r"cannot read the table 'absent'"):
+        builder(url).set_table("absent").build().validate()
+    with pytest.raises(ConfigurationError, match=r"cannot read the query 'SELECT nonsense'"):
+        builder(url).set_query("SELECT nonsense").build().validate()
+
+
+def test_a_column_of_texts_is_refused(url):
+    orders(url, 2)
+    source = builder(url).set_table("orders").set_partition_column("name").build()
+    with pytest.raises(RefusedForGood, match="partition column has 'n0' of type str"):
+        splits_of(source)
+
+
+def test_the_builder_refuses_what_cannot_work():
+    with pytest.raises(ConfigurationError, match="set_url is missing"):
+        SqlSource.builder().build()
+    with pytest.raises(ConfigurationError, match="either a table or a query"):
+        builder("sqlite:////x").build()
+    with pytest.raises(ConfigurationError, match="either a table or a query"):
+        builder("sqlite:////x").set_table("a").set_query("SELECT 1").build()
+    with pytest.raises(ConfigurationError, match="set_row_type is missing"):
+        SqlSource.builder().set_url("sqlite:////x").set_table("a").build()
+    with pytest.raises(ConfigurationError, match="splits is 1 or more"):
+        builder("sqlite:////x").set_partition_column("a", 0)
+    with pytest.raises(ConfigurationError, match="set_fetch_size"):
+        builder("sqlite:////x").set_fetch_size(0)
+    with pytest.raises(TypeError, match="set_row_type takes"):
+        SqlSource.builder().set_row_type(Types.INT())

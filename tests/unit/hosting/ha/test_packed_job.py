@@ -1,0 +1,42 @@
+"""A job as bytes, and who can open them."""
+
+import pickle
+
+import pytest
+
+from penstock.hosting.ha import packed_job
+from penstock.hosting.ha.packed_job import SubmittedJob, make_importable, pack, unpack_job
+from penstock.model.errors import ConfigurationError
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.ids import JobId
+from penstock.model.program import ProgramSettings
+
+
+def job() -> SubmittedJob:
+    return SubmittedJob(JobGraph(JobId("1" * 32), "packed"), (), ProgramSettings(), b"")
+
+
+def test_a_job_is_opened_as_it_was_packed():
+    found = unpack_job(pack(job()), make_importable)
+    assert found.graph.name == "packed"
+    assert found.program == job().program
+
+
+@pytest.mark.parametrize("tells_its_python", [True, False])
+def test_a_job_of_another_python_is_refused_before_its_functions_are_opened(
+    monkeypatch, tells_its_python
+):
+    """Bytecode of another version ends the process."""
+    data = pack(job())
+    if not tells_its_python:  # As it was before other versions than 3.11 could run jobs.
+        data = pickle.dumps(pickle.loads(data)[:2])
+        monkeypatch.setattr(packed_job, "_FIRST_PYTHON", packed_job._PYTHON)
+        assert unpack_job(data, make_importable).graph.name == "packed"
+    here = packed_job._PYTHON
+    monkeypatch.setattr(packed_job, "_PYTHON", (3, 99))
+
+    def opens(*_given):
+        raise AssertionError("its functions were opened")
+
+    with pytest.raises(ConfigurationError, match=rf"by Python {here[0]}\.{here[1]}.*Python 3\.99"):
+        unpack_job(data, opens)

@@ -1,0 +1,36 @@
+"""Which interpreters' bytecode is read, and who sees calls."""
+
+import sys
+
+import pytest
+
+from penstock.runtime.row_functions.interpreters import is_watched, may_read
+
+
+@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
+def test_known_versions_are_read(version):
+    assert may_read(version, "cpython")
+
+
+@pytest.mark.parametrize(
+    ("version", "implementation"),
+    [((3, 10), "cpython"), ((3, 14), "cpython"), ((4, 0), "cpython"), ((3, 12), "pypy")],
+)
+def test_other_interpreters_are_not_read(version, implementation):
+    assert not may_read(version, implementation)
+
+
+def test_a_tracer_and_a_profiler_are_seen():
+    former, profile = sys.gettrace(), sys.getprofile()
+    try:
+        sys.settrace(None)
+        sys.setprofile(None)
+        assert not is_watched()
+        sys.settrace(lambda *_: None)
+        assert is_watched()
+        sys.settrace(None)
+        sys.setprofile(lambda *_: None)
+        assert is_watched()
+    finally:
+        sys.setprofile(profile)
+        sys.settrace(former)

@@ -1,0 +1,190 @@
+"""Which functions run on columns, which get their fields, and which are called with records, and why."""
+
+import math
+import random
+
+import pyarrow as pa
+import pytest
+
+from penstock.common.typeinfo import Types
+from penstock.model.row import Row
+from penstock.runtime.codecs.convert import arrow_schema
+from penstock.runtime.elements import ColumnBatch
+from penstock.runtime.row_functions import plans
+from penstock.runtime.row_functions.plans import Way, plan_of
+
+BID = Types.ROW_NAMED(
+    ["id", "price", "name", "tags", "count"],
+    [Types.LONG(), Types.DOUBLE(), Types.STRING(), Types.LIST(Types.STRING()), Types.INT()],
+)
+RATES = {"x": 2.0}
+OBJECTS = {"x": object()}
+SECRET = object()
+changing = 1
+ITSELF = "it uses the record itself, not only its fields"
+
+
+def unknown(name, what="calls or reads"):
+    return f"it {what} {name!r}, of which it is not known what it does"
+
+
+def plan(function, kind=BID):
+    return plan_of(function, arrow_schema(kind), kind)
+
+
+def helper(value):
+    return value
+
+
+def with_loop(bid):
+    total = 0
+    for _ in range(bid.id):
+        total += bid.price
+    return total
+
+
+def with_try(bid):
+    try:
+        return 1 / bid.id
+    except ZeroDivisionError:
+        return bid.name
+
+
+def with_branches(bid):
+    if bid.id > 1:
+        return bid.name
+    if bid.price:
+        return bid.id
+    return None
+
+
+class Mapper:
+    def __init__(self):
+        self.rate = 2
+
+    def plain(self, bid):
+        return bid.id + 1
+
+    def of_self(self, bid):
+        return bid.id * self.rate
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda bid: (bid.id, bid["price"], bid[2]),
+        lambda bid: bid.price * 0.9,
+        lambda bid: RATES[bid.name] + RATES.get("y", 1),
+        lambda bid: f"{bid.name.strip()[:3]:>5}" if bid.name is not None else "",
+        lambda bid, factor=3: bid.id * factor,
+        lambda bid: Row(a=bid.id, b=math.floor(bid.price)),
+        lambda bid: [bid.id, bid.id],
+        with_branches,
+        Mapper().plain,
+    ],
+)
+def test_pure_functions_run_on_columns(function):
+    assert plan(function).way is Way.COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda bid: helper(bid.id), unknown("helper")),
+        (lambda bid: print(bid.id), unknown("print")),
+        (lambda bid: (bid.id, SECRET), unknown("SECRET", "reads")),
+        (lambda bid: (bid.id, random.random()), unknown("random", "reads")),
+        (lambda bid: OBJECTS[bid.name], unknown("OBJECTS", "reads")),
+        (with_loop, unknown("range")),
+        (with_try, "it has a try or with statement, or a comprehension"),
+        (Mapper().of_self, "it reads 'self', the object that it belongs to"),
+        (lambda bid: {"id": bid.id}, "it makes a dict"),
+    ],
+)  # fmt: skip
+def test_functions_that_only_read_attributes_get_their_fields(function, why):
+    found = plan(function)
+    assert (found.way, found.why_not) == (Way.FIELDS, why)
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda bid: bid, ITSELF),
+        (lambda bid: (bid, 1), ITSELF),
+        (lambda bid: len(bid) + 1, ITSELF),
+        (lambda bid: bid.as_dict(), "it uses 'as_dict' of the record"),
+        (lambda bid: bid.missing, "the record has no field 'missing'"),
+        (lambda bid: bid[7], "the record has no field 7"),
+        (lambda bid: bid.count.real if bid == 3 else 1, ITSELF),
+        (lambda bid: bid.tags, "it reads a field of type ListTypeInfo<String>"),
+        (lambda bid: (helper(bid["id"]),), unknown("helper")),
+        (math.floor, "builtin_function_or_method is no function of Python"),
+        (lambda *bids: bids, "it takes any number of arguments"),
+    ],
+)  # fmt: skip
+def test_other_functions_are_called_with_records(function, why):
+    found = plan(function)
+    assert (found.way, found.why_not) == (Way.RECORDS, why)
+
+
+def test_only_the_columns_that_are_read_become_python_values():
+    assert plan(lambda bid: (bid.name, bid.id)).places == (0, 2)
+
+
+def test_a_tuple_is_read_whole():
+    kind = Types.TUPLE([Types.LONG(), Types.STRING()])
+    assert plan(lambda pair: pair[1:], kind).way is Way.COLUMNS
+    assert plan(lambda pair: pair, kind).way is Way.COLUMNS
+
+
+def test_a_bare_value_is_its_column():
+    found = plan(lambda text: text.upper(), Types.STRING())
+    batch = ColumnBatch(pa.RecordBatch.from_pydict({"value": ["a", "ß"]}))
+    assert found.results(batch) == ["A", "SS"]
+
+
+def test_a_plan_holds_while_the_variables_outside_are_the_same(monkeypatch):
+    found = plan(lambda bid: bid.id + changing)
+    assert found.holds()
+    monkeypatch.setitem(globals(), "changing", 2)
+    assert not found.holds()
+
+
+def test_a_plan_does_not_hold_with_objects_in_a_dict_outside(monkeypatch):
+    found = plan(lambda bid: RATES[bid.name])
+    monkeypatch.setitem(RATES, "y", 3.0)
+    assert found.holds()
+    monkeypatch.setitem(RATES, "z", object())
+    assert not found.holds()
+
+
+def test_values_that_are_not_used_may_still_fail():
+    def divided(bid):
+        share = 1 // bid.id
+        if bid.price is None:
+            return 0.0
+        return share
+
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([0]), pa.array([None], pa.float64()), pa.array(["x"]),
+            pa.array([[]], pa.list_(pa.string())), pa.array([1], pa.int32()),
+        ],
+        names=BID.get_field_names(),
+    )  # fmt: skip
+    with pytest.raises(ZeroDivisionError):
+        plan(divided).results(ColumnBatch(batch))
+
+
+def test_an_interpreter_that_is_not_known_calls_every_function(monkeypatch):
+    monkeypatch.setattr(plans, "READS_BYTECODE", False)
+    found = plan(lambda bid: bid.id)
+    assert (found.way, found.why_not) == (
+        Way.RECORDS,
+        "the bytecode of this Python version is not known",
+    )
+
+
+def test_columns_of_another_type_than_declared_become_records():
+    schema = arrow_schema(BID).set(0, pa.field("id", pa.int32()))
+    assert plan_of(lambda bid: bid.id, schema, BID).way is Way.RECORDS

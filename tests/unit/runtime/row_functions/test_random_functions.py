@@ -1,0 +1,154 @@
+"""Random functions give on columns what they give when they are called: value, class, sign of zero, NaN, error and its text."""
+
+import os
+import resource
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from penstock.runtime.codecs.convert import to_rows
+from penstock.runtime.row_functions.plans import Stage, Way, add_flat, fused_plan, plan_of
+from penstock.runtime.row_functions.refusals import Refused
+from penstock.runtime.row_functions.rendering import TooLarge
+from penstock.runtime.row_functions.runner import are_same
+from tests.tools.random_functions import TYPE, Grammar, columns, made
+
+MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
+pytestmark = pytest.mark.usefixtures("little_memory")
+PARTS = 40
+MOST_BYTES = 2 << 30
+"""More than the tests have, and less than a text that is repeated a billion times."""
+STYLES = ("attribute", "item", "position")
+
+
+@pytest.fixture
+def little_memory():
+    """Repeated texts may be huge: they are to be a MemoryError on both sides, and not to fill the machine."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def outcome(call, *given):
+    """What a call returns or raises."""
+    try:
+        return call(*given)
+    except Exception as error:
+        return error
+
+
+def first_result(plan, batch):
+    return plan.results(batch)[0]
+
+
+def difference(text, function, batch, plan):
+    """The first record at which the plan differs from the function. Where the function raises it has to raise too: it is then called."""
+    for place in range(len(batch)):
+        one = batch.slice(place, place + 1)
+        (record,) = to_rows(one, TYPE).values
+        expected = outcome(function, record)
+        if plan.way is Way.COLUMNS:
+            got = outcome(first_result, plan, one)
+            add_flat(plan, "f")
+            if plan.run_flat is not None and not isinstance(got, Exception):
+                assert are_same(plan.items(one), list(got)), text
+            is_right = isinstance(expected, Exception) and isinstance(got, Exception)
+        else:
+            got = outcome(function, *plan.records(one))
+            is_right = isinstance(expected, Exception) and (
+                (type(got), str(got)) == (type(expected), str(expected))
+            )
+        if not (is_right or are_same(got, expected)):
+            return f"{plan.way} {record}: expected {expected!r}, got {got!r}\n{text}"
+    return None
+
+
+def try_functions(seeds):
+    """Returns how many functions ran in which way. Raises: AssertionError at a difference."""
+    ways = Counter()
+    with warnings.catch_warnings():
+        # Such as `1 is None`, which the grammar writes on purpose.
+        warnings.simplefilter("ignore")
+        for seed in seeds:
+            grammar = Grammar(seed)
+            text = grammar.function(STYLES[seed % len(STYLES)])
+            function, batch = made(text), columns(grammar.records(8))
+            plan = plan_of(function, batch.data.schema, TYPE)
+            ways[plan.way] += 1
+            if plan.way is not Way.RECORDS:
+                assert difference(text, function, batch, plan) is None
+    return ways
+
+
+def test_random_functions_give_the_same_on_columns():
+    ways = try_functions(range(2000))
+    # Else this would show little.
+    assert ways[Way.COLUMNS] > 1600
+    assert ways[Way.FIELDS] > 5
+
+
+def called(stages, record):
+    """What functions give one after the other: a list of one or no result, or an error."""
+    try:
+        for stage in stages:
+            result = stage.call(record)
+            if not stage.keeps:
+                record = result
+            elif not result:
+                return []
+    except Exception as error:
+        return error
+    return [record]
+
+
+def test_random_functions_that_are_fused_give_the_same():
+    fused = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(5000, 5600):
+            grammar = Grammar(seed)
+            first, kept = (made(grammar.function(STYLES[seed % 3])) for _ in range(2))
+            stages = [
+                Stage(kept, True, "kept"),
+                Stage(first, False, "first"),
+                Stage(lambda value: (value, str(value)[:5]), False, "pair"),
+                Stage(lambda pair: pair[1] or pair[0], False, "last"),
+            ]
+            batch = columns(grammar.records(8))
+            try:
+                plan = fused_plan(stages, batch.data.schema, TYPE)
+            except (Refused, TooLarge):
+                continue
+            fused += 1
+            for place in range(len(batch)):
+                one = batch.slice(place, place + 1)
+                expected = called(stages, to_rows(one, TYPE).values[0])
+                got = outcome(plan.results, one)
+                is_right = isinstance(expected, Exception) and isinstance(got, Exception)
+                assert is_right or are_same(got, expected), (seed, place, got, expected)
+    assert fused > 400
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
+def test_very_many_random_functions_give_the_same_on_columns(part):
+    count = MANY // PARTS
+    first = 1_000_000 + part * count
+    assert try_functions(range(first, first + count))[Way.COLUMNS] > count * 0.7
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (0.0, -0.0), (1, 1.0), (True, 1), ((0.0,), (-0.0,)), ([1], (1,)), (float("nan"), 0.0),
+        ("1", 1), ({"a": 1}, {"a": True}), (None, False), ((1, 2), (1, 2, 3)),
+    ],
+)  # fmt: skip
+def test_what_can_be_told_apart_is_not_the_same(one, other):
+    assert not are_same(one, other)
+    assert are_same(one, one)
+    assert are_same(other, other)
