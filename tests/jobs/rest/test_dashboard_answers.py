@@ -166,6 +166,12 @@ def test_how_subtasks_spend_their_time(client, job):
 
 
 def test_the_archive_of_a_job_that_runs(client, job, tmp_path):
+    source, _ = vertices_of(client, job)
+    until(
+        client,
+        f"{job}/vertices/{source}/history",
+        lambda told: any(told["figures"]["numRecordsOutPerSecond"]),
+    )
     with urllib.request.urlopen(f"{client.address}{job}/archive", timeout=60) as answer:
         name = answer.headers["Content-Disposition"].partition('"')[2].rstrip('"')
         (tmp_path / name).write_bytes(answer.read())
@@ -179,7 +185,6 @@ def test_the_archive_of_a_job_that_runs(client, job, tmp_path):
     assert (line["jid"], line["state"]) == (name, "RUNNING")
     assert archived(f"{job}/graph")["job"]["name"] == "shown job"
     assert archived(f"{job}/timeline")["job"]["spans"][-1]["state"] == "RUNNING"
-    source, _ = vertices_of(client, job)
     assert any(archived(f"{job}/vertices/{source}/history")["figures"]["numRecordsOutPerSecond"])
     told, live = archived(f"{job}/vertices/{source}"), client.get(f"{job}/vertices/{source}")
     assert [one["attempt"] for one in told["subtasks"]] == [

@@ -105,6 +105,7 @@ class Shell:
         self.job_id = "job"
         self.links = links.Links(FencingToken("token"))
         self.guard = JobGuard()
+        self.resource_manager = SimpleNamespace(is_full=False)
         self.cancelling, self.where = {}, {}
         self.lost = []
 
