@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 
 from penstock.model.graph.rescaling import parallelism_of
@@ -23,7 +22,8 @@ from tests.tools.programs.checkpoint_programs import STAGES, WAIT_S, Stage, Watc
 class SharedSplits(Source):
     """`splits` splits of `count` numbers: (split, 0), (split, 1), ... A reader may have any number of them.
 
-    Every reader holds each split before `hold` until the gate of the stage opens, and reads the rest in steps of `step`.
+    Every reader holds each split before `hold` until the gate of the stage opens, and reads the rest in steps of `step`. One without splits
+    does not end before: how many splits each has depends on who was early, and a subtask that has ended is not rescaled.
     A `stage` that is a path is a gate for other processes: it is open when there is a file.
     """
 
@@ -47,23 +47,17 @@ class SharedSplits(Source):
 
 
 class _Splits(SplitEnumerator):
-    """Gives each subtask its share: one that is early and took all would leave the others without any, so that they end."""
-
     def __init__(self, context, splits) -> None:
         self.context = context
         self.splits = splits
-        self.share = -(-len(splits) // context.parallelism())
-        self.given = Counter()
 
     def handle_split_request(self, subtask, host) -> None:
-        if self.splits and self.given[subtask] < self.share:
-            self.given[subtask] += 1
+        if self.splits:
             self.context.assign_splits(subtask, [self.splits.pop(0)])
         else:
             self.context.signal_no_more_splits(subtask)
 
     def add_splits_back(self, splits, subtask) -> None:
-        self.given[subtask] -= len(splits)
         self.splits = [*splits, *self.splits]
 
     def snapshot_state(self):
@@ -92,9 +86,9 @@ class SplitReader(SourceReader):
         if not self.is_over and not self.has_asked:
             self.has_asked = True
             self.context.send_split_request()
-        if not self.splits:
-            return ReaderStatus.END_OF_INPUT if self.is_over else ReaderStatus.NOTHING_AVAILABLE
         source, is_open = self.source, self._is_open()
+        if not self.splits and self.is_over and is_open:
+            return ReaderStatus.END_OF_INPUT
         for place, (split, at) in enumerate(self.splits):
             if at >= source.hold and not is_open:
                 self._holds(split)
