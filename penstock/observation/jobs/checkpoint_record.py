@@ -99,7 +99,12 @@ def missing_of(checkpoint: CheckpointSnapshot, vertex_id: VertexId) -> Iterator[
 
 
 def _last_ack(checkpoint: CheckpointSnapshot) -> tuple[tuple[VertexId, int] | None, int]:
-    acks = [(ack, vertex_id) for vertex_id, acks in checkpoint.acks.items() for ack in acks]
+    """The first from the sources on, if several came last."""
+    acks = [
+        (ack, vertex_id)
+        for vertex_id in checkpoint.subtasks
+        for ack in sorted(checkpoint.acks.get(vertex_id, ()), key=lambda ack: ack.subtask)
+    ]
     if not acks:
         return None, -1
     last, vertex_id = max(acks, key=lambda one: one[0].ack_ms)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from penstock.model.errors import ProducerFailed
 from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import AttemptId, ExecutionVertexId
 from penstock.model.messages import (
@@ -57,7 +58,9 @@ class _Start:
 
 @dataclass(slots=True)
 class _Failure:
-    """From the first failed task until all run again. `cause`: of that task. `subtasks`: those that began again."""
+    """From the first failed task until all run again. `cause`: of that task, or of the first that did not only lose its producer. `subtasks`:
+    those that began again.
+    """
 
     began_ms: int
     cause: str
@@ -150,9 +153,11 @@ class JobTraces:
     def _moved(self, event: ExecutionStateChanged, at_ms: int) -> Iterator[Trace]:
         subtask, new = event.attempt_id.execution_vertex_id, event.new
         self._count(subtask, new)
-        if new is ExecutionState.FAILED and self._failure is None:
-            self._failure = _Failure(at_ms, event.cause)
         if new is ExecutionState.FAILED:
+            if self._failure is None:
+                self._failure = _Failure(at_ms, event.cause)
+            elif self._failure.cause == ProducerFailed.__name__:
+                self._failure.cause = event.cause
             yield from self._initialized(is_last=True)
             self._start = None
         elif new is ExecutionState.DEPLOYING:

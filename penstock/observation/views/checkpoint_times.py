@@ -22,8 +22,8 @@ from penstock.observation.views.attempts import Json
 
 MOST_ROWS: Final = 200
 _TOO_MANY: Final = 5 * MOST_ROWS
-_Part: TypeAlias = "tuple[tuple[bool, int], int, VertexSnapshot, SubtaskCheckpoint | int]"
-"""Whether a subtask is missing and how long it took; an order among equals; the vertex; and the acknowledgement or the missing subtask."""
+_Part: TypeAlias = "tuple[tuple[bool, int], VertexSnapshot, SubtaskCheckpoint | int]"
+"""Whether a subtask is missing and how long it took; the vertex; and the acknowledgement or the missing subtask."""
 
 
 def strip(job: JobSnapshot) -> Json:
@@ -109,8 +109,9 @@ class Gantt:
         acks = self._checkpoint.acks.get(vertex_id, ())
         missing = list(missing_of(self._checkpoint, vertex_id))
         triggered_ms = self._checkpoint.triggered_ms
-        found: list[_Part] = [((True, self._lasted_ms), -one, vertex, one) for one in missing]
-        found += [((False, a.ack_ms - triggered_ms), -a.subtask, vertex, a) for a in acks]
+        found: list[_Part] = [((True, self._lasted_ms), vertex, one) for one in missing]
+        by_subtask = sorted(acks, key=lambda ack: ack.subtask)
+        found += [((False, ack.ack_ms - triggered_ms), vertex, ack) for ack in by_subtask]
         self._total += len(found)
         self._missing += len(missing)
         self._worst += found
@@ -118,7 +119,8 @@ class Gantt:
             self._forget_the_best()
 
     def _forget_the_best(self) -> None:
-        self._worst = heapq.nlargest(MOST_ROWS, self._worst, key=lambda one: one[:2])
+        """Of equal ones the first stays the first: they are added from the sources on."""
+        self._worst = heapq.nlargest(MOST_ROWS, self._worst, key=lambda one: one[0])
 
     def told(self) -> Json:
         """Return the answer: subtasks that are missing first, then those that took longest."""
@@ -137,7 +139,7 @@ class Gantt:
             "total": self._total,
             "missing": self._missing,
             "shown": len(self._worst),
-            "subtasks": [self._row(vertex, found) for _, _, vertex, found in self._worst],
+            "subtasks": [self._row(vertex, found) for _, vertex, found in self._worst],
         }
 
     def _row(self, vertex: VertexSnapshot, found: SubtaskCheckpoint | int) -> Json:

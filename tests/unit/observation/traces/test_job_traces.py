@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from penstock.model.graph.job_graph import JobType
-from penstock.model.messages import FailureInfo
+from penstock.model.messages import ExecutionStateChanged, FailureInfo
+from penstock.model.states import ExecutionState
 from penstock.observation.jobs.events import FailureSeen, FailuresSeen, Restored
 from penstock.observation.traces.job_traces import RECOVERY_SCOPE, JobTraces
 from penstock.observation.traces.spans import Event, Span
@@ -96,6 +97,15 @@ def test_a_recovery_is_from_the_failure_until_all_run_again():
     assert span.attributes["restartedSubtasks"] == 4
     assert span.attributes["checkpointId"] == 3
     assert len(job.reports(number=1).named("JobInitialization")) == 2
+
+
+def test_a_recovery_tells_why_the_producer_failed_also_if_its_consumer_failed_first():
+    job = TracedJob().starts()
+    for one, cause in zip(ATTEMPTS, ("ProducerFailed", "UserCodeError", "Other"), strict=False):
+        running, failed = ExecutionState.RUNNING, ExecutionState.FAILED
+        job.tell(ExecutionStateChanged(one, running, failed, job.now, cause))
+    (span,) = job.status("FAILED").named("JobRecovery")
+    assert span.attributes["cause"] == "UserCodeError"
 
 
 def test_a_recovery_of_one_region_tells_how_many_subtasks_began_again():

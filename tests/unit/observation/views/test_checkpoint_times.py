@@ -72,6 +72,17 @@ def test_a_complete_checkpoint_and_whom_it_waited_for():
     }
 
 
+def test_of_subtasks_that_took_equally_long_both_views_name_the_first_from_the_sources_on():
+    told = running().triggers(1)
+    for vertex, subtask in ((SINK, 1), (SINK, 0), (SOURCE, 1), (SOURCE, 0)):
+        told.acknowledges(1, attempt(vertex, subtask), after_ms=0)
+    job = told.ends(1).now_it_is()
+    places = [(one["vertex-id"], one["subtask"]) for one in gantt_of(job, 1)["subtasks"]]
+    assert places == [(SOURCE, 0), (SOURCE, 1), (SINK, 0), (SINK, 1)]
+    (one,) = strip_of(job)["checkpoints"]
+    assert (one["straggler"]["vertex-id"], one["straggler"]["subtask"]) == places[0]
+
+
 def test_a_checkpoint_that_waits_names_the_first_that_is_missing():
     told = running().triggers(1, "SAVEPOINT").acknowledges(1, attempt(), 7)
     (one,) = strip_of(told.now_it_is(3))["checkpoints"]
