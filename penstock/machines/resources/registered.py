@@ -58,6 +58,16 @@ class Registered(dict[ResourceId, KnownTaskManager]):
         known = self.get(resource_id)
         return known is not None and known.is_leaving and known.is_idle
 
+    def occupy(self, resource_id: ResourceId, slot: SlotOfTaskManager) -> int:
+        """Put the slot in the place of the first free one. Returns its index."""
+        known = self[resource_id]
+        index = next(i for i, one in enumerate(known.slots) if one.job_id is None)
+        known.slots[index] = slot
+        known.idle_since_ms = None
+        if not known.free_slots:
+            self.with_free_slots.discard(resource_id)
+        return index
+
     def freed(self, resource_id: ResourceId, now_ms: int) -> None:
         """One of its slots is free again."""
         known = self[resource_id]

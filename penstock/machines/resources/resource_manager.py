@@ -369,15 +369,11 @@ class ResourceManager:
         return max(0, self._max - self.taskmanagers.staying - len(self.starting))
 
     def _request_slot(self, resource_id: ResourceId, job_id: JobId) -> None:
-        known = self.taskmanagers[resource_id]
-        index = next(i for i, slot in enumerate(known.slots) if slot.job_id is None)
         allocation_id = AllocationId(f"alloc-{self._next_allocation}")
         self._next_allocation += 1
-        known.slots[index] = SlotOfTaskManager(allocation_id, job_id)
-        self._allocated[job_id, known.size] += 1
-        known.idle_since_ms = None
-        if not known.free_slots:
-            self.taskmanagers.with_free_slots.discard(resource_id)
+        slot = SlotOfTaskManager(allocation_id, job_id)
+        index = self.taskmanagers.occupy(resource_id, slot)
+        self._allocated[job_id, self.taskmanagers[resource_id].size] += 1
         self._effects.append(RequestSlot(resource_id, index, allocation_id, job_id))
 
     def _start(self, size: SlotSize) -> None:
