@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -21,12 +22,15 @@ def absent(
     instead: Mapping[str, str],
     also: Sequence[str] = (),
     elsewhere: Mapping[str, str] | None = None,
+    *,
+    is_package: bool = False,
 ) -> Callable[[str], Any]:
     """A `__getattr__` for `module`, by which importing one of these names raises NotImplementedError.
 
     `instead`: for each name a sentence that says what to use; braces in it are not formatted. `also`: modules whose
     names PyFlink's module has too, because it imports them, and which programs import from there. `elsewhere`: single
-    such names with their modules, which are imported when the name is asked for.
+    such names with their modules, which are imported when the name is asked for. `is_package`: its modules are, too, so
+    that `import penstock.datastream as ds; ds.window` works as with PyFlink, which imports them all.
     """
     places = elsewhere or {}
 
@@ -41,6 +45,10 @@ def absent(
         for place in map(importlib.import_module, also):
             if name in vars(place) and not name.startswith("_"):
                 return getattr(place, name)
+        if is_package and not name.startswith("_"):
+            full_name = f"{module}.{name}"
+            if importlib.util.find_spec(full_name) is not None:
+                return importlib.import_module(full_name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return lookup
@@ -48,8 +56,7 @@ def absent(
 
 def listing(own: Iterable[str], elsewhere: Iterable[str]) -> Callable[[], list[str]]:
     """A `__dir__` for a module, so that completion finds its own names and those of `absent`'s `elsewhere`."""
-    names = sorted({*own, *elsewhere})
-    return lambda: names
+    return lambda: sorted({*own, *elsewhere})
 
 
 def gone(instead: Mapping[str, str]) -> Callable[[object, str], NoReturn]:

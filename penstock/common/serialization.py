@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
 from penstock.common.absent import absent
+from penstock.common.former_names import ROW_SCHEMAS
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch
@@ -176,13 +177,6 @@ def known_charset(name: str) -> str:
         ) from error
     return name
 
-
-ROW_SCHEMAS: Final = {
-    f"{kind}Row{way}Schema": f"penstock.datastream.formats.{kind.lower()}"
-    for kind in ("Json", "Csv", "Avro")
-    for way in ("Serialization", "Deserialization")
-}
-"""The module one floor above: PyFlink 1 had these names here, and PyFlink 2 also has them in pyflink.common."""
 
 __getattr__ = absent(
     __name__,

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from penstock.common.absent import absent
 from penstock.common.configuration import Configuration
 from penstock.common.setting_checks import check_kind, check_whole
+from penstock.datastream.building.former_names import OF_STATE_BACKENDS
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.checkpoints import CheckpointOptions
 from penstock.model.options.state import StateBackendOptions
@@ -155,14 +156,4 @@ def _local_path(path: str) -> str:
     return (parts.path if parts.scheme else path).rstrip("/") or "/"
 
 
-_FORMER: Final = (
-    "PyFlink 2 does not have it either: use HashMapStateBackend or EmbeddedRocksDBStateBackend, or "
-    "set state.backend.type to hashmap or rocksdb in the configuration; checkpoints go to "
-    "execution.checkpointing.dir."
-)
-INSTEAD: Final = dict.fromkeys(
-    ("MemoryStateBackend", "FsStateBackend", "RocksDBStateBackend"), _FORMER
-)
-"""What to use, by the name in PyFlink."""
-
-__getattr__ = absent(__name__, INSTEAD)
+__getattr__ = absent(__name__, OF_STATE_BACKENDS)

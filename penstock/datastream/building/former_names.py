@@ -12,7 +12,14 @@ _TIME: Final = (
 _KRYO: Final = "Nothing here needs Java serializers: leave the call out."
 _RETENTION: Final = "ExternalizedCheckpointRetention and set_externalized_checkpoint_retention."
 
+OF_STATE_BACKENDS: Final = dict.fromkeys(
+    ("MemoryStateBackend", "FsStateBackend", "RocksDBStateBackend"),
+    "PyFlink 2 does not have it either: use HashMapStateBackend or EmbeddedRocksDBStateBackend, or "
+    "set state.backend.type to hashmap or rocksdb in the configuration; checkpoints go to "
+    "execution.checkpointing.dir.",
+)
 OF_THE_PACKAGE: Final = {
+    **OF_STATE_BACKENDS,
     "TimeCharacteristic": f"PyFlink 2 does not have it either. {_TIME}",
     "ExternalizedCheckpointCleanup": f"As in PyFlink 2, use {_RETENTION}",
 }

@@ -1,14 +1,20 @@
 """Names that a package imports when they are asked for are seen by completion and by type checkers."""
 
 import ast
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from penstock.common.places import PLACES as OF_COMMON
 from penstock.datastream.building.former_names import OF_CONNECTORS, OF_FORMATS
+from penstock.datastream.places import PLACES as OF_DATASTREAM
 
 PACKAGES = {
+    "penstock.common": OF_COMMON,
+    "penstock.datastream": OF_DATASTREAM,
     "penstock.datastream.connectors": OF_CONNECTORS,
     "penstock.datastream.formats": OF_FORMATS,
 }
@@ -23,14 +29,16 @@ def exists(package: str, name: str) -> bool:
 
 
 def imported_for_type_checkers(package: str) -> dict[str, str]:
-    """Name -> module of each import below `if TYPE_CHECKING`."""
-    tree = ast.parse(Path(import_module(package).__file__).read_text())
+    """Name -> module of each import below `if TYPE_CHECKING` that a type checker lets programs use; without modules."""
+    imported = import_module(package)
+    tree = ast.parse(Path(imported.__file__).read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     return {
-        alias.asname: node.module
+        alias.name: node.module
         for node in block.body
         for alias in node.names
-        if alias.name == alias.asname
+        if alias.name == alias.asname or alias.name in getattr(imported, "__all__", ())
+        if node.module != package
     }
 
 
@@ -43,6 +51,28 @@ def test_completion_finds_every_name(package):
 def test_type_checkers_find_every_name_that_exists(package):
     there = {name: module for name, module in PACKAGES[package].items() if exists(package, name)}
     assert imported_for_type_checkers(package) == there
+
+
+@pytest.mark.parametrize("package", ["penstock.common", "penstock.datastream"])
+def test_a_package_imports_nothing_before_it_is_asked_for(package):
+    program = f"import sys, {package}; print(*sorted(sys.modules))"
+    told = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    loaded = told.stdout.split()
+    assert not {"numpy", "pyarrow", "penstock.model", "penstock.runtime"}.intersection(loaded)
+
+
+def test_modules_of_a_package_are_found_as_with_pyflink_which_imports_them_all():
+    program = (
+        "import penstock.datastream as ds, penstock.common as common;"
+        "print(ds.window.TumblingEventTimeWindows.__name__, ds.functions.MapFunction.__name__, "
+        "common.typeinfo.Types.__name__, hasattr(ds, 'no_such_module'))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert told.stdout.split() == ["TumblingEventTimeWindows", "MapFunction", "Types", "False"]
 
 
 def test_what_a_program_writes_to_and_reads_from_files_can_be_guessed():
