@@ -6,8 +6,7 @@ A name's module is imported when the name is asked for. Programs and TaskManager
 from typing import TYPE_CHECKING
 
 from penstock.common.absent import absent, listing
-from penstock.common.former_names import ROW_SCHEMAS
-from penstock.common.places import PLACES
+from penstock.common.places import PLACES, ROW_SCHEMAS
 
 if TYPE_CHECKING:
     from penstock.common.completable_future import CompletableFuture

@@ -28,3 +28,10 @@ _NAMES: Final = {
 }
 PLACES: Final = {name: module for module, names in _NAMES.items() for name in names}
 """A module is imported when one of its names is asked for."""
+
+ROW_SCHEMAS: Final = {
+    f"{kind}Row{way}Schema": f"penstock.datastream.formats.{kind.lower()}"
+    for kind in ("Json", "Csv", "Avro")
+    for way in ("Serialization", "Deserialization")
+}
+"""The module one floor above: PyFlink 1 had these names here, and PyFlink 2 also has them in pyflink.common."""

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 
 from penstock.common.absent import absent
-from penstock.common.former_names import ROW_SCHEMAS
+from penstock.common.places import ROW_SCHEMAS
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch

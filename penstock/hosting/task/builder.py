@@ -302,7 +302,9 @@ class BuiltTask:
                 functools.partial(attempt.mail_to_operator, spec.name, place),
                 f"penstock-async-{spec.name[:40]}",
             ),
-            report_committable=functools.partial(attempt.report_committable, spec.node_id),
+            report_committable=functools.partial(
+                attempt.report_committable, spec.node_id, spec.uid
+            ),
             active_ms=lambda: wall_ms() - attempt.backpressured_ms,
             keyed_state=_keyed_state(attempt),
         )

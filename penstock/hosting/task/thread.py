@@ -15,20 +15,21 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.hosting.interrupts import interrupt
-from penstock.hosting.shipping.pickling import deserialize, dumps_records
+from penstock.hosting.shipping.pickling import deserialize
 from penstock.hosting.task.builder import BuiltTask, build_task
 from penstock.hosting.task.checkpoints import TaskCheckpoints
 from penstock.hosting.task.driver_writer import DriverWriter
 from penstock.hosting.task.failures import failure_info
 from penstock.hosting.task.metrics import TaskMetrics
 from penstock.hosting.task.ports import Built, TaskAttempt, TaskHost
+from penstock.hosting.task_services.final_output import FinalOutput
 from penstock.hosting.task_services.user_output import end_thread
 from penstock.hosting.waker import Waker
 from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle
 from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import CancelSignal, UserError
 from penstock.model.graph.chain import ChainSpec
-from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
+from penstock.model.messages import FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
 from penstock.runtime.interruption import Interruption
 from penstock.runtime.task.input_status import NextMove, next_move
@@ -58,7 +59,7 @@ class TaskThread(TaskAttempt):
         self._life_lock = threading.Lock()
         self._failure: BaseException | None = None
         self._built: BuiltTask | None = None
-        self._committables: list[Committable] = []
+        self._output = FinalOutput()
         self._is_closed = False
         self._is_awaiting_consumers = False
         self.metrics: TaskMetrics | None = None
@@ -201,8 +202,10 @@ class TaskThread(TaskAttempt):
         if self.metrics is not None:
             self.metrics.finish()
         is_finished = self.state is ExecutionState.FINISHED
-        committables = tuple(self._committables) if is_finished else ()
-        report = TaskStateChanged(self.attempt_id, self.state, failure, committables, self.io())
+        output = self._output if is_finished else FinalOutput()
+        report = TaskStateChanged(
+            self.attempt_id, self.state, failure, output.committables, self.io(), output.state()
+        )
         self.host.task_ended(self)
         try:
             self.host.send(report)
@@ -316,13 +319,9 @@ class TaskThread(TaskAttempt):
         """Raise CancelSignal inside a user function that has not returned since the cancel. Any thread."""
         interrupt(self.interruption)
 
-    def report_committable(self, node_id: int, payload: object) -> None:
-        """Report what a sink prepared. Mailbox thread.
-
-        It is pickled here, so that an error of pickling names the sink, and unpickled on the
-        coordinators' thread only.
-        """
-        self._committables.append(Committable(node_id, dumps_records(payload)))
+    def report_committable(self, node_id: int, uid: str, payload: object) -> None:
+        """Report what a sink prepared. Mailbox thread. It is unpickled on the coordinators' thread only."""
+        self._output.add(node_id, uid, payload)
 
     def entered(self, operator: str) -> None:
         """`OperatorCalls`: an operator's code runs from now on."""

@@ -28,7 +28,6 @@ from penstock.machines.checkpoints.requests import (
     CheckpointRequest,
     Refusal,
     Situation,
-    refusal_of,
     request_of,
 )
 from penstock.machines.checkpoints.settings import CheckpointSettings
@@ -144,6 +143,7 @@ class CheckpointCoordinator:
         """Abort checkpoints that wait for this attempt. A final checkpoint of other tasks is requested again."""
         attempt_id = vertex.execution.attempt_id
         self._ends.discard(attempt_id)
+        self._intake.ending.discard(attempt_id)
         for pending in self._under_way():
             if attempt_id in pending.plan.running and attempt_id not in pending.states:
                 self._abort(pending, Reason.TASK_CLOSING, f"task {vertex} is {vertex.state}")
@@ -161,10 +161,10 @@ class CheckpointCoordinator:
                 self._intake.add(CheckpointRequest(now_ms, is_periodic=True))
         elif timer == EXPIRY_TIMER:
             self._expiry.fired()
-            for pending in self._under_way():
-                if pending.deadline_ms <= now_ms:
-                    text = f"not acknowledged by all within {self._settings.timeout_ms} ms"
-                    self._abort(pending, Reason.CHECKPOINT_EXPIRED, text)
+            text = f"not acknowledged by all within {self._settings.timeout_ms} ms"
+            for pending in [one for one in self._under_way() if one.deadline_ms <= now_ms]:
+                self._abort(pending, Reason.CHECKPOINT_EXPIRED, text)
+            self._intake.expire(now_ms - self._settings.timeout_ms, text)
 
     def on_awaited(self, attempt_id: AttemptId, now_ms: int) -> None:
         """A task has read all its input. When all have, a checkpoint is taken without waiting for the timer."""
@@ -177,9 +177,7 @@ class CheckpointCoordinator:
 
     def on_savepoint_wanted(self, event: TriggerSavepoint) -> None:
         request = request_of(event, is_forced=not self._settings.is_unaligned)
-        refusal = refusal_of(request, self.asked_for, is_active=self.is_active)
-        if refusal is not None:
-            self._gateway.answer_failure(request, *refusal)
+        if self._intake.refuses(request, self.asked_for, is_active=self.is_active):
             return
         if event.checkpoint_type.is_synchronous:  # No later checkpoint may commit during the stop.
             self._stop_periodic()
@@ -224,7 +222,8 @@ class CheckpointCoordinator:
                     self._emit(SetTimer(TRIGGER_TIMER, now_ms + chosen.retry_in_ms))
                 continue
             self._trigger(chosen, now_ms)
-        self._expiry.watch(pending.deadline_ms for pending in self._under_way())
+        waiting = self._intake.deadlines_ms(self._settings.timeout_ms)
+        self._expiry.watch([*(one.deadline_ms for one in self._under_way()), *waiting])
 
     def _trigger(self, request: CheckpointRequest, now_ms: int) -> None:
         plan = plan_of(self._graph, self._settings)
@@ -277,10 +276,10 @@ class CheckpointCoordinator:
 
     def on_declined(self, message: DeclineCheckpoint) -> None:
         pending = self.pending.get(message.checkpoint_id)
-        if pending is None or not pending.is_under_way:
-            return
-        if message.attempt_id not in pending.plan.running:
-            return  # A past attempt.
+        if pending is None or not pending.declines(message.attempt_id):
+            return  # It is over, or this is a past attempt.
+        if message.reason is Reason.TASK_CLOSING:
+            self._intake.ending.add(message.attempt_id)
         text = f"declined by {message.attempt_id}: {message.text or message.reason}"
         self._abort(pending, message.reason, text)
 
@@ -349,7 +348,7 @@ class CheckpointCoordinator:
         self.course.ended.add(checkpoint_id, is_completed=False)
         self._gateway.tell_aborted(pending, self.store.latest_id)
         self._emit(pending.ended(None, reason, text))
-        self._gateway.answer_failure(pending.request, reason, text)
+        self._intake.failed(pending.request, reason, text)
         if pending.request.is_handover:  # Its tasks go on, so the job loses nothing.
             self.handover.fail(f"{reason}: {text}")
         elif self._counter.on_failure(checkpoint_id, pending.checkpoint_type, reason):

@@ -93,6 +93,10 @@ class PendingCheckpoint:
             self.phase = Phase.READY
         return AckResult.GOOD
 
+    def declines(self, attempt_id: AttemptId) -> bool:
+        """Whether it waits, and this attempt has a part in it: if it cannot take part, there is no checkpoint."""
+        return self.is_under_way and attempt_id in self.plan.running
+
     def what_forbids_it(self, graph: ExecutionGraph) -> str | None:
         """Return why it cannot be completed; None: it can.
 
@@ -101,10 +105,11 @@ class PendingCheckpoint:
         """
         for job_vertex in graph.job_vertices:
             done = self._finished_of(job_vertex)
+            done |= {v.subtask for v in job_vertex.vertices if v.vertex_id in self.plan.finished}
             if not 0 < len(done) < len(job_vertex.vertices):
                 continue
             for vertex in job_vertex.vertices:
-                state = self.states.get(vertex.execution.attempt_id)
+                state = self._state_of(vertex.execution.attempt_id)
                 name = _union_list_of(state) if state is not None else None
                 if name is not None:
                     return (
@@ -183,26 +188,29 @@ class PendingCheckpoint:
         ]
 
     def _operators_by_uid(self, attempt_id: AttemptId) -> Mapping[str, OperatorSubtaskState]:
-        state = self.states.get(attempt_id)
+        state = self._state_of(attempt_id)
         return {} if state is None else dict(state.operators)
+
+    def _state_of(self, attempt_id: AttemptId) -> SubtaskState | None:
+        return self.states.get(attempt_id) or self.plan.ended.get(attempt_id)
 
     def _finished_of(self, job_vertex: ExecutionJobVertex) -> set[int]:
         """Return the subtasks that had ended, or were at the end of their data without state when
         they acknowledged.
 
         A subtask with state is not finished: what a sink prepared is committed when the checkpoint
-        completes, or after a restore.
+        completes, when the job ends, or after a restore.
         """
         found = set()
         for vertex in job_vertex.vertices:
-            state = self.states.get(vertex.execution.attempt_id)
+            state = self._state_of(vertex.execution.attempt_id)
             has_state = state is not None and any(any(one.handles) for _, one in state.operators)
             if self._is_at_end(vertex) and not has_state:
                 found.add(vertex.subtask)
         return found
 
     def _is_at_end(self, vertex: ExecutionVertex) -> bool:
-        state = self.states.get(vertex.execution.attempt_id)
+        state = self._state_of(vertex.execution.attempt_id)
         return vertex.vertex_id in self.plan.finished or (state is not None and state.is_finished)
 
 

@@ -7,7 +7,8 @@ of consumers are looked up once for the whole group.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution.execution_graph import (
@@ -15,6 +16,7 @@ from penstock.machines.execution.execution_graph import (
     ExecutionGraph,
     ExecutionVertex,
 )
+from penstock.model.checkpoints import SubtaskState
 from penstock.model.ids import AttemptId, ExecutionVertexId
 from penstock.model.states import ExecutionState
 
@@ -24,12 +26,13 @@ class CheckpointPlan:
     """`triggered`: run and have no running producer. `running`: must acknowledge, and are told of
     the end.
 
-    `finished`: had ended before the plan was made.
+    `finished`: had ended before the plan was made. `ended`: the states of those of them whose output is not committed yet.
     """
 
     triggered: tuple[ExecutionVertex, ...]
     running: dict[AttemptId, ExecutionVertex]
     finished: frozenset[ExecutionVertexId]
+    ended: Mapping[AttemptId, SubtaskState] = field(default_factory=dict)
 
 
 def plan_of(graph: ExecutionGraph, settings: CheckpointSettings) -> CheckpointPlan | str:
@@ -39,6 +42,7 @@ def plan_of(graph: ExecutionGraph, settings: CheckpointSettings) -> CheckpointPl
     """
     finished: set[ExecutionVertexId] = set()
     running: dict[AttemptId, ExecutionVertex] = {}
+    ended: dict[AttemptId, SubtaskState] = {}
     for vertex in graph.vertices:
         state = vertex.state
         if state is ExecutionState.RUNNING:
@@ -50,14 +54,10 @@ def plan_of(graph: ExecutionGraph, settings: CheckpointSettings) -> CheckpointPl
                 f"task {vertex} is FINISHED, and 'execution.checkpointing."
                 "checkpoints-after-tasks-finish' is off"
             )
-        elif vertex.execution.committables and not settings.has_final_checkpoint:
-            return (
-                f"task {vertex} is FINISHED, and what its sink wrote is committed when the "
-                "job ends, so a state of now would not contain it. Let the job end, or "
-                "enable checkpointing"
-            )
         else:
             finished.add(vertex.vertex_id)
+            if vertex.execution.final_state is not None:
+                ended[vertex.execution.attempt_id] = vertex.execution.final_state
     if not running:
         return "all tasks are FINISHED"
     has_running: dict[int, bool] = {}
@@ -66,7 +66,7 @@ def plan_of(graph: ExecutionGraph, settings: CheckpointSettings) -> CheckpointPl
         for vertex in running.values()
         if not any(_has_running(group, has_running) for group in vertex.consumed_groups)
     )
-    return CheckpointPlan(triggered, running, frozenset(finished))
+    return CheckpointPlan(triggered, running, frozenset(finished), ended)
 
 
 def _has_running(group: ConsumedPartitionGroup, known: dict[int, bool]) -> bool:

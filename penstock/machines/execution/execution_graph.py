@@ -17,6 +17,7 @@ from penstock.machines.execution import execution as machine
 from penstock.machines.execution.distribution import partition_ranges
 from penstock.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.model.aggregate_state import aggregate_state
+from penstock.model.checkpoints import SubtaskState
 from penstock.model.completed_checkpoint import TaskRestore
 from penstock.model.deployment import Producers, TaskManagerLocation
 from penstock.model.errors import GraphError
@@ -46,7 +47,7 @@ DEFAULT_HISTORY_SIZE = 16
 @dataclass(slots=True, eq=False)
 class Execution:
     """One attempt. `location`, `allocation_id`: set when its slot is assigned, kept afterwards.
-    `restore`: the state that it begins with.
+    `restore`: the state that it begins with. `final_state`: as in its report that it has FINISHED.
     """
 
     attempt_id: AttemptId
@@ -55,6 +56,7 @@ class Execution:
     allocation_id: AllocationId | None = None
     failure: FailureInfo | None = None
     committables: tuple[Committable, ...] = ()
+    final_state: SubtaskState | None = None
     io: TaskIo | None = None
     restore: TaskRestore | None = None
     since_ms: dict[ExecutionState, int] = field(default_factory=dict)

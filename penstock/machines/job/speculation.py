@@ -171,6 +171,7 @@ class Speculation:
         self._rivals.drop(rival)
         vertex.execution = rival.execution
         vertex.execution.committables = report.committables
+        vertex.execution.final_state = report.final_state
         consequence = self._books.attempts.move(vertex, ExecutionEvent.REPORT_FINISHED)
         assert consequence is Consequence.NONE, "a deployed attempt may finish"
         self._rivals.retire(vertex, former)

@@ -80,6 +80,7 @@ class TaskReports:
         is_finishing = report.state is ExecutionState.FINISHED
         if is_finishing and state is not ExecutionState.CANCELING:
             vertex.execution.committables = report.committables
+            vertex.execution.final_state = report.final_state
         consequence = self._attempts.move(vertex, _EVENT_OF_REPORT[report.state], report.failure)
         self._follow_up(vertex, state, report, consequence)
 

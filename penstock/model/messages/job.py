@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from penstock.model.checkpoints import SubtaskState
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment, TaskManagerLocation
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import (
@@ -38,13 +39,17 @@ class SlotsOffered:
 
 @dataclass(frozen=True, slots=True)
 class TaskStateChanged:
-    """(wire) A TaskManager's report. INITIALIZING, RUNNING or a terminal state."""
+    """(wire) A TaskManager's report. INITIALIZING, RUNNING or a terminal state.
+
+    `final_state`: what a savepoint holds of a task that is FINISHED and whose `committables` have not been committed yet.
+    """
 
     attempt_id: AttemptId
     state: ExecutionState
     failure: FailureInfo | None = None
     committables: tuple[Committable, ...] = ()
     io: TaskIo | None = None
+    final_state: SubtaskState | None = None
 
 
 @dataclass(frozen=True, slots=True)

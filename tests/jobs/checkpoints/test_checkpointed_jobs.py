@@ -1,5 +1,7 @@
 """Jobs of a MiniCluster that take checkpoints: what they begin with after a failure, and what is left of them."""
 
+from collections import Counter
+
 import pytest
 
 from penstock.common import WatermarkStrategy
@@ -21,6 +23,7 @@ from tests.tools.programs.checkpoint_programs import (
     wait_until_running,
 )
 from tests.tools.programs.user_functions import first_of, running_sum, same
+from tests.tools.waiting import wait_until
 
 EVERY = "20 ms"
 
@@ -148,6 +151,58 @@ def test_a_savepoint_is_taken_of_a_job_without_periodic_checkpoints(tmp_path, st
     client.get_job_execution_result().result()
     assert lines_of(tmp_path / "out") == expected_sums(2, 40)
     assert left_in(tmp_path / "savepoints"), "a savepoint is the user's"
+
+
+def two_parts(env, folder, stage):
+    """One part stands still; the other ends, and its output waits for the end of the job."""
+    sums_to_file(env, folder / "out", HeldSource(stage.name, 2, 40, 20), same)
+    ended = env.from_collection([(7, number) for number in range(5)])
+    ended.map(lambda pair: f"{pair[0]} {pair[1]}").uid("short text").sink_to(
+        file_sink(folder / "short")
+    ).uid("short out")
+    return env.execute_async("two parts")
+
+
+def until_ended(client, least):
+    """The other part runs, and so many subtasks of this one have ended. It has three."""
+    vertices = client._control.manager.job_master.execution_graph.vertices
+
+    def has_ended():
+        states = Counter(vertex.state.name for vertex in vertices)
+        return states["FINISHED"] >= least and states.keys() == {"RUNNING", "FINISHED"}
+
+    wait_until(has_ended, "no part of the job ends, or both do")
+
+
+@pytest.mark.parametrize("parallelism", [2, 3])
+def test_a_savepoint_holds_the_output_of_a_part_that_has_ended(tmp_path, stage, parallelism):
+    client = two_parts(restarting_environment(Watcher()), tmp_path, stage)
+    until_ended(client, 1)
+    folder = client.trigger_savepoint(str(tmp_path / "savepoints")).result()
+    client.cancel().result()
+    assert lines_of(tmp_path / "short") == []
+    stage.gate.set()
+    path = {"execution__state_recovery__path": folder}
+    again = two_parts(restarting_environment(Watcher(), parallelism, **path), tmp_path, stage)
+    again.get_job_execution_result().result()
+    assert lines_of(tmp_path / "short") == [(7, number) for number in range(5)]
+    assert lines_of(tmp_path / "out") == expected_sums(2, 40)
+
+
+def test_the_output_of_a_part_that_has_ended_is_there_once_with_the_job_and_its_savepoint(
+    tmp_path, stage
+):
+    """The savepoint stops the job, which commits at its end. Restored, the sink commits it again."""
+    client = two_parts(restarting_environment(Watcher()), tmp_path, stage)
+    until_ended(client, 3)
+    folder = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+    assert lines_of(tmp_path / "short") == [(7, number) for number in range(5)]
+    stage.gate.set()
+    path = {"execution__state_recovery__path": folder}
+    again = two_parts(restarting_environment(Watcher(), **path), tmp_path, stage)
+    again.get_job_execution_result().result()
+    assert lines_of(tmp_path / "short") == [(7, number) for number in range(5)]
+    assert lines_of(tmp_path / "out") == expected_sums(2, 40)
 
 
 def test_a_savepoint_that_cannot_be_stored_leaves_nothing_and_the_job_goes_on(

@@ -4,6 +4,7 @@ step."""
 from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.execution.execution_graph import ExecutionVertex
 from penstock.machines.job.job_master import JobMaster
+from penstock.model.checkpoints import SubtaskState
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AllocationId, ResourceId
@@ -57,12 +58,17 @@ class Bench:
     def vertex(self, name: str) -> ExecutionVertex:
         return next(v for v in self.job.execution_graph.vertices if str(v) == name)
 
-    def report(self, name: str, state: S, failure: FailureInfo | None = None) -> list[JobEffect]:
+    def report(
+        self,
+        name: str,
+        state: S,
+        failure: FailureInfo | None = None,
+        final_state: SubtaskState | None = None,
+    ) -> list[JobEffect]:
         attempt_id = self.vertex(name).execution.attempt_id
         done = (Committable(1, str(attempt_id)),) if state is S.FINISHED else ()
-        return self.step(
-            TaskReported(TaskStateChanged(attempt_id, state, failure, done), self.now_ms)
-        )
+        told = TaskStateChanged(attempt_id, state, failure, done, final_state=final_state)
+        return self.step(TaskReported(told, self.now_ms))
 
     def run_all(self) -> None:
         for vertex in self.job.execution_graph.vertices:

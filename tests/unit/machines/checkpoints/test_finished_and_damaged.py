@@ -5,7 +5,7 @@ docs/spec/checkpoints.md#savepoints-and-stopping, #finished-tasks.
 from dataclasses import replace
 
 from penstock.machines.checkpoints.settings import CheckpointSettings
-from penstock.model.checkpoints import RedistributionMode, SubtaskState
+from penstock.model.checkpoints import CheckpointType, RedistributionMode, SubtaskState
 from penstock.model.messages import CheckpointFailureReason as Reason
 from penstock.model.messages import (
     DiscardCheckpoint,
@@ -83,13 +83,70 @@ def test_tasks_that_a_checkpoint_has_covered_end_without_another() -> None:
         assert ids_of(bench.finish(name), TriggerCheckpoint) == set()
 
 
-def test_a_savepoint_is_refused_while_a_finished_task_s_output_waits_for_the_end_of_the_job() -> (
-    None
-):
+def test_a_savepoint_holds_what_finished_sinks_have_prepared_for_the_end_of_the_job() -> None:
+    bench = CheckpointBench(CheckpointSettings(), graph=job_graph({"Left": 2, "Right": 1}, []))
+    prepared = replace(state_of("left", list_handle(2, name="committables")), is_finished=True)
+    bench.report("Left[0]", S.FINISHED, final_state=prepared)
+    assert told(bench.savepoint(), TriggerCheckpoint) == ["Left[1]", "Right[0]"]
+    left, right = written(bench.ack(1, "Left[1]", "Right[0]")).operators
+    assert left.subtasks[0] == dict(prepared.operators)["left"]
+    assert [(one.is_at_end, one.is_fully_finished) for one in (left, right)] == [(False, False)] * 2
+    bench.stored(1)
+    bench.report("Left[1]", S.FINISHED)
+    assert told(bench.savepoint(), TriggerCheckpoint) == ["Right[0]"]
+    left, _ = written(bench.ack(2, "Right[0]")).operators
+    assert (left.is_at_end, left.is_fully_finished) == (True, False)
+
+
+def test_a_savepoint_that_met_the_end_of_a_task_is_taken_again() -> None:
     bench = CheckpointBench(CheckpointSettings())
-    bench.finish(ALL[0])
-    answer = only(bench.savepoint(), SavepointAnswered)
-    assert answer.location is None and "is committed when the job ends" in str(answer.failure)
+    assert ids_of(bench.savepoint(), TriggerCheckpoint) == {1}
+    assert told(bench.finish(ALL[0]), TriggerCheckpoint) == ["FlatMap[0]", "FlatMap[1]"]
+    bench.ack(2, *ALL[1:])
+    assert only(bench.stored(2), SavepointAnswered).location == "chk-2"
+
+
+def test_it_waits_for_a_task_that_declines_because_it_is_about_to_end() -> None:
+    bench = CheckpointBench(CheckpointSettings())
+    bench.savepoint()
+    assert ids_of(bench.decline(1, ALL[0], Reason.TASK_CLOSING), TriggerCheckpoint) == set()
+    assert ids_of(bench.finish(ALL[0]), TriggerCheckpoint) == {2}
+
+
+def test_it_does_not_wait_longer_than_a_checkpoint_may_take() -> None:
+    bench = CheckpointBench(CheckpointSettings(timeout_ms=1000))
+    bench.savepoint()
+    bench.decline(1, ALL[0], Reason.TASK_CLOSING)
+    answer = only(bench.fire("checkpoint-expiry"), SavepointAnswered)
+    assert answer.location is None and "CHECKPOINT_EXPIRED" in str(answer.failure)
+    assert told(bench.finish(ALL[0]), TriggerCheckpoint) == []
+
+
+def test_a_savepoint_that_waits_for_the_end_of_a_task_fails_with_the_job() -> None:
+    bench = CheckpointBench(CheckpointSettings())
+    bench.savepoint()
+    bench.decline(1, ALL[0], Reason.TASK_CLOSING)
+    answer = only(bench.report(ALL[1], S.FAILED, USER), SavepointAnswered)
+    assert answer.location is None and "not RUNNING" in str(answer.failure)
+
+
+def test_a_savepoint_that_stops_the_job_is_not_taken_again() -> None:
+    """Its tasks have stopped for it, so the job fails, and goes on from its last checkpoint."""
+    bench = CheckpointBench(CheckpointSettings())
+    bench.savepoint(CheckpointType.STOP_SUSPEND)
+    answer = only(bench.finish(ALL[0]), SavepointAnswered)
+    assert answer.location is None and "TASK_CLOSING" in str(answer.failure)
+
+
+def test_a_union_list_is_not_whole_without_a_finished_subtask_that_has_output_to_commit() -> None:
+    bench = CheckpointBench(CheckpointSettings(), graph=job_graph({"Left": 2, "Right": 1}, []))
+    prepared = replace(state_of("left", list_handle(2, name="committables")), is_finished=True)
+    bench.report("Left[0]", S.FINISHED, final_state=prepared)
+    bench.savepoint()
+    union = state_of("left", list_handle(2, RedistributionMode.UNION))
+    bench.ack(1, "Left[1]", state=union)
+    answer = only(bench.ack(1, "Right[0]"), SavepointAnswered)
+    assert answer.location is None and "union list" in str(answer.failure)
 
 
 def test_who_waited_before_a_restart_does_not_count_after_it() -> None:
