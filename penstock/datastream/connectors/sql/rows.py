@@ -3,84 +3,137 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from penstock.datastream.connectors.sql.values import SqlRow
+from penstock.datastream.connectors.sql.copying import TableCopy
+from penstock.datastream.connectors.sql.pieces import Piece
+from penstock.datastream.connectors.sql.statements import ManyRows
 from penstock.model.row import RowKind
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
 T = TypeVar("T")
+_BESIDE: Final = "penstock_piece"
 
 
-@dataclass(frozen=True, slots=True)
 class RowWriter:
-    """Rows of the user's table. `keys`: as in `Target.key_columns`. `dialect`: SQLAlchemy's name of the database."""
+    """Rows of the user's table, of the columns `columns`. `keys`: as in `Target.key_columns`.
 
-    table: sa.Table
-    keys: Sequence[str]
-    dialect: str
+    It is made once: its statements are compiled when they are first needed.
+    """
 
-    def write(
-        self, connection: sa.Connection, columns: Sequence[str], rows: Sequence[SqlRow]
+    def __init__(
+        self, table: sa.Table, columns: Sequence[str], keys: Sequence[str], dialect: Any
     ) -> None:
-        if not self.keys:
-            self._insert(connection, columns, rows)
+        self._table = table
+        self._columns = columns
+        self._keys = keys
+        self._dialect = dialect
+        self._copy = TableCopy(table, columns, dialect) if TableCopy.is_for(dialect) else None
+
+    def write(self, connection: sa.Connection, piece: Piece) -> None:
+        if not self._keys:
+            self._add(connection, piece)
             return
         # Only the last change of a key counts, and some databases refuse to change a row twice in
         # one statement.
-        places = [columns.index(name) for name in self.keys]
+        places = [self._columns.index(name) for name in self._keys]
         last = {
             tuple([values[place] for place in places]): (kind is RowKind.DELETE, values)
-            for kind, values in rows
+            for kind, values in piece.changes()
             if kind is not RowKind.UPDATE_BEFORE
         }
         for is_delete, group in groupby(sorted(last.items(), key=_kind), key=_kind):
             found = list(group)
             if is_delete:
-                self._delete(connection, [key for key, _ in found])
+                self._deleting.execute(connection, Piece.of([key for key, _ in found]))
             else:
-                values = [dict(zip(columns, row, strict=True)) for _, (_, row) in found]
-                connection.execute(self._upsert(columns), values)
+                self._replace(connection, Piece.of([row for _, (_, row) in found]))
 
-    def _insert(
-        self, connection: sa.Connection, columns: Sequence[str], rows: Sequence[SqlRow]
-    ) -> None:
-        values = [dict(zip(columns, row, strict=True)) for _, row in rows]
-        if values:
-            connection.execute(self.table.insert(), values)
+    def _add(self, connection: sa.Connection, piece: Piece) -> None:
+        copy = self._copy
+        if copy is not None and copy.may(connection):
+            texts = copy.texts(piece)
+            if texts is not None:
+                copy.copy(connection, texts)
+                return
+        self._adding.execute(connection, piece)
 
-    def _delete(self, connection: sa.Connection, keys: Sequence[tuple[Any, ...]]) -> None:
+    def _replace(self, connection: sa.Connection, piece: Piece) -> None:
+        """On PostgreSQL it copies into a table beside it, and replaces from there in one statement."""
+        copy = self._copy
+        if copy is not None and copy.may(connection, needs_temporary=True):
+            texts = copy.texts(piece)
+            if texts is not None:
+                make, move, clear = self._by_way_of
+                connection.exec_driver_sql(make)
+                copy.copy(connection, texts, f"pg_temp.{_BESIDE}")
+                connection.execute(move)
+                connection.exec_driver_sql(clear)
+                return
+        self._replacing.execute(connection, piece)
+
+    @cached_property
+    def _adding(self) -> ManyRows:
+        # Without inline() SQLAlchemy asks for generated keys.
+        return ManyRows(self._table.insert().inline(), self._columns, self._dialect)
+
+    @cached_property
+    def _replacing(self) -> ManyRows:
+        statement = self._upsert(self._new_insert().inline())
+        return ManyRows(statement, self._columns, self._dialect)
+
+    @cached_property
+    def _deleting(self) -> ManyRows:
         import sqlalchemy as sql
 
         # The parameters need other names than the columns, because SQLAlchemy uses those names
         # itself here.
+        names = [f"key_{i}" for i in range(len(self._keys))]
         is_row = [
-            self.table.c[name] == sql.bindparam(f"key_{i}") for i, name in enumerate(self.keys)
+            self._table.c[key] == sql.bindparam(name)
+            for key, name in zip(self._keys, names, strict=True)
         ]
-        values = [{f"key_{i}": value for i, value in enumerate(key)} for key in keys]
-        connection.execute(self.table.delete().where(sql.and_(*is_row)), values)
+        return ManyRows(self._table.delete().where(sql.and_(*is_row)), names, self._dialect)
 
-    def _upsert(self, columns: Sequence[str]) -> Any:
-        others = [name for name in columns if name not in self.keys]
-        if self.dialect in {"mysql", "mariadb"}:
-            from sqlalchemy.dialects import mysql
+    @cached_property
+    def _by_way_of(self) -> tuple[str, Any, str]:
+        """Statements: makes the table beside the user's, moves its rows, empties it."""
+        import sqlalchemy as sql
 
-            insert = mysql.insert(self.table)
+        assert self._copy is not None, "only PostgreSQL copies"
+        columns = [sql.Column(name, self._table.c[name].type) for name in self._columns]
+        beside = sql.Table(_BESIDE, sql.MetaData(), *columns, schema="pg_temp")
+        names = self._copy.names
+        make = (
+            f"CREATE TEMPORARY TABLE IF NOT EXISTS {_BESIDE} ON COMMIT DROP AS "
+            f"SELECT {names} FROM {self._copy.name} WITH NO DATA"
+        )
+        rows = sql.select(*[beside.c[name] for name in self._columns])
+        adding = self._new_insert().from_select(list(self._columns), rows)
+        return make.replace("%", "%%"), self._upsert(adding), f"TRUNCATE pg_temp.{_BESIDE}"
+
+    def _new_insert(self) -> Any:
+        from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+        kinds = {"mysql": mysql, "mariadb": mysql, "postgresql": postgresql, "sqlite": sqlite}
+        make: Any = kinds[self._dialect.name].insert
+        return make(self._table)
+
+    def _upsert(self, statement: Any) -> Any:
+        """The statement, with what it does where a key is there already."""
+        others = [name for name in self._columns if name not in self._keys]
+        if self._dialect.name in {"mysql", "mariadb"}:
             # If there are only key columns, each is set to its own value.
-            changed = {name: insert.inserted[name] for name in others or self.keys}
-            return insert.on_duplicate_key_update(**changed)
-        from sqlalchemy.dialects import postgresql, sqlite
-
-        make: Any = postgresql.insert if self.dialect == "postgresql" else sqlite.insert
-        statement = make(self.table)
+            changed = {name: statement.inserted[name] for name in others or self._keys}
+            return statement.on_duplicate_key_update(**changed)
         if not others:
-            return statement.on_conflict_do_nothing(index_elements=list(self.keys))
+            return statement.on_conflict_do_nothing(index_elements=list(self._keys))
         changed = {name: statement.excluded[name] for name in others}
-        return statement.on_conflict_do_update(index_elements=list(self.keys), set_=changed)
+        return statement.on_conflict_do_update(index_elements=list(self._keys), set_=changed)
 
 
 def first_refused(

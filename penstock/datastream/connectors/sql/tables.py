@@ -29,8 +29,9 @@ from penstock.datastream.connectors.sql.engine import (
     transaction,
 )
 from penstock.datastream.connectors.sql.errors import error_of, may_pass, told
+from penstock.datastream.connectors.sql.pieces import Piece, loads_piece
 from penstock.datastream.connectors.sql.rows import RowWriter, first_refused
-from penstock.datastream.connectors.sql.values import SqlRow, loads_rows
+from penstock.datastream.connectors.sql.values import SqlRow
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import RowTypeInfo
@@ -47,8 +48,8 @@ _TIMED: Final = re.compile(r"-([0-9a-f]{12})7[0-9a-f]{19}$")
 _COUNTED: Final = {"preserve_rowcount": True}
 
 
-Piece: TypeAlias = tuple[Sequence[str], Sequence[SqlRow]]
-"""Columns, and rows in their order."""
+NamedPiece: TypeAlias = tuple[tuple[str, ...], Piece]
+"""The names of the columns, and their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class SqlDatabase:
         self.where = where
         self.engine = make_engine(target.url, target.engine_options, where)
         self._table: sa.Table | None = None
+        self._writers: dict[tuple[str, ...], RowWriter] = {}
         metadata = self._sa.MetaData(schema=target.schema)
         self.staged = _staged_table(self._sa, target.staged_name, metadata)
         self.commits = _commits_table(self._sa, target.commits_name, metadata)
@@ -188,19 +190,37 @@ class SqlDatabase:
             )
         return self._table
 
-    @property
-    def _rows(self) -> RowWriter:
-        return RowWriter(self.table, self.target.key_columns, self.engine.dialect.name)
+    def _writer(self, columns: tuple[str, ...]) -> RowWriter:
+        """It keeps its compiled statements, so it is made once."""
+        found = self._writers.get(columns)
+        if found is None:
+            found = RowWriter(self.table, columns, self.target.key_columns, self.engine.dialect)
+            self._writers[columns] = found
+        return found
 
     # ------------------------------------------------------------------ staging
 
     @uninterruptible()
-    def stage(self, transaction_id: str, piece: int, origin: Origin, payload: bytes) -> None:
-        """Makes one piece durable. Readers of the user's table do not see it."""
-        values = {
-            "transaction_id": transaction_id, "piece": piece, "job": origin.job, "sink": origin.sink,
-            "subtask": origin.subtask, "attempt": origin.attempt, "payload": payload,
-        }  # fmt: skip
+    def stage(
+        self,
+        transaction_id: str,
+        first: int,
+        origin: Origin,
+        payloads: Sequence[bytes],
+        checkpoint_id: int | None = None,
+    ) -> None:
+        """Makes pieces durable, numbered from `first`. Readers of the user's table do not see them.
+
+        `checkpoint_id`: as of `seal`; None: it is not known yet.
+        """
+        values = [
+            {
+                "transaction_id": transaction_id, "piece": piece, "job": origin.job,
+                "sink": origin.sink, "subtask": origin.subtask, "attempt": origin.attempt,
+                "checkpoint_id": checkpoint_id, "payload": payload,
+            }
+            for piece, payload in enumerate(payloads, first)
+        ]  # fmt: skip
         with self._errors("cannot stage rows"), transaction(self.engine) as connection:
             connection.execute(self.staged.insert(), values)
 
@@ -257,16 +277,16 @@ class SqlDatabase:
     # ------------------------------------------------------------------ the user's table
 
     @uninterruptible()
-    def write(self, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
+    def write(self, columns: tuple[str, ...], piece: Piece) -> None:
         """Writes rows at once, in a transaction of their own."""
         what = "cannot write rows"
         with self._errors(what):
-            _ = self.table
+            writer = self._writer(columns)
             try:
                 with transaction(self.engine) as connection:
-                    self._rows.write(connection, columns, rows)
+                    writer.write(connection, piece)
             except self._sa.exc.DBAPIError as error:
-                raise self._blamed(what, error, lambda _: [(columns, rows)]) from error
+                raise self._blamed(what, error, lambda _: [(columns, piece)]) from error
 
     @uninterruptible()
     def commit(self, transactions: Sequence[Transaction]) -> None:
@@ -293,9 +313,9 @@ class SqlDatabase:
             for one in transactions:
                 if not self._note_commit(connection, one.transaction_id):
                     continue
+                writer = self._writer(one.columns)
                 for piece in range(one.pieces):
-                    rows = self._piece(connection, one, piece)
-                    self._rows.write(connection, one.columns, rows)
+                    writer.write(connection, self._piece(connection, one, piece))
                 staged = self.staged
                 connection.execute(
                     staged.delete().where(staged.c.transaction_id == one.transaction_id)
@@ -303,7 +323,7 @@ class SqlDatabase:
 
     def _staged_pieces(
         self, transactions: Sequence[Transaction], connection: sa.Connection
-    ) -> Iterator[Piece]:
+    ) -> Iterator[NamedPiece]:
         """The rows that are to be committed, piece by piece."""
         for one in transactions:
             for piece in range(one.pieces):
@@ -314,7 +334,7 @@ class SqlDatabase:
         self,
         what: str,
         error: sa.exc.DBAPIError,
-        pieces: Callable[[sa.Connection], Iterable[Piece]],
+        pieces: Callable[[sa.Connection], Iterable[NamedPiece]],
     ) -> ExternalError:
         """The error to raise, with the row that the database refuses. It writes all rows again to find the row, and
         rolls back.
@@ -335,10 +355,15 @@ class SqlDatabase:
     def _first_refused(
         self,
         connection: sa.Connection,
-        pieces: Callable[[sa.Connection], Iterable[Piece]],
+        pieces: Callable[[sa.Connection], Iterable[NamedPiece]],
     ) -> dict[str, Any] | None:
-        for columns, rows in pieces(connection):
-            found = first_refused(connection, rows, partial(self._rows.write, connection, columns))
+        for columns, piece in pieces(connection):
+            writer = self._writer(columns)
+
+            def write(rows: Sequence[SqlRow], writer: RowWriter = writer) -> None:
+                writer.write(connection, Piece.of_changes(rows))
+
+            found = first_refused(connection, piece.changes(), write)
             if found is not None:
                 return dict(zip(columns, found[1], strict=True))
         return None
@@ -360,9 +385,7 @@ class SqlDatabase:
         add = commits.insert().from_select(names, line).inline()
         return bool(connection.execute(add, execution_options=_COUNTED).rowcount > 0)
 
-    def _piece(
-        self, connection: sa.Connection, transaction: Transaction, piece: int
-    ) -> list[SqlRow]:
+    def _piece(self, connection: sa.Connection, transaction: Transaction, piece: int) -> Piece:
         staged = self.staged
         is_it = (staged.c.transaction_id == transaction.transaction_id) & (staged.c.piece == piece)
         payload = connection.execute(self._sa.select(staged.c.payload).where(is_it)).scalar()
@@ -376,7 +399,7 @@ class SqlDatabase:
                 "from these tables. If you know that the rows are in the table, add the id to "
                 f"{self.target.commits_name!r} and start the job again."
             )
-        return loads_rows(bytes(payload))
+        return loads_piece(bytes(payload))
 
     @contextmanager
     def _errors(self, what: str) -> Generator[None]:
