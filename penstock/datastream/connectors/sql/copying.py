@@ -8,13 +8,14 @@ Source: the documentation of PostgreSQL's COPY, its text format.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 import numpy as np
 
+from penstock.datastream.connectors.sql.engine import cursor_of
 from penstock.datastream.connectors.sql.pieces import Piece
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ SELECT c.relkind IN ('r', 'p') AND NOT c.relhasrules AND NOT row_security_active
 FROM pg_catalog.pg_class c WHERE c.oid = CAST(%(name)s AS regclass)"""
 _LEAST_VERSION: Final = (10,)
 
+Texts: TypeAlias = "Sequence[list[str]]"
+"""A piece, column by column."""
 _Texts = Callable[[Sequence[Any]], "list[str] | None"]
 """From values, none of which is None, to texts; None: the driver has to judge them."""
 
@@ -64,7 +67,7 @@ class TableCopy:
             found = connection.info["may_copy"] = (False, False) if row is None else tuple(row)
         return bool(found[0] and (found[1] or not needs_temporary))
 
-    def texts(self, piece: Piece) -> list[list[str]] | None:
+    def texts(self, piece: Piece) -> Texts | None:
         """The columns as texts. None: INSERT may store other values."""
         found = []
         for kind, column in zip(self._kinds, piece.columns, strict=True):
@@ -75,34 +78,20 @@ class TableCopy:
         return found
 
     def copy(
-        self, connection: sa.Connection, columns: Sequence[list[str]], into: str | None = None
+        self, connection: sa.Connection, pieces: Iterable[Texts], into: str | None = None
     ) -> None:
-        """Copies what `texts` returned. `into`: another table with these columns, quoted."""
+        """Copies what `texts` returned, in one statement. `into`: another table with these columns, quoted.
+
+        What `pieces` yields while it is copied must not come over the same connection.
+        """
         statement = f"COPY {into or self.name} ({self.names}) FROM STDIN"
-        raw: Any = connection.connection.dbapi_connection
-        try:
-            with raw.cursor() as cursor, cursor.copy(statement) as copy:
+        with cursor_of(connection, statement) as cursor, cursor.copy(statement) as copy:
+            for columns in pieces:
                 for lines in _lines(columns):
                     copy.write(lines)
-        except self._dialect.loaded_dbapi.Error as error:
-            raise self._wrapped(statement, error, raw) from error
-
-    def _wrapped(self, statement: str, error: Any, raw: Any) -> BaseException:
-        """As SQLAlchemy wraps errors of the driver."""
-        import sqlalchemy as sql
-
-        return sql.exc.DBAPIError.instance(
-            statement,
-            None,
-            error,
-            self._dialect.loaded_dbapi.Error,
-            hide_parameters=True,
-            connection_invalidated=self._dialect.is_disconnect(error, raw, None),
-            dialect=self._dialect,
-        )
 
 
-def _lines(columns: Sequence[list[str]]) -> Iterator[str]:
+def _lines(columns: Texts) -> Iterator[str]:
     for begin in range(0, len(columns[0]), ROWS_AT_ONCE):
         some = [column[begin : begin + ROWS_AT_ONCE] for column in columns]
         yield "\n".join(map("\t".join, zip(*some, strict=True))) + "\n"

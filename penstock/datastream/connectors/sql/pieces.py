@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import repeat
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -52,7 +52,9 @@ class Piece:
     @staticmethod
     def of(rows: Sequence[tuple[Any, ...]], kinds: Sequence[RowKind] | None = None) -> Piece:
         """From rows, of which there is at least one."""
-        return Piece(list(zip(*rows, strict=True)), len(rows), kinds)
+        # A zip of all rows has an iterator for each of them, which takes five times as long.
+        columns = [list(map(itemgetter(place), rows)) for place in range(len(rows[0]))]
+        return Piece(columns, len(rows), kinds)
 
     @staticmethod
     def of_changes(changes: Sequence[SqlRow]) -> Piece:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from penstock.datastream.connectors.sql.copying import TableCopy
+from penstock.datastream.connectors.sql.copying import TableCopy, Texts
 from penstock.datastream.connectors.sql.pieces import Piece
 from penstock.datastream.connectors.sql.statements import ManyRows
 from penstock.model.row import RowKind
@@ -34,10 +34,15 @@ class RowWriter:
         self._dialect = dialect
         self._copy = TableCopy(table, columns, dialect) if TableCopy.is_for(dialect) else None
 
-    def write(self, connection: sa.Connection, piece: Piece) -> None:
+    def write(self, connection: sa.Connection, pieces: Iterable[Piece]) -> None:
+        """Writes the pieces in their order. What yields them must not use the connection."""
         if not self._keys:
-            self._add(connection, piece)
+            self._add(connection, pieces)
             return
+        for piece in pieces:
+            self._change(connection, piece)
+
+    def _change(self, connection: sa.Connection, piece: Piece) -> None:
         # Only the last change of a key counts, and some databases refuse to change a row twice in
         # one statement.
         places = [self._columns.index(name) for name in self._keys]
@@ -53,14 +58,23 @@ class RowWriter:
             else:
                 self._replace(connection, Piece.of([row for _, (_, row) in found]))
 
-    def _add(self, connection: sa.Connection, piece: Piece) -> None:
+    def _add(self, connection: sa.Connection, pieces: Iterable[Piece]) -> None:
+        """On PostgreSQL, pieces that follow each other are copied in one statement, as far as they can be copied."""
         copy = self._copy
-        if copy is not None and copy.may(connection):
-            texts = copy.texts(piece)
+        if copy is None or not copy.may(connection):
+            for piece in pieces:
+                self._adding.execute(connection, piece)
+            return
+        both = ((piece, copy.texts(piece)) for piece in pieces)
+        for piece, texts in both:
+            other = piece
             if texts is not None:
-                copy.copy(connection, texts)
-                return
-        self._adding.execute(connection, piece)
+                kept: list[Piece] = []
+                copy.copy(connection, chain([texts], _as_long_as_texts(both, kept)))
+                if not kept:
+                    return
+                (other,) = kept
+            self._adding.execute(connection, other)
 
     def _replace(self, connection: sa.Connection, piece: Piece) -> None:
         """On PostgreSQL it copies into a table beside it, and replaces from there in one statement."""
@@ -70,7 +84,7 @@ class RowWriter:
             if texts is not None:
                 make, move, clear = self._by_way_of
                 connection.exec_driver_sql(make)
-                copy.copy(connection, texts, f"pg_temp.{_BESIDE}")
+                copy.copy(connection, [texts], f"pg_temp.{_BESIDE}")
                 connection.execute(move)
                 connection.exec_driver_sql(clear)
                 return
@@ -152,6 +166,17 @@ def first_refused(
         first = first_refused(connection, rows[:middle], write)
         return first_refused(connection, rows[middle:], write) if first is None else first
     return None
+
+
+def _as_long_as_texts(
+    both: Iterable[tuple[Piece, Texts | None]], other: list[Piece]
+) -> Iterator[Texts]:
+    """The texts, up to the first piece that has none; that one is put into `other`."""
+    for piece, texts in both:
+        if texts is None:
+            other.append(piece)
+            return
+        yield texts
 
 
 def _kind(change: tuple[tuple[Any, ...], tuple[bool, tuple[Any, ...]]]) -> bool:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.datastream.connectors.sql.engine import cursor_of
 from penstock.datastream.connectors.sql.pieces import Piece
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ class ManyRows:
         self._statement = statement
         self._columns = tuple(columns)
         self._is_direct = dialect.driver in _DRIVERS
+        # A zip fills the same tuple again and again, if nobody keeps it.
+        self._takes_iterators = dialect.driver == "pysqlite"
         compiled = statement.compile(dialect=dialect, column_keys=list(columns))
         self._text = str(compiled)
         self._binders = [_binder(compiled.binds[name].type, dialect) for name in columns]
@@ -43,13 +47,13 @@ class ManyRows:
             connection.execute(self._statement, rows)
             return
         bound = [bind(column) for bind, column in zip(self._binders, piece.columns, strict=True)]
-        parameters: Any
         if self._order is not None:
-            parameters = list(zip(*[bound[place] for place in self._order], strict=True))
-        else:
-            names = self._names
-            rows_of = zip(*bound, strict=True)
-            parameters = [dict(zip(names, row, strict=True)) for row in rows_of]
+            rows = zip(*[bound[place] for place in self._order], strict=True)
+            with cursor_of(connection, self._text) as cursor:
+                cursor.executemany(self._text, rows if self._takes_iterators else list(rows))
+            return
+        names, rows = self._names, zip(*bound, strict=True)
+        parameters = [dict(zip(names, row, strict=True)) for row in rows]
         connection.exec_driver_sql(self._text, parameters)
 
 
@@ -58,30 +62,62 @@ _Binder = Callable[[Sequence[Any]], Sequence[Any]]
 
 def _binder(kind: Any, dialect: Any) -> _Binder:
     """From values of a column to those that the driver takes."""
-    implementation = kind.dialect_impl(dialect)
-    process = implementation.bind_processor(dialect)
+    process = kind.dialect_impl(dialect).bind_processor(dialect)
     if process is None:
         return _as_they_are
+    shortcuts = _shortcuts(process) if dialect.driver == "pysqlite" else {}
 
-    def by_process(values: Sequence[Any]) -> Sequence[Any]:
-        return [process(value) for value in values]
+    def bind(values: Sequence[Any]) -> Sequence[Any]:
+        classes = set(map(type, values))
+        has_none = _NONE in classes
+        classes.discard(_NONE)
+        short = shortcuts.get(classes.pop()) if len(classes) == 1 else None
+        bound = None if short is None else short(values, has_none)
+        return [process(value) for value in values] if bound is None else bound
 
-    if dialect.name != "sqlite":
-        return by_process
-    from sqlalchemy.dialects import sqlite
-
-    if type(implementation) is not sqlite.DATETIME:
-        return by_process
-
-    def by_isoformat(values: Sequence[Any]) -> Sequence[Any]:
-        """A third of the time of SQLAlchemy's own, with the same texts."""
-        kinds = set(map(type, values))
-        if kinds == {dt.datetime} and set(map(_ZONE, values)) == {None}:
-            return [value.isoformat(" ", "microseconds") for value in values]
-        return by_process(values)
-
-    return by_isoformat
+    return bind
 
 
 def _as_they_are(values: Sequence[Any]) -> Sequence[Any]:
     return values
+
+
+def _texts_of_times(values: Sequence[Any], has_none: bool) -> Sequence[Any] | None:
+    if not has_none:
+        is_naive = set(map(_ZONE, values)) == {None}
+        return [_as_text(value) for value in values] if is_naive else None
+    texts = _texts_of_times([value for value in values if value is not None], False)
+    ahead = iter(texts or ())
+    return texts and [None if value is None else next(ahead) for value in values]
+
+
+def _texts_of_days(values: Sequence[Any], has_none: bool) -> Sequence[Any]:
+    if not has_none:
+        return [value.isoformat() for value in values]
+    return [None if value is None else value.isoformat() for value in values]
+
+
+def _numbers(values: Sequence[Any], has_none: bool) -> Sequence[Any]:
+    return values
+
+
+def _as_text(value: dt.datetime) -> str:
+    return value.isoformat(" ", "microseconds")
+
+
+_Short = Callable[[Sequence[Any], bool], "Sequence[Any] | None"]
+_SHORTCUTS: Final[dict[Any, _Short]] = {
+    dt.datetime(1, 2, 3, 4, 5, 6, 7): _texts_of_times,  # noqa: DTZ001 - a time without a zone is meant
+    dt.date(1, 2, 3): _texts_of_days,
+    0.5: _numbers,
+}
+
+
+def _shortcuts(process: Callable[[Any], Any]) -> dict[type, _Short]:
+    """By class, what does the same as SQLAlchemy's function in a fraction of its time. It does if it does for an example."""
+    found: dict[type, _Short] = {}
+    for example, short in _SHORTCUTS.items():
+        with suppress(Exception):  # the function is for other classes
+            if [process(example), process(None)] == list(short([example, None], True) or ()):
+                found[type(example)] = short
+    return found

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 UPSERT_DIALECTS: Final = ("postgresql", "sqlite", "mysql", "mariadb")
 NO_CHECKPOINT: Final = -1
 MOST_OF_ROW: Final = 500
+BYTES_AT_ONCE: Final = 4 * 2**20
 _NAMES_AT_ONCE: Final = 500
 _TIMED: Final = re.compile(r"-([0-9a-f]{12})7[0-9a-f]{19}$")
 _COUNTED: Final = {"preserve_rowcount": True}
@@ -284,7 +285,7 @@ class SqlDatabase:
             writer = self._writer(columns)
             try:
                 with transaction(self.engine) as connection:
-                    writer.write(connection, piece)
+                    writer.write(connection, [piece])
             except self._sa.exc.DBAPIError as error:
                 raise self._blamed(what, error, lambda _: [(columns, piece)]) from error
 
@@ -314,8 +315,8 @@ class SqlDatabase:
                 if not self._note_commit(connection, one.transaction_id):
                     continue
                 writer = self._writer(one.columns)
-                for piece in range(one.pieces):
-                    writer.write(connection, self._piece(connection, one, piece))
+                for pieces in self._read(connection, one):
+                    writer.write(connection, map(loads_piece, pieces))
                 staged = self.staged
                 connection.execute(
                     staged.delete().where(staged.c.transaction_id == one.transaction_id)
@@ -326,9 +327,11 @@ class SqlDatabase:
     ) -> Iterator[NamedPiece]:
         """The rows that are to be committed, piece by piece."""
         for one in transactions:
-            for piece in range(one.pieces):
-                if self._note_commit(connection, one.transaction_id) or piece:
-                    yield one.columns, self._piece(connection, one, piece)
+            if not self._note_commit(connection, one.transaction_id):
+                continue
+            for pieces in self._read(connection, one):
+                for piece in pieces:
+                    yield one.columns, loads_piece(piece)
 
     def _blamed(
         self,
@@ -361,7 +364,7 @@ class SqlDatabase:
             writer = self._writer(columns)
 
             def write(rows: Sequence[SqlRow], writer: RowWriter = writer) -> None:
-                writer.write(connection, Piece.of_changes(rows))
+                writer.write(connection, [Piece.of_changes(rows)])
 
             found = first_refused(connection, piece.changes(), write)
             if found is not None:
@@ -385,21 +388,36 @@ class SqlDatabase:
         add = commits.insert().from_select(names, line).inline()
         return bool(connection.execute(add, execution_options=_COUNTED).rowcount > 0)
 
-    def _piece(self, connection: sa.Connection, transaction: Transaction, piece: int) -> Piece:
+    def _read(
+        self, connection: sa.Connection, transaction: Transaction
+    ) -> Iterator[Sequence[bytes]]:
+        """The staged pieces in their order: the first one, then as many at once as have about `BYTES_AT_ONCE`."""
         staged = self.staged
-        is_it = (staged.c.transaction_id == transaction.transaction_id) & (staged.c.piece == piece)
-        payload = connection.execute(self._sa.select(staged.c.payload).where(is_it)).scalar()
-        if payload is None:
-            raise ExternalError(
-                f"{self.where}: transaction {transaction.transaction_id!r} for the table "
-                f"{str(self.target)!r} is not in {self.target.commits_name!r}, and not all of its "
-                f"{transaction.pieces} pieces are in {self.target.staged_name!r} of "
-                f"{self.shown_url}. Either its rows are lost, or they were committed and its line "
-                "was deleted. Check that this is the same database, and that nothing else deletes "
-                "from these tables. If you know that the rows are in the table, add the id to "
-                f"{self.target.commits_name!r} and start the job again."
+        begin, at_once = 0, 1
+        while begin < transaction.pieces:
+            end = min(begin + at_once, transaction.pieces)
+            is_one = (
+                (staged.c.transaction_id == transaction.transaction_id)
+                & (staged.c.piece >= begin)
+                & (staged.c.piece < end)
             )
-        return loads_piece(bytes(payload))
+            query = self._sa.select(staged.c.payload).where(is_one).order_by(staged.c.piece)
+            found = [bytes(payload) for payload in connection.execute(query).scalars()]
+            if len(found) != end - begin:
+                raise self._lost(transaction)
+            yield found
+            begin, at_once = end, max(1, BYTES_AT_ONCE // max(map(len, found)))
+
+    def _lost(self, transaction: Transaction) -> ExternalError:
+        return ExternalError(
+            f"{self.where}: transaction {transaction.transaction_id!r} for the table "
+            f"{str(self.target)!r} is not in {self.target.commits_name!r}, and not all of its "
+            f"{transaction.pieces} pieces are in {self.target.staged_name!r} of "
+            f"{self.shown_url}. Either its rows are lost, or they were committed and its line "
+            "was deleted. Check that this is the same database, and that nothing else deletes "
+            "from these tables. If you know that the rows are in the table, add the id to "
+            f"{self.target.commits_name!r} and start the job again."
+        )
 
     @contextmanager
     def _errors(self, what: str) -> Generator[None]:
@@ -442,6 +460,9 @@ def _staged_table(sql: Any, name: str, metadata: sa.MetaData) -> sa.Table:
         sql.Column("checkpoint_id", sql.BigInteger),
         sql.Column("payload", sql.LargeBinary, nullable=False),
     )
+    # Pieces are compressed already. Trying it again takes PostgreSQL longer than writing them.
+    plain = sql.DDL("ALTER TABLE %(fullname)s ALTER COLUMN payload SET STORAGE EXTERNAL")
+    sql.event.listen(table, "after_create", plain.execute_if(dialect="postgresql"))
     return cast("sa.Table", table)
 
 
