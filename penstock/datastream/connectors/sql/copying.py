@@ -8,6 +8,7 @@ Source: the documentation of PostgreSQL's COPY, its text format.
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -26,6 +27,7 @@ ROWS_AT_ONCE: Final = 1000
 _NULL: Final = "\\N"
 _ESCAPED: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _NONE: Final = type(None)
+_JSON: Final = "json"
 _MAY_COPY: Final = """\
 SELECT c.relkind IN ('r', 'p') AND NOT c.relhasrules AND NOT row_security_active(c.oid) AND NOT EXISTS (
   SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attidentity = 'a'
@@ -49,6 +51,8 @@ class TableCopy:
         self.name = prepare.format_table(table).replace("%%", "%")
         self.names = ", ".join(prepare.quote(name).replace("%%", "%") for name in columns)
         self._kinds = [_column_kind(table.columns[name].type) for name in columns]
+        if dialect._json_serializer is not None:  # noqa: SLF001 - only the driver knows what it does
+            self._kinds = [None if kind == _JSON else kind for kind in self._kinds]
 
     @staticmethod
     def is_for(dialect: Any) -> bool:
@@ -118,10 +122,14 @@ def _column_kind(kind: Any) -> str | None:
         pg.DATE: "date",
         pg.UUID: "uuid",
         pg.BYTEA: "bytea",
+        pg.JSON: _JSON,
+        pg.JSONB: _JSON,
     }.get(type(kind))
 
 
 def _texts(kind: str, column: Sequence[Any]) -> list[str] | None:
+    if kind == _JSON:  # None is JSON's null there, as SQLAlchemy has it
+        return _of_texts(list(map(json.dumps, column)))
     classes = set(map(type, column))
     has_none = _NONE in classes
     classes.discard(_NONE)
@@ -147,8 +155,10 @@ def _of_texts(values: Sequence[str]) -> list[str]:
     return list(values)
 
 
-def _of_decimals(values: Sequence[Decimal]) -> list[str]:
-    return ["NaN" if value.is_nan() else str(value) for value in values]
+def _of_decimals(values: Sequence[Decimal]) -> list[str] | None:
+    texts = list(map(str, values))
+    is_strange = "NaN" in "".join(texts) and any("NaN" in one and one != "NaN" for one in texts)
+    return None if is_strange else texts
 
 
 def _of_rounded(values: Sequence[float]) -> list[str]:
