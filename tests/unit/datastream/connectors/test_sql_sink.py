@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from penstock.common import Row, RowKind
-from penstock.datastream.connectors import DeliveryGuarantee
+from penstock.datastream.connectors import DeliveryGuarantee, sql_sink
 from penstock.datastream.connectors.sql import tables
 from penstock.model.errors import ExternalError
 from penstock.runtime.elements import RowBatch
@@ -93,6 +93,49 @@ def test_all_transactions_of_one_commit_become_visible_together_or_not_at_all(ur
     assert db.rows() == []
     sink.create_committer().commit(prepared[:2])
     assert db.rows() == [("a", 0), ("b", 1)]
+
+
+def test_what_is_more_than_fits_into_memory_is_staged_before_the_barrier(url, monkeypatch):
+    monkeypatch.setattr(sql_sink, "BYTES_IN_MEMORY", 1)
+    monkeypatch.setattr(tables, "BYTES_AT_ONCE", 1)
+    db = Db(url)
+    sink = db.sink(set_batch_size=2)
+    writer = sink.create_writer(context())
+    rows = [(f"name {n}", n) for n in range(7)]
+    put(writer, *rows[:3])
+    assert db.staged() == [(0, 0, None)]
+    put(writer, *rows[3:])
+    assert db.staged() == [(0, 0, None)] * 3
+    prepared = writer.prepare_checkpoint(4)
+    assert db.staged() == [(0, 0, 4)] * 4
+    sink.create_committer().commit(prepared)
+    assert db.rows() == rows
+    put(writer, *rows[:2])
+    sink.create_committer().commit(writer.prepare_checkpoint(5))
+    assert db.rows() == sorted([*rows, *rows[:2]])
+
+
+def test_full_pieces_wait_for_the_barrier_and_go_in_one_transaction(url):
+    db = Db(url)
+    writer = db.sink(set_batch_size=1).create_writer(context())
+    put(writer, ("a", 1), ("b", 2))
+    assert db.staged() == []
+    began = []
+    sa.event.listen(writer._database.engine, "begin", began.append)
+    writer.prepare_checkpoint(1)
+    assert len(began) == 1
+    assert db.staged() == [(0, 0, 1)] * 2
+
+
+def test_what_an_earlier_release_has_staged_is_committed(url):
+    """It pickled a list of (number of the kind, values), and its savepoints name the transaction."""
+    db = Db(url)
+    sink = db.sink()
+    staged = pickle.dumps([(0, ("a", 1)), (0, ("b", None))], protocol=5)
+    database = sink.create_committer()._opened()
+    database.stage("former", 0, tables.Origin("job-1", "sink", 0, 0), [staged], 1)
+    sink.create_committer().commit([("former", 1, ("name", "n"))])
+    assert sorted(db.rows(), key=str) == [("a", 1), ("b", None)]
 
 
 def test_rows_that_are_neither_staged_nor_committed_are_an_error(url):
