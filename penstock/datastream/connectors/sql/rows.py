@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _BESIDE: Final = "penstock_piece"
+_CHANGED_TWICE: Final = "21000"
+"""PostgreSQL's cardinality_violation."""
+_MORE_THAN_REPLACING: Final = (RowKind.DELETE, RowKind.UPDATE_BEFORE)
 
 
 class RowWriter:
@@ -43,9 +46,11 @@ class RowWriter:
             self._change(connection, piece)
 
     def _change(self, connection: sa.Connection, piece: Piece) -> None:
-        # Only the last change of a key counts, and some databases refuse to change a row twice in
-        # one statement.
+        """Only the last change of a key counts, and some databases refuse to change a row twice in one statement."""
         places = [self._columns.index(name) for name in self._keys]
+        if not any(kind in _MORE_THAN_REPLACING for kind in piece.kinds or ()):
+            self._replace(connection, _last_of_each_key(piece, places))
+            return
         last = {
             tuple([values[place] for place in places]): (kind is RowKind.DELETE, values)
             for kind, values in piece.changes()
@@ -77,18 +82,33 @@ class RowWriter:
             self._adding.execute(connection, other)
 
     def _replace(self, connection: sa.Connection, piece: Piece) -> None:
-        """On PostgreSQL it copies into a table beside it, and replaces from there in one statement."""
         copy = self._copy
         if copy is not None and copy.may(connection, needs_temporary=True):
             texts = copy.texts(piece)
-            if texts is not None:
-                make, move, clear = self._by_way_of
+            if texts is not None and self._replace_by_copy(connection, copy, texts):
+                return
+        self._replacing.execute(connection, piece)
+
+    def _replace_by_copy(self, connection: sa.Connection, copy: TableCopy, texts: Texts) -> bool:
+        """Copies into a table beside the user's, and replaces from there in one statement.
+
+        Returns False, and has changed nothing, if rows have keys that are equal in the database only, as 'a' and 'a '
+        in a CHAR(2): one statement cannot change a row twice.
+        """
+        import sqlalchemy as sql
+
+        make, move, clear = self._by_way_of
+        try:
+            with connection.begin_nested():
                 connection.exec_driver_sql(make)
                 copy.copy(connection, [texts], f"pg_temp.{_BESIDE}")
                 connection.execute(move)
                 connection.exec_driver_sql(clear)
-                return
-        self._replacing.execute(connection, piece)
+        except sql.exc.DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) == _CHANGED_TWICE:
+                return False
+            raise
+        return True
 
     @cached_property
     def _adding(self) -> ManyRows:
@@ -177,6 +197,15 @@ def _as_long_as_texts(
             other.append(piece)
             return
         yield texts
+
+
+def _last_of_each_key(piece: Piece, places: Sequence[int]) -> Piece:
+    keys = [piece.columns[place] for place in places]
+    last = dict(zip(zip(*keys, strict=True), range(piece.size), strict=True))
+    if len(last) == piece.size:
+        return piece
+    rows = list(piece.rows())
+    return Piece.of([rows[number] for number in last.values()])
 
 
 def _kind(change: tuple[tuple[Any, ...], tuple[bool, tuple[Any, ...]]]) -> bool:

@@ -111,10 +111,10 @@ def changes_maker(columns: Sequence[str]) -> Callable[[Sequence[Any]], Changes]:
 
 def _values_of_rows(rows: Sequence[Row], names: tuple[str, ...]) -> Sequence[Any] | None:
     """Values in the order of the names. None: the Rows do not all have the same names, or lack one."""
-    fields = set(map(_FIELDS, rows))
-    if len(fields) != 1:
+    fields = list(map(_FIELDS, rows))
+    found = fields[0]
+    if fields.count(found) != len(fields):
         return None
-    (found,) = fields
     if found is None or found == names:
         return list(map(_VALUES, rows))
     if len(names) < 2 or not set(names) <= set(found):

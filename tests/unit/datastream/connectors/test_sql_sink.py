@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from penstock.common import Row, RowKind
 from penstock.datastream.connectors import DeliveryGuarantee, sql_sink
 from penstock.datastream.connectors.sql import tables
-from penstock.model.errors import ExternalError
+from penstock.model.errors import ExternalError, RefusedForGood
 from penstock.runtime.elements import RowBatch
 from tests.tools.connectors.sql_tables import Db, context, put, stage
 
@@ -364,6 +364,29 @@ def test_a_row_replaces_the_one_with_its_key_and_a_delete_removes_it(url):
     writer.write(RowBatch([change(RowKind.DELETE, "a", 2), change(RowKind.INSERT, "c", 4)]), 0)
     sink.create_committer().commit(writer.prepare_checkpoint(2))
     assert db.rows() == [("c", 4)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_the_last_row_of_a_key_counts_within_a_piece_and_across_pieces(url, size):
+    db = Db(url, KEYED)
+    sink = db.sink(set_key_columns=["name"], set_batch_size=size)
+    writer = sink.create_writer(context())
+    put(writer, ("a", 1), ("b", 2), ("a", 3), ("c", 4), ("b", 5), ("a", 6))
+    sink.create_committer().commit(writer.prepare_checkpoint(1))
+    assert db.rows() == [("a", 6), ("b", 5), ("c", 4)]
+    put(writer, ("c", 7), ("d", 8))
+    sink.create_committer().commit(writer.prepare_checkpoint(2))
+    assert db.rows() == [("a", 6), ("b", 5), ("c", 7), ("d", 8)]
+
+
+def test_a_row_by_key_that_the_database_refuses_is_named(url):
+    db = Db(url, "CREATE TABLE counts (name VARCHAR(80) PRIMARY KEY, n INTEGER NOT NULL)")
+    sink = db.sink(set_key_columns=["name"], set_batch_size=2)
+    writer = sink.create_writer(context())
+    put(writer, ("a", 1), ("b", 2), ("c", 3), ("d", None))
+    with pytest.raises(RefusedForGood, match=r"\{'name': 'd', 'n': None\}"):
+        sink.create_committer().commit(writer.prepare_checkpoint(1))
+    assert db.rows() == []
 
 
 def test_a_table_of_nothing_but_keys(url):

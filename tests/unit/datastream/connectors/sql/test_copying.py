@@ -313,6 +313,14 @@ def test_without_the_right_to_temporary_tables_rows_replace_too(empty_url, monke
     assert len(found) == 1
 
 
+def test_keys_that_only_the_database_finds_equal_replace_each_other(empty_url):
+    db = Db(empty_url, "CREATE TABLE counts (name CHAR(3) PRIMARY KEY, n INTEGER)")
+    commit(db, ("a", 1), ("b", 2), ("a ", 3), set_key_columns=["name"])
+    assert db.rows() == [("a  ", 3), ("b  ", 2)]
+    commit(db, ("b ", 4), ("b", 5), ("c", 6), set_key_columns=["name"], set_batch_size=2)
+    assert db.rows() == [("a  ", 3), ("b  ", 5), ("c  ", 6)]
+
+
 def test_staged_pieces_are_not_compressed_a_second_time(empty_url):
     db = Db(empty_url)
     db.sink()
