@@ -9,6 +9,7 @@ once. The PostgreSQL server is one of the tests', without syncs. Goals: 0.3 of C
 
 import datetime as dt
 import gc
+import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +17,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import sqlite3
 
 from benchmarks.figures import Figure
 from penstock.common import Row, Types
@@ -31,7 +30,7 @@ ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
 ROWS = 600_000
 ROWS_OF_CHECKPOINT = 200_000
 ROWS_OF_BATCH = 4096
-AT = dt.datetime(2024, 1, 1)  # noqa: DTZ001 - a TIMESTAMP without a zone is meant
+AT = dt.datetime.fromisoformat("2024-01-01")
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,10 @@ def measure(rows: int | None, runs: int) -> list[Figure]:
     return figures
 
 
-def _figure(
-    name: str, url: str, case: Case, floor: "_Floor", rows: int, runs: int
-) -> Figure:
-    _sink_rate(url, case, rows=min(rows, ROWS_OF_CHECKPOINT))  # imports, and the server's first pages
+def _figure(name: str, url: str, case: Case, floor: "_Floor", rows: int, runs: int) -> Figure:
+    _sink_rate(
+        url, case, rows=min(rows, ROWS_OF_CHECKPOINT)
+    )  # imports, and the server's first pages
     pairs = [(_sink_rate(url, case, rows), floor.rate(rows)) for _ in range(runs)]
     values, floors = zip(*pairs, strict=True)
     settings = {"rows": rows, "rows of a checkpoint": ROWS_OF_CHECKPOINT, "floor": floor.name}
@@ -191,9 +190,7 @@ class _CopyFloor(_Floor):
             for row in values:
                 copy.write_row(row)
         if self._case.keys:
-            connection.execute(
-                f"INSERT INTO floor SELECT * FROM beside {_replacing(self._case)}"
-            )
+            connection.execute(f"INSERT INTO floor SELECT * FROM beside {_replacing(self._case)}")
 
 
 class _ManyFloor(_Floor):

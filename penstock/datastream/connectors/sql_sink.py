@@ -29,8 +29,8 @@ from penstock.datastream.connectors.base import (
 )
 from penstock.datastream.connectors.sql.errors import is_transient
 from penstock.datastream.connectors.sql.pieces import Piece, dumps_piece
+from penstock.datastream.connectors.sql.staged import Origin
 from penstock.datastream.connectors.sql.tables import (
-    Origin,
     SqlDatabase,
     Target,
     Transaction,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 ROWS_AT_ONCE: Final = 1000
-"""Rows in one message: the server reads the last one while the next one is made."""
+"""Rows in one message: the server reads one while the next one is made."""
 _NULL: Final = "\\N"
 _ESCAPED: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _NONE: Final = type(None)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from penstock.datastream.connectors.sql.copying import TableCopy, Texts
 from penstock.datastream.connectors.sql.pieces import Piece
 from penstock.datastream.connectors.sql.statements import ManyRows
+from penstock.datastream.connectors.sql.values import SqlRow
 from penstock.model.row import RowKind
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+NamedPiece: TypeAlias = tuple[tuple[str, ...], Piece]
+"""The names of the columns, and their values."""
 T = TypeVar("T")
 _BESIDE: Final = "penstock_piece"
 _CHANGED_TWICE: Final = "21000"
@@ -141,11 +144,8 @@ class RowWriter:
         assert self._copy is not None, "only PostgreSQL copies"
         columns = [sql.Column(name, self._table.c[name].type) for name in self._columns]
         beside = sql.Table(_BESIDE, sql.MetaData(), *columns, schema="pg_temp")
-        names = self._copy.names
-        make = (
-            f"CREATE TEMPORARY TABLE IF NOT EXISTS {_BESIDE} ON COMMIT DROP AS "
-            f"SELECT {names} FROM {self._copy.name} WITH NO DATA"
-        )
+        empty = f"SELECT {self._copy.names} FROM {self._copy.name} WITH NO DATA"  # noqa: S608 - quoted
+        make = f"CREATE TEMPORARY TABLE IF NOT EXISTS {_BESIDE} ON COMMIT DROP AS {empty}"
         rows = sql.select(*[beside.c[name] for name in self._columns])
         adding = self._new_insert().from_select(list(self._columns), rows)
         return make.replace("%", "%%"), self._upsert(adding), f"TRUNCATE pg_temp.{_BESIDE}"
@@ -185,6 +185,24 @@ def first_refused(
         middle = len(rows) // 2
         first = first_refused(connection, rows[:middle], write)
         return first_refused(connection, rows[middle:], write) if first is None else first
+    return None
+
+
+def refused_row(
+    connection: sa.Connection,
+    pieces: Iterable[NamedPiece],
+    writer_of: Callable[[tuple[str, ...]], RowWriter],
+) -> dict[str, Any] | None:
+    """The first row that the database refuses alone, by the names of its columns. All that come ahead of it are written."""
+    for columns, piece in pieces:
+        writer = writer_of(columns)
+
+        def write(rows: Sequence[SqlRow], writer: RowWriter = writer) -> None:
+            writer.write(connection, [Piece.of_changes(rows)])
+
+        found = first_refused(connection, piece.changes(), write)
+        if found is not None:
+            return dict(zip(columns, found[1], strict=True))
     return None
 
 

@@ -43,8 +43,8 @@ class ManyRows:
 
     def execute(self, connection: sa.Connection, piece: Piece) -> None:
         if not self._is_direct:
-            rows = [dict(zip(self._columns, row, strict=True)) for row in piece.rows()]
-            connection.execute(self._statement, rows)
+            named = [dict(zip(self._columns, row, strict=True)) for row in piece.rows()]
+            connection.execute(self._statement, named)
             return
         bound = [bind(column) for bind, column in zip(self._binders, piece.columns, strict=True)]
         if self._order is not None:
@@ -52,9 +52,8 @@ class ManyRows:
             with cursor_of(connection, self._text) as cursor:
                 cursor.executemany(self._text, rows if self._takes_iterators else list(rows))
             return
-        names, rows = self._names, zip(*bound, strict=True)
-        parameters = [dict(zip(names, row, strict=True)) for row in rows]
-        connection.exec_driver_sql(self._text, parameters)
+        named = [dict(zip(self._names, row, strict=True)) for row in zip(*bound, strict=True)]
+        connection.exec_driver_sql(self._text, named)
 
 
 _Binder = Callable[[Sequence[Any]], Sequence[Any]]
@@ -97,7 +96,7 @@ def _texts_of_days(values: Sequence[Any], has_none: bool) -> Sequence[Any]:
     return [None if value is None else value.isoformat() for value in values]
 
 
-def _numbers(values: Sequence[Any], has_none: bool) -> Sequence[Any]:
+def _numbers(values: Sequence[Any], _has_none: bool) -> Sequence[Any]:
     return values
 
 
@@ -107,7 +106,7 @@ def _as_text(value: dt.datetime) -> str:
 
 _Short = Callable[[Sequence[Any], bool], "Sequence[Any] | None"]
 _SHORTCUTS: Final[dict[Any, _Short]] = {
-    dt.datetime(1, 2, 3, 4, 5, 6, 7): _texts_of_times,  # noqa: DTZ001 - a time without a zone is meant
+    dt.datetime.fromisoformat("0001-02-03T04:05:06.000007"): _texts_of_times,
     dt.date(1, 2, 3): _texts_of_days,
     0.5: _numbers,
 }

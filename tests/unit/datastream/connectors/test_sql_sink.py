@@ -2,6 +2,7 @@
 
 import datetime as dt
 import pickle
+import random
 from threading import Barrier, Thread
 
 import pytest
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from penstock.common import Row, RowKind
 from penstock.datastream.connectors import DeliveryGuarantee, sql_sink
 from penstock.datastream.connectors.sql import tables
+from penstock.datastream.connectors.sql.staged import Origin
 from penstock.model.errors import ExternalError, RefusedForGood
 from penstock.runtime.elements import RowBatch
 from tests.tools.connectors.sql_tables import Db, context, put, stage
@@ -115,6 +117,29 @@ def test_what_is_more_than_fits_into_memory_is_staged_before_the_barrier(url, mo
     assert db.rows() == sorted([*rows, *rows[:2]])
 
 
+def test_a_piece_may_have_more_than_64_kib(url):
+    """A BLOB of MariaDB has not."""
+    db = Db(url)
+    sink = db.sink()
+    writer = sink.create_writer(context())
+    made = random.Random(7)
+    rows = [(made.randbytes(39).hex(), n) for n in range(4000)]
+    put(writer, *rows)
+    sink.create_committer().commit(writer.prepare_checkpoint(1))
+    assert db.rows() == sorted(rows)
+
+
+def test_the_table_that_an_earlier_release_made_in_mariadb_gets_room(mariadb_url):
+    db = Db(mariadb_url, "CREATE OR REPLACE TABLE counts (name VARCHAR(80), n INTEGER)")
+    db.run("DROP TABLE IF EXISTS penstock_staged")
+    db.sink()
+    db.run("ALTER TABLE penstock_staged MODIFY payload BLOB NOT NULL")
+    writer = db.sink().create_writer(context())
+    put(writer, *[(random.Random(n).randbytes(39).hex(), n) for n in range(2500)])
+    writer.prepare_checkpoint(1)
+    assert db.staged() == [(0, 0, 1)]
+
+
 def test_full_pieces_wait_for_the_barrier_and_go_in_one_transaction(url):
     db = Db(url)
     writer = db.sink(set_batch_size=1).create_writer(context())
@@ -133,7 +158,7 @@ def test_what_an_earlier_release_has_staged_is_committed(url):
     sink = db.sink()
     staged = pickle.dumps([(0, ("a", 1)), (0, ("b", None))], protocol=5)
     database = sink.create_committer()._opened()
-    database.stage("former", 0, tables.Origin("job-1", "sink", 0, 0), [staged], 1)
+    database.stage("former", 0, Origin("job-1", "sink", 0, 0), [staged], 1)
     sink.create_committer().commit([("former", 1, ("name", "n"))])
     assert sorted(db.rows(), key=str) == [("a", 1), ("b", None)]
 

@@ -18,6 +18,7 @@ from penstock.datastream.connectors.sql.rows import RowWriter
 from penstock.model.errors import RefusedForGood
 from tests.tools.connectors.sql_tables import Db, context, put
 
+at = dt.datetime.fromisoformat
 BERLIN = ZoneInfo("Europe/Berlin")
 TYPES = (
     "SMALLINT", "INTEGER", "BIGINT", "REAL", "DOUBLE PRECISION", "NUMERIC", "NUMERIC(12, 3)", "TEXT", "VARCHAR(9)",
@@ -42,8 +43,8 @@ VALUES = {
     "bytes": (b"", b"\0\xff\\", b"\\x41", b"a\tb\nc", bytes(range(256))),
     "date": (dt.date.min, dt.date(2024, 2, 29), dt.date.max),
     "datetime": (
-        dt.datetime.min, dt.datetime(2024, 2, 3, 4, 5, 6), dt.datetime(2024, 2, 3, 4, 5, 6, 789999),
-        dt.datetime(2024, 3, 31, 2, 30), dt.datetime(2024, 10, 27, 2, 30, fold=1), dt.datetime.max,
+        at("0001-01-01"), at("2024-02-03T04:05:06"), at("2024-02-03T04:05:06.789999"), at("2024-03-31T02:30"),
+        at("2024-10-27T02:30").replace(fold=1), at("9999-12-31T23:59:59.999999"),
     ),
     "datetime with a zone": (
         dt.datetime(2024, 2, 3, 4, 5, 6, 7, tzinfo=dt.UTC), dt.datetime(2024, 7, 3, 23, 5, tzinfo=BERLIN),
@@ -139,7 +140,9 @@ def test_every_kind_of_value_is_stored_or_refused_as_by_an_insert(postgres_url, 
         for values in VALUES.values():
             for value in values:
                 inserted, written = both.inserted([value]), both.written([value])
-                if "refused" in inserted:  # who finds it, the driver or the server, tells it its way
+                if (
+                    "refused" in inserted
+                ):  # who finds it, the driver or the server, tells it its way
                     assert written[0] == "refused", (value, inserted, written)
                 else:
                     assert written == inserted, value
@@ -287,9 +290,7 @@ def test_row_security_decides_about_each_row(empty_url, monkeypatch):
 
 
 def test_an_identity_that_is_always_generated_is_refused_as_by_an_insert(empty_url):
-    db = Db(
-        empty_url, "CREATE TABLE counts (name TEXT, n INTEGER GENERATED ALWAYS AS IDENTITY)"
-    )
+    db = Db(empty_url, "CREATE TABLE counts (name TEXT, n INTEGER GENERATED ALWAYS AS IDENTITY)")
     with pytest.raises(RefusedForGood, match="cannot insert a non-DEFAULT value"):
         commit(db, ("a", 1))
 

@@ -19,13 +19,14 @@ VALUES = (
     1, -(2**80), 0.5, "x", b"y", None, True, Decimal("1.5"), UUID(int=7), AT, AT.astimezone(dt.UTC),
     dt.timedelta(1), dt.time(1, 2), dt.date(2024, 1, 2), AT.replace(tzinfo=None), [1, {"a": (2,)}],
 )  # fmt: skip
+ENDS = tuple(map(dt.datetime.fromisoformat, ("0001-01-01", "9999-12-31T23:59:59.999999")))
 KINDS = st.sampled_from([
     st.text() | st.sampled_from(["", "\0", "\x01", "a\0b", "\ud800"]),
     st.integers(),
     st.floats(allow_nan=False),
     st.booleans(),
     st.binary(),
-    st.datetimes() | st.sampled_from([dt.datetime.min, dt.datetime.max]),
+    st.datetimes() | st.sampled_from(ENDS),
     st.datetimes(timezones=st.just(dt.UTC)),
     st.dates(),
     st.times(),
@@ -44,9 +45,7 @@ def there_and_back(piece):
 
 def columns_of(size):
     of_one_kind = KINDS.flatmap(lambda kind: st.lists(kind, min_size=size, max_size=size))
-    with_none = KINDS.flatmap(
-        lambda kind: st.lists(st.none() | kind, min_size=size, max_size=size)
-    )
+    with_none = KINDS.flatmap(lambda kind: st.lists(st.none() | kind, min_size=size, max_size=size))
     of_any = st.lists(st.none() | KINDS.flatmap(lambda kind: kind), min_size=size, max_size=size)
     return of_one_kind | with_none | of_any
 

@@ -19,11 +19,11 @@ TYPES = (
     "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE PRECISION", "NUMERIC(12, 3)", "TEXT", "VARCHAR(9)", "CHAR(9)",
     "BOOLEAN", "DATE", "DATETIME", "TIMESTAMP NULL", "TIME", "BLOB", "JSON",
 )  # fmt: skip
-AT = dt.datetime(2024, 2, 3, 4, 5, 6)
+AT = dt.datetime.fromisoformat("2024-02-03T04:05:06")
 VALUES = (
     0, -7, 2**31, 2**70, True, False, 0.0, -0.0, 0.1, 1e300, float("inf"), Decimal("1.50"), Decimal("12.3456"),
     "", "a", "é'\"%s\\\t\n", "2024-02-03", "2024-02-03 04:05:06", "too long to fit", b"", b"\0\xff\\", dt.date.max, dt.date(2024, 2, 29),
-    AT, AT.replace(microsecond=789), dt.datetime(1, 2, 3), AT.replace(tzinfo=dt.UTC), dt.time(4, 5, 6, 700), dt.time(4, 5, tzinfo=dt.UTC),
+    AT, AT.replace(microsecond=789), dt.datetime.fromisoformat("0001-02-03"), AT.replace(tzinfo=dt.UTC), dt.time(4, 5, 6, 700), dt.time(4, 5, tzinfo=dt.UTC),
     UUID(int=7), [], [1, None], {"a": "b"}, None,
 )  # fmt: skip
 
@@ -80,9 +80,7 @@ def test_every_kind_of_value_is_stored_or_refused_as_by_sqlalchemy(kind, column,
         connection.exec_driver_sql("DROP TABLE one")
 
 
-@pytest.mark.parametrize(
-    ("column", "drawn"), [("TIMESTAMP", st.datetimes()), ("DATE", st.dates())]
-)
+@pytest.mark.parametrize(("column", "drawn"), [("TIMESTAMP", st.datetimes()), ("DATE", st.dates())])
 def test_drawn_times_are_stored_in_sqlite_as_by_sqlalchemy(tmp_path, column, drawn):
     engine = sa.create_engine(f"sqlite:///{tmp_path}/one.db", poolclass=sa.NullPool)
     with engine.connect() as connection, connection.begin():

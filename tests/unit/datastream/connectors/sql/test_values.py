@@ -9,8 +9,17 @@ from penstock.datastream.connectors.sql.values import changes_maker, row_maker
 
 NAMES = ("a", "b")
 VALUES = st.integers(0, 3)
+
+
+def _row(values, kind, names):
+    row = Row.of_kind(kind, *values)
+    if names is not None:
+        row.set_field_names(names)
+    return row
+
+
 ROWS = st.builds(
-    lambda values, kind, names: _row(values, kind, names),
+    _row,
     st.lists(VALUES, min_size=1, max_size=3),
     st.sampled_from(RowKind),
     st.sampled_from([None, ("a", "b"), ("b", "a"), ("b", "x", "a"), ("a",)]),
@@ -22,13 +31,6 @@ FITTING = st.builds(
     st.lists(VALUES, min_size=3, max_size=3),
     st.sampled_from([RowKind.INSERT, RowKind.DELETE]),
 )
-
-
-def _row(values, kind, names):
-    row = Row.of_kind(kind, *values)
-    if names is not None:
-        row.set_field_names(names)
-    return row
 
 
 def outcome(call, records):
