@@ -130,7 +130,8 @@ class SqlSink(StagingSink):
         def set_batch_size(self, rows: int) -> SqlSink.Builder:
             """Set the number of rows in one statement and one staged piece: 1 or more, 5,000 by default.
 
-            The writer keeps this many rows in memory.
+            The writer keeps this many rows in memory, and with EXACTLY_ONCE up to 4 MiB of full
+            pieces, compressed.
             """
             self._settings = replace(self._settings, batch_rows=_positive("set_batch_size", rows))
             return self
@@ -280,6 +281,7 @@ class _SqlStagingWriter(_SqlWriter):
         self._transaction_id = ""
         self._staged = 0
         self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
         if not context.may_have_rivals:
             self._database.drop_leftovers(
                 self._origin, context.parallelism, context.restored_checkpoint_id
@@ -308,8 +310,10 @@ class _SqlStagingWriter(_SqlWriter):
         self._waiting.clear()
 
     def _hand_on(self, piece: Piece) -> None:
-        self._waiting.append(dumps_piece(piece))
-        if sum(map(len, self._waiting)) >= BYTES_IN_MEMORY:
+        payload = dumps_piece(piece)
+        self._waiting.append(payload)
+        self._waiting_bytes += len(payload)
+        if self._waiting_bytes >= BYTES_IN_MEMORY:
             self._stage(None)
 
     def _prepared(self, checkpoint_id: int | None) -> Sequence[object]:
@@ -331,6 +335,7 @@ class _SqlStagingWriter(_SqlWriter):
         )
         self._staged += len(self._waiting)
         self._waiting = []
+        self._waiting_bytes = 0
 
 
 class _SqlDirectWriter(_SqlWriter):

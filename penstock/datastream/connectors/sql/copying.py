@@ -29,9 +29,11 @@ _ESCAPED: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _NONE: Final = type(None)
 _JSON: Final = "json"
 _MAY_COPY: Final = """\
-SELECT c.relkind IN ('r', 'p') AND NOT c.relhasrules AND NOT row_security_active(c.oid) AND NOT EXISTS (
-  SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attidentity = 'a'
-), has_database_privilege(current_database(), 'TEMPORARY')
+SELECT c.relkind IN ('r', 'p') AND NOT c.relhasrules AND NOT row_security_active(c.oid)
+  AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attidentity = 'a'
+  ),
+  has_database_privilege(current_database(), 'TEMPORARY')
 FROM pg_catalog.pg_class c WHERE c.oid = CAST(%(name)s AS regclass)"""
 _LEAST_VERSION: Final = (10,)
 
@@ -51,7 +53,7 @@ class TableCopy:
         self.name = prepare.format_table(table).replace("%%", "%")
         self.names = ", ".join(prepare.quote(name).replace("%%", "%") for name in columns)
         self._kinds = [_column_kind(table.columns[name].type) for name in columns]
-        if dialect._json_serializer is not None:  # noqa: SLF001 - only the driver knows what it does
+        if dialect._json_serializer is not None:  # noqa: SLF001 - the driver calls it
             self._kinds = [None if kind == _JSON else kind for kind in self._kinds]
 
     @staticmethod

@@ -21,35 +21,45 @@ from tests.tools.connectors.sql_tables import Db, context, put
 at = dt.datetime.fromisoformat
 BERLIN = ZoneInfo("Europe/Berlin")
 TYPES = (
-    "SMALLINT", "INTEGER", "BIGINT", "REAL", "DOUBLE PRECISION", "NUMERIC", "NUMERIC(12, 3)", "TEXT", "VARCHAR(9)",
-    "CHAR(9)", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP(3)", "TIMESTAMPTZ", "TIMESTAMPTZ(1)", "TIME", "TIMETZ",
+    "SMALLINT", "INTEGER", "BIGINT", "REAL", "DOUBLE PRECISION", "NUMERIC", "NUMERIC(12, 3)",
+    "TEXT", "VARCHAR(9)",
+    "CHAR(9)", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP(3)", "TIMESTAMPTZ", "TIMESTAMPTZ(1)",
+    "TIME", "TIMETZ",
     "UUID", "BYTEA", "JSON", "JSONB", "INTEGER[]", "TEXT[]", "INTERVAL", "mood", 'TEXT COLLATE "C"',
 )  # fmt: skip
 VALUES = {
     "int": (0, -1, 7, 32767, 32768, -(2**31), 2**53 + 1, 2**63 - 1, 2**63, 10**30, 10**400),
     "bool": (True, False),
     "float": (
-        0.0, -0.0, 0.1, 2.5, -3.5, 1e15, 123456789.987654321, 1 / 3, 1e22, 1e-7, 3.5e38, 1e300, 1e-50, 1e-40, 5e-324,
+        0.0, -0.0, 0.1, 2.5, -3.5, 1e15, 123456789.987654321, 1 / 3, 1e22, 1e-7, 3.5e38, 1e300,
+        1e-50, 1e-40, 5e-324,
         16777217.0, 0.30000001192092893, float("nan"), float("inf"), float("-inf"),
     ),
     "Decimal": tuple(map(Decimal, (
-        "0", "-0", "1.50", "12.3456", "1E+3", "1E-12", "123456789012.1", "NaN", "-NaN", "sNaN", "Infinity",
+        "0", "-0", "1.50", "12.3456", "1E+3", "1E-12", "123456789012.1", "NaN", "-NaN", "sNaN",
+        "Infinity",
     ))),
     "str": (
-        "", "a", "a\tb", "a\nb", "a\r\nb", "\\", "\\N", "\\.", "\\t", "é'\"%s", "\b\f\v", "\N{GRINNING FACE}", " a  ",
-        "too long to fit", "1234567890   ", "happy", "1", "t", "2024-02-03", "2024-02-03 04:05:06+07", "04:05",
+        "", "a", "a\tb", "a\nb", "a\r\nb", "\\", "\\N", "\\.", "\\t", "é'\"%s", "\b\f\v",
+        "\N{GRINNING FACE}", " a  ",
+        "too long to fit", "1234567890   ", "happy", "1", "t", "2024-02-03",
+        "2024-02-03 04:05:06+07", "04:05",
         "{1,2}", "null", "\x7f", "a\0b", "\ud800", "00000000-0000-0000-0000-000000000007",
     ),
     "bytes": (b"", b"\0\xff\\", b"\\x41", b"a\tb\nc", bytes(range(256))),
     "date": (dt.date.min, dt.date(2024, 2, 29), dt.date.max),
     "datetime": (
-        at("0001-01-01"), at("2024-02-03T04:05:06"), at("2024-02-03T04:05:06.789999"), at("2024-03-31T02:30"),
+        at("0001-01-01"), at("2024-02-03T04:05:06"), at("2024-02-03T04:05:06.789999"),
+        at("2024-03-31T02:30"),
         at("2024-10-27T02:30").replace(fold=1), at("9999-12-31T23:59:59.999999"),
     ),
     "datetime with a zone": (
-        dt.datetime(2024, 2, 3, 4, 5, 6, 7, tzinfo=dt.UTC), dt.datetime(2024, 7, 3, 23, 5, tzinfo=BERLIN),
-        dt.datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=BERLIN), dt.datetime(1800, 1, 1, tzinfo=BERLIN),
-        dt.datetime(2024, 2, 3, tzinfo=dt.timezone(dt.timedelta(hours=-5, minutes=-30, seconds=-1))),
+        dt.datetime(2024, 2, 3, 4, 5, 6, 7, tzinfo=dt.UTC), dt.datetime(2024, 7, 3, 23, 5,
+        tzinfo=BERLIN),
+        dt.datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=BERLIN), dt.datetime(1800, 1, 1,
+        tzinfo=BERLIN),
+        dt.datetime(2024, 2, 3, tzinfo=dt.timezone(dt.timedelta(hours=-5, minutes=-30,
+        seconds=-1))),
     ),
     "time": (dt.time(0), dt.time(4, 5, 6, 700), dt.time.max),
     "time with a zone": (dt.time(4, 5, tzinfo=dt.UTC),),
@@ -80,10 +90,14 @@ DRAWN = {
     "BYTEA": st.binary(),
 }
 COPIED = {
-    ("SMALLINT", "int"), ("INTEGER", "int"), ("BIGINT", "int"), ("REAL", "float"), ("DOUBLE PRECISION", "float"),
-    ("DOUBLE PRECISION", "int"), ("NUMERIC", "Decimal"), ("NUMERIC", "int"), ("NUMERIC", "float"), ("TEXT", "str"),
-    ("VARCHAR(9)", "str"), ("CHAR(9)", "str"), ("BOOLEAN", "bool"), ("DATE", "date"), ("TIMESTAMP", "datetime"),
-    ("TIMESTAMPTZ", "datetime"), ("TIMESTAMPTZ", "datetime with a zone"), ("TIME", "time"), ("UUID", "UUID"),
+    ("SMALLINT", "int"), ("INTEGER", "int"), ("BIGINT", "int"), ("REAL", "float"),
+    ("DOUBLE PRECISION", "float"),
+    ("DOUBLE PRECISION", "int"), ("NUMERIC", "Decimal"), ("NUMERIC", "int"), ("NUMERIC", "float"),
+    ("TEXT", "str"),
+    ("VARCHAR(9)", "str"), ("CHAR(9)", "str"), ("BOOLEAN", "bool"), ("DATE", "date"), ("TIMESTAMP",
+    "datetime"),
+    ("TIMESTAMPTZ", "datetime"), ("TIMESTAMPTZ", "datetime with a zone"), ("TIME", "time"),
+    ("UUID", "UUID"),
     ("BYTEA", "bytes"), ("JSON", "dict"), ("JSONB", "dict"), ("JSON", "list"), ("JSONB", "str"),
 }  # fmt: skip
 
@@ -241,7 +255,8 @@ def test_pieces_go_in_one_statement_up_to_one_that_is_inserted(empty_url, monkey
 
 TRIGGER = """\
 CREATE TABLE counts (name TEXT, n INTEGER);
-CREATE FUNCTION doubled() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.n := NEW.n * 2; RETURN NEW; END';
+CREATE FUNCTION doubled() RETURNS trigger LANGUAGE plpgsql
+  AS 'BEGIN NEW.n := NEW.n * 2; RETURN NEW; END';
 CREATE TRIGGER doubled BEFORE INSERT ON counts FOR EACH ROW EXECUTE FUNCTION doubled()"""
 RULE = """\
 CREATE TABLE below (name TEXT, n INTEGER);
@@ -276,7 +291,8 @@ def test_row_security_decides_about_each_row(empty_url, monkeypatch):
     found = copied(monkeypatch)
     db = Db(empty_url, "CREATE TABLE counts (name TEXT, n INTEGER)")
     db.run(
-        "DROP ROLE IF EXISTS writer; CREATE ROLE writer LOGIN; GRANT ALL ON SCHEMA public TO writer; "
+        "DROP ROLE IF EXISTS writer; CREATE ROLE writer LOGIN; "
+        "GRANT ALL ON SCHEMA public TO writer; "
         "GRANT ALL ON counts TO writer; ALTER TABLE counts ENABLE ROW LEVEL SECURITY; "
         "CREATE POLICY few ON counts WITH CHECK (n < 5)"
     )
@@ -325,8 +341,8 @@ def test_keys_that_only_the_database_finds_equal_replace_each_other(empty_url):
 def test_staged_pieces_are_not_compressed_a_second_time(empty_url):
     db = Db(empty_url)
     db.sink()
-    text = "SELECT attstorage FROM pg_attribute WHERE attrelid = 'penstock_staged'::regclass AND attname = 'payload'"
-    assert db.run(text) == [("e",)]
+    text = "SELECT attstorage FROM pg_attribute WHERE attname = 'payload' AND attrelid = "
+    assert db.run(f"{text}'penstock_staged'::regclass") == [("e",)]
 
 
 def test_a_serializer_of_the_users_own_is_left_to_the_driver(postgres_url):

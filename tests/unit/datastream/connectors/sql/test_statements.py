@@ -16,14 +16,18 @@ from penstock.datastream.connectors.sql.statements import ManyRows
 from tests.tools.connectors.sql_tables import Db
 
 TYPES = (
-    "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE PRECISION", "NUMERIC(12, 3)", "TEXT", "VARCHAR(9)", "CHAR(9)",
+    "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE PRECISION", "NUMERIC(12, 3)", "TEXT",
+    "VARCHAR(9)", "CHAR(9)",
     "BOOLEAN", "DATE", "DATETIME", "TIMESTAMP NULL", "TIME", "BLOB", "JSON",
 )  # fmt: skip
 AT = dt.datetime.fromisoformat("2024-02-03T04:05:06")
 VALUES = (
-    0, -7, 2**31, 2**70, True, False, 0.0, -0.0, 0.1, 1e300, float("inf"), Decimal("1.50"), Decimal("12.3456"),
-    "", "a", "é'\"%s\\\t\n", "2024-02-03", "2024-02-03 04:05:06", "too long to fit", b"", b"\0\xff\\", dt.date.max, dt.date(2024, 2, 29),
-    AT, AT.replace(microsecond=789), dt.datetime.fromisoformat("0001-02-03"), AT.replace(tzinfo=dt.UTC), dt.time(4, 5, 6, 700), dt.time(4, 5, tzinfo=dt.UTC),
+    0, -7, 2**31, 2**70, True, False, 0.0, -0.0, 0.1, 1e300, float("inf"), Decimal("1.50"),
+    Decimal("12.3456"),
+    "", "a", "é'\"%s\\\t\n", "2024-02-03", "2024-02-03 04:05:06", "too long to fit", b"",
+    b"\0\xff\\", dt.date.max, dt.date(2024, 2, 29),
+    AT, AT.replace(microsecond=789), dt.datetime.fromisoformat("0001-02-03"),
+    AT.replace(tzinfo=dt.UTC), dt.time(4, 5, 6, 700), dt.time(4, 5, tzinfo=dt.UTC),
     UUID(int=7), [], [1, None], {"a": "b"}, None,
 )  # fmt: skip
 
