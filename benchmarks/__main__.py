@@ -26,6 +26,7 @@ from benchmarks.measures import (
     row_functions,
     scheduler,
     slow_consumer,
+    sql_sink,
     startup,
     word_count,
 )
@@ -54,6 +55,7 @@ BENCHMARKS = {
     "rescale": rescale.measure,
     "dataframes": dataframes.measure,
     "batch": batch.measure,
+    "sql_sink": sql_sink.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
     "protection": protection.ABOUT,
@@ -71,6 +73,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "rescale": rescale.ABOUT,
     "dataframes": dataframes.ABOUT,
     "batch": batch.ABOUT,
+    "sql_sink": sql_sink.ABOUT,
 }
 WITHOUT_SPARK = frozenset({
     "row_functions",
@@ -80,6 +83,7 @@ WITHOUT_SPARK = frozenset({
     "metrics",
     "observation",
     "dashboard",
+    "sql_sink",
 })
 OWN_SPARK = frozenset({"rescale"})
 LEAST_RUNS = 3

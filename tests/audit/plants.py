@@ -6,6 +6,7 @@ A plant is a function of a monkeypatch; its docstring says what is broken.
 from dataclasses import replace
 
 from penstock.datastream.connectors import sql_sink
+from penstock.datastream.connectors.sql.pieces import loads_piece
 from penstock.datastream.connectors.sql.tables import SqlDatabase
 from penstock.hosting.task import barriers as task_barriers
 from penstock.hosting.task import restore_in_flight as in_flight_restore
@@ -80,9 +81,9 @@ def commit_again_what_is_committed(patch):
     def blind(self, transactions):
         with self.engine.begin() as connection:
             for transaction in transactions:
-                for piece in range(transaction.pieces):
-                    rows = self._piece(connection, transaction, piece)
-                    self._write(connection, transaction.columns, rows)
+                writer = self._writer(transaction.columns)
+                for pieces in self._read(connection, transaction):
+                    writer.write(connection, map(loads_piece, pieces))
 
     patch.setattr(SqlDatabase, "_commit", blind)
     # As after a restart: what is restored is committed already, for the most part.

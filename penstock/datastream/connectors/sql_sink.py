@@ -28,14 +28,15 @@ from penstock.datastream.connectors.base import (
     WriterContext,
 )
 from penstock.datastream.connectors.sql.errors import is_transient
+from penstock.datastream.connectors.sql.pieces import Piece, dumps_piece
+from penstock.datastream.connectors.sql.staged import Origin
 from penstock.datastream.connectors.sql.tables import (
-    Origin,
     SqlDatabase,
     Target,
     Transaction,
     unique_with_time,
 )
-from penstock.datastream.connectors.sql.values import SqlRow, dumps_rows, row_maker
+from penstock.datastream.connectors.sql.values import Changes, changes_maker
 from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.row import RowKind
@@ -43,6 +44,8 @@ from penstock.model.types import RowTypeInfo
 from penstock.runtime.elements import Batch, RowBatch
 
 ROWS_PER_PIECE: Final = 5000
+BYTES_IN_MEMORY: Final = 4 * 2**20
+"""Full pieces wait in memory until they have as many bytes, or the barrier comes: each transaction costs the database a sync."""
 FLUSH_INTERVAL_MS: Final = 1000
 MAX_RETRIES: Final = 3
 COMMIT_RETENTION: Final = timedelta(days=30)
@@ -127,7 +130,8 @@ class SqlSink(StagingSink):
         def set_batch_size(self, rows: int) -> SqlSink.Builder:
             """Set the number of rows in one statement and one staged piece: 1 or more, 5,000 by default.
 
-            The writer keeps this many rows in memory.
+            The writer keeps this many rows in memory, and with EXACTLY_ONCE up to 4 MiB of full
+            pieces, compressed.
             """
             self._settings = replace(self._settings, batch_rows=_positive("set_batch_size", rows))
             return self
@@ -226,33 +230,45 @@ class _SqlWriter(ABC):
         where = f"SqlSink, subtask {context.subtask} of {context.parallelism}"
         self._database = SqlDatabase(settings.target, where)
         self._columns = _columns(settings.target, context.input_type)
-        self._make = row_maker(self._columns)
-        self._rows: list[SqlRow] = []
+        self._make = changes_maker(self._columns)
+        self._rows: list[tuple[Any, ...]] = []
+        self._kinds: list[RowKind] = []
+        """Of the rows, if there are key columns: without them all are INSERT."""
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
         self.write_converted(self.convert(batch), watermark_ms)
 
-    def convert(self, batch: Batch) -> list[SqlRow]:
+    def convert(self, batch: Batch) -> Changes:
         assert isinstance(batch, RowBatch), "an SqlSink accepts rows"
-        rows = list(map(self._make, batch.values))
+        changes = self._make(batch.values)
         if not self._settings.target.key_columns:
-            _refuse_changes(rows)
-        return rows
+            _refuse_changes(changes)
+        return changes
 
-    def write_converted(self, converted: list[SqlRow], watermark_ms: int) -> None:
-        self._rows += converted
-        size = self._settings.batch_rows
-        while len(self._rows) >= size:
-            piece, self._rows = self._rows[:size], self._rows[size:]
-            self._hand_on(piece)
+    def write_converted(self, converted: Changes, watermark_ms: int) -> None:
+        self._rows += converted.rows
+        if self._settings.target.key_columns:
+            self._kinds += converted.kinds or [RowKind.INSERT] * len(converted.rows)
+        while len(self._rows) >= self._settings.batch_rows:
+            self._hand_on(self._take(self._settings.batch_rows))
 
     def _flush(self) -> None:
         if self._rows:
-            piece, self._rows = self._rows, []
-            self._hand_on(piece)
+            self._hand_on(self._take(len(self._rows)))
+
+    def close(self) -> None:
+        """Does not use the database: what was staged and not prepared is deleted by the next attempt, or at the job's end."""
+        self._rows.clear()
+        self._kinds.clear()
+
+    def _take(self, size: int) -> Piece:
+        rows, self._rows = self._rows[:size], self._rows[size:]
+        kinds, self._kinds = self._kinds[:size], self._kinds[size:]
+        is_insert = kinds.count(RowKind.INSERT) == len(kinds)
+        return Piece.of(rows, None if is_insert else kinds)
 
     @abstractmethod
-    def _hand_on(self, rows: Sequence[SqlRow]) -> None: ...
+    def _hand_on(self, piece: Piece) -> None: ...
 
 
 class _SqlStagingWriter(_SqlWriter):
@@ -263,7 +279,9 @@ class _SqlStagingWriter(_SqlWriter):
         self._origin = Origin(context.job_prefix, settings.token, context.subtask, context.attempt)
         self._writer = f"{context.attempt_prefix[:64]}.s{context.subtask}.{context.attempt}"
         self._transaction_id = ""
-        self._pieces = 0
+        self._staged = 0
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
         if not context.may_have_rivals:
             self._database.drop_leftovers(
                 self._origin, context.parallelism, context.restored_checkpoint_id
@@ -273,33 +291,51 @@ class _SqlStagingWriter(_SqlWriter):
 
     def prepare_commit(self) -> Sequence[object]:
         self._flush()
-        if not self._pieces:
-            return ()
-        prepared = (self._transaction_id, self._pieces, self._columns)
-        self._pieces = 0
-        return (prepared,)
+        return self._prepared(None)
 
     def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
         """Marks the staged rows with the checkpoint.
 
         A job that restores an earlier checkpoint can then tell which rows will never be committed.
         """
-        prepared = self.prepare_commit()
-        if prepared:
+        self._flush()
+        staged_earlier = self._staged
+        prepared = self._prepared(checkpoint_id)
+        if staged_earlier:
             self._database.seal(self._transaction_id, checkpoint_id)
         return prepared
 
     def close(self) -> None:
-        """Does not use the database: the next attempt, or the job's end, deletes rows that were staged and not
-        prepared.
-        """
-        self._rows.clear()
+        super().close()
+        self._waiting.clear()
 
-    def _hand_on(self, rows: Sequence[SqlRow]) -> None:
-        if not self._pieces:
+    def _hand_on(self, piece: Piece) -> None:
+        payload = dumps_piece(piece)
+        self._waiting.append(payload)
+        self._waiting_bytes += len(payload)
+        if self._waiting_bytes >= BYTES_IN_MEMORY:
+            self._stage(None)
+
+    def _prepared(self, checkpoint_id: int | None) -> Sequence[object]:
+        self._stage(checkpoint_id)
+        if not self._staged:
+            return ()
+        prepared = (self._transaction_id, self._staged, self._columns)
+        self._staged = 0
+        return (prepared,)
+
+    def _stage(self, checkpoint_id: int | None) -> None:
+        """All waiting pieces, in one transaction of the database."""
+        if not self._waiting:
+            return
+        if not self._staged:
             self._transaction_id = f"{self._writer}-{unique_with_time()}"
-        self._database.stage(self._transaction_id, self._pieces, self._origin, dumps_rows(rows))
-        self._pieces += 1
+        self._database.stage(
+            self._transaction_id, self._staged, self._origin, self._waiting, checkpoint_id
+        )
+        self._staged += len(self._waiting)
+        self._waiting = []
+        self._waiting_bytes = 0
 
 
 class _SqlDirectWriter(_SqlWriter):
@@ -309,7 +345,7 @@ class _SqlDirectWriter(_SqlWriter):
         super().__init__(settings, context)
         self._flushed_s = monotonic()
 
-    def write_converted(self, converted: list[SqlRow], watermark_ms: int) -> None:
+    def write_converted(self, converted: Changes, watermark_ms: int) -> None:
         super().write_converted(converted, watermark_ms)
         if (monotonic() - self._flushed_s) * 1000 >= self._settings.interval_ms:
             self._flush()
@@ -318,11 +354,8 @@ class _SqlDirectWriter(_SqlWriter):
         self._flush()
         return ()
 
-    def close(self) -> None:
-        self._rows.clear()
-
-    def _hand_on(self, rows: Sequence[SqlRow]) -> None:
-        self._database.write(self._columns, rows)
+    def _hand_on(self, piece: Piece) -> None:
+        self._database.write(self._columns, piece)
         self._flushed_s = monotonic()
 
 
@@ -383,9 +416,9 @@ def _columns(target: Target, input_type: Any) -> tuple[str, ...]:
     return columns
 
 
-def _refuse_changes(rows: Sequence[SqlRow]) -> None:
+def _refuse_changes(changes: Changes) -> None:
     """Refuses changes, because rows can only be added to a table without key."""
-    for kind, values in rows:
+    for kind, values in zip(changes.kinds or (), changes.rows, strict=False):
         if kind is not RowKind.INSERT:
             raise TypeError(
                 f"SqlSink: got a row of kind {kind}: {values!r}. Without key columns, rows can "

@@ -48,3 +48,9 @@ def context(subtask=0, attempt=0, parallelism=1, job="job-1", restored=None, inp
 
 def put(writer, *values):
     writer.write(RowBatch([Row(name=name, n=n) for name, n in values]), 0)
+
+
+def stage(writer):
+    """Stages what the writer has, as if it were full."""
+    writer._flush()
+    writer._stage(None)

@@ -106,6 +106,31 @@ def transaction(engine: sa.Engine) -> Generator[sa.Connection]:
         raise
 
 
+@contextmanager
+def cursor_of(connection: sa.Connection, statement: str) -> Generator[Any]:
+    """The driver's own cursor, for what SQLAlchemy cannot pass on. Errors come as it wraps them, with the statement."""
+    import sqlalchemy
+
+    raw: Any = connection.connection.dbapi_connection
+    dialect: Any = connection.dialect
+    cursor = raw.cursor()
+    _remember_cursor(connection, cursor)
+    try:
+        yield cursor
+    except dialect.loaded_dbapi.Error as error:
+        raise sqlalchemy.exc.DBAPIError.instance(
+            statement,
+            None,
+            error,
+            dialect.loaded_dbapi.Error,
+            hide_parameters=True,
+            connection_invalidated=dialect.is_disconnect(error, raw, cursor),
+            dialect=dialect,
+        ) from error
+    finally:
+        cursor.close()
+
+
 def look(engine: sa.Engine, call: Callable[[sa.Connection], T]) -> T | None:
     """What the call returns in a transaction that takes savepoints, and leaves nothing behind. None: it fails."""
     import sqlalchemy

@@ -12,14 +12,13 @@ checkpoint.
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.datastream.connectors.sql.checks import is_unique, misfits
 from penstock.datastream.connectors.sql.engine import (
@@ -29,8 +28,18 @@ from penstock.datastream.connectors.sql.engine import (
     transaction,
 )
 from penstock.datastream.connectors.sql.errors import error_of, may_pass, told
-from penstock.datastream.connectors.sql.rows import RowWriter, first_refused
-from penstock.datastream.connectors.sql.values import SqlRow, loads_rows
+from penstock.datastream.connectors.sql.pieces import Piece, loads_piece
+from penstock.datastream.connectors.sql.rows import NamedPiece, RowWriter, refused_row
+from penstock.datastream.connectors.sql.staged import (
+    Origin,
+    commits_table,
+    drop_begun_before,
+    drop_leftovers,
+    note_commit,
+    staged_pieces,
+    staged_table,
+    widen,
+)
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import RowTypeInfo
@@ -40,15 +49,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 UPSERT_DIALECTS: Final = ("postgresql", "sqlite", "mysql", "mariadb")
-NO_CHECKPOINT: Final = -1
 MOST_OF_ROW: Final = 500
-_NAMES_AT_ONCE: Final = 500
-_TIMED: Final = re.compile(r"-([0-9a-f]{12})7[0-9a-f]{19}$")
-_COUNTED: Final = {"preserve_rowcount": True}
-
-
-Piece: TypeAlias = tuple[Sequence[str], Sequence[SqlRow]]
-"""Columns, and rows in their order."""
+BYTES_AT_ONCE: Final = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +82,6 @@ class Transaction:
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The writer that stages rows: `job` and `sink` are unique, `attempt` counts from 0."""
-
-    job: str
-    sink: str
-    subtask: int
-    attempt: int
-
-
 class SqlDatabase:
     """One database as one process sees it. A connection is opened for each call, and none is kept."""
 
@@ -100,9 +92,10 @@ class SqlDatabase:
         self.where = where
         self.engine = make_engine(target.url, target.engine_options, where)
         self._table: sa.Table | None = None
+        self._writers: dict[tuple[str, ...], RowWriter] = {}
         metadata = self._sa.MetaData(schema=target.schema)
-        self.staged = _staged_table(self._sa, target.staged_name, metadata)
-        self.commits = _commits_table(self._sa, target.commits_name, metadata)
+        self.staged = staged_table(self._sa, target.staged_name, metadata)
+        self.commits = commits_table(self._sa, target.commits_name, metadata)
         self._metadata = metadata
 
     # ------------------------------------------------------------------ set-up
@@ -112,6 +105,7 @@ class SqlDatabase:
         """Creates the sink's tables if they are missing, and checks the user's. Raises: ConfigurationError."""
         try:
             self._metadata.create_all(self.engine)
+            widen(self.engine, self.staged)
             table = self.table
         except self._sa.exc.NoSuchTableError as error:
             raise ConfigurationError(
@@ -188,19 +182,37 @@ class SqlDatabase:
             )
         return self._table
 
-    @property
-    def _rows(self) -> RowWriter:
-        return RowWriter(self.table, self.target.key_columns, self.engine.dialect.name)
+    def _writer(self, columns: tuple[str, ...]) -> RowWriter:
+        """It keeps its compiled statements, so it is made once."""
+        found = self._writers.get(columns)
+        if found is None:
+            found = RowWriter(self.table, columns, self.target.key_columns, self.engine.dialect)
+            self._writers[columns] = found
+        return found
 
     # ------------------------------------------------------------------ staging
 
     @uninterruptible()
-    def stage(self, transaction_id: str, piece: int, origin: Origin, payload: bytes) -> None:
-        """Makes one piece durable. Readers of the user's table do not see it."""
-        values = {
-            "transaction_id": transaction_id, "piece": piece, "job": origin.job, "sink": origin.sink,
-            "subtask": origin.subtask, "attempt": origin.attempt, "payload": payload,
-        }  # fmt: skip
+    def stage(
+        self,
+        transaction_id: str,
+        first: int,
+        origin: Origin,
+        payloads: Sequence[bytes],
+        checkpoint_id: int | None = None,
+    ) -> None:
+        """Makes pieces durable, numbered from `first`. Readers of the user's table do not see them.
+
+        `checkpoint_id`: as of `seal`; None: it is not known yet.
+        """
+        values = [
+            {
+                "transaction_id": transaction_id, "piece": piece, "job": origin.job,
+                "sink": origin.sink, "subtask": origin.subtask, "attempt": origin.attempt,
+                "checkpoint_id": checkpoint_id, "payload": payload,
+            }
+            for piece, payload in enumerate(payloads, first)
+        ]  # fmt: skip
         with self._errors("cannot stage rows"), transaction(self.engine) as connection:
             connection.execute(self.staged.insert(), values)
 
@@ -229,44 +241,32 @@ class SqlDatabase:
 
         They were staged in an older attempt, or prepared for a checkpoint after the restored one.
         """
-        staged = self.staged
-        mine = (
-            (staged.c.job == origin.job)
-            & (staged.c.sink == origin.sink)
-            & (staged.c.subtask % parallelism == origin.subtask)
-        )
-        is_begun = staged.c.checkpoint_id.is_(None) & (staged.c.attempt < origin.attempt)
-        is_void = staged.c.checkpoint_id > (NO_CHECKPOINT if restored is None else restored)
         with self._errors("cannot drop staged rows"), transaction(self.engine) as connection:
-            connection.execute(staged.delete().where(mine & (is_begun | is_void)))
+            connection.execute(drop_leftovers(self.staged, origin, parallelism, restored))
 
     @uninterruptible()
     def forget_old(self, older_than_ms: int) -> None:
         """Deletes the lines of transactions that were committed longer ago than this, and rows that were staged longer
         ago: drivers that were killed have left them, and no checkpoint that names them can be restored any more.
         """
-        commits, staged, limit = self.commits, self.staged, now_ms() - older_than_ms
+        limit = now_ms() - older_than_ms
         with self._errors("cannot forget old commits"), transaction(self.engine) as connection:
-            connection.execute(commits.delete().where(commits.c.committed_at_ms < limit))
-            names = connection.execute(self._sa.select(staged.c.transaction_id).distinct())
-            old = [name for (name,) in names if (begun_ms(name) or limit) < limit]
-            for begin in range(0, len(old), _NAMES_AT_ONCE):
-                some = old[begin : begin + _NAMES_AT_ONCE]
-                connection.execute(staged.delete().where(staged.c.transaction_id.in_(some)))
+            connection.execute(self.commits.delete().where(self.commits.c.committed_at_ms < limit))
+            drop_begun_before(connection, self.staged, limit)
 
     # ------------------------------------------------------------------ the user's table
 
     @uninterruptible()
-    def write(self, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
+    def write(self, columns: tuple[str, ...], piece: Piece) -> None:
         """Writes rows at once, in a transaction of their own."""
         what = "cannot write rows"
         with self._errors(what):
-            _ = self.table
+            writer = self._writer(columns)
             try:
                 with transaction(self.engine) as connection:
-                    self._rows.write(connection, columns, rows)
+                    writer.write(connection, [piece])
             except self._sa.exc.DBAPIError as error:
-                raise self._blamed(what, error, lambda _: [(columns, rows)]) from error
+                raise self._blamed(what, error, lambda _: [(columns, piece)]) from error
 
     @uninterruptible()
     def commit(self, transactions: Sequence[Transaction]) -> None:
@@ -291,11 +291,11 @@ class SqlDatabase:
     def _commit(self, transactions: Sequence[Transaction]) -> None:
         with transaction(self.engine) as connection:
             for one in transactions:
-                if not self._note_commit(connection, one.transaction_id):
+                if not note_commit(connection, self.commits, one.transaction_id, now_ms()):
                     continue
-                for piece in range(one.pieces):
-                    rows = self._piece(connection, one, piece)
-                    self._rows.write(connection, one.columns, rows)
+                writer = self._writer(one.columns)
+                for pieces in self._read(connection, one):
+                    writer.write(connection, map(loads_piece, pieces))
                 staged = self.staged
                 connection.execute(
                     staged.delete().where(staged.c.transaction_id == one.transaction_id)
@@ -303,18 +303,20 @@ class SqlDatabase:
 
     def _staged_pieces(
         self, transactions: Sequence[Transaction], connection: sa.Connection
-    ) -> Iterator[Piece]:
+    ) -> Iterator[NamedPiece]:
         """The rows that are to be committed, piece by piece."""
         for one in transactions:
-            for piece in range(one.pieces):
-                if self._note_commit(connection, one.transaction_id) or piece:
-                    yield one.columns, self._piece(connection, one, piece)
+            if not note_commit(connection, self.commits, one.transaction_id, now_ms()):
+                continue
+            for pieces in self._read(connection, one):
+                for piece in pieces:
+                    yield one.columns, loads_piece(piece)
 
     def _blamed(
         self,
         what: str,
         error: sa.exc.DBAPIError,
-        pieces: Callable[[sa.Connection], Iterable[Piece]],
+        pieces: Callable[[sa.Connection], Iterable[NamedPiece]],
     ) -> ExternalError:
         """The error to raise, with the row that the database refuses. It writes all rows again to find the row, and
         rolls back.
@@ -322,7 +324,11 @@ class SqlDatabase:
         text = f"{self.where}: {what} for the table {str(self.target)!r} in {self.shown_url}: "
         if may_pass(error):
             return error_of(text + told(error), error)
-        row = look(self.engine, lambda connection: self._first_refused(connection, pieces))
+
+        def find(connection: sa.Connection) -> dict[str, Any] | None:
+            return refused_row(connection, pieces(connection), self._writer)
+
+        row = look(self.engine, find)
         if row is not None:
             text += f"{bounded_repr(row, MOST_OF_ROW)}: "
         return error_of(
@@ -332,51 +338,25 @@ class SqlDatabase:
             error,
         )
 
-    def _first_refused(
-        self,
-        connection: sa.Connection,
-        pieces: Callable[[sa.Connection], Iterable[Piece]],
-    ) -> dict[str, Any] | None:
-        for columns, rows in pieces(connection):
-            found = first_refused(connection, rows, partial(self._rows.write, connection, columns))
-            if found is not None:
-                return dict(zip(columns, found[1], strict=True))
-        return None
-
-    def _note_commit(self, connection: sa.Connection, transaction_id: str) -> bool:
-        """Notes that the transaction is committed. Returns False if it was noted before.
-
-        It writes first: in SQLite a reader cannot become a writer while others write.
-        """
-        sa, commits = self._sa, self.commits
-        is_there = sa.exists().where(commits.c.transaction_id == transaction_id)
-        line = sa.select(
-            sa.literal(transaction_id, commits.c.transaction_id.type),
-            sa.literal(now_ms(), commits.c.committed_at_ms.type),
-        ).where(~is_there)
-        names = ["transaction_id", "committed_at_ms"]
-        # Without inline() SQLAlchemy asks for the generated key, and then some drivers do not count
-        # the rows.
-        add = commits.insert().from_select(names, line).inline()
-        return bool(connection.execute(add, execution_options=_COUNTED).rowcount > 0)
-
-    def _piece(
-        self, connection: sa.Connection, transaction: Transaction, piece: int
-    ) -> list[SqlRow]:
-        staged = self.staged
-        is_it = (staged.c.transaction_id == transaction.transaction_id) & (staged.c.piece == piece)
-        payload = connection.execute(self._sa.select(staged.c.payload).where(is_it)).scalar()
-        if payload is None:
+    def _read(
+        self, connection: sa.Connection, transaction: Transaction
+    ) -> Iterator[Sequence[bytes]]:
+        """The staged pieces in their order, several at once."""
+        name, pieces = transaction.transaction_id, transaction.pieces
+        count = 0
+        for some in staged_pieces(connection, self.staged, name, pieces, BYTES_AT_ONCE):
+            count += len(some)
+            yield some
+        if count != pieces:
             raise ExternalError(
-                f"{self.where}: transaction {transaction.transaction_id!r} for the table "
-                f"{str(self.target)!r} is not in {self.target.commits_name!r}, and not all of its "
-                f"{transaction.pieces} pieces are in {self.target.staged_name!r} of "
-                f"{self.shown_url}. Either its rows are lost, or they were committed and its line "
-                "was deleted. Check that this is the same database, and that nothing else deletes "
-                "from these tables. If you know that the rows are in the table, add the id to "
-                f"{self.target.commits_name!r} and start the job again."
+                f"{self.where}: transaction {name!r} for the table {str(self.target)!r} is not in "
+                f"{self.target.commits_name!r}, and not all of its {pieces} pieces are in "
+                f"{self.target.staged_name!r} of {self.shown_url}. Either its rows are lost, or "
+                "they were committed and its line was deleted. Check that this is the same "
+                "database, and that nothing else deletes from these tables. If you know that the "
+                f"rows are in the table, add the id to {self.target.commits_name!r} and start the "
+                "job again."
             )
-        return loads_rows(bytes(payload))
 
     @contextmanager
     def _errors(self, what: str) -> Generator[None]:
@@ -398,35 +378,3 @@ def now_ms() -> int:
 def unique_with_time() -> str:
     """32 hexadecimal digits that nobody else gets. The first twelve are the time in epoch ms, as in a UUID 7."""
     return f"{now_ms():012x}7{secrets.token_hex(10)[:19]}"
-
-
-def begun_ms(transaction_id: str) -> int | None:
-    """When the first rows of a transaction were staged, in epoch ms; None: its name does not tell."""
-    found = _TIMED.search(transaction_id)
-    return None if found is None else int(found[1], 16)
-
-
-def _staged_table(sql: Any, name: str, metadata: sa.MetaData) -> sa.Table:
-    table = sql.Table(
-        name,
-        metadata,
-        sql.Column("transaction_id", sql.String(160), primary_key=True),
-        sql.Column("piece", sql.Integer, primary_key=True, autoincrement=False),
-        sql.Column("job", sql.String(64), nullable=False),
-        sql.Column("sink", sql.String(64), nullable=False),
-        sql.Column("subtask", sql.Integer, nullable=False),
-        sql.Column("attempt", sql.Integer, nullable=False),
-        sql.Column("checkpoint_id", sql.BigInteger),
-        sql.Column("payload", sql.LargeBinary, nullable=False),
-    )
-    return cast("sa.Table", table)
-
-
-def _commits_table(sql: Any, name: str, metadata: sa.MetaData) -> sa.Table:
-    table = sql.Table(
-        name,
-        metadata,
-        sql.Column("transaction_id", sql.String(160), primary_key=True),
-        sql.Column("committed_at_ms", sql.BigInteger, nullable=False),
-    )
-    return cast("sa.Table", table)

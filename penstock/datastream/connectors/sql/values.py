@@ -10,7 +10,9 @@ import datetime as dt
 import io
 import pickle
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -20,12 +22,23 @@ from penstock.model.row import Row, RowKind
 SqlRow: TypeAlias = tuple[RowKind, tuple[Any, ...]]
 """The change of a row, and its values in the order of the sink's columns."""
 
+
 _CLASSES: Final = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone, Decimal, UUID, ZoneInfo)
 }
 _ALLOWED: Final = frozenset(_CLASSES.values())
-_KINDS: Final = tuple(RowKind)
+_FIELDS: Final = attrgetter("_fields")
+_VALUES: Final = attrgetter("_values")
+_ROW_KIND: Final = attrgetter("_row_kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows, as tuples in the order of the sink's columns. `kinds`: of each row; None: all are INSERT."""
+
+    rows: Sequence[tuple[Any, ...]]
+    kinds: Sequence[RowKind] | None = None
 
 
 class _Pickler(pickle.Pickler):
@@ -56,16 +69,59 @@ class _SqlUnpickler(pickle.Unpickler):
             ) from None
 
 
-def dumps_rows(rows: Sequence[SqlRow]) -> bytes:
-    """The rows as bytes. Raises: TypeError: a value is not one of the plain kinds."""
+def dumps_plain(value: Any) -> bytes:
+    """The value as bytes. Raises: TypeError: it has parts that are not of the plain kinds."""
     file = io.BytesIO()
-    _Pickler(file, protocol=5).dump([(kind.value, values) for kind, values in rows])
+    _Pickler(file, protocol=5).dump(value)
     return file.getvalue()
 
 
-def loads_rows(data: bytes) -> list[SqlRow]:
-    """The rows that were given to `dumps_rows`. Raises: pickle.UnpicklingError: the bytes contain anything else."""
-    return [(_KINDS[kind], values) for kind, values in _SqlUnpickler(io.BytesIO(data)).load()]
+def loads_plain(data: bytes) -> Any:
+    """What was given to `dumps_plain`. Raises: pickle.UnpicklingError: the bytes contain anything else."""
+    return _SqlUnpickler(io.BytesIO(data)).load()
+
+
+def changes_maker(columns: Sequence[str]) -> Callable[[Sequence[Any]], Changes]:
+    """A function that makes rows of a batch of records, as that of `row_maker` does one by one.
+
+    Most batches have records of one kind, and then no Python runs for each of them.
+    """
+    names, make = tuple(columns), row_maker(columns)
+
+    def make_changes(records: Sequence[Any]) -> Changes:
+        kinds = set(map(type, records))
+        values: Any = None
+        if kinds == {Row}:
+            values = _values_of_rows(records, names)
+        elif kinds == {tuple}:
+            values = list(records)
+        if values is None or set(map(len, values)) != {len(names)}:
+            made = list(map(make, records))
+            row_kinds = [kind for kind, _ in made]
+            values = [one for _, one in made]
+        elif kinds == {Row}:
+            row_kinds = list(map(_ROW_KIND, records))
+        else:
+            return Changes(values)
+        is_insert = row_kinds.count(RowKind.INSERT) == len(row_kinds)
+        return Changes(values, None if is_insert else row_kinds)
+
+    return make_changes
+
+
+def _values_of_rows(rows: Sequence[Row], names: tuple[str, ...]) -> Sequence[Any] | None:
+    """Values in the order of the names. None: the Rows do not all have the same names, or lack one."""
+    fields = list(map(_FIELDS, rows))
+    found = fields[0]
+    if fields.count(found) != len(fields):
+        return None
+    if found is None or found == names:
+        return list(map(_VALUES, rows))
+    if len(names) < 2 or not set(names) <= set(found):
+        return None
+    if set(map(len, map(_VALUES, rows))) != {len(found)}:
+        return None
+    return list(map(itemgetter(*map(found.index, names)), map(_VALUES, rows)))
 
 
 def row_maker(columns: Sequence[str]) -> Callable[[Any], SqlRow]:

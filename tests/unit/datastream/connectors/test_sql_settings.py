@@ -1,16 +1,13 @@
 """What a SqlSink takes and refuses: records, values, settings."""
 
 import datetime as dt
-import pickle
 import sys
 from decimal import Decimal
-from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
-from penstock.common import Row, RowKind, Types
-from penstock.datastream.connectors.sql.values import dumps_rows, loads_rows
+from penstock.common import Row, Types
 from penstock.datastream.connectors.sql_sink import SqlSink
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import RowBatch
@@ -81,32 +78,6 @@ def test_values_come_back_as_they_were(standard_url):
             tuple(row) for row in connection.execute(sa.select(table).order_by(table.c.i.is_(None)))
         ]
     assert found == [values, (None,) * 7]
-
-
-def test_staged_bytes_build_plain_values_only():
-    from zoneinfo import ZoneInfo
-
-    at = dt.datetime(2024, 7, 1, tzinfo=ZoneInfo("Europe/Berlin"))
-    values = (
-        1,
-        0.5,
-        "x",
-        b"y",
-        None,
-        True,
-        Decimal("1.5"),
-        UUID(int=7),
-        at,
-        at.astimezone(dt.UTC),
-        [1, {"a": (2,)}],
-    )
-    row = (RowKind.INSERT, (*values, dt.timedelta(1), dt.time(1, 2)))
-    assert loads_rows(dumps_rows([row])) == [row]
-    for strange in (object(), RowKind.INSERT, print, int, dt):
-        with pytest.raises(TypeError, match="a column got"):
-            dumps_rows([(RowKind.INSERT, (strange,))])
-    with pytest.raises(pickle.UnpicklingError, match="which no SqlSink writes"):
-        loads_rows(pickle.dumps([(0, (print,))]))
 
 
 # ------------------------------------------------------------------ what can be known at submit

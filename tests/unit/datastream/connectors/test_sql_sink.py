@@ -2,17 +2,19 @@
 
 import datetime as dt
 import pickle
+import random
 from threading import Barrier, Thread
 
 import pytest
 import sqlalchemy as sa
 
 from penstock.common import Row, RowKind
-from penstock.datastream.connectors import DeliveryGuarantee
+from penstock.datastream.connectors import DeliveryGuarantee, sql_sink
 from penstock.datastream.connectors.sql import tables
-from penstock.model.errors import ExternalError
+from penstock.datastream.connectors.sql.staged import Origin
+from penstock.model.errors import ExternalError, RefusedForGood
 from penstock.runtime.elements import RowBatch
-from tests.tools.connectors.sql_tables import Db, context, put
+from tests.tools.connectors.sql_tables import Db, context, put, stage
 
 # ------------------------------------------------------------------ exactly once
 
@@ -95,6 +97,72 @@ def test_all_transactions_of_one_commit_become_visible_together_or_not_at_all(ur
     assert db.rows() == [("a", 0), ("b", 1)]
 
 
+def test_what_is_more_than_fits_into_memory_is_staged_before_the_barrier(url, monkeypatch):
+    monkeypatch.setattr(sql_sink, "BYTES_IN_MEMORY", 1)
+    monkeypatch.setattr(tables, "BYTES_AT_ONCE", 1)
+    db = Db(url)
+    sink = db.sink(set_batch_size=2)
+    writer = sink.create_writer(context())
+    rows = [(f"name {n}", n) for n in range(7)]
+    put(writer, *rows[:3])
+    assert db.staged() == [(0, 0, None)]
+    put(writer, *rows[3:])
+    assert db.staged() == [(0, 0, None)] * 3
+    prepared = writer.prepare_checkpoint(4)
+    assert db.staged() == [(0, 0, 4)] * 4
+    sink.create_committer().commit(prepared)
+    assert db.rows() == rows
+    put(writer, *rows[:2])
+    sink.create_committer().commit(writer.prepare_checkpoint(5))
+    assert db.rows() == sorted([*rows, *rows[:2]])
+
+
+def test_a_piece_may_have_more_than_64_kib(url):
+    """A BLOB of MariaDB has not."""
+    db = Db(url)
+    sink = db.sink()
+    writer = sink.create_writer(context())
+    made = random.Random(7)
+    rows = [(made.randbytes(39).hex(), n) for n in range(4000)]
+    put(writer, *rows)
+    sink.create_committer().commit(writer.prepare_checkpoint(1))
+    assert db.rows() == sorted(rows)
+
+
+def test_the_table_that_an_earlier_release_made_in_mariadb_gets_room(mariadb_url):
+    db = Db(mariadb_url, "CREATE OR REPLACE TABLE counts (name VARCHAR(80), n INTEGER)")
+    db.run("DROP TABLE IF EXISTS penstock_staged")
+    db.sink()
+    db.run("ALTER TABLE penstock_staged MODIFY payload BLOB NOT NULL")
+    writer = db.sink().create_writer(context())
+    put(writer, *[(random.Random(n).randbytes(39).hex(), n) for n in range(2500)])
+    writer.prepare_checkpoint(1)
+    assert db.staged() == [(0, 0, 1)]
+
+
+def test_full_pieces_wait_for_the_barrier_and_go_in_one_transaction(url):
+    db = Db(url)
+    writer = db.sink(set_batch_size=1).create_writer(context())
+    put(writer, ("a", 1), ("b", 2))
+    assert db.staged() == []
+    began = []
+    sa.event.listen(writer._database.engine, "begin", began.append)
+    writer.prepare_checkpoint(1)
+    assert len(began) == 1
+    assert db.staged() == [(0, 0, 1)] * 2
+
+
+def test_what_an_earlier_release_has_staged_is_committed(url):
+    """It pickled a list of (number of the kind, values), and its savepoints name the transaction."""
+    db = Db(url)
+    sink = db.sink()
+    staged = pickle.dumps([(0, ("a", 1)), (0, ("b", None))], protocol=5)
+    database = sink.create_committer()._opened()
+    database.stage("former", 0, Origin("job-1", "sink", 0, 0), [staged], 1)
+    sink.create_committer().commit([("former", 1, ("name", "n"))])
+    assert sorted(db.rows(), key=str) == [("a", 1), ("b", None)]
+
+
 def test_rows_that_are_neither_staged_nor_committed_are_an_error(url):
     db = Db(url)
     sink = db.sink(set_batch_size=1)
@@ -119,13 +187,13 @@ def test_a_new_attempt_drops_what_is_never_committed_and_keeps_the_rest(url):
         put(writer, ("sealed 2", 2))
         writer.prepare_checkpoint(2)
         put(writer, ("begun", 3))
-        writer._flush()
+        stage(writer)
     other = sink.create_writer(context(job="job-2"))
     put(other, ("other job", 4))
-    other._flush()
+    stage(other)
     strange = db.sink().create_writer(context())
     put(strange, ("other sink", 5))
-    strange._flush()
+    stage(strange)
     assert len(db.staged()) == 3 + 3 + 3 + 1 + 1
     # Restored from checkpoint 1 at parallelism 2: subtask 0 stands for the old 0 and 2.
     new = sink.create_writer(context(subtask=0, parallelism=2, attempt=1, restored=1))
@@ -159,7 +227,7 @@ def test_abort_drops_what_was_begun_and_keeps_what_a_checkpoint_has(url):
     put(writer, ("a", 1))
     prepared = writer.prepare_checkpoint(7)
     put(writer, ("b", 2))
-    writer._flush()
+    stage(writer)
     sink.create_committer().abort("job-2")
     assert len(db.staged()) == 2
     sink.create_committer().abort("job-")
@@ -170,11 +238,12 @@ def test_abort_drops_what_was_begun_and_keeps_what_a_checkpoint_has(url):
 
 def test_close_leaves_the_rest_to_the_next_attempt(url):
     db = Db(url)
-    sink = db.sink(set_batch_size=1)
+    sink = db.sink()
     writer = sink.create_writer(context())
     put(writer, ("a", 1))
     writer.prepare_checkpoint(1)
     put(writer, ("b", 2))
+    stage(writer)
     assert len(db.staged()) == 2
     writer.close()
     sink.create_writer(context(attempt=1, restored=1))
@@ -206,7 +275,7 @@ def test_what_a_killed_driver_has_staged_goes_after_the_retention(url, monkeypat
         put(killed, (name, 1))
         killed.prepare_checkpoint(1)
         put(killed, (name, 2))
-        killed._flush()
+        stage(killed)
     monkeypatch.setattr(tables, "now_ms", now_ms)
     sink = db.sink(set_commit_retention=dt.timedelta(days=1))
     sink.create_writer(context(job="new", subtask=1, parallelism=2))
@@ -268,7 +337,8 @@ def test_what_a_cancel_interrupts_keeps_no_lock(url):
     put(writer, ("a", 1), ("b", 2))
     prepared = writer.prepare_checkpoint(1)
     caught = []
-    for statements in range(1, 6):
+    # The note, the first piece, the second one, the end of them. Rows go past these events.
+    for statements in range(1, 5):
         committer = sink.create_committer()
         left = [statements]
 
@@ -319,6 +389,29 @@ def test_a_row_replaces_the_one_with_its_key_and_a_delete_removes_it(url):
     writer.write(RowBatch([change(RowKind.DELETE, "a", 2), change(RowKind.INSERT, "c", 4)]), 0)
     sink.create_committer().commit(writer.prepare_checkpoint(2))
     assert db.rows() == [("c", 4)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_the_last_row_of_a_key_counts_within_a_piece_and_across_pieces(url, size):
+    db = Db(url, KEYED)
+    sink = db.sink(set_key_columns=["name"], set_batch_size=size)
+    writer = sink.create_writer(context())
+    put(writer, ("a", 1), ("b", 2), ("a", 3), ("c", 4), ("b", 5), ("a", 6))
+    sink.create_committer().commit(writer.prepare_checkpoint(1))
+    assert db.rows() == [("a", 6), ("b", 5), ("c", 4)]
+    put(writer, ("c", 7), ("d", 8))
+    sink.create_committer().commit(writer.prepare_checkpoint(2))
+    assert db.rows() == [("a", 6), ("b", 5), ("c", 7), ("d", 8)]
+
+
+def test_a_row_by_key_that_the_database_refuses_is_named(url):
+    db = Db(url, "CREATE TABLE counts (name VARCHAR(80) PRIMARY KEY, n INTEGER NOT NULL)")
+    sink = db.sink(set_key_columns=["name"], set_batch_size=2)
+    writer = sink.create_writer(context())
+    put(writer, ("a", 1), ("b", 2), ("c", 3), ("d", None))
+    with pytest.raises(RefusedForGood, match=r"\{'name': 'd', 'n': None\}"):
+        sink.create_committer().commit(writer.prepare_checkpoint(1))
+    assert db.rows() == []
 
 
 def test_a_table_of_nothing_but_keys(url):
