@@ -5,11 +5,13 @@ Does not know bytecode. Each constant has a name in the text's namespace, so the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.runtime.row_functions.trees import LEAVES, Kind, Node, nodes_of, results_of
 
+NOTHING: Final[Mapping[str, Any]] = {}
 MOST_CHARACTERS: Final = 20_000
 Compiled = Callable[..., list[Any]]
 
@@ -50,16 +52,42 @@ def compiled(tree: Node, places: Iterable[int], name: str, *, is_flat: bool = Fa
     else:
         loop = f"{', '.join(columns)} in zip({given})"
     source = f"def run(count, {given}):\n    return [{value} for {loop}{''.join(conditions)}]\n"
+    made: Compiled = made_function(source, text.namespace, f"<columns of {name}>")
+    return made
+
+
+def made_function(source: str, namespace: dict[str, Any], name: str) -> Callable[..., Any]:
+    """The function `run` of this text. Raises: TooLarge."""
     if len(source) > MOST_CHARACTERS:
         raise TooLarge("it is too long")
     try:
-        code = compile(source, f"<columns of {name}>", "exec")
+        code = compile(source, name, "exec")
         # Made here, of names only.
-        exec(code, text.namespace)  # ruff: ignore[exec-builtin]
+        exec(code, namespace)  # ruff: ignore[exec-builtin]
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise TooLarge("it is nested too deeply") from error
-    made: Compiled = text.namespace["run"]
+    made: Callable[..., Any] = namespace["run"]
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """The text of a tree, over variables `c` with the index of the column. `namespace`: what the other names in it stand for."""
+
+    text: str
+    namespace: dict[str, Any]
+
+    def in_function(
+        self, source: str, name: str, known: Mapping[str, Any] = NOTHING
+    ) -> Callable[..., Any]:
+        """The function `run` of a text that has the expression in it. `known`: what further names stand for. Raises: TooLarge."""
+        return made_function(source, {**self.namespace, **known}, name)
+
+
+def expression(tree: Node) -> Expression:
+    """The tree as an expression. Its Rows are tuples."""
+    text = _Text(tree)
+    return Expression(text.of(tree, set()), text.namespace)
 
 
 class _Text:
