@@ -1,6 +1,6 @@
 """From a tree to Python: one comprehension over the columns that are read, with Python's own operations on Python's own values.
 
-Does not know bytecode. Each constant has a name in the text's namespace, so the text has no literals.
+Does not know bytecode. Each constant has a name in the text's namespace, so the text has no literals but positions.
 """
 
 from __future__ import annotations
@@ -154,7 +154,10 @@ class _Text:
         if kind is Kind.UNARY:
             return f"{node.value}{parts[0]}"
         if kind is Kind.ITEM:
-            return f"{parts[0]}[{parts[1]}]"
+            index = node.args[1]
+            # A position is a little faster than a name of it.
+            is_position = index.kind is Kind.CONSTANT and type(index.value) is int
+            return f"{parts[0]}[{index.value if is_position else parts[1]}]"
         if kind is Kind.ATTRIBUTE:
             return f"{parts[0]}.{node.value}"
         if kind is Kind.FORMAT:
