@@ -25,6 +25,7 @@ from penstock.runtime.row_functions.stand import NO_VALUE, Stand
 from penstock.runtime.row_functions.trees import LEAVES, Kind, Node, results_of, with_results
 
 _COMPARES: Final = frozenset({"==", "<=", ">=", "!="})
+_GIVES_BOOL: Final = frozenset({"not ", "in", "not in", "is", "is not"})
 _DEEPEST: Final = 3
 _MOST_ITEMS: Final = 64
 
@@ -118,15 +119,32 @@ class _ObjectReader(Reader):
             raise Refused("it may change an object in place")
         super().binary(way, symbol)
 
+    def known_to_be(self, way: Stand, condition: Node) -> bool | None:
+        found = super().known_to_be(way, condition)
+        if found is not None and not _is_bool(condition):
+            raise Refused("it tests one value twice")
+        return found
+
     def _ended(self, way: Stand, result: Node) -> Node:
         """The result, which runs all operations in their order. Where it forks, they run before the condition is tested."""
         first = result.args[0] if result.kind is Kind.IF else result
         made = [node for node in way.made if node.can_fail]
         before = {id(node) for node in way.before}
         if list(map(id, _operations(first, before))) != list(map(id, made)):
+            if any(map(_has_argument_between, made)):
+                raise Refused("it calls a method with a value, and uses another one only later")
             for node in reversed(made):
                 result = Node(Kind.SEQUENCE, (node, result), is_changeable=True)
         return result
+
+
+def _is_bool(node: Node) -> bool:
+    return node.kind in {Kind.UNARY, Kind.BINARY} and node.value in _GIVES_BOOL
+
+
+def _has_argument_between(node: Node) -> bool:
+    """Whether the arguments of a method are computed between the reading of the method and its call."""
+    return node.kind is Kind.METHOD and not all(one.kind in LEAVES for one in node.args[1:])
 
 
 def _operations(node: Node, seen: set[int]) -> Iterator[Node]:

@@ -119,7 +119,7 @@ class Reader:
         went_on = way.fork(way.at, condition, not jumps_if)
         if keeps:
             jumped.stack.append(condition)
-        known_to_be = way.met.get(id(condition))
+        known_to_be = self.known_to_be(way, condition)
         if known_to_be is not None:
             chosen_way = jumped if known_to_be is jumps_if else went_on
             way.at, way.stack = chosen_way.at, chosen_way.stack
@@ -127,6 +127,10 @@ class Reader:
         if jumps_if:
             return chosen(condition, self._run(jumped), self._run(went_on))
         return chosen(condition, self._run(went_on), self._run(jumped))
+
+    def known_to_be(self, way: Stand, condition: Node) -> bool | None:
+        """Whether a condition is met that was tested before; None: it was not."""
+        return way.met.get(id(condition))
 
     def constant(self, place: int) -> Any:
         return self._function.__code__.co_consts[place]

@@ -13,6 +13,7 @@ from penstock.runtime.row_functions.trees import LEAVES, Kind, Node, nodes_of, r
 
 NOTHING: Final[Mapping[str, Any]] = {}
 MOST_CHARACTERS: Final = 20_000
+_ROOM: Final = "#" * 1000
 Compiled = Callable[..., list[Any]]
 
 
@@ -85,9 +86,11 @@ class Expression:
 
 
 def expression(tree: Node) -> Expression:
-    """The tree as an expression. Its Rows are tuples."""
+    """The tree as an expression. Its Rows are tuples. Raises: TooLarge, with room for a loop around it."""
     text = _Text(tree)
-    return Expression(text.of(tree, set()), text.namespace)
+    made = text.of(tree, set())
+    made_function(f"def run():\n    return ([{made}])\n{_ROOM}", {}, "<expression>")
+    return Expression(made, text.namespace)
 
 
 class _Text:
