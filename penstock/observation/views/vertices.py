@@ -232,19 +232,24 @@ def watermarks(vertex: VertexSnapshot) -> Sequence[Json]:
 
 
 def functions(vertex: VertexSnapshot) -> Json:
-    """`/jobs/:jobid/vertices/:vertexid/functions`, which Flink does not have: how each row function runs, and why not on columns."""
-    return {
-        "functions": [
+    """`/jobs/:jobid/vertices/:vertexid/functions`, which Flink does not have: how each row function and key selector runs, and why not
+    on columns.
+    """
+    found: list[Json] = []
+    for info in vertex.facts.operators:
+        ways = [(one, "key selector", one.defined_at) for one in info.selectors]
+        function = [] if info.function is None else [(info.function, "function", info.defined_at)]
+        found += [
             {
                 "operator": info.name,
-                "defined-at": info.defined_at,
-                "way": info.function.way,
-                "why-not-columns": info.function.why,
+                "kind": kind,
+                "defined-at": defined_at,
+                "way": one.way,
+                "why-not-columns": one.why,
             }
-            for info in vertex.facts.operators
-            if info.function is not None
+            for one, kind, defined_at in (*ways, *function)
         ]
-    }
+    return {"functions": found}
 
 
 def _metric(name: str, value: int) -> Json:

@@ -207,6 +207,10 @@ class KeySelection:
         to_values = partial(array_to_values, type_info=None if is_tuple else self.key_type)
         return KeyColumns(self.key_columns(batch), [to_values] * len(self.columns), is_tuple)
 
+    def reads_columns(self, names: Sequence[str], type_info: TypeInformation | None) -> bool:
+        """Whether the keys are columns of a stream of this type, so that they need no call. `names`: of its columns."""
+        return self._plain_fields(names, type_info) is not None
+
     def _plain_fields(
         self, names: Sequence[str], type_info: TypeInformation | None
     ) -> KeyFields | None:

@@ -60,6 +60,8 @@ class Way(StrEnum):
 
     COLUMNS = "columns"
     """Its body is a comprehension over the columns that it reads."""
+    INLINE = "inline"
+    """Its body is part of the operator's loop over records. Only key selectors and reduces, whose records come as Python objects."""
     FIELDS = "fields"
     """It is called with named tuples of the columns that it reads."""
     RECORDS = "records"

@@ -25,7 +25,7 @@ _NO_ROWS: Final = frozenset({
 })
 """Results that are named already, or are no Rows."""
 _LOOP: Final = """\
-def run(records, table, get, append, own, again):
+def run(records, table, get, append, own):
     for skey, c1 in records:
         c0 = get(skey, _no_result)
         if c0 is _no_result:
@@ -35,16 +35,14 @@ def run(records, table, get, append, own, again):
         try:
             made = {text}
         except Exception:
-            made = _no_result
-        if made is _no_result:
-            made = again(c0, c1)
-            if made is _no_result:
-                continue
-        elif {is_row}:
+            return skey, c0, c1
+        if {is_row}:
             made = _named(made)
         table[skey] = made
         {result}
+    return None
 """
+"""Returns the record at which the body raises: it can be called again with the same records, and goes on behind it."""
 _ONE: Final = "def run(c0, c1):\n    made = {text}\n    return {one}\n"
 _WAYS: Final = {
     "copied": {"first": "own(c1)", "given": "append(c1)", "result": "append(own(made))"},
@@ -80,7 +78,7 @@ class Fed:
             self.put_aside(error)
             return NO_RESULT
 
-    def one(self, skey: Any, made: Any) -> None:
+    def take(self, skey: Any, made: Any) -> None:
         """Take over the result of one record."""
         self.table[skey] = made
         if self.results is not None:
@@ -103,7 +101,7 @@ class Reducing:
         self._told_as, self._told, self._is_on = told_as, told, is_on
         self._plan: Inlined | None = None
         self._one: Callable[[Any, Any], Any] | None = None
-        self._loops: dict[str, Callable[..., None]] = {}
+        self._loops: dict[str, Callable[..., tuple[Any, Any, Any] | None]] = {}
         self._samples = Samples()
 
     def run(self, fed: Fed) -> None:
@@ -142,7 +140,12 @@ class Reducing:
             assert loop is not None, "a longer text could be compiled"
             self._loops[way] = loop
         append = None if fed.results is None else fed.results.append
-        loop(records, fed.table, fed.table.get, append, fed.own, fed.again)
+        records = iter(records)
+        while (failed := loop(records, fed.table, fed.table.get, append, fed.own)) is not None:
+            skey, old, value = failed
+            made = fed.again(old, value)
+            if made is not NO_RESULT:
+                fed.take(skey, made)
 
     def _made(self, plan: Inlined, text: str, way: dict[str, str]) -> Callable[..., Any] | None:
         """The function of a text with the expression in it; None: there is none."""
@@ -180,7 +183,7 @@ class Reducing:
         if made is not got and not are_same(made, got):
             self._turn_off(old, value, made, got)
         if made is not NO_RESULT:
-            fed.one(skey, made)
+            fed.take(skey, made)
 
     def _turn_off(self, old: Any, value: Any, made: Any, got: Any) -> None:
         self._one = None
