@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from penstock.model.aggregate_state import aggregate_state
+from penstock.model.graph.job_graph import OperatorInfo
 from penstock.model.ids import taskmanager_name
 from penstock.model.messages import TaskIo
 from penstock.model.states import ExecutionState
@@ -237,19 +238,23 @@ def functions(vertex: VertexSnapshot) -> Json:
     """
     found: list[Json] = []
     for info in vertex.facts.operators:
-        ways = [(one, "key selector", one.defined_at) for one in info.selectors]
-        function = [] if info.function is None else [(info.function, "function", info.defined_at)]
         found += [
-            {
-                "operator": info.name,
-                "kind": kind,
-                "defined-at": defined_at,
-                "way": one.way,
-                "why-not-columns": one.why,
-            }
-            for one, kind, defined_at in (*ways, *function)
+            _way(info, "key selector", one.defined_at, one.way, one.why) for one in info.selectors
         ]
+        one = info.function
+        if one is not None:
+            found.append(_way(info, "function", info.defined_at, one.way, one.why))
     return {"functions": found}
+
+
+def _way(info: OperatorInfo, kind: str, defined_at: str, way: str, why: str) -> Json:
+    return {
+        "operator": info.name,
+        "kind": kind,
+        "defined-at": defined_at,
+        "way": way,
+        "why-not-columns": why,
+    }
 
 
 def _metric(name: str, value: int) -> Json:

@@ -81,8 +81,8 @@ def _inlined(
     given = {
         place + index: Node(Kind.COLUMN, value=index, is_changeable=True) for index in range(count)
     }
-    reader = _ObjectReader(function, given[place], _no_field)
-    tree = reader.tree_of(given)
+    reader = _ObjectReader(function, _no_field)
+    tree = reader.tree(given)
     results = frozenset(one.kind for one in results_of(tree))
     made = expression(with_results(tree, lambda one: _as_row(one, names)))
     return Inlined(made, tuple(reader.guards), results=results)

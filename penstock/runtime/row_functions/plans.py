@@ -229,8 +229,8 @@ def _as_columns(function: FunctionType, place: int, fields: Fields) -> Plan:
         found = fields.place_of(field)
         return columns.setdefault(found, Node(Kind.COLUMN, value=found))
 
-    reader = Reader(function, record_of(fields), field_of)
-    tree = reader.tree(place)
+    reader = Reader(function, field_of)
+    tree = reader.tree({place: record_of(fields)})
     plan = plan_of_tree(tree, fields, function.__qualname__)
     plan.guards = tuple(reader.guards)
     return plan
@@ -254,8 +254,8 @@ def fused_plan(
             raise Refused("it is no function of Python")
         is_row = given.kind is Kind.ROW
         record = Node(Kind.RECORD) if is_row else given
-        reader = Reader(function, record, partial(_of_made_row, given) if is_row else field_of)
-        tree = reader.tree(place)
+        reader = Reader(function, partial(_of_made_row, given) if is_row else field_of)
+        tree = reader.tree({place: record})
         guards.extend(reader.guards)
         if stage.keeps:
             tree = chosen(tree, given, Node(Kind.DROP))

@@ -35,12 +35,9 @@ _CONVERSIONS: Final = ("", "!s", "!r", "!a")
 class Reader:
     """Reads one function for records with certain fields. `guards`: the variables outside of it that it read."""
 
-    def __init__(
-        self, function: FunctionType, record: Node, field_of: Callable[[int | str], Node]
-    ) -> None:
-        """`record`: what the function is given. `field_of`: the field of a RECORD by name or index; raises Refused."""
+    def __init__(self, function: FunctionType, field_of: Callable[[int | str], Node]) -> None:
+        """`field_of`: the field of a RECORD by name or index; raises Refused."""
         self._function = function
-        self._record = record
         self._field_of = field_of
         self._steps_left = MOST_STEPS
         self.guards: list[known.Guard] = []
@@ -48,11 +45,7 @@ class Reader:
         self._steps = list(dis.get_instructions(code))
         self._place = {step.offset: index for index, step in enumerate(self._steps)}
 
-    def tree(self, place: int) -> Node:
-        """What the function returns for its argument at this place. Raises: Refused."""
-        return self.tree_of({place: self._record})
-
-    def tree_of(self, given: Mapping[int, Node]) -> Node:
+    def tree(self, given: Mapping[int, Node]) -> Node:
         """What the function returns, given its arguments by place. Raises: Refused."""
         function = self._function
         code = function.__code__

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from penstock.model.row import Row, make_row
 from penstock.model.texts.bounded_text import bounded_repr
-from penstock.runtime.records.emissions import same
 from penstock.runtime.row_functions.inlining import Inlined, inlined, is_of_python
 from penstock.runtime.row_functions.rendering import TooLarge
 from penstock.runtime.row_functions.runner import Samples, are_same
@@ -197,7 +196,7 @@ class Reducing:
 
 
 def _call_each(fed: Fed) -> None:
-    table, call, get, own = fed.table, fed.call, fed.table.get, fed.own or same
+    table, call, get, own = fed.table, fed.call, fed.table.get, fed.own or _same
     assert fed.results is not None, "else results are only kept"
     append = fed.results.append
     for skey, value in fed.records:
@@ -216,13 +215,17 @@ def _call_each(fed: Fed) -> None:
 
 
 def _call_and_keep(fed: Fed) -> None:
-    table, call, get, own = fed.table, fed.call, fed.table.get, fed.own or same
+    table, call, get, own = fed.table, fed.call, fed.table.get, fed.own or _same
     for skey, value in fed.records:
         old = get(skey, NO_RESULT)
         try:
             table[skey] = own(value) if old is NO_RESULT else call(old, value)
         except Exception as error:
             fed.put_aside(error)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def with_names(result: Any, names: tuple[str, ...]) -> Any:
