@@ -1,7 +1,9 @@
 """Word count on rows: lines -> words -> a running count per word, one update per word.
 
 Floor: the same functions called in one plain Python loop over a dict, in one process; it too makes
-the lines, and a list of updates per batch of lines. (The job has two processes.)
+the lines, and a list of updates per batch of lines. (The job has two processes.) The floor of the
+last two figures is the same job in turns with `penstock.task.functions-as-columns` off, so that
+key selector and reduce are called for each word.
 """
 
 import time
@@ -85,28 +87,34 @@ def count_in_one_loop(lines: int) -> dict[str, int]:
     return last
 
 
-def run_once(lines: int) -> tuple[TimedRun, float]:
-    """The job, and how long the floor takes."""
-    run = timed_run(
+def run_once(lines: int) -> tuple[TimedRun, TimedRun, float]:
+    """The job, the job with calls, and how long the floor takes."""
+    run, called = (job_of(lines, as_columns) for as_columns in ("true", "false"))
+    started = time.perf_counter()
+    expected = count_in_one_loop(lines)
+    floor_seconds = time.perf_counter() - started
+    for one in (run, called):
+        if one.kept != expected or one.records != lines * WORDS_PER_LINE:
+            raise SystemExit("word_count: the job's counts differ from those of the plain loop")
+    return run, called, floor_seconds
+
+
+def job_of(lines: int, as_columns: str) -> TimedRun:
+    return timed_run(
         RangeSource(lines, lines_of),
         WatermarkStrategy.no_watermarks(),
         running_counts,
         dict,
         "benchmark word count",
+        options={"penstock.task.functions-as-columns": as_columns},
     )
-    started = time.perf_counter()
-    expected = count_in_one_loop(lines)
-    floor_seconds = time.perf_counter() - started
-    if run.kept != expected or run.records != lines * WORDS_PER_LINE:
-        raise SystemExit("word_count: the job's counts differ from those of the plain loop")
-    return run, floor_seconds
 
 
 def measure(words: int | None, runs: int) -> list[Figure]:
     lines = (words or DEFAULT_WORDS) // WORDS_PER_LINE
     words = lines * WORDS_PER_LINE
     done = [run_once(lines) for _ in range(runs)]
-    floors = [words / floor_seconds for _, floor_seconds in done]
+    floors = [words / floor_seconds for *_, floor_seconds in done]
     settings = {
         "words": words,
         "distinct words": DISTINCT_WORDS,
@@ -114,9 +122,14 @@ def measure(words: int | None, runs: int) -> list[Figure]:
         "TaskManagers": TASKMANAGERS,
         "floor": "plain loop in one process",
     }
-    rates = [words / run.data_seconds for run, _ in done]
-    job_rates = [words / run.job_seconds for run, _ in done]
+    rates = [words / run.data_seconds for run, *_ in done]
+    job_rates = [words / run.job_seconds for run, *_ in done]
+    called = [words / run.data_seconds for _, run, _ in done]
+    cpu, called_cpu = ([one[which].cpu_seconds / words * 1e6 for one in done] for which in range(2))
+    of_calls = {**settings, "floor": "functions called"}
     return [
         Figure("word_count", rates, "words/s", floors, settings),
         Figure("word_count with start-up", job_rates, "words/s", floors, settings),
+        Figure("word_count without calls", rates, "words/s", called, of_calls),
+        Figure("word_count without calls, CPU", cpu, "CPU s/M words", called_cpu, of_calls),
     ]
