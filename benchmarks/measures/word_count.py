@@ -1,9 +1,7 @@
 """Word count on rows: lines -> words -> a running count per word, one update per word.
 
 Floor: the same functions called in one plain Python loop over a dict, in one process; it too makes
-the lines, and a list of updates per batch of lines. (The job has two processes.) The floor of the
-last two figures is the same job in turns with `penstock.task.functions-as-columns` off, so that
-key selector and reduce are called for each word.
+the lines, and a list of updates per batch of lines. (The job has two processes.)
 """
 
 import time
@@ -87,19 +85,22 @@ def count_in_one_loop(lines: int) -> dict[str, int]:
     return last
 
 
-def run_once(lines: int) -> tuple[TimedRun, TimedRun, float]:
-    """The job, the job with calls, and how long the floor takes."""
-    run, called = (job_of(lines, as_columns) for as_columns in ("true", "false"))
+def run_once(lines: int) -> tuple[TimedRun, float]:
+    """The job, and how long the floor takes."""
+    run = job_of(lines)
     started = time.perf_counter()
     expected = count_in_one_loop(lines)
     floor_seconds = time.perf_counter() - started
-    for one in (run, called):
-        if one.kept != expected or one.records != lines * WORDS_PER_LINE:
-            raise SystemExit("word_count: the job's counts differ from those of the plain loop")
-    return run, called, floor_seconds
+    check(run, expected, lines)
+    return run, floor_seconds
 
 
-def job_of(lines: int, as_columns: str) -> TimedRun:
+def check(run: TimedRun, expected: dict[str, int], lines: int) -> None:
+    if run.kept != expected or run.records != lines * WORDS_PER_LINE:
+        raise SystemExit("word_count: the job's counts differ from those of the plain loop")
+
+
+def job_of(lines: int, as_columns: str = "true") -> TimedRun:
     return timed_run(
         RangeSource(lines, lines_of),
         WatermarkStrategy.no_watermarks(),
@@ -114,7 +115,7 @@ def measure(words: int | None, runs: int) -> list[Figure]:
     lines = (words or DEFAULT_WORDS) // WORDS_PER_LINE
     words = lines * WORDS_PER_LINE
     done = [run_once(lines) for _ in range(runs)]
-    floors = [words / floor_seconds for *_, floor_seconds in done]
+    floors = [words / floor_seconds for _, floor_seconds in done]
     settings = {
         "words": words,
         "distinct words": DISTINCT_WORDS,
@@ -122,14 +123,37 @@ def measure(words: int | None, runs: int) -> list[Figure]:
         "TaskManagers": TASKMANAGERS,
         "floor": "plain loop in one process",
     }
-    rates = [words / run.data_seconds for run, *_ in done]
-    job_rates = [words / run.job_seconds for run, *_ in done]
-    called = [words / run.data_seconds for _, run, _ in done]
-    cpu, called_cpu = ([one[which].cpu_seconds / words * 1e6 for one in done] for which in range(2))
-    of_calls = {**settings, "floor": "functions called"}
+    rates = [words / run.data_seconds for run, _ in done]
+    job_rates = [words / run.job_seconds for run, _ in done]
     return [
         Figure("word_count", rates, "words/s", floors, settings),
         Figure("word_count with start-up", job_rates, "words/s", floors, settings),
-        Figure("word_count without calls", rates, "words/s", called, of_calls),
-        Figure("word_count without calls, CPU", cpu, "CPU s/M words", called_cpu, of_calls),
     ]
+
+
+def measure_calls(words: int | None, runs: int) -> list[Figure]:
+    """The job in turns with one whose functions are called for each word."""
+    lines = (words or DEFAULT_WORDS) // WORDS_PER_LINE
+    words = lines * WORDS_PER_LINE
+    expected = count_in_one_loop(lines)
+    done: dict[str, list[TimedRun]] = {"true": [], "false": []}
+    for number in range(runs):
+        for as_columns in sorted(done, reverse=number % 2 == 0):
+            run = job_of(lines, as_columns)
+            check(run, expected, lines)
+            done[as_columns].append(run)
+    rates, called = ([words / run.data_seconds for run in part] for part in done.values())
+    cpu, called_cpu = ([run.cpu_seconds / words * 1e6 for run in part] for part in done.values())
+    settings = {"words": words, "TaskManagers": TASKMANAGERS, "floor": "functions called"}
+    return [
+        Figure("word_count without calls", rates, "words/s", called, settings),
+        Figure("word_count without calls, CPU", cpu, "CPU s/M words", called_cpu, settings),
+    ]
+
+
+ABOUT_CALLS = """
+The job of `word_count`, whose key selector and reduce run without a call for each word. The floor
+is the same job with `penstock.task.functions-as-columns` off, in turns with it: it calls both. CPU
+seconds are those of the TaskManagers from their first read on, so that they say more than the rate
+where other programs run on the machine.
+""".strip()
