@@ -35,6 +35,7 @@ from benchmarks.report import ON_SPARK, Section, write_results
 
 BENCHMARKS = {
     "word_count": word_count.measure,
+    "calls": word_count.measure_calls,
     "q5": q5.measure,
     "exchange": exchange.measure,
     "protection": protection.measure,
@@ -58,6 +59,7 @@ BENCHMARKS = {
     "sql_sink": sql_sink.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
+    "calls": word_count.ABOUT_CALLS,
     "protection": protection.ABOUT,
     "row_functions": row_functions.ABOUT,
     "scheduler": scheduler.ABOUT,

@@ -5,12 +5,13 @@ driver and TaskManagers on one machine. A reader has no way to report to the dri
 time in a file.
 """
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import DataStream, StreamExecutionEnvironment
@@ -42,12 +43,15 @@ def environment(options: Mapping[str, object] | None = None) -> StreamExecutionE
 
 @dataclass(frozen=True)
 class TimedRun:
-    """`data_seconds`: first read to last write. `job_seconds`: all of `execute`, start-up too."""
+    """`data_seconds`: first read to last write. `job_seconds`: all of `execute`, start-up too. `cpu_seconds`: of the TaskManagers, from
+    the first read of each to its end.
+    """
 
     kept: Any
     records: int
     data_seconds: float
     job_seconds: float
+    cpu_seconds: float
 
 
 def timed_run(
@@ -57,21 +61,33 @@ def timed_run(
     keep: type[dict] | type[list],
     name: str,
     parallelism: int = TASKMANAGERS,
+    options: Mapping[str, object] | None = None,
 ) -> TimedRun:
     """Run the job once. `keep` dict: results are pairs of which the last per key is kept; list: all
     are.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as marks:
-        env = environment().set_parallelism(parallelism)
+        env = environment(options).set_parallelism(parallelism)
         sink = TimedSink(keep)
         events = env.from_source(TimedSource(source, marks), watermarks, "Source")
         pipeline(events).sink_to(sink)
         started = time.perf_counter()
         env.execute(name)
         job_seconds = time.perf_counter() - started
-        first_ns = min(int(mark.read_text()) for mark in Path(marks).iterdir())
-    data_seconds = (sink.last_ns - first_ns) / 1e9
-    return TimedRun(sink.kept, sink.records, data_seconds, job_seconds)
+        begun = [Mark(*map(int, mark.read_text().split())) for mark in Path(marks).iterdir()]
+    data_seconds = (sink.last_ns - min(mark.at_ns for mark in begun)) / 1e9
+    cpu_ns = sum(sink.cpu_ns.values()) - sum(
+        min(mark.cpu_ns for mark in begun if mark.process == process) for process in sink.cpu_ns
+    )
+    return TimedRun(sink.kept, sink.records, data_seconds, job_seconds, cpu_ns / 1e9)
+
+
+class Mark(NamedTuple):
+    """When a reader read its first batch, and the CPU time that its process had used by then."""
+
+    at_ns: int
+    process: int
+    cpu_ns: int
 
 
 class TimedSource(Source):
@@ -112,10 +128,10 @@ class _TimedReader(SourceReader):
     def poll_next(self) -> Polled:
         if self._is_marked:
             return self._inner.poll_next()
-        started_ns = time.monotonic_ns()
+        mark = Mark(time.monotonic_ns(), os.getpid(), time.process_time_ns())
         polled = self._inner.poll_next()
         if isinstance(polled, SplitBatch):
-            self._mark.write_text(str(started_ns))
+            self._mark.write_text(" ".join(map(str, mark)))
             self._is_marked = True
         return polled
 
@@ -130,13 +146,14 @@ class _TimedReader(SourceReader):
 
 
 class TimedSink(Sink):
-    """Filled when the job has ended: what was kept, how many records came, when the last one did."""
+    """Filled when the job has ended: what was kept, how many records came, when the last one did, CPU time by process."""
 
     def __init__(self, keep: type[dict] | type[list]) -> None:
         self._keep = keep
         self.kept = keep()
         self.records = 0
         self.last_ns = 0
+        self.cpu_ns: dict[int, int] = {}
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return _TimedWriter(self._keep)
@@ -159,7 +176,7 @@ class _TimedWriter:
         self._last_ns = time.monotonic_ns()
 
     def prepare_commit(self) -> Sequence[object]:
-        return [(self._kept, self._records, self._last_ns)]
+        return [(self._kept, self._records, self._last_ns, os.getpid(), time.process_time_ns())]
 
     def close(self) -> None:
         """Nothing is open."""
@@ -171,8 +188,9 @@ class _Gather(Committer):
 
     def commit(self, committables: Sequence[Any]) -> None:
         sink = self._sink
-        for kept, records, last_ns in committables:
+        for kept, records, last_ns, process, cpu_ns in committables:
             adder(sink.kept)(kept)
+            sink.cpu_ns[process] = max(cpu_ns, sink.cpu_ns.get(process, 0))
             sink.records += records
             sink.last_ns = max(sink.last_ns, last_ns)
 

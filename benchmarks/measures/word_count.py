@@ -87,19 +87,28 @@ def count_in_one_loop(lines: int) -> dict[str, int]:
 
 def run_once(lines: int) -> tuple[TimedRun, float]:
     """The job, and how long the floor takes."""
-    run = timed_run(
+    run = job_of(lines)
+    started = time.perf_counter()
+    expected = count_in_one_loop(lines)
+    floor_seconds = time.perf_counter() - started
+    check(run, expected, lines)
+    return run, floor_seconds
+
+
+def check(run: TimedRun, expected: dict[str, int], lines: int) -> None:
+    if run.kept != expected or run.records != lines * WORDS_PER_LINE:
+        raise SystemExit("word_count: the job's counts differ from those of the plain loop")
+
+
+def job_of(lines: int, as_columns: str = "true") -> TimedRun:
+    return timed_run(
         RangeSource(lines, lines_of),
         WatermarkStrategy.no_watermarks(),
         running_counts,
         dict,
         "benchmark word count",
+        options={"penstock.task.functions-as-columns": as_columns},
     )
-    started = time.perf_counter()
-    expected = count_in_one_loop(lines)
-    floor_seconds = time.perf_counter() - started
-    if run.kept != expected or run.records != lines * WORDS_PER_LINE:
-        raise SystemExit("word_count: the job's counts differ from those of the plain loop")
-    return run, floor_seconds
 
 
 def measure(words: int | None, runs: int) -> list[Figure]:
@@ -120,3 +129,31 @@ def measure(words: int | None, runs: int) -> list[Figure]:
         Figure("word_count", rates, "words/s", floors, settings),
         Figure("word_count with start-up", job_rates, "words/s", floors, settings),
     ]
+
+
+def measure_calls(words: int | None, runs: int) -> list[Figure]:
+    """The job in turns with one whose functions are called for each word."""
+    lines = (words or DEFAULT_WORDS) // WORDS_PER_LINE
+    words = lines * WORDS_PER_LINE
+    expected = count_in_one_loop(lines)
+    done: dict[str, list[TimedRun]] = {"true": [], "false": []}
+    for number in range(runs):
+        for as_columns in sorted(done, reverse=number % 2 == 0):
+            run = job_of(lines, as_columns)
+            check(run, expected, lines)
+            done[as_columns].append(run)
+    rates, called = ([words / run.data_seconds for run in part] for part in done.values())
+    cpu, called_cpu = ([run.cpu_seconds / words * 1e6 for run in part] for part in done.values())
+    settings = {"words": words, "TaskManagers": TASKMANAGERS, "floor": "functions called"}
+    return [
+        Figure("word_count without calls", rates, "words/s", called, settings),
+        Figure("word_count without calls, CPU", cpu, "CPU s/M words", called_cpu, settings),
+    ]
+
+
+ABOUT_CALLS = """
+The job of `word_count`, whose key selector and reduce run without a call for each word. The floor
+is the same job with `penstock.task.functions-as-columns` off, in turns with it: it calls both. CPU
+seconds are those of the TaskManagers from their first read on, so that they say more than the rate
+where other programs run on the machine.
+""".strip()

@@ -9,11 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from penstock.model.graph.job_graph import FunctionWay, JobGraph
+from penstock.model.graph.job_graph import FunctionWay, JobGraph, SelectorWay
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
+from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Accepts, Operator
+from penstock.runtime.operators.keyed import KeyTaker
+from penstock.runtime.operators.reduce import Aggregate, ReduceOperator
 from penstock.runtime.operators.stateless import FilterOperator, FunctionOperator, MapOperator
+from penstock.runtime.row_functions.inlining import inlined
 from penstock.runtime.row_functions.plans import Stage, Way, fused_plan, plan_of
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import TooLarge
@@ -26,26 +30,77 @@ def note_function_ways(graph: StreamGraph, job_graph: JobGraph) -> None:
     for vertex in job_graph.vertices.values():
         chained = {info.node_id for info in vertex.operators}
         vertex.operators = tuple(
-            replace(info, function=_way_of(graph, info.node_id, chained))
+            replace(
+                info,
+                function=_way_of(graph, info.node_id, chained),
+                selectors=_selector_ways(graph, info.node_id),
+            )
             for info in vertex.operators
         )
 
 
 def told(job_graph: JobGraph) -> str:
-    """A line for each row function: its operator, how it will run, and why not on columns."""
+    """A line for each row function and key selector: its operator, how it will run, and why not on columns."""
     lines = ["Row functions:"]
     for vertex in job_graph.vertices.values():
         for info in vertex.operators:
+            lines += [
+                f"  {info.name}, key selector ({one.defined_at}): {_told(one)}"
+                for one in info.selectors
+            ]
             if info.function is not None:
-                why = f" - {info.function.why}" if info.function.why else ""
-                lines.append(f"  {info.name} ({info.defined_at}): {info.function.way}{why}")
+                lines.append(f"  {info.name} ({info.defined_at}): {_told(info.function)}")
     return "\n".join(lines if len(lines) > 1 else ["The program has no row functions."])
+
+
+def _told(one: FunctionWay | SelectorWay) -> str:
+    return f"{one.way} - {one.why}" if one.why else one.way
+
+
+def _selector_ways(graph: StreamGraph, node_id: int) -> tuple[SelectorWay, ...]:
+    """Of the keys of each input of an operator, where the program has a function for them."""
+    operator = graph.nodes[node_id].operator
+    if not isinstance(operator, KeyTaker):
+        return ()
+    kinds = {
+        edge.input_index: _type_of(graph, edge) for edge in graph.edges if edge.target == node_id
+    }
+    return tuple(
+        replace(_selector_way(one, kinds.get(index)), defined_at=one.defined_at)
+        for index, one in enumerate(operator.selections)
+        if one.columns is None and one.defined_at
+    )
+
+
+def _selector_way(keys: KeySelection, kind: Any) -> SelectorWay:
+    selector = keys.row_selector()
+    if not keys.computed.is_on:
+        return SelectorWay(Way.RECORDS.value, TURNED_OFF)
+    if is_columnar(kind):
+        schema = arrow_schema(kind)
+        if keys.reads_columns(schema.names, kind):
+            return SelectorWay(Way.COLUMNS.value)
+        if plan_of(selector, schema, kind).way is Way.COLUMNS:
+            return SelectorWay(Way.COLUMNS.value)
+    made = inlined(selector)
+    way = Way.RECORDS if made.expression is None else Way.INLINE
+    return SelectorWay(way.value, made.why_not)
+
+
+def _reduce_way(operator: ReduceOperator) -> FunctionWay | None:
+    """None: it has no function of the user."""
+    function = operator.function
+    if isinstance(function.owner, Aggregate):
+        return None
+    made = inlined(function.call, 2, is_on=operator.functions_as_columns)
+    way = Way.RECORDS if made.expression is None else Way.INLINE
+    return FunctionWay(way.value, made.why_not)
 
 
 def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay | None:
     operator = graph.nodes[node_id].operator
     if not isinstance(operator, FunctionOperator) or not operator.runs_on_columns:
-        return None
+        return _reduce_way(operator) if isinstance(operator, ReduceOperator) else None
     if not operator.functions_as_columns:
         return FunctionWay(Way.RECORDS.value, TURNED_OFF)
     kinds: list[Any] = []

@@ -14,6 +14,7 @@ from dataclasses import replace
 from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.coordinators.coordinators import coordinated_vertices
 from penstock.hosting.ha.packed_job import SubmittedJob
+from penstock.hosting.program.function_calls import call_functions
 from penstock.hosting.program.function_ways import note_function_ways
 from penstock.hosting.program.host import Sizes
 from penstock.hosting.program.needs import check_sizes
@@ -35,7 +36,6 @@ from penstock.model.options.scheduling import SchedulingOptions
 from penstock.model.options.task import TaskOptions
 from penstock.model.program import ProgramSettings
 from penstock.runtime.batch.graph import in_batch
-from penstock.runtime.operators.stateless import FunctionOperator
 
 
 def submitted_job(
@@ -63,7 +63,7 @@ def submitted_job(
             graph.auto_parallelism = auto_parallelism_of(settings, host.cores())
         graph = in_batch(graph, is_combining=settings.get(ExecutionOptions.BATCH_COMBINE))
     if not settings.get(TaskOptions.FUNCTIONS_AS_COLUMNS):
-        _call_functions(graph)
+        call_functions(graph)
     job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
     note_function_ways(graph, job_graph)
     check_sizes(job_graph)
@@ -81,13 +81,6 @@ def submitted_job(
         ),
         user_modules_archive(files) if host.ships_modules else b"",
     )
-
-
-def _call_functions(graph: StreamGraph) -> None:
-    """Let no function of this program run on columns."""
-    for node in graph.nodes.values():
-        if isinstance(node.operator, FunctionOperator):
-            node.operator.functions_as_columns = False
 
 
 def fixed_job_id(settings: Settings) -> str | None:

@@ -6,9 +6,12 @@ RecordWriterBuilder.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from collections.abc import Mapping
+from functools import partial
+from typing import Final
 
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task.barriers import (
@@ -23,6 +26,7 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import DataSetId, ResultPartitionId
+from penstock.runtime.keys import KeySelection
 from penstock.runtime.network.gate.in_flight_limit import FIRST_ROWS
 from penstock.runtime.network.partition.blocking import BlockingFormat
 from penstock.runtime.network.partition.result_partition import (
@@ -34,6 +38,8 @@ from penstock.runtime.network.partition.result_partition import (
 from penstock.runtime.network.partitioner import Partitioner, make_partitioner
 from penstock.runtime.task.outputs import OutputWriter
 from penstock.runtime.task.writers import PartitionWriter
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def result_partitions(
@@ -121,6 +127,9 @@ def _partitioner(
     partitioning = output.partitioning
     if part.is_in_turn and partitioning.strategy is ShipStrategy.FORWARD:
         partitioning = Partitioning(ShipStrategy.REBALANCE)
+    if isinstance(partitioning.key_selector, KeySelection):
+        told = partial(_LOG.warning, "attempt=%s %s", attempt.attempt_id)
+        partitioning.key_selector.computed.told = told
     return make_partitioner(
         partitioning,
         part.subpartitions,

@@ -67,16 +67,28 @@ class ResultPartitionType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FunctionWay:
-    """How a row function will run: on `columns`, on the `fields` that it reads, or on `records`. `why`: why not on columns."""
+    """How a row function will run: on `columns`, `inline` in the operator's loop, on the `fields` that it reads, or on `records`.
+
+    `why`: why neither on columns nor inline.
+    """
 
     way: str
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
+class SelectorWay:
+    """How a key selector will run. `way`, `why`: as of a FunctionWay. `defined_at`: the line with its key_by."""
+
+    way: str
+    why: str = ""
+    defined_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorInfo:
     """The facts about an operator that the JobManager knows. `keys`: of its keyed state; None: it has none. `function`: None: it has no
-    row function that could run on columns.
+    row function that could run on columns or inline. `selectors`: of its inputs' keys, where these are functions.
     """
 
     node_id: int
@@ -86,10 +98,12 @@ class OperatorInfo:
     has_coordinator: bool = False
     keys: KeyType | None = None
     function: FunctionWay | None = None
+    selectors: tuple[SelectorWay, ...] = ()
 
     def __setstate__(self, state: Sequence[Any]) -> None:
         """A job graph that an earlier release stored has fewer fields."""
-        for field_of, value in zip(fields(self), (*state, None, None), strict=False):
+        defaults = (one.default for one in fields(self)[len(state) :])
+        for field_of, value in zip(fields(self), (*state, *defaults), strict=True):
             object.__setattr__(self, field_of.name, value)
 
 

@@ -64,9 +64,10 @@ class TaskOptions(OptionGroup, title="Tasks"):
         "penstock.task.functions-as-columns",
         "true",
         (
-            "Whether row functions may run on columns where their records come in columns, as the "
-            "guide [Speed of row functions](../guides/row-functions.md) says. Set it to false to "
-            "see each call in a debugger, or if results differ."
+            "Whether row functions may run on columns where their records come in columns, and key "
+            "selectors and reduces without a call for each record, as the guide [Speed of row "
+            "functions](../guides/row-functions.md) says. Set it to false to see each call in a "
+            "debugger, or if results differ."
         ),
     )
     COLUMN_ROWS: Final = whole(

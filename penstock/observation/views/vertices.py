@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from penstock.model.aggregate_state import aggregate_state
+from penstock.model.graph.job_graph import OperatorInfo
 from penstock.model.ids import taskmanager_name
 from penstock.model.messages import TaskIo
 from penstock.model.states import ExecutionState
@@ -232,18 +233,27 @@ def watermarks(vertex: VertexSnapshot) -> Sequence[Json]:
 
 
 def functions(vertex: VertexSnapshot) -> Json:
-    """`/jobs/:jobid/vertices/:vertexid/functions`, which Flink does not have: how each row function runs, and why not on columns."""
-    return {
-        "functions": [
-            {
-                "operator": info.name,
-                "defined-at": info.defined_at,
-                "way": info.function.way,
-                "why-not-columns": info.function.why,
-            }
-            for info in vertex.facts.operators
-            if info.function is not None
+    """`/jobs/:jobid/vertices/:vertexid/functions`, which Flink does not have: how each row function and key selector runs, and why not
+    on columns.
+    """
+    found: list[Json] = []
+    for info in vertex.facts.operators:
+        found += [
+            _way(info, "key selector", one.defined_at, one.way, one.why) for one in info.selectors
         ]
+        one = info.function
+        if one is not None:
+            found.append(_way(info, "function", info.defined_at, one.way, one.why))
+    return {"functions": found}
+
+
+def _way(info: OperatorInfo, kind: str, defined_at: str, way: str, why: str) -> Json:
+    return {
+        "operator": info.name,
+        "kind": kind,
+        "defined-at": defined_at,
+        "way": way,
+        "why-not-columns": why,
     }
 
 

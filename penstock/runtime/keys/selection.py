@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -36,6 +36,7 @@ from penstock.runtime.codecs.convert import (
     values_of_array,
 )
 from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
+from penstock.runtime.keys.computed import ComputedKeys
 from penstock.runtime.keys.fields import KeyFields, key_fields
 from penstock.runtime.keys.hash_arrays import (
     Channels,
@@ -88,6 +89,18 @@ class KeySelection:
     input_type: TypeInformation | None = None
     defined_at: str = field(default="", compare=False)
     """The line of the program that built it, for error texts."""
+    computed: ComputedKeys = field(default_factory=ComputedKeys, compare=False, repr=False)
+    """Computes keys without calling the selector for each record, where it can."""
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        """A job graph or savepoint that an earlier release wrote has fewer fields."""
+        missing = fields(self)[len(state) :]
+        values = (
+            *state,
+            *(one.default_factory() for one in missing if callable(one.default_factory)),
+        )
+        for field_of, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, field_of.name, value)
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -116,6 +129,9 @@ class KeySelection:
         """The keys in order. Raises what the selector raises, and TypeError if a key does not fit the declared key type."""
         expected = operator.length_hint(values)
         if isinstance(values, list):
+            computed = self.keys_without_calls(values)
+            if computed is not None:
+                return self.typed(computed)
             keys = each(self.row_selector(), values, self.defined_at)
         else:
             keys = list(map(self.row_selector(), values))
@@ -125,6 +141,10 @@ class KeySelection:
                 "the key selector raised StopIteration: give its next() call a default"
             )
         return self.typed(keys)
+
+    def keys_without_calls(self, values: list[Any]) -> list[Any] | None:
+        """The keys before the declared type is applied; None: the selector has to be called for each record."""
+        return None if self.columns else self.computed.of_rows(self.row_selector(), values)
 
     def typed(self, keys: list[Any]) -> list[Any]:
         """The keys, converted to the declared key type."""
@@ -152,6 +172,9 @@ class KeySelection:
             return self.keys_of_rows(batch.values)
         found = self._key_columns(batch)
         if found is None:
+            computed = self.computed.of_columns(self.row_selector(), batch, self.input_type)
+            if computed is not None:
+                return self.typed(computed)
             return self.keys_of_rows(to_rows(batch, self.input_type).values)
         return self._keys_in(found)
 
@@ -184,6 +207,10 @@ class KeySelection:
         to_values = partial(array_to_values, type_info=None if is_tuple else self.key_type)
         return KeyColumns(self.key_columns(batch), [to_values] * len(self.columns), is_tuple)
 
+    def reads_columns(self, names: Sequence[str], type_info: TypeInformation | None) -> bool:
+        """Whether the keys are columns of a stream of this type, so that they need no call. `names`: of its columns."""
+        return self._plain_fields(names, type_info) is not None
+
     def _plain_fields(
         self, names: Sequence[str], type_info: TypeInformation | None
     ) -> KeyFields | None:
@@ -201,22 +228,36 @@ class KeySelection:
         rows = rows_of_fields(batch, type_info, values)
         found = self._plain_fields(batch.data.schema.names, type_info)
         if found is None:
-            return rows, None
+            return rows, self._fitting_keys(batch, type_info)
         return rows, keys_of_lists([values[one.place] for one in found.fields], found.is_tuple)
 
     def keys_in_columns(
         self, batch: ColumnBatch, type_info: TypeInformation | None
     ) -> list[Any] | None:
-        """The keys of the records, if the selector only reads fields; None: it has to be called."""
+        """The keys of the records, if the selector only reads and computes; None: it has to be called."""
         schema = batch.data.schema
         found = self._plain_fields(schema.names, type_info)
-        if found is None or not is_as_declared(schema, type_info):
+        if found is None:
+            return self._fitting_keys(batch, type_info)
+        if not is_as_declared(schema, type_info):
             return None
         lists = []
         for place, codec in found.fields:
             array = batch.data.column(place)
             lists.append(values_of_array(array) if codec is None else codec.from_array(array))
         return keys_of_lists(lists, found.is_tuple)
+
+    def _fitting_keys(
+        self, batch: ColumnBatch, type_info: TypeInformation | None
+    ) -> list[Any] | None:
+        """The computed keys, if all have the declared type; None: calling the selector shows which one has not."""
+        if self.columns:
+            return None
+        computed = self.computed.of_columns(self.row_selector(), batch, type_info)
+        try:
+            return None if computed is None else self.typed(computed)
+        except MISFIT:
+            return None
 
     def distinct_keys_of(self, batch: Batch) -> tuple[list[Any], Int64s | None]:
         """The keys, without duplicates if that costs little, and for each record the index of its key. None: one key per record."""

@@ -62,6 +62,12 @@ class KeyTaker(FunctionOperator):
         self.selections: tuple[KeySelection, ...] = (keys,)
         self._found: tuple[list[Any], list[Any]] | None = None
 
+    def open(self, context: OperatorContext) -> None:
+        for one in self.selections:
+            one.computed.told = self.complain
+            one.computed.is_on = one.computed.is_on and self.functions_as_columns
+        super().open(context)
+
     def rows_from(
         self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int
     ) -> RowBatch:
@@ -97,8 +103,13 @@ class KeyTaker(FunctionOperator):
         """The keys of the records, which become the watched batch. Raises: as the selector, or as the declared key type demands."""
         position = self.watched(values)
         found, self._found = self._found, None
-        is_found = found is not None and found[0] is values
-        return found[1] if found is not None and is_found else self.keys.keys_of_rows(position)
+        if found is not None and found[0] is values:
+            return found[1]
+        computed = self.keys.keys_without_calls(values)
+        if computed is None:
+            return self.keys.keys_of_rows(position)
+        self.watched_all()
+        return self.keys.typed(computed)
 
     def state_keys_of(self, values: list[Any]) -> tuple[list[Any], list[Any]]:
         """`keys_of`, and what stands for each key in the state. Raises: UserError: see `KeyKinds.note`."""

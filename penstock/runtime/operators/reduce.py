@@ -38,12 +38,12 @@ from penstock.runtime.operators.keyed import KeyTaker, new_backend, restore_back
 from penstock.runtime.operators.stateless import rows_of, without
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
+from penstock.runtime.row_functions.reducing import Fed, Reducing, with_names
 from penstock.runtime.state.contract import KeyedStateBackend, KeyTable
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo, refuse_left
 
 REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
-_MISSING: Final = object()
 _KEYS_TRIED: Final = 16
 _MOST_UNTRIED: Final = 8192
 _MOST_PARTIALS: Final = 1 << 16
@@ -75,8 +75,15 @@ class ReduceOperator(KeyTaker):
         refuse_left(context.operator_id, type(self).__name__, others)
         info = replace(REDUCED, type_info=self._state.owner.records)
         self._table = self._state.table(REDUCE_TABLE, info)
-        self._call = named(self.function.call, context)
+        self._run_in_loops(context)
         return RuntimeContext(context)
+
+    def _run_in_loops(self, context: OperatorContext) -> None:
+        call = self.function.call
+        self._call = named(call, context)
+        name = f"{context.operator_name} of {context.task_name}"
+        is_on = self.functions_as_columns
+        self._reducing = Reducing(call, names_in(context), name, self.complain, is_on)
 
     @property
     def state_keys(self) -> KeyType:
@@ -93,27 +100,30 @@ class ReduceOperator(KeyTaker):
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         _, skeys = self.state_keys_of(rows.values)
-        table, call = self._table, self._call
-        get, missing = table.get, _MISSING
-        own = same if self.emissions.are_trusted else self._own
         results: list[Any] = []
         aside: list[int] = []
-        append = results.append
-        for skey, value in zip(skeys, self.watched(rows.values, rows.timestamps), strict=False):
-            old = get(skey, missing)
-            if old is missing:
-                table[skey] = own(value)
-                append(value)
-                continue
-            try:
-                reduced = call(old, value)
-            except Exception as error:
-                aside.append(self.put_current_aside(error))
-                continue
-            table[skey] = reduced
-            append(own(reduced))
+        own = None if self.emissions.are_trusted else self._own
+        self._reducing.run(self._fed(rows, skeys, self._table, results, own, aside))
         self.emissions.note(results)
         return (RowBatch(results, without(rows.timestamps, aside)),)
+
+    def _fed(
+        self,
+        rows: RowBatch,
+        skeys: list[Any],
+        table: Any,
+        results: list[Any] | None,
+        own: Callable[[Any], Any] | None,
+        aside: list[int],
+    ) -> Fed:
+        """The batch for the function. `aside`: takes the positions of the records that are put aside."""
+        values = rows.values
+        records = zip(skeys, self.watched(values, rows.timestamps), strict=False)
+
+        def put_aside(error: Exception) -> None:
+            aside.append(self.put_current_aside(error))
+
+        return Fed(skeys, values, records, table, results, own, self._call, put_aside)
 
     def snapshot(self) -> OperatorSnapshot:
         return OperatorSnapshot(self._state.snapshot())
@@ -169,7 +179,7 @@ class FinalReduceOperator(ReduceOperator):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._results: dict[Any, Any] = {}
         self._type = context.input_types[0] if context.input_types else None
-        self._call = named(self.function.call, context)
+        self._run_in_loops(context)
         return RuntimeContext(context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
@@ -192,14 +202,8 @@ class FinalReduceOperator(ReduceOperator):
 
     def _reduce(self, keys: list[Any], values: list[Any]) -> None:
         skeys = state_keys(keys)
-        results, call = self._results, self._call
-        get, missing, own = results.get, _MISSING, self._own
-        for skey, value in zip(skeys, self.watched(values), strict=False):
-            old = get(skey, missing)
-            try:
-                results[skey] = own(value) if old is missing else call(old, value)
-            except Exception as error:
-                self.put_current_aside(error)
+        rows = RowBatch(values)
+        self._reducing.run(self._fed(rows, skeys, self._results, None, self._own, []))
 
     def finish(self) -> Emitted:
         for data in () if self._reduction is None else self._reduction.take():
@@ -403,18 +407,21 @@ def named(call: Callable[[Any, Any], Any], context: OperatorContext) -> Callable
     would return it with these names. The result has the type of the records. Where records come with keys, one of the two
     types is not declared.
     """
-    kinds = [k for k in (context.output_type, *context.input_types) if isinstance(k, RowTypeInfo)]
-    if not kinds:
+    names = names_in(context)
+    if names is None:
         return call
-    names = tuple(kinds[0].get_field_names())
 
     def reduced(first: Any, second: Any) -> Any:
         result = call(first, second)
-        if type(result) is Row and result._fields is None and len(result) == len(names):
-            return make_row(names, result, result.get_row_kind())
-        return result
+        return with_names(result, names) if type(result) is Row else result
 
     return reduced
+
+
+def names_in(context: OperatorContext) -> tuple[str, ...] | None:
+    """The names that `named` gives."""
+    kinds = [k for k in (context.output_type, *context.input_types) if isinstance(k, RowTypeInfo)]
+    return tuple(kinds[0].get_field_names()) if kinds else None
 
 
 def _is_associative(call: Callable[[Any, Any], Any], records: list[Any]) -> bool:

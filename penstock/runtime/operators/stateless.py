@@ -255,6 +255,12 @@ class FunctionOperator(Operator):
         self._lent = rows
         return position
 
+    def watched_all(self) -> None:
+        """All records of the watched batch have passed, although nobody has asked for them."""
+        position: Any = self._position
+        position.__setstate__(len(self._values))
+        next(position, None)
+
     def watched_nothing(self) -> None:
         """No record is the current one, and none is left: the results come from columns."""
         for _ in self.watched([]):

@@ -60,6 +60,8 @@ class Way(StrEnum):
 
     COLUMNS = "columns"
     """Its body is a comprehension over the columns that it reads."""
+    INLINE = "inline"
+    """Its body is part of the operator's loop over records. Only key selectors and reduces, whose records come as Python objects."""
     FIELDS = "fields"
     """It is called with named tuples of the columns that it reads."""
     RECORDS = "records"
@@ -227,8 +229,8 @@ def _as_columns(function: FunctionType, place: int, fields: Fields) -> Plan:
         found = fields.place_of(field)
         return columns.setdefault(found, Node(Kind.COLUMN, value=found))
 
-    reader = Reader(function, record_of(fields), field_of)
-    tree = reader.tree(place)
+    reader = Reader(function, field_of)
+    tree = reader.tree({place: record_of(fields)})
     plan = plan_of_tree(tree, fields, function.__qualname__)
     plan.guards = tuple(reader.guards)
     return plan
@@ -252,8 +254,8 @@ def fused_plan(
             raise Refused("it is no function of Python")
         is_row = given.kind is Kind.ROW
         record = Node(Kind.RECORD) if is_row else given
-        reader = Reader(function, record, partial(_of_made_row, given) if is_row else field_of)
-        tree = reader.tree(place)
+        reader = Reader(function, partial(_of_made_row, given) if is_row else field_of)
+        tree = reader.tree({place: record})
         guards.extend(reader.guards)
         if stage.keeps:
             tree = chosen(tree, given, Node(Kind.DROP))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dis
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final, NoReturn
 
@@ -35,12 +35,9 @@ _CONVERSIONS: Final = ("", "!s", "!r", "!a")
 class Reader:
     """Reads one function for records with certain fields. `guards`: the variables outside of it that it read."""
 
-    def __init__(
-        self, function: FunctionType, record: Node, field_of: Callable[[int | str], Node]
-    ) -> None:
-        """`record`: what the function is given. `field_of`: the field of a RECORD by name or index; raises Refused."""
+    def __init__(self, function: FunctionType, field_of: Callable[[int | str], Node]) -> None:
+        """`field_of`: the field of a RECORD by name or index; raises Refused."""
         self._function = function
-        self._record = record
         self._field_of = field_of
         self._steps_left = MOST_STEPS
         self.guards: list[known.Guard] = []
@@ -48,13 +45,13 @@ class Reader:
         self._steps = list(dis.get_instructions(code))
         self._place = {step.offset: index for index, step in enumerate(self._steps)}
 
-    def tree(self, place: int) -> Node:
-        """What the function returns for its argument at this place. Raises: Refused."""
+    def tree(self, given: Mapping[int, Node]) -> Node:
+        """What the function returns, given its arguments by place. Raises: Refused."""
         function = self._function
         code = function.__code__
         check_shape(code)
         names = code.co_varnames[: code.co_argcount]
-        if place >= len(names):
+        if max(given) >= len(names):
             raise Refused("it takes no record")
         variables: dict[str, Any] = {}
         defaults = function.__defaults__ or ()
@@ -63,7 +60,7 @@ class Reader:
             self.guards.append(
                 known.Guard(lambda: function.__defaults__, function.__defaults__),
             )
-        variables[names[place]] = self._record
+        variables |= {names[place]: node for place, node in given.items()}
         self.guards.append(known.Guard(lambda: function.__code__, code))
         return self._run(Stand(0, [], variables, {}))
 
@@ -76,18 +73,22 @@ class Reader:
             way.at += 1
             name = step.opname
             if name == "RETURN_VALUE":
-                return with_all(way.made, _result(way.stack.pop()))
+                return self._ended(way, _result(way.stack.pop()))
             if name == "RETURN_CONST":
-                return with_all(way.made, Node(Kind.CONSTANT, value=step.argval))
+                return self._ended(way, Node(Kind.CONSTANT, value=step.argval))
             if "JUMP" in name:
                 forked = self._jump(way, step)
                 if forked is not None:
-                    return with_all(way.made, forked)
+                    return self._ended(way, forked)
             elif name not in _PASSED:
                 handle = _HANDLERS.get(name)
                 if handle is None:
                     raise Refused(because(name))
                 handle(self, way, step)
+
+    def _ended(self, way: Stand, result: Node) -> Node:
+        """What a way through the function gives at its end, or where it forks."""
+        return with_all(way.made, result)
 
     def _jump(self, way: Stand, step: dis.Instruction) -> Node | None:
         """Follow a jump. Returns what both ways give, if it forks."""
@@ -111,7 +112,7 @@ class Reader:
         went_on = way.fork(way.at, condition, not jumps_if)
         if keeps:
             jumped.stack.append(condition)
-        known_to_be = way.met.get(id(condition))
+        known_to_be = self.known_to_be(way, condition)
         if known_to_be is not None:
             chosen_way = jumped if known_to_be is jumps_if else went_on
             way.at, way.stack = chosen_way.at, chosen_way.stack
@@ -119,6 +120,10 @@ class Reader:
         if jumps_if:
             return chosen(condition, self._run(jumped), self._run(went_on))
         return chosen(condition, self._run(went_on), self._run(jumped))
+
+    def known_to_be(self, way: Stand, condition: Node) -> bool | None:
+        """Whether a condition is met that was tested before; None: it was not."""
+        return way.met.get(id(condition))
 
     def constant(self, place: int) -> Any:
         return self._function.__code__.co_consts[place]
@@ -172,7 +177,7 @@ class Reader:
 
     def attribute(self, way: Stand, step: dis.Instruction) -> None:
         name: str = step.argval
-        is_method = step.opname == "LOAD_METHOD" or (_HAS_METHOD_BIT and bool((step.arg or 0) & 1))
+        is_method = loads_method(step)
         of = way.stack.pop()
         if not isinstance(of, Node):
             raise Refused("it reads a method without calling it")
@@ -326,6 +331,11 @@ class Reader:
         way.push(Node(Kind.FORMAT, (value, *specification), conversion))
 
 
+def loads_method(step: dis.Instruction) -> bool:
+    """Whether the step loads a method in order to call it."""
+    return step.opname == "LOAD_METHOD" or (_HAS_METHOD_BIT and bool((step.arg or 0) & 1))
+
+
 def _default(name: str, value: object) -> Node:
     if not known.is_plain(value):
         raise Refused(f"the default of {name!r} is not a plain value")
@@ -426,8 +436,8 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "LOAD_CONST": lambda _r, way, step: _constant(way, step.argval),
     "LOAD_GLOBAL": Reader.load_global,
     "LOAD_DEREF": Reader.load_outer,
-    "LOAD_ATTR": Reader.attribute,
-    "LOAD_METHOD": Reader.attribute,
+    "LOAD_ATTR": lambda r, way, step: r.attribute(way, step),
+    "LOAD_METHOD": lambda r, way, step: r.attribute(way, step),
     "PUSH_NULL": lambda _r, way, _s: way.stack.append(NULL),
     "KW_NAMES": _keywords,
     "CALL": lambda r, way, step: r.call(way, step.arg or 0, _names_of(way)),

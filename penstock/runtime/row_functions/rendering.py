@@ -1,16 +1,19 @@
 """From a tree to Python: one comprehension over the columns that are read, with Python's own operations on Python's own values.
 
-Does not know bytecode. Each constant has a name in the text's namespace, so the text has no literals.
+Does not know bytecode. Each constant has a name in the text's namespace, so the text has no literals but positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.runtime.row_functions.trees import LEAVES, Kind, Node, nodes_of, results_of
 
+NOTHING: Final[Mapping[str, Any]] = {}
 MOST_CHARACTERS: Final = 20_000
+_ROOM: Final = "#" * 1000
 Compiled = Callable[..., list[Any]]
 
 
@@ -50,16 +53,44 @@ def compiled(tree: Node, places: Iterable[int], name: str, *, is_flat: bool = Fa
     else:
         loop = f"{', '.join(columns)} in zip({given})"
     source = f"def run(count, {given}):\n    return [{value} for {loop}{''.join(conditions)}]\n"
+    made: Compiled = made_function(source, text.namespace, f"<columns of {name}>")
+    return made
+
+
+def made_function(source: str, namespace: dict[str, Any], name: str) -> Callable[..., Any]:
+    """The function `run` of this text. Raises: TooLarge."""
     if len(source) > MOST_CHARACTERS:
         raise TooLarge("it is too long")
     try:
-        code = compile(source, f"<columns of {name}>", "exec")
+        code = compile(source, name, "exec")
         # Made here, of names only.
-        exec(code, text.namespace)  # ruff: ignore[exec-builtin]
+        exec(code, namespace)  # ruff: ignore[exec-builtin]
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise TooLarge("it is nested too deeply") from error
-    made: Compiled = text.namespace["run"]
+    made: Callable[..., Any] = namespace["run"]
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """The text of a tree, over variables `c` with the index of the column. `namespace`: what the other names in it stand for."""
+
+    text: str
+    namespace: dict[str, Any]
+
+    def in_function(
+        self, source: str, name: str, known: Mapping[str, Any] = NOTHING
+    ) -> Callable[..., Any]:
+        """The function `run` of a text that has the expression in it. `known`: what further names stand for. Raises: TooLarge."""
+        return made_function(source, {**self.namespace, **known}, name)
+
+
+def expression(tree: Node) -> Expression:
+    """The tree as an expression. Its Rows are tuples. Raises: TooLarge, with room for a loop around it."""
+    text = _Text(tree)
+    made = text.of(tree, set())
+    made_function(f"def run():\n    return ([{made}])\n{_ROOM}", {}, "<expression>")
+    return Expression(made, text.namespace)
 
 
 class _Text:
@@ -126,7 +157,10 @@ class _Text:
         if kind is Kind.UNARY:
             return f"{node.value}{parts[0]}"
         if kind is Kind.ITEM:
-            return f"{parts[0]}[{parts[1]}]"
+            index = node.args[1]
+            # A position is a little faster than a name of it.
+            is_position = index.kind is Kind.CONSTANT and type(index.value) is int
+            return f"{parts[0]}[{index.value if is_position else parts[1]}]"
         if kind is Kind.ATTRIBUTE:
             return f"{parts[0]}.{node.value}"
         if kind is Kind.FORMAT:

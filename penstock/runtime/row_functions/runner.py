@@ -65,6 +65,25 @@ class ColumnRows(RowBatch):
         return to_rows(self.batch.slice(index, index + 1), self.type_info).values[0]
 
 
+class Samples:
+    """Which records of an operator's batches are compared: some of the first batch, and later few."""
+
+    def __init__(self) -> None:
+        self._batches = 0
+        self._to_next = 0
+
+    def of(self, count: int) -> range:
+        """The places in the next batch, which has so many records."""
+        self._batches += 1
+        self._to_next -= count
+        if self._to_next > 0 or not count:
+            return range(0)
+        self._to_next = COMPARED
+        if self._batches == 1:
+            return range(0, count, max(1, count // FIRST_COMPARED))
+        return range(self._batches * _PRIME % count, count, count)
+
+
 class RowFunction:
     """How one function runs. `told`: takes a line when something is wrong. `told_as`: the function's operator, for that line."""
 
@@ -77,7 +96,7 @@ class RowFunction:
         self._off = None if is_on else as_written(TURNED_OFF)
         self._plans: list[tuple[pa.Schema, TypeInformation | None, Plan]] = []
         self._batches = self._failed = 0
-        self._to_next_sample = 0
+        self._samples = Samples()
         self.latest: Plan | None = None
 
     def rows(self, batch: ColumnBatch, type_info: TypeInformation | None) -> RowBatch:
@@ -118,10 +137,7 @@ class RowFunction:
         except Exception:  # The function is called instead, and raises it again.
             self._note_failure()
             return None
-        self._to_next_sample -= len(rows)
-        if self._to_next_sample <= 0 and not self._is_as_called(rows, made):
-            return None
-        return made
+        return made if self._is_as_called(rows, made) else None
 
     def _run(self, rows: ColumnRows) -> list[Any]:
         return rows.plan.results(rows.batch)
@@ -133,12 +149,7 @@ class RowFunction:
 
     def _is_as_called(self, rows: ColumnRows, made: list[Any]) -> bool:
         """Compare some results with those of the function. If they differ, it is called from now on."""
-        count = len(rows)
-        is_first = self._batches == 1
-        step = max(1, count // FIRST_COMPARED) if is_first else count
-        start = 0 if is_first else self._batches * _PRIME % count if count else 0
-        self._to_next_sample = COMPARED
-        for index in range(start, count, step):
+        for index in self._samples.of(len(rows)):
             record = rows.record_at(index)
             try:
                 expected = self._called(record)

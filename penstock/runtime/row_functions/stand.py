@@ -23,7 +23,10 @@ NULL: Final = object()
 
 @dataclass(slots=True)
 class Stand:
-    """One way through the function: what is on the stack, in variables, and which conditions were met. `made`: nodes since the last fork."""
+    """One way through the function: what is on the stack, in variables, and which conditions were met.
+
+    `made`: nodes since the last fork, in the order of the instructions; `before`: those before it.
+    """
 
     at: int
     stack: list[Any]
@@ -31,10 +34,12 @@ class Stand:
     met: dict[int, bool]
     names: tuple[str, ...] = ()
     made: list[Node] = field(default_factory=list)
+    before: tuple[Node, ...] = ()
 
     def fork(self, at: int, condition: Node, is_true: bool) -> Stand:
         met = {**self.met, id(condition): is_true}
-        return Stand(at, self.stack.copy(), self.variables.copy(), met)
+        before = (*self.before, *self.made)
+        return Stand(at, self.stack.copy(), self.variables.copy(), met, before=before)
 
     def take(self, count: int) -> list[Any]:
         """Take so many values off the stack, the lowest first."""

@@ -13,7 +13,7 @@ from penstock.hosting.shipping.pickling import serialize
 from penstock.model.config import Settings
 from penstock.model.ids import JobId
 from penstock.model.options.task import TaskOptions
-from penstock.runtime.operators import MapOperator
+from penstock.runtime.operators import MapOperator, ReduceOperator
 
 KIND = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
 
@@ -35,6 +35,16 @@ def job_of(build):
     job = build_job_graph(graph, JobId("0" * 32), serialize)
     note_function_ways(graph, job)
     return job
+
+
+def selector_ways(build):
+    """(name, way, why not on columns) of each key selector of a program."""
+    return [
+        (info.name, one.way, one.why)
+        for vertex in job_of(build).vertices.values()
+        for info in vertex.operators
+        for one in info.selectors
+    ]
 
 
 def ways(build):
@@ -94,18 +104,56 @@ def test_a_source_of_rows_gives_objects():
     )
 
 
+def add(one, other):
+    return one[0], one[1] + other[1]
+
+
+def test_key_selectors_on_columns_and_within_the_loop():
+    def build(env):
+        made = columns(env)
+        made.key_by(lambda row: row.a).map(lambda row: 1).name("field").print()
+        made.key_by(lambda row: row.a % 10).map(lambda row: 1).name("computed").print()
+        made.key_by(lambda row: hex(print(row))).map(lambda row: 1).name("called").print()
+        pairs = made.map(lambda row: (row.a, 1))
+        pairs.key_by(lambda pair: pair[0]).map(lambda row: 1).name("pairs").print()
+
+    why = "it calls or reads 'print', of which it is not known what it does"
+    assert selector_ways(build) == [
+        *(("field", "columns", ""), ("computed", "columns", "")),
+        *(("called", "records", why), ("pairs", "inline", "")),
+    ]
+
+
+def test_reduces_run_within_the_loop_if_they_only_compute():
+    def build(env):
+        pairs = columns(env).map(lambda row: (row.a, 1)).key_by(lambda pair: pair[0])
+        pairs.reduce(add).name("add").print()
+        pairs.reduce(lambda one, other: print(one) or other).name("called").print()
+        pairs.sum(1).name("sum").print()
+
+    why = "it calls or reads 'print', of which it is not known what it does"
+    assert ways(build)[1:] == [("add", "inline", ""), ("called", "records", why)]
+
+
 def test_an_option_calls_all_functions_with_records():
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
-    columns(env).map(lambda row: row.a).print()
+    made = columns(env).map(lambda row: row.a)
+    made.key_by(lambda value: value % 3).reduce(lambda one, other: one + other).print()
     settings = Settings({TaskOptions.FUNCTIONS_AS_COLUMNS.key: "false"})
-    graph, _ = submitted_job(
+    graph, submitted = submitted_job(
         MiniCluster(), env.plumbing.stream_graph(), env.plumbing.settings, settings
     )
-    (operator,) = (
-        node.operator for node in graph.nodes.values() if isinstance(node.operator, MapOperator)
-    )
+    found = [one.operator for one in graph.nodes.values()]
+    (operator,) = (one for one in found if isinstance(one, MapOperator))
+    (reduce,) = (one for one in found if isinstance(one, ReduceOperator))
     assert not operator.functions_as_columns
+    assert not reduce.functions_as_columns
+    selections = [reduce.keys]
+    selections += [edge.partitioning.key_selector for edge in graph.edges if edge.partitioning]
+    assert [one.computed.is_on for one in selections if one is not None] == [False, False]
+    text = told(submitted.graph)
+    assert text.count("records - penstock.task.functions-as-columns is false") == 3
 
 
 def test_the_text_has_a_line_for_each_function():
@@ -117,3 +165,14 @@ def test_the_text_has_a_line_for_each_function():
     assert line.startswith("  Map (")
     assert line.endswith("): records - it uses the record itself, not only its fields")
     assert told(job_of(lambda env: columns(env).print())) == "The program has no row functions."
+
+
+def test_the_text_has_a_line_for_each_key_selector():
+    def build(env):
+        columns(env).key_by(lambda row: row.a % 2).reduce(lambda one, other: one).print()
+
+    _, selector, function = told(job_of(build)).split("\n")
+    assert selector.startswith("  Reduce, key selector (")
+    assert selector.endswith("): columns")
+    assert function.startswith("  Reduce (")
+    assert function.endswith("): inline")

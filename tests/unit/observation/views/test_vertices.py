@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.model.graph.job_graph import FunctionWay, OperatorInfo
+from penstock.model.graph.job_graph import FunctionWay, OperatorInfo, SelectorWay
 from penstock.model.messages import ExecutionStateChanged
 from penstock.model.states import ExecutionState
 from penstock.observation.views import vertices
@@ -92,14 +92,24 @@ def test_a_vertex_tells_how_its_row_functions_run():
         OperatorInfo(at, f"Op{at}", f"uid{at}", "job.py:1", function=way)
         for at, way in enumerate(ways)
     ]
+    selectors = (SelectorWay("inline", "", "job.py:9"),)
+    operators.append(OperatorInfo(2, "Op2", "uid2", "job.py:2", selectors=selectors))
     facts = replace(vertex.facts, operators=tuple(operators))
     assert vertices.functions(replace(vertex, facts=facts)) == {
         "functions": [
             {
                 "operator": "Op0",
+                "kind": "function",
                 "defined-at": "job.py:1",
                 "way": "fields",
                 "why-not-columns": "it has a loop",
-            }
+            },
+            {
+                "operator": "Op2",
+                "kind": "key selector",
+                "defined-at": "job.py:9",
+                "way": "inline",
+                "why-not-columns": "",
+            },
         ]
     }

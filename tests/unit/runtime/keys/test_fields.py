@@ -13,7 +13,7 @@ from penstock.model.types import Types
 from penstock.runtime.codecs import convert
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection, channel_of, fields
-from penstock.runtime.keys.fields import FieldRead, KeyRead, key_read
+from penstock.runtime.keys.fields import FieldRead, KeyRead, key_fields, key_read
 from penstock.runtime.keys.hashing import is_int32_type
 
 FIELDS = {
@@ -168,7 +168,8 @@ SELECTORS = [
 def check_as_by_records(keys, columns, type_info):
     """Keys and channels of columns are those of the records that they stand for."""
     rows = convert.to_rows(columns, type_info)
-    expected = keys.keys_of_rows(rows.values)
+    expected = keys.typed(list(map(keys.row_selector(), rows.values)))
+    assert repr(keys.keys_of_rows(rows.values)) == repr(expected)
     made, taken = keys.rows_and_keys(columns, type_info)
     assert repr(made.values) == repr(rows.values)
     assert taken is None or repr(taken) == repr(expected)
@@ -244,8 +245,8 @@ def test_tuples_have_positions_only():
 def test_bare_values_are_no_records():
     columns = convert.to_columns(RowBatch(["ab", "cd"]), Types.STRING())
     keys = KeySelection(lambda value: value[0], None, Types.STRING())
-    assert check_as_by_records(keys, columns, Types.STRING()) is None
-    assert keys.keys_of(columns) == ["a", "c"]
+    assert check_as_by_records(keys, columns, Types.STRING()) == ["a", "c"]
+    assert key_fields(keys.selector, columns.data.schema.names, Types.STRING()) is None
 
 
 def test_undeclared_columns_are_rows_with_their_names():

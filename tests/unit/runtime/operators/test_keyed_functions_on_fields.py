@@ -108,7 +108,15 @@ def test_other_functions_get_records(function):
     assert kinds == {"RowBatch"}
 
 
-def test_a_key_that_is_computed_needs_records():
+@pytest.mark.parametrize("case", CASES)
+def test_a_key_that_is_computed_needs_no_records(case):
     kinds.clear()
-    run(CASES["map"], True, lambda row: row.user.upper())
+    got = run(CASES[case], True, lambda row: row.user.upper())
+    assert kinds == {"ColumnRows"}
+    assert got.stamped == run(CASES[case], False, lambda row: row.user.upper()).stamped
+
+
+def test_a_key_selector_that_is_called_needs_records():
+    kinds.clear()
+    run(CASES["map"], True, lambda row: seen(row.user))
     assert kinds == {"RowBatch"}

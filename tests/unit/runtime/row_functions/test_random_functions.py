@@ -1,10 +1,8 @@
 """Random functions give on columns what they give when they are called: value, class, sign of zero, NaN, error and its text."""
 
 import os
-import resource
 import warnings
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -18,19 +16,7 @@ from tests.tools.random_functions import TYPE, Grammar, columns, made
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 pytestmark = pytest.mark.usefixtures("little_memory")
 PARTS = 40
-MOST_BYTES = 2 << 30
-"""More than the tests have, and less than a text that is repeated a billion times."""
 STYLES = ("attribute", "item", "position")
-
-
-@pytest.fixture
-def little_memory():
-    """Repeated texts may be huge: they are to be a MemoryError on both sides, and not to fill the machine."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def outcome(call, *given):

@@ -1,0 +1,30 @@
+"""Lets the functions of a program be called as they are written, when the option for that is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.model.graph.stream_graph import StreamGraph
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operators.key_check import KeyCheckOperator
+from penstock.runtime.operators.keyed import KeyTaker
+from penstock.runtime.operators.stateless import FunctionOperator
+
+
+def call_functions(graph: StreamGraph) -> None:
+    """Let no function and no key selector of this program run without a call for each record."""
+    for node in graph.nodes.values():
+        if isinstance(node.operator, FunctionOperator):
+            node.operator.functions_as_columns = False
+        if isinstance(node.operator, KeyTaker):
+            _call_selectors(node.operator.selections)
+        elif isinstance(node.operator, KeyCheckOperator):
+            _call_selectors((node.operator.keys,))
+    partitionings = (edge.partitioning for edge in graph.edges if edge.partitioning is not None)
+    _call_selectors(one.key_selector for one in partitionings)
+
+
+def _call_selectors(selections: Iterable[object]) -> None:
+    for one in selections:
+        if isinstance(one, KeySelection):
+            one.computed.is_on = False

@@ -1,0 +1,115 @@
+"""ComputedKeys: the keys of a batch without a call of the key selector for each record. Does not know operators.
+
+From rows, the selector's body is a comprehension over the records. From columns, it is one over the columns that it reads. Where it
+raises, the selector itself is called, so an error names its record and line as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from penstock.model.texts.bounded_text import bounded_repr
+from penstock.model.types import TypeInformation
+from penstock.runtime.elements import ColumnBatch
+from penstock.runtime.row_functions.inlining import Inlined, inlined, is_of_python
+from penstock.runtime.row_functions.plans import Way
+from penstock.runtime.row_functions.rendering import TooLarge
+from penstock.runtime.row_functions.runner import ColumnRows, RowFunction, Samples, are_same
+
+TOLD_AS: Final = "key_by"
+
+
+class ComputedKeys:
+    """How the keys of one selection are computed. `is_on`: whether they may be; the driver sets it. Pickled, it has nothing else.
+
+    `told`: takes a line when something is wrong.
+    """
+
+    __slots__ = ("_by_columns", "_call", "_plan", "_run", "_samples", "is_on", "told")
+
+    def __init__(self, is_on: bool = True) -> None:
+        self.is_on = is_on
+        self.told: Callable[[str], None] = _to_nobody
+        self._call: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.is_on,)
+
+    def of_rows(self, call: Callable[[Any], Any], values: list[Any]) -> list[Any] | None:
+        """What the selector returns for each record; None: it has to be called."""
+        if not self.is_on:
+            return None
+        self._know(call)
+        run = self._run
+        if run is None or not self._plan.may_run():
+            return None
+        try:
+            made: list[Any] = run(values)
+        except Exception:  # The selector is called instead, and raises it again.
+            return None
+        return made if self._are_as_called(call, values, made) else None
+
+    def of_columns(
+        self, call: Callable[[Any], Any], batch: ColumnBatch, type_info: TypeInformation | None
+    ) -> list[Any] | None:
+        """As `of_rows`, for the records of a batch of columns, which are not made."""
+        if not self.is_on:
+            return None
+        self._know(call)
+        plan = self._by_columns.plan(batch, type_info)
+        if plan.way is not Way.COLUMNS:
+            return None
+        rows = self._by_columns.rows(batch, type_info)
+        return self._by_columns.results(rows) if isinstance(rows, ColumnRows) else None
+
+    def _know(self, call: Callable[[Any], Any]) -> None:
+        if self._call is call:
+            return
+        self._call = call
+        self._samples = Samples()
+        self._by_columns = RowFunction(call, TOLD_AS, self._tell, is_on=True)
+        self._plan = inlined(call)
+        self._run = _comprehension(self._plan, call)
+
+    def _are_as_called(
+        self, call: Callable[[Any], Any], values: Sequence[Any], made: Sequence[Any]
+    ) -> bool:
+        """Compare some keys with those that the selector returns. If they differ, it is called from now on."""
+        for index in self._samples.of(len(values)):
+            record = values[index]
+            if not is_of_python(record):
+                continue
+            try:
+                expected = call(record)
+            except Exception as error:
+                expected = error
+            if not are_same(made[index], expected):
+                self._run = None
+                self._tell(
+                    f"{TOLD_AS}: for the record {bounded_repr(record)} the key selector returns "
+                    f"{bounded_repr(expected)}, but computed without a call the key is "
+                    f"{bounded_repr(made[index])}. The selector is called from now on. Earlier "
+                    "results may be wrong: please report this, and set "
+                    "penstock.task.functions-as-columns to false."
+                )
+                return False
+        return True
+
+    def _tell(self, line: str) -> None:
+        self.told(line)
+
+
+def _comprehension(plan: Inlined, call: object) -> Callable[[list[Any]], list[Any]] | None:
+    if plan.expression is None:
+        return None
+    source = f"def run(values):\n    return [{plan.expression.text} for c0 in values]\n"
+    name = f"<keys of {getattr(call, '__qualname__', 'a selector')}>"
+    try:
+        return plan.expression.in_function(source, name)
+    except TooLarge:
+        return None
+
+
+def _to_nobody(_line: str) -> None:
+    """Does nothing."""
