@@ -23,6 +23,7 @@ from penstock.common.serialization import (
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.avro_blocks import block_behind, header_bytes, pieces_of, spliced
 from penstock.datastream.formats.avro_values import Convert, from_avro, to_avro, type_info_of
+from penstock.datastream.formats.file_access import open_input
 from penstock.datastream.formats.file_format import FileFormat, FileInputFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
@@ -197,7 +198,7 @@ class AvroFormat(FileFormat):
         return pieces_of(path, split_bytes)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
-        with Path(piece.path).open("rb") as file:
+        with open_input(piece.path) as file:
             records = self._records(file, header_bytes(file, piece.path), piece)
             while values := list(islice(records, ROWS_PER_BATCH)):
                 has_marks = any(type(value) is Malformed for value in values)
