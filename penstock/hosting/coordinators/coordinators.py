@@ -246,7 +246,11 @@ def committers_of(places: Sequence[CoordinatedVertex]) -> dict[int, Committer]:
         for place in places
         if isinstance(place.coordinator, Sink)
     }
-    return {node_id: committer for node_id, committer in made.items() if committer is not None}
+    found = {node_id: committer for node_id, committer in made.items() if committer is not None}
+    for place in places:
+        if place.node_id in found:
+            found[place.node_id].operator_id = place.uid
+    return found
 
 
 def commit_all(

@@ -6,11 +6,13 @@ Source: Flink BucketAssigner, BasePathBucketAssigner, DateTimeBucketAssigner.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.model.errors import ConfigurationError
+from penstock.runtime.elements import Batch
 
 FORMAT_LETTERS: Final = {
     "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S",
@@ -23,6 +25,10 @@ class BucketAssigner(ABC):
     @abstractmethod
     def bucket_at(self, epoch_s: float) -> str:
         """Return the directory for a time in epoch seconds."""
+
+    def assigned(self, batch: Batch, epoch_s: float) -> Sequence[tuple[str, Batch]]:
+        """Return the batch, or its parts, with their directories. By default all records of a batch go to one."""
+        return [(self.bucket_at(epoch_s), batch)]
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:

@@ -1,0 +1,77 @@
+"""Object stores of others: s3rver (S3) and Azurite (Azure's blobs), in temporary directories, on loopback ports, ended with the tests."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Generator
+from urllib.parse import quote
+
+from tests.tools.waiting import wait_until
+
+START_S = 60.0
+ACCOUNT = "devstoreaccount1"
+ACCOUNT_KEY = (  # Everybody knows it: Azurite has no other.
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+
+class ObjectServerMissing(AssertionError):
+    """A server to test with is missing. A failure, for a test that quietly does not run proves nothing."""
+
+
+def _binary(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise ObjectServerMissing(f"{name} is not on PATH. Run `make object-stores`.")
+    return found
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _running(port: int, command: list[str], folder: str) -> Generator[None]:
+    with open(f"{folder}.log", "ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: _answers(port), f"{command[0]} does not answer", START_S)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def s3rver(bucket: str) -> Generator[str]:
+    """`host:port` of a server with an empty bucket. Key and secret are S3RVER. It neither lists nor drops uploads."""
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="penstock-s3rver-") as folder:
+        command = [
+            _binary("s3rver"), "--directory", f"{folder}/data", "--address", "127.0.0.1",
+            "--port", str(port), "--silent", "--no-vhost-buckets", "--configure-bucket", bucket,
+        ]  # fmt: skip
+        with _running(port, command, f"{folder}/server"):
+            yield f"127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def azurite() -> Generator[str]:
+    """The beginning of addresses, `abfs://account:key@host:port`, for Arrow with `?enable_tls=false`."""
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="penstock-azurite-") as folder:
+        command = [
+            _binary("azurite-blob"), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent",
+            "--location", f"{folder}/data", "--skipApiVersionCheck", "--disableTelemetry",
+        ]  # fmt: skip
+        with _running(port, command, f"{folder}/server"):
+            yield f"abfs://{ACCOUNT}:{quote(ACCOUNT_KEY, safe='')}@127.0.0.1:{port}"
