@@ -145,11 +145,12 @@ def _remote_files(files: RemoteFiles, address: Address, uri: str) -> Iterator[tu
     path = files.path_of(address).rstrip("/")
     # A '?' begins the query of an address, so it is no sign of a glob here; quoted signs are parts of names.
     if not any(sign in uri.partition("?")[0] for sign in GLOB_SIGNS):
-        info = files.system.get_file_info(path)
-        if info.is_file:
-            yield path, info.size
-        else:
-            yield from _below(files, path)
+        # What lies below a prefix of S3 costs one request, and to ask whether it is an object two more.
+        below = [*_below(files, path)] if files.system.type_name == "s3" else []
+        if not below:
+            info = files.system.get_file_info(path)
+            below = [(path, info.size)] if info.is_file else [*_below(files, path)]
+        yield from below
         return
     fixed = re.split(r"[*\[]", path, maxsplit=1)[0].rpartition("/")[0]
     matches = re.compile(f"({_glob_pattern(path)})(/.*)?")
