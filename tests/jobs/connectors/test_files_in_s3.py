@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.common import Encoder, RestartStrategies, Types, WatermarkStrategy
+from penstock.common import Encoder, RestartStrategies, Row, Types, WatermarkStrategy
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.connectors.file_system import (
@@ -92,6 +92,39 @@ def test_columns_of_parquet_go_through_a_job(env, object_store, tmp_path):
     env.execute("parquet")
     found = pq.read_table("bucket/out", filesystem=object_store.system)
     assert sorted(found.column("n").to_pylist()) == [*range(LINES)]
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_partitioned_folders_are_written_with_failures_and_read_back(
+    env, object_store, tmp_path, is_batch
+):
+    if is_batch:
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    fields = ["n", "year", "kind"]
+    row = Types.ROW_NAMED(fields, [Types.LONG(), Types.INT(), Types.STRING()])
+    check = failing_at(tmp_path, *(() if is_batch else (LINES // 2,)))
+
+    def as_row(number):
+        check(number)
+        return Row(n=number, year=2020 + number % 3, kind=f"k/{number % 2}")
+
+    writers = ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["n"], [Types.LONG()]))
+    builder = FileSink.for_bulk_format(object_store.uri("out"), writers)
+    builder.with_bucket_assigner(BucketAssigner.field_bucket_assigner("year", "kind"))
+    numbers = NumberSequenceSource(1, LINES)
+    stream = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "numbers")
+    stream.map(as_row, row).sink_to(builder.build())
+    env.execute("written")
+    form = ParquetFormat(type_info=Types.ROW_NAMED(["n"], [Types.LONG()]))
+    source = FileSource.for_bulk_file_format(form, object_store.uri("out/year=*"))
+    of_folders = Types.ROW_NAMED(fields[1:], [Types.INT(), Types.STRING()])
+    back = env.from_source(
+        source.with_partition_fields(of_folders).build(), WatermarkStrategy.no_watermarks(), "back"
+    )
+    assert back.get_type() == row
+    with back.execute_and_collect("read") as results:
+        found = sorted((one.n, one.year, one.kind) for one in results)
+    assert found == [(n, 2020 + n % 3, f"k/{n % 2}") for n in range(1, LINES + 1)]
 
 
 @pytest.mark.parametrize("is_compacting", [False, True])

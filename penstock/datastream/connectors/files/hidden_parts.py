@@ -11,7 +11,9 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Final, cast
+
+import pyarrow as pa
 
 from penstock.datastream.connectors.files.parts import CountedOutput, Part, PartOutput, PartStore
 from penstock.datastream.connectors.files.sink_names import (
@@ -24,6 +26,8 @@ from penstock.datastream.connectors.files.sink_names import (
 from penstock.datastream.formats.file_access import Address, RemoteFiles, open_files, reached
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.sink import WriterContext
+
+_COMPARED_BYTES: Final = 8 * 1024 * 1024
 
 
 class HiddenParts(PartStore):
@@ -56,7 +60,7 @@ class HiddenParts(PartStore):
         pairs = [(part.hidden, part.final) for part in parts]
         there = self._existing([path for pair in pairs for path in pair])
         for hidden, final in pairs:
-            if final in there and hidden in there:
+            if final in there and hidden in there and not self._are_equal(hidden, final):
                 raise ExternalError(
                     f"FileSink: {final} exists already and was not written by this run, which has "
                     f"{hidden} for that name. Another run with the same pipeline.fixed-job-id may "
@@ -69,7 +73,9 @@ class HiddenParts(PartStore):
                     "nothing else removes files in it."
                 )
         for hidden, final in pairs:
-            if hidden in there:
+            if hidden in there and final in there:
+                self._remove(hidden)
+            elif hidden in there:
                 self._rename(hidden, final)
         for part in parts:
             for replaced in part.replaces:
@@ -86,6 +92,10 @@ class HiddenParts(PartStore):
     @abstractmethod
     def _existing(self, paths: Sequence[str]) -> set[str]:
         """Those of the paths that are files."""
+
+    def _are_equal(self, hidden: str, final: str) -> bool:
+        """Whether the final file is a copy of the hidden one: of a commit that died before it removed the hidden one."""
+        return False
 
     @abstractmethod
     def _rename(self, source: str, target: str) -> None: ...
@@ -200,7 +210,23 @@ class ArrowParts(HiddenParts):
         return {info.path for info in self._system.get_file_info(list(paths)) if info.is_file}
 
     def _rename(self, source: str, target: str) -> None:
-        self._system.move(source, target)
+        try:
+            self._system.move(source, target)
+        except pa.ArrowNotImplementedError:  # Azure's accounts without folders
+            self._system.copy_file(source, target)
+            self._remove(source)
+
+    def _are_equal(self, hidden: str, final: str) -> bool:
+        if self.size(hidden) != self.size(final):
+            return False
+        with (
+            self._system.open_input_stream(hidden, compression=None) as one,
+            self._system.open_input_stream(final, compression=None) as other,
+        ):
+            while data := one.read(_COMPARED_BYTES):
+                if data != other.read(len(data)):
+                    return False
+        return True
 
     def _remove(self, path: str) -> None:
         try:

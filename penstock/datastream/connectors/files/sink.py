@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.common.setting_checks import check_kind
@@ -143,6 +144,9 @@ class FileSink(Sink, SupportsPreprocessing):
 
     def validate(self) -> None:
         store_of(self._settings).check()
+
+    def validate_input(self, input_type: Any) -> None:
+        self._settings.buckets.check_input(input_type)
 
     def get_transformer(self) -> StreamTransformer | None:
         """Return None: the writers compact their files themselves."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.common.time import Duration
-from penstock.common.typeinfo import TypeInformation
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.connectors.base import (
     Boundedness,
     EnumeratorContext,
@@ -33,6 +33,7 @@ from penstock.datastream.formats.file_listing import (
     grouped,
     list_files,
 )
+from penstock.datastream.formats.partition_folders import PartitionedFormat
 from penstock.model.errors import ConfigurationError
 from penstock.model.time import millis_of
 from penstock.runtime.elements import Batch
@@ -134,6 +135,18 @@ class FileSourceBuilder:
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
         """Accept an assigner, and ignore it: all machines read the same mounted files."""
+        return self
+
+    def with_partition_fields(self, row_type: RowTypeInfo) -> FileSourceBuilder:
+        """Give records the fields that their file's folders tell, as `year=2026/month=11`. Not in PyFlink.
+
+        Rows and columns get them behind their own fields; a line becomes the field `value` of a Row.
+
+        Args:
+            row_type: names and types of the fields, such as Types.ROW_NAMED(["year", "month"], [Types.INT(), Types.INT()]). A
+                folder `__HIVE_DEFAULT_PARTITION__` stands for None.
+        """
+        self._format = PartitionedFormat(self._format, row_type)
         return self
 
     def set_split_size(self, size_bytes: int) -> FileSourceBuilder:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 from penstock.common.serialization import BulkWriter, Encoder
 from penstock.datastream.connectors.files.compaction import Compaction
@@ -19,6 +19,9 @@ from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.interruption import uninterruptible
 from penstock.runtime.sink import SendFigures, WriterContext
 
+MOST_OPEN: Final = 100
+"""Files at once: each of them has buffers. One more, and the file that was written least recently is closed."""
+
 
 class _PartFile:
     """One file being written."""
@@ -26,20 +29,20 @@ class _PartFile:
     def __init__(self, output: PartOutput, settings: _SinkSettings, input_type: Any) -> None:
         self.output = output
         self._encode = _encoding(settings, output.file, input_type)
-        self._opened_s = self._written_s = time.monotonic()
+        self._opened_s = self.written_s = time.monotonic()
 
     def write(self, data: Batch | bytes) -> None:
         if isinstance(data, bytes):
             self.output.file.write(data)
         else:
             self._encode.write(data)
-        self._written_s = time.monotonic()
+        self.written_s = time.monotonic()
 
     def is_due(self, policy: RollingPolicy) -> bool:
         now = time.monotonic()
         age_ms = (now - self._opened_s) * 1000
         size = self.output.file.tell()
-        return policy.wants_roll(size, age_ms, (now - self._written_s) * 1000)
+        return policy.wants_roll(size, age_ms, (now - self.written_s) * 1000)
 
     def seal(self) -> int:
         self._encode.finish()
@@ -53,6 +56,7 @@ class FileWriter:
         self._settings = settings
         self._context = context
         self._store = store
+        self._written_type = settings.buckets.written_type(context.input_type)
         self._mark = f"{settings.token}.s{context.subtask}"
         self._open: dict[str, _PartFile] = {}
         self._sealed: list[PartOutput] = []
@@ -73,7 +77,7 @@ class FileWriter:
         found = []
         for bucket, part in self._settings.buckets.assigned(batch, time.time()):
             assert isinstance(part, RowBatch)
-            found.append((bucket, encoder.encode(part.values, self._context.input_type)))
+            found.append((bucket, encoder.encode(part.values, self._written_type)))
         return found
 
     def write_converted(self, converted: list[tuple[str, bytes]], watermark_ms: int) -> None:
@@ -159,9 +163,10 @@ class FileWriter:
 
     def _new_part(self, bucket: str) -> _PartFile:
         folder = f"{self._store.base}/{bucket}".rstrip("/")
-        return _PartFile(
-            self._store.create(*self._names(folder)), self._settings, self._context.input_type
-        )
+        if len(self._open) >= MOST_OPEN:
+            self._seal(min(self._open, key=lambda one: self._open[one].written_s))
+        output = self._store.create(*self._names(folder))
+        return _PartFile(output, self._settings, self._written_type)
 
     def _names(self, folder: str, kind: str = "") -> tuple[str, str]:
         """The hidden and the final path of the next file."""
