@@ -1,4 +1,4 @@
-"""Object stores of others: s3rver (S3) and Azurite (Azure's blobs), in temporary directories, on loopback ports, ended with the tests."""
+"""Object stores of others: s3rver (S3), Azurite (Azure's blobs) and gcp-storage-emulator (Google's), in temporary directories, on loopback ports, ended with the tests."""
 
 import base64
 import contextlib
@@ -6,8 +6,10 @@ import hmac
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Generator
+from pathlib import Path
 from urllib.parse import urlencode
 
 from tests.tools.waiting import wait_until
@@ -78,6 +80,20 @@ def azurite() -> Generator[Callable[[str], str]]:
         with _running(port, command, f"{folder}/server"):
             query = f"enable_tls=false&{_signature()}"
             yield lambda path: f"abfs://{ACCOUNT}@127.0.0.1:{port}/{path}?{query}"
+
+
+@contextlib.contextmanager
+def google(bucket: str) -> Generator[Callable[[str], str]]:
+    """What makes addresses of paths, `bucket/path`, for Arrow. The server has an empty bucket, in memory, and asks for no credentials."""
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="penstock-gcs-") as folder:
+        command = [
+            str(Path(sys.executable).with_name("gcp-storage-emulator")), "start",
+            "--host=127.0.0.1", f"--port={port}", "--in-memory", f"--default-bucket={bucket}",
+        ]  # fmt: skip
+        with _running(port, command, f"{folder}/server"):
+            query = f"scheme=http&endpoint_override=127.0.0.1%3A{port}&retry_limit_seconds=10"
+            yield lambda path: f"gs://anonymous@{path}?{query}"
 
 
 def _signature() -> str:

@@ -1,4 +1,4 @@
-"""FileSource and FileSink on an object store that pyarrow.fs alone reaches: Azure's blobs, of a server of others (Azurite)."""
+"""FileSource and FileSink on object stores that pyarrow.fs alone reaches: Azure's blobs and Google's, of servers of others."""
 
 import itertools
 
@@ -19,14 +19,15 @@ from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import RowBatch
 from penstock.testing import check_sink
 from tests.tools.connectors.played_by_hand import all_values, run_source, writer_context
-from tests.tools.object_servers import azurite
+from tests.tools.object_servers import azurite, google
 
 NUMBERS = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def server():
-    with azurite() as address:
+@pytest.fixture(scope="module", params=["azure", "google"])
+def server(request):
+    made = azurite() if request.param == "azure" else google("container")
+    with made as address:
         system, _ = fs.FileSystem.from_uri(address("container"))
         system.create_dir("container")
         yield address, system
@@ -105,13 +106,22 @@ def test_what_a_sink_wrote_a_source_reads(blobs):
         assert sorted(all_values(run_source(source, 2))) == sorted(f"line {n}" for n in range(5000))
 
 
-@pytest.mark.parametrize("compacts", [False, True])
+@pytest.mark.parametrize(
+    ("server", "compacts"),
+    [
+        ("google", False),
+        ("google", True),
+        pytest.param("azure", False, marks=pytest.mark.long),  # Arrow waits seconds when it removes.
+        pytest.param("azure", True, marks=pytest.mark.long),
+    ],
+    indirect=["server"],
+)
 def test_every_restart_and_commit_gives_each_record_once(server, compacts):
     def make():
         blobs = Blobs(*server)
         return text_sink(blobs.uri, compacts), blobs.lines
 
-    report = check_sink(make, parallelisms=(2,), most_points=5)
+    report = check_sink(make, parallelisms=(1,), most_points=3)
     report.require(DeliveryGuarantee.EXACTLY_ONCE)
 
 
@@ -151,7 +161,9 @@ def test_a_part_that_is_gone_is_told(blobs):
 
 def test_a_container_that_is_not_there_is_said_at_submit(server):
     uri = server[0]("no-such-container/x")
-    with pytest.raises(ConfigurationError, match="FileSink: cannot write to 'abfs://") as raised:
+    with pytest.raises(
+        ConfigurationError, match="FileSink: cannot write to '(abfs|gs)://"
+    ) as raised:
         text_sink(uri).validate()
     assert "\n" not in str(raised.value)
     assert server[0]("").rpartition("sig=")[2] not in str(raised.value)
