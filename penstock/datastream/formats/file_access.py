@@ -46,8 +46,8 @@ class Address:
         if scheme not in SCHEMES:
             near = " Write s3:// instead." if scheme in {"s3a", "s3n"} else ""
             raise ConfigurationError(
-                f"{without_credentials(uri)!r}: files of '{scheme}:' cannot be read or written.{near} "
-                "Expected a path, file:, s3:, gs:, abfs: or hdfs:."
+                f"{without_credentials(uri)!r}: files of '{scheme}:' cannot be read or written."
+                f"{near} Expected a path, file:, s3:, gs:, abfs: or hdfs:."
             )
         return Address(scheme, netloc, unquote(path).strip("/"), mark + query)
 
@@ -162,8 +162,9 @@ def reached(what: str, address: Address, call: Callable[[], T]) -> T:
 def _advice(address: Address) -> str:
     if address.scheme == "s3":
         return (
-            " Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the role of the machine; the server "
-            "from '?endpoint_override=host:port&scheme=http' and the region from '?region=' behind the path."
+            " Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the role of "
+            "the machine; the server from '?endpoint_override=host:port&scheme=http' and the "
+            "region from '?region=' behind the path."
         )
     if address.scheme in {"hdfs", "viewfs"}:
         return (

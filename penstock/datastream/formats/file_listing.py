@@ -105,8 +105,8 @@ def list_remote(uri: str, *, may_be_empty: bool) -> list[FoundFile]:
     found = reached("FileSource: cannot list", address, listed)
     if not found and not (may_be_empty and _container_exists(files, address)):
         raise ConfigurationError(
-            f"FileSource: there is no file at {address.shown!r}. Give a file, a folder or a glob, with the name of a "
-            "bucket that exists."
+            f"FileSource: there is no file at {address.shown!r}. Give a file, a folder or a "
+            "glob, with the name of a bucket that exists."
         )
     return found
 
@@ -193,7 +193,8 @@ def _glob_pattern(glob_: str) -> str:
         elif part == "*":
             result += r"(?:(?<!/)|(?!\.))[^/]*"
         elif len(part) > 1:
-            result += f"[{'^' if part[1] == '!' else ''}{re.escape(part[1:-1].removeprefix('!')).replace(chr(92) + '-', '-')}]"
+            signs = re.escape(part[1:-1].removeprefix("!")).replace(r"\-", "-")
+            result += f"[{'^' if part[1] == '!' else ''}{signs}]"
         else:
             result += re.escape(part)
     return result

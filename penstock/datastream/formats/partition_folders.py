@@ -68,8 +68,8 @@ class PartitionedFormat(FileFormat):
         ]:
             raise ConfigurationError(
                 "with_partition_fields: fields whose values no folder's name can hold: "
-                f"{', '.join(refused)}. Expected types of single values, such as Types.INT(), Types.STRING() or "
-                "Types.SQL_DATE()."
+                f"{', '.join(refused)}. Expected types of single values, such as "
+                "Types.INT(), Types.STRING() or Types.SQL_DATE()."
             )
         self._of_file = _joined(inner.produced_type, self._names, self._types)
 
@@ -108,8 +108,8 @@ class PartitionedFormat(FileFormat):
         known = {unquote(name): value for name, value in folders.items()}
         if lacking := [name for name in self._names if name not in known]:
             raise UserCodeError(
-                f"{shown}: it lies in no folder '{lacking[0]}=...', which with_partition_fields expects. The fields in its "
-                f"path are {list(known)}."
+                f"{shown}: it lies in no folder '{lacking[0]}=...', which with_partition_fields "
+                f"expects. The fields in its path are {list(known)}."
             )
         return [
             _parsed(shown, name, kind, known[name])
@@ -148,7 +148,8 @@ def _joined(
         own = {"value": inner}
     else:
         raise ConfigurationError(
-            f"with_partition_fields: records of the type {inner} get no fields. Expected a format of rows, columns or lines."
+            f"with_partition_fields: records of the type {inner} get no fields. Expected a "
+            "format of rows, columns or lines."
         )
     own = {name: kind for name, kind in own.items() if name not in names}
     return Types.ROW_NAMED([*own, *names], [*own.values(), *types])

@@ -96,13 +96,13 @@ class _Fields(BucketAssigner):
         names = input_type.get_field_names() if isinstance(input_type, RowTypeInfo) else []
         if lacking := [name for name in self._fields if name not in names]:
             raise ConfigurationError(
-                f"field_bucket_assigner: the stream has no field {lacking[0]!r}: its type is {input_type}. Name fields of "
-                "its ROW type."
+                f"field_bucket_assigner: the stream has no field {lacking[0]!r}: its type is "
+                f"{input_type}. Name fields of its ROW type."
             )
         if self._dropped.issuperset(names):
             raise ConfigurationError(
-                "field_bucket_assigner: all fields of the stream are in folders' names, so that nothing is left for the "
-                "files. Name fewer, or give keeps_fields=True."
+                "field_bucket_assigner: all fields of the stream are in folders' names, so that nothing "
+                "is left for the files. Name fewer, or give keeps_fields=True."
             )
 
     def written_type(self, input_type: Any) -> Any:

@@ -178,8 +178,8 @@ class Compaction:
         except FileNotFoundError as error:
             output.discard()
             raise ExternalError(
-                f"FileSink: the part {error.filename or error} is to be compacted, but it does not exist "
-                "any more. Check that the directory is the same on every machine, and that "
+                f"FileSink: the part {error.filename or error} is to be compacted, but it does not "
+                "exist any more. Check that the directory is the same on every machine, and that "
                 "nothing else removes files in it."
             ) from error
         except BaseException:

@@ -28,8 +28,9 @@ def store_of(settings: _SinkSettings) -> PartStore:
     objects = s3_objects(str(address))
     if objects is None:
         raise ConfigurationError(
-            f"FileSink: the query of {address.shown!r} has parameters that boto3 is not told that way. Expected only "
-            f"{', '.join(sorted(KNOWN))}. Set others by the environment or the file of AWS's settings."
+            f"FileSink: the query of {address.shown!r} has parameters that boto3 is not told that "
+            f"way. Expected only {', '.join(sorted(KNOWN))}. Set others by the environment or the "
+            "file of AWS's settings."
         )
     if not address.netloc.rpartition("@")[2]:
         raise ConfigurationError(

@@ -95,8 +95,9 @@ class UploadParts(PartStore):
         """The part, if it has still to be made visible. Raises: ExternalError: another object has its name."""
         if part.upload is None:
             raise ExternalError(
-                f"FileSink: the checkpoint has the hidden file {part.hidden} for {part.final}, which a sink with "
-                "enable_compact wrote. Restore it with enable_compact, or with disable_compact once the parts are merged."
+                f"FileSink: the checkpoint has the hidden file {part.hidden} for {part.final}, "
+                "which a sink with enable_compact wrote. Restore it with enable_compact, or with "
+                "disable_compact once the parts are merged."
             )
         mark = self._objects.mark_of(part.final)
         if mark is None:
@@ -104,8 +105,9 @@ class UploadParts(PartStore):
         if mark == part.upload.mark:
             return None
         raise ExternalError(
-            f"FileSink: {part.final} exists already and was not written by this run. Another run with the same "
-            "pipeline.fixed-job-id may have written it: give each run its own id or directory."
+            f"FileSink: {part.final} exists already and was not written by this run. Another run "
+            "with the same pipeline.fixed-job-id may have written it: give each run its own "
+            "id or directory."
         )
 
     def _complete(self, part: Part) -> None:
@@ -121,8 +123,9 @@ class UploadParts(PartStore):
             return
         if self._objects.mark_of(part.final) != upload.mark:
             raise ExternalError(
-                f"FileSink: the upload of {part.final} is gone, so the part cannot be committed. Check that no lifecycle "
-                "rule of the bucket drops uploads that a checkpoint or savepoint still needs."
+                f"FileSink: the upload of {part.final} is gone, so the part cannot be committed. "
+                "Check that no lifecycle rule of the bucket drops uploads that a checkpoint or "
+                "savepoint still needs."
             )
 
     def _drop_where(self, is_dropped: Callable[[UploadKey], bool]) -> None:

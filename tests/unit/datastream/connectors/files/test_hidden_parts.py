@@ -111,7 +111,9 @@ def test_what_a_sink_wrote_a_source_reads(blobs):
     [
         ("google", False),
         ("google", True),
-        pytest.param("azure", False, marks=pytest.mark.long),  # Arrow waits seconds when it removes.
+        pytest.param(
+            "azure", False, marks=pytest.mark.long
+        ),  # Arrow waits seconds when it removes.
         pytest.param("azure", True, marks=pytest.mark.long),
     ],
     indirect=["server"],

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.common import Duration, Row, Types
-from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+from penstock.datastream.connectors.file_system import StreamFormat
+from penstock.datastream.connectors.files.source import FileSource
 from penstock.datastream.formats.avro import AvroBulkWriters, AvroFormat, AvroSchema
 from penstock.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from penstock.datastream.formats.file_access import Address
