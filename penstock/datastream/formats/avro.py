@@ -23,7 +23,7 @@ from penstock.common.serialization import (
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.avro_blocks import block_behind, header_bytes, pieces_of, spliced
 from penstock.datastream.formats.avro_values import Convert, from_avro, to_avro, type_info_of
-from penstock.datastream.formats.file_access import open_input
+from penstock.datastream.formats.file_access import open_input, shown
 from penstock.datastream.formats.file_format import FileFormat, FileInputFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
@@ -231,11 +231,9 @@ class AvroFormat(FileFormat):
         self, piece: FilePiece, records: int, behind: FilePiece | None, error: Exception
     ) -> Malformed:
         if behind is None:
-            place = f"{piece.path}: a block behind byte {piece.start} and all that follows"
+            place = f"{shown(piece.path)}: a block behind byte {piece.start} and all that follows"
         else:
-            place = (
-                f"{piece.path}: the last {records} records of the block before byte {behind.start}"
-            )
+            place = f"{shown(piece.path)}: the last {records} records of the block before byte {behind.start}"
         failure = UserCodeError(
             f"{place}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
             f"{error}. Check that the file is complete, and that it has all fields for which "

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from penstock.datastream.formats.file_access import open_input, size_of
+from penstock.datastream.formats.file_access import open_input, shown, size_of
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.model.errors import UserCodeError
 
@@ -22,7 +22,7 @@ def header_bytes(file: BinaryIO, path: str) -> bytes:
     """Reads the header at the start of a file. Raises: UserCodeError: the file has none."""
     if file.read(len(MAGIC)) != MAGIC:
         raise UserCodeError(
-            f"{path}: not an Avro object container file, because it does not begin with {MAGIC!r}. "
+            f"{shown(path)}: not an Avro object container file, because it does not begin with {MAGIC!r}. "
             "Remove it from the source's directory, or read it with its own format."
         )
     while count := _long(file, path):
@@ -117,13 +117,13 @@ def _long(file: BinaryIO, path: str) -> int:
 def _skip(file: BinaryIO, size: int, path: str) -> None:
     if size < 0:
         raise UserCodeError(
-            f"{path}: the file is damaged: a length of {size} bytes at byte {file.tell()}."
+            f"{shown(path)}: the file is damaged: a length of {size} bytes at byte {file.tell()}."
         )
     file.seek(size, os.SEEK_CUR)
 
 
 def _cut_off(path: str) -> UserCodeError:
     return UserCodeError(
-        f"{path}: ends in the middle of a block, at byte {size_of(path)}. Check whether it "
+        f"{shown(path)}: ends in the middle of a block, at byte {size_of(path)}. Check whether it "
         "is still being written, or was copied only in part."
     )

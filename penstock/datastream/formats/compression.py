@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 
-from penstock.datastream.formats.file_access import is_remote, open_input, suffix_of
+from penstock.datastream.formats.file_access import is_remote, open_input, shown, suffix_of
 from penstock.model.errors import ConfigurationError
 
 HEAD_BYTES: Final = 512
@@ -58,7 +58,7 @@ def compression_of(path: str) -> str | None:
     for magic, name in REFUSED.items():
         if head.startswith(magic):
             raise ConfigurationError(
-                f"The file {path} is compressed in the form {name}, which cannot be read as text. "
+                f"The file {shown(path)} is compressed in the form {name}, which cannot be read as text. "
                 "Expected plain text, gzip, bz2, xz, zstd, lz4 or zlib. Unpack it, or pack it in "
                 "one of these forms."
             )
@@ -145,7 +145,7 @@ class _Inflated(_Unpacked):
             if data:
                 return data
             if not packed and not self._inflater.eof:
-                raise EOFError(f"The file {self._path} ends within its compressed data.")
+                raise EOFError(f"The file {shown(self._path)} ends within its compressed data.")
         return b""
 
     def close(self) -> None:

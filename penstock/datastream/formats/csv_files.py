@@ -28,7 +28,7 @@ from penstock.datastream.formats.csv_values import (
     quoting,
     text_of,
 )
-from penstock.datastream.formats.file_access import size_of
+from penstock.datastream.formats.file_access import shown, size_of
 from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
@@ -275,7 +275,7 @@ class CsvReaderFormat(FileFormat):
         parsers = [field_parser(one.type_info, schema.form_of(one)) for one in schema.columns]
         with open_unpacked(piece.path) as raw, io.BufferedReader(cast("io.RawIOBase", raw)) as file:
             text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
-            records = _Records(text, schema, piece.path)
+            records = _Records(text, schema, shown(piece.path))
             rows: list[Any] = []
             for fields in records.data(names):
                 rows.append(records.row(fields, names, parsers))

@@ -137,6 +137,11 @@ def size_of(path: str) -> int:
     return int(info.size)
 
 
+def shown(path: str) -> str:
+    """A path or an address for texts: without credentials and query."""
+    return Address.of(path).shown if is_remote(path) else path
+
+
 def suffix_of(path: str) -> str:
     """The end of a file's name, as `.gz`, in small letters."""
     name = Address.of(path).path if is_remote(path) else path

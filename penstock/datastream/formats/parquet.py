@@ -18,7 +18,7 @@ from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from penstock.datastream.formats.avro_values import arrow_type_of, from_arrow, to_avro
 from penstock.datastream.formats.column_files import schema_of
-from penstock.datastream.formats.file_access import arrow_input
+from penstock.datastream.formats.file_access import arrow_input, shown
 from penstock.datastream.formats.file_format import BulkFormat, FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
@@ -231,7 +231,7 @@ class _AvroParquetFormat(FileFormat):
         lacks = [field for field in fields if field["name"] not in has]
         if without := [field["name"] for field in lacks if "default" not in field]:
             raise UserCodeError(
-                f"{piece.path}: it lacks the columns {without}, and the Avro schema has no "
+                f"{shown(piece.path)}: it lacks the columns {without}, and the Avro schema has no "
                 f"defaults for them. It has {sorted(has)}."
             )
         added = {field["name"]: field["default"] for field in lacks}

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from penstock.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types
-from penstock.datastream.formats.file_access import Address, is_remote
+from penstock.datastream.formats.file_access import Address, is_remote, shown
 from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_values import checked_row_type, parser_of
@@ -99,7 +99,6 @@ class PartitionedFormat(FileFormat):
 
     def _values(self, path: str) -> list[Any]:
         """The values of the fields in a path. Raises: UserCodeError: it has no folder of a field, or no value of its type."""
-        shown = Address.of(path).shown if is_remote(path) else path
         folders = dict(
             folder.split("=", 1)
             for folder in (Address.of(path).path if is_remote(path) else path).split("/")[:-1]
@@ -108,11 +107,11 @@ class PartitionedFormat(FileFormat):
         known = {unquote(name): value for name, value in folders.items()}
         if lacking := [name for name in self._names if name not in known]:
             raise UserCodeError(
-                f"{shown}: it lies in no folder '{lacking[0]}=...', which with_partition_fields "
+                f"{shown(path)}: it lies in no folder '{lacking[0]}=...', which with_partition_fields "
                 f"expects. The fields in its path are {list(known)}."
             )
         return [
-            _parsed(shown, name, kind, known[name])
+            _parsed(path, name, kind, known[name])
             for name, kind in zip(self._names, self._types, strict=True)
         ]
 
@@ -125,14 +124,14 @@ def _is_plain(kind: TypeInformation) -> bool:
     return is_columnar(Types.ROW([kind]))
 
 
-def _parsed(shown: str, name: str, kind: TypeInformation, text: str) -> Any:
+def _parsed(path: str, name: str, kind: TypeInformation, text: str) -> Any:
     if text == NO_VALUE:
         return None
     try:
         return parser_of(kind)(unquote(text))
     except ValueError as error:
         raise UserCodeError(
-            f"{shown}: the folder '{name}={text}' has no value of the type {kind}: {error}."
+            f"{shown(path)}: the folder '{name}={text}' has no value of the type {kind}: {error}."
         ) from error
 
 

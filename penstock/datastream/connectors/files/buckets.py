@@ -101,8 +101,8 @@ class _Fields(BucketAssigner):
             )
         if self._dropped.issuperset(names):
             raise ConfigurationError(
-                "field_bucket_assigner: all fields of the stream are in folders' names, so that nothing "
-                "is left for the files. Name fewer, or give keeps_fields=True."
+                "field_bucket_assigner: all fields of the stream are in folders' names, so that "
+                "nothing is left for the files. Name fewer, or give keeps_fields=True."
             )
 
     def written_type(self, input_type: Any) -> Any:

@@ -15,7 +15,7 @@ from penstock.datastream.formats.avro import AvroBulkWriters, AvroFormat, AvroSc
 from penstock.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from penstock.datastream.formats.file_access import Address
 from penstock.datastream.formats.parquet import AvroParquetReaders, ParquetFormat
-from penstock.model.errors import ConfigurationError
+from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.runtime.elements import RowBatch
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext, all_values, run_source
 
@@ -23,6 +23,8 @@ TEXT = StreamFormat.text_line_format()
 SCHEMA = AvroSchema.parse_string(
     '{"type": "record", "name": "A", "fields": [{"name": "n", "type": "long"}]}'
 )
+
+CSV = CsvReaderFormat.for_schema(CsvSchema.builder().add_number_column("n").build())
 
 
 def text_source(*uris, **settings):
@@ -109,12 +111,11 @@ def test_every_format_is_read_from_a_bucket(object_store, tmp_path):
             writer.write(RowBatch([{"n": n} for n in range(start, start + 100)]))
         writer.finish()
     object_store.write("f/n.avro", (tmp_path / "n.avro").read_bytes())
-    csv = CsvReaderFormat.for_schema(CsvSchema.builder().add_number_column("n").build())
     row = Types.ROW_NAMED(["n"], [Types.LONG()])
     formats = {
         "n.parquet": [ParquetFormat(), AvroParquetReaders.for_generic_record(SCHEMA)],
         "n.json": [StreamFormat.json_lines_format(row), StreamFormat.json_lines_format()],
-        "n.csv": [csv],
+        "n.csv": [CSV],
         "n.avro": [AvroFormat(SCHEMA)],
     }
     for name, some in formats.items():
@@ -185,6 +186,26 @@ def test_a_bucket_that_is_not_there_is_said_at_submit(object_store, is_monitorin
     with pytest.raises(ConfigurationError, match="no file at 's3://no-such-bucket/x'") as raised:
         builder.build().validate()
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "form"),
+    [
+        ("a.json", b"{", StreamFormat.json_lines_format()),
+        ("a.csv", b"x\n", CSV),
+        ("a.avro", b"no avro", AvroFormat(SCHEMA)),
+        ("a.zip", b"PK\x03\x04", TEXT),
+        ("a.deflate", b"x\x9c", TEXT),
+    ],
+)
+def test_an_error_names_the_object_without_credentials(object_store, name, data, form):
+    object_store.write(f"bad/{name}", data)
+    uri = object_store.uri(f"bad/{name}").replace("s3://", "s3://me:my%2Fsecret@")
+    source = FileSource.for_record_stream_format(form, uri).build()
+    with pytest.raises((UserCodeError, ConfigurationError, EOFError)) as raised:
+        read(source)
+    assert f"@bucket/bad/{name}" in str(raised.value)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_prefix_without_objects_is_said_at_submit(object_store):
