@@ -22,7 +22,8 @@ def header_bytes(file: BinaryIO, path: str) -> bytes:
     """Reads the header at the start of a file. Raises: UserCodeError: the file has none."""
     if file.read(len(MAGIC)) != MAGIC:
         raise UserCodeError(
-            f"{shown(path)}: not an Avro object container file, because it does not begin with {MAGIC!r}. "
+            f"{shown(path)}: not an Avro object container file, because it does not begin with "
+            f"{MAGIC!r}. "
             "Remove it from the source's directory, or read it with its own format."
         )
     while count := _long(file, path):

@@ -58,7 +58,8 @@ def compression_of(path: str) -> str | None:
     for magic, name in REFUSED.items():
         if head.startswith(magic):
             raise ConfigurationError(
-                f"The file {shown(path)} is compressed in the form {name}, which cannot be read as text. "
+                f"The file {shown(path)} is compressed in the form {name}, which cannot be read as "
+                "text. "
                 "Expected plain text, gzip, bz2, xz, zstd, lz4 or zlib. Unpack it, or pack it in "
                 "one of these forms."
             )

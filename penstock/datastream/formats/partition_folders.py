@@ -107,8 +107,8 @@ class PartitionedFormat(FileFormat):
         known = {unquote(name): value for name, value in folders.items()}
         if lacking := [name for name in self._names if name not in known]:
             raise UserCodeError(
-                f"{shown(path)}: it lies in no folder '{lacking[0]}=...', which with_partition_fields "
-                f"expects. The fields in its path are {list(known)}."
+                f"{shown(path)}: it lies in no folder '{lacking[0]}=...', which "
+                f"with_partition_fields expects. The fields in its path are {list(known)}."
             )
         return [
             _parsed(path, name, kind, known[name])
