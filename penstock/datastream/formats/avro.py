@@ -233,8 +233,8 @@ class AvroFormat(FileFormat):
         if behind is None:
             place = f"{shown(piece.path)}: a block behind byte {piece.start} and all that follows"
         else:
-            place = f"{shown(piece.path)}: the last {records} records of the block before byte "
-                f"{behind.start}"
+            last = f"the last {records} records of the block before byte {behind.start}"
+            place = f"{shown(piece.path)}: {last}"
         failure = UserCodeError(
             f"{place}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
             f"{error}. Check that the file is complete, and that it has all fields for which "
