@@ -17,6 +17,7 @@ from benchmarks.measures import (
     large_state,
     latency,
     metrics,
+    object_stores,
     observation,
     operators,
     protection,
@@ -50,6 +51,7 @@ BENCHMARKS = {
     "metrics": metrics.measure,
     "observation": observation.measure,
     "dashboard": dashboard.measure,
+    "object_stores": object_stores.measure,
     "checkpoints": checkpoints.measure,
     "large_state": large_state.measure,
     "recovery": recovery.measure,
@@ -69,6 +71,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "metrics": metrics.ABOUT,
     "observation": observation.ABOUT,
     "dashboard": dashboard.ABOUT,
+    "object_stores": object_stores.ABOUT,
     "checkpoints": checkpoints.ABOUT,
     "large_state": large_state.ABOUT,
     "recovery": recovery.ABOUT,
@@ -86,6 +89,7 @@ WITHOUT_SPARK = frozenset({
     "observation",
     "dashboard",
     "sql_sink",
+    "object_stores",
 })
 OWN_SPARK = frozenset({"rescale"})
 LEAST_RUNS = 3

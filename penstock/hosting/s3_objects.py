@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-_KNOWN: Final = frozenset({"region", "scheme", "endpoint_override", "allow_bucket_creation"})
+KNOWN: Final = frozenset({"region", "scheme", "endpoint_override", "allow_bucket_creation"})
+_MARK: Final = "penstock-part"
+_CONNECTIONS: Final = 32
 _AT_ONCE: Final = 1000
 """Of `DeleteObjects` and `ListObjectsV2`."""
 
@@ -22,7 +25,7 @@ def s3_objects(uri: str) -> S3Objects | None:
     """Return the objects of a URI's server. None: boto3 is not installed, or the URI says what boto3 is not told that way."""
     parts = urlsplit(uri)
     query = dict(parse_qsl(parts.query))
-    if parts.scheme != "s3" or not query.keys() <= _KNOWN:
+    if parts.scheme != "s3" or not query.keys() <= KNOWN:
         return None
     if importlib.util.find_spec("boto3") is None:
         return None
@@ -38,7 +41,10 @@ def _client(user: str | None, password: str | None, query: tuple[tuple[str, str]
 
     told = dict(query)
     server = told.get("endpoint_override")
-    settings: dict[str, Any] = {"request_checksum_calculation": "when_required"}
+    settings: dict[str, Any] = {
+        "request_checksum_calculation": "when_required",
+        "max_pool_connections": _CONNECTIONS,
+    }
     if server:
         settings["s3"] = {"addressing_style": "path"}
     return boto3.session.Session().client(
@@ -67,6 +73,91 @@ class S3Objects:
                 told = client.delete_objects(Bucket=bucket, Delete={"Objects": some, "Quiet": True})
                 _check_all_removed(told)
             client.delete_object(Bucket=bucket, Key=key)
+
+    def rename(self, source: str, target: str) -> None:
+        """Copy an object, and remove it. Objects of any size: large ones are copied in parts."""
+        (bucket, key), (to_bucket, to_key) = _parted(source), _parted(target)
+        with _os_errors(f"rename {source} to {target}"):
+            client = self._client()
+            client.copy({"Bucket": bucket, "Key": key}, to_bucket, to_key)
+            client.delete_object(Bucket=bucket, Key=key)
+
+    # ------------------------------------------------------------------ uploads in parts
+
+    def begin_upload(self, path: str, mark: str) -> str:
+        """Begin an upload, and return its id. `mark`: what `mark_of` returns of the object that it becomes."""
+        bucket, key = _parted(path)
+        with _os_errors(f"write {path}"):
+            told = self._client().create_multipart_upload(
+                Bucket=bucket, Key=key, Metadata={_MARK: mark}
+            )
+            return str(told["UploadId"])
+
+    def send_part(self, path: str, upload_id: str, number: int, data: bytes) -> str:
+        """Send one part, counted from 1, and return its tag."""
+        bucket, key = _parted(path)
+        with _os_errors(f"write part {number} of {path}"):
+            told = self._client().upload_part(
+                Bucket=bucket, Key=key, UploadId=upload_id, PartNumber=number, Body=data
+            )
+            return str(told["ETag"])
+
+    def complete_upload(self, path: str, upload_id: str, etags: Sequence[str]) -> bool:
+        """Make an object of the parts. False: there is no such upload (any more)."""
+        bucket, key = _parted(path)
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
+        with _os_errors(f"complete the upload of {path}"):
+            return _unless(
+                {"NoSuchUpload"},
+                lambda: self._client().complete_multipart_upload(
+                    Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": parts}
+                ),
+            )
+
+    def drop_upload(self, path: str, upload_id: str) -> None:
+        """Remove an upload with its parts, if it is there. Some small servers cannot."""
+        bucket, key = _parted(path)
+        with _os_errors(f"drop the upload of {path}"):
+            _unless(
+                {"NoSuchUpload", "NotImplemented", "MethodNotAllowed"},
+                lambda: self._client().abort_multipart_upload(
+                    Bucket=bucket, Key=key, UploadId=upload_id
+                ),
+            )
+
+    def uploads(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Yield paths and ids of the uploads that are not completed, whose paths begin with `prefix`."""
+        bucket, _, key = prefix.partition("/")
+        with _os_errors(f"list uploads below {prefix}"):
+            pages = self._client().get_paginator("list_multipart_uploads")
+            for page in pages.paginate(Bucket=bucket, Prefix=key):
+                for one in page.get("Uploads", ()):
+                    yield f"{bucket}/{one['Key']}", one["UploadId"]
+
+    def mark_of(self, path: str) -> str | None:
+        """Return the mark of an object; '' if it has none; None: there is no such object."""
+        bucket, key = _parted(path)
+        found: dict[str, Any] = {}
+        with _os_errors(f"look at {path}"):
+            if not _unless(
+                {"404", "NoSuchKey", "NotFound"},
+                lambda: found.update(self._client().head_object(Bucket=bucket, Key=key)),
+            ):
+                return None
+        return str(found.get("Metadata", {}).get(_MARK, ""))
+
+
+def _unless(codes: AbstractSet[str], call: Callable[[], object]) -> bool:
+    """Call. False: the server answered with one of these codes."""
+    from botocore.exceptions import ClientError
+
+    try:
+        call()
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") in codes:
+            return False
+        raise
+    return True
 
 
 def _keys(client: Any, bucket: str, prefix: str) -> Iterator[str]:

@@ -111,6 +111,9 @@ class Committer(ABC):
     Commits must be idempotent.
     """
 
+    operator_id: str = ""
+    """The uid of the sink's operator, as its writers know it. Set on the driver, before the first call."""
+
     @abstractmethod
     def commit(self, committables: Sequence[object]) -> Sequence[object] | None:
         """Make these visible. Return those to try again later; None: all are visible."""

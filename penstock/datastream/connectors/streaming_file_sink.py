@@ -9,18 +9,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.datastream.connectors.base import SinkWriter, WriterContext
-from penstock.datastream.connectors.files.sink import (
-    FileSink,
+from penstock.datastream.connectors.files.hidden_parts import LocalParts
+from penstock.datastream.connectors.files.parts import PartStore
+from penstock.datastream.connectors.files.settings import (
     OutputFileConfig,
     RollingPolicy,
-    _FileWriter,
     _SinkSettings,
 )
+from penstock.datastream.connectors.files.sink import FileSink
 from penstock.datastream.connectors.files.sink_names import IN_PROGRESS
+from penstock.datastream.connectors.files.writer import FileWriter
+from penstock.datastream.formats.file_access import is_remote
+from penstock.model.errors import ConfigurationError
+from penstock.model.texts.redaction import without_credentials
 from penstock.runtime.interruption import uninterruptible
 
 
@@ -31,8 +35,17 @@ class StreamingFileSink(FileSink):
     Flink, files of a streaming job without checkpoints keep such names. FileSink finishes its files in any case.
     """
 
+    def validate(self) -> None:
+        if is_remote(self._settings.base_path):
+            raise ConfigurationError(
+                "StreamingFileSink writes to local and mounted directories only, got "
+                f"{without_credentials(self._settings.base_path)!r}. Use FileSink."
+            )
+        super().validate()
+
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _StreamingWriter(self._settings, context)
+        store = LocalParts(self._settings.base_path, self._settings.token)
+        return _StreamingWriter(self._settings, context, store)
 
     @staticmethod
     def for_row_format(
@@ -67,11 +80,11 @@ class StreamingFileSink(FileSink):
         """Builds a sink that rolls at each checkpoint."""
 
 
-class _StreamingWriter(_FileWriter):
+class _StreamingWriter(FileWriter):
     """Writer of one subtask."""
 
-    def __init__(self, settings: _SinkSettings, context: WriterContext) -> None:
-        super().__init__(settings, context)
+    def __init__(self, settings: _SinkSettings, context: WriterContext, store: PartStore) -> None:
+        super().__init__(settings, context, store)
         self._subtask = context.subtask
         self._finishes_at_end = context.may_have_rivals
         self._parts = 1 + _last_number(settings, context)
@@ -85,17 +98,14 @@ class _StreamingWriter(_FileWriter):
     @uninterruptible()
     def close(self) -> None:
         """Keeps the files: who stops a job without checkpoints finds what it has written. A new attempt removes them."""
-        for part in self._open.values():
-            part.discard(is_kept=True)
-        self._open.clear()
-        self._finished.clear()
+        self._discard(is_kept=True)
 
-    def _names(self, directory: Path, kind: str = "") -> tuple[Path, Path]:
+    def _names(self, folder: str, kind: str = "") -> tuple[str, str]:
         number = self._parts
         self._parts += 1
         final = f"{kind}{_name(self._settings.names, self._subtask, str(number))}"
-        unique = f"{self._attempt_prefix}.{self._mark}.{number}.{self._writer}"
-        return directory / f".{final}{IN_PROGRESS}.{unique}", directory / final
+        unique = f"{self._context.attempt_prefix}.{self._mark}.{number}.{self._writer}"
+        return f"{folder}/.{final}{IN_PROGRESS}.{unique}", f"{folder}/{final}"
 
 
 def _name(names: OutputFileConfig, subtask: int, number: str) -> str:

@@ -23,6 +23,7 @@ from penstock.common.serialization import (
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.avro_blocks import block_behind, header_bytes, pieces_of, spliced
 from penstock.datastream.formats.avro_values import Convert, from_avro, to_avro, type_info_of
+from penstock.datastream.formats.file_access import open_input, shown
 from penstock.datastream.formats.file_format import FileFormat, FileInputFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
@@ -197,7 +198,7 @@ class AvroFormat(FileFormat):
         return pieces_of(path, split_bytes)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
-        with Path(piece.path).open("rb") as file:
+        with open_input(piece.path) as file:
             records = self._records(file, header_bytes(file, piece.path), piece)
             while values := list(islice(records, ROWS_PER_BATCH)):
                 has_marks = any(type(value) is Malformed for value in values)
@@ -230,11 +231,10 @@ class AvroFormat(FileFormat):
         self, piece: FilePiece, records: int, behind: FilePiece | None, error: Exception
     ) -> Malformed:
         if behind is None:
-            place = f"{piece.path}: a block behind byte {piece.start} and all that follows"
+            place = f"{shown(piece.path)}: a block behind byte {piece.start} and all that follows"
         else:
-            place = (
-                f"{piece.path}: the last {records} records of the block before byte {behind.start}"
-            )
+            last = f"the last {records} records of the block before byte {behind.start}"
+            place = f"{shown(piece.path)}: {last}"
         failure = UserCodeError(
             f"{place}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
             f"{error}. Check that the file is complete, and that it has all fields for which "

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO, Final
 
+from penstock.datastream.formats.file_access import open_input, shown, size_of
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.model.errors import UserCodeError
 
@@ -22,7 +22,8 @@ def header_bytes(file: BinaryIO, path: str) -> bytes:
     """Reads the header at the start of a file. Raises: UserCodeError: the file has none."""
     if file.read(len(MAGIC)) != MAGIC:
         raise UserCodeError(
-            f"{path}: not an Avro object container file, because it does not begin with {MAGIC!r}. "
+            f"{shown(path)}: not an Avro object container file, because it does not begin with "
+            f"{MAGIC!r}. "
             "Remove it from the source's directory, or read it with its own format."
         )
     while count := _long(file, path):
@@ -38,8 +39,8 @@ def header_bytes(file: BinaryIO, path: str) -> bytes:
 
 def pieces_of(path: str, split_bytes: int) -> Iterator[FilePiece]:
     """Yields runs of blocks of about `split_bytes`; none for a file without records."""
-    size = os.path.getsize(path)
-    with Path(path).open("rb") as file:
+    size = size_of(path)
+    with open_input(path) as file:
         start = len(header_bytes(file, path))
         while (stop := file.tell()) < size:
             _long(file, path)
@@ -65,7 +66,7 @@ def block_behind(
     """How many records block `number` of the piece has, counted from 0, and the part of the piece behind it; None: there is none, or
     the blocks before cannot be told apart.
     """
-    size = os.path.getsize(piece.path)
+    size = size_of(piece.path)
     stop = size if piece.stop is None else piece.stop
     try:
         file.seek(max(piece.start, header_size))
@@ -117,13 +118,13 @@ def _long(file: BinaryIO, path: str) -> int:
 def _skip(file: BinaryIO, size: int, path: str) -> None:
     if size < 0:
         raise UserCodeError(
-            f"{path}: the file is damaged: a length of {size} bytes at byte {file.tell()}."
+            f"{shown(path)}: the file is damaged: a length of {size} bytes at byte {file.tell()}."
         )
     file.seek(size, os.SEEK_CUR)
 
 
 def _cut_off(path: str) -> UserCodeError:
     return UserCodeError(
-        f"{path}: ends in the middle of a block, at byte {os.path.getsize(path)}. Check whether it "
+        f"{shown(path)}: ends in the middle of a block, at byte {size_of(path)}. Check whether it "
         "is still being written, or was copied only in part."
     )

@@ -12,11 +12,11 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 
+from penstock.datastream.formats.file_access import is_remote, open_input, shown, suffix_of
 from penstock.model.errors import ConfigurationError
 
 HEAD_BYTES: Final = 512
@@ -53,12 +53,13 @@ def compression_of(path: str) -> str | None:
 
     Raises: ConfigurationError: it is compressed in a form that cannot be read.
     """
-    with Path(path).open("rb") as file:
+    with open_input(path, HEAD_BYTES) as file:
         head = file.read(HEAD_BYTES)
     for magic, name in REFUSED.items():
         if head.startswith(magic):
             raise ConfigurationError(
-                f"The file {path} is compressed in the form {name}, which cannot be read as text. "
+                f"The file {shown(path)} is compressed in the form {name}, which cannot be read as "
+                "text. "
                 "Expected plain text, gzip, bz2, xz, zstd, lz4 or zlib. Unpack it, or pack it in "
                 "one of these forms."
             )
@@ -67,7 +68,7 @@ def compression_of(path: str) -> str | None:
             return name
     if head.startswith(b"BZh") and head[4:10] in BZ2_BLOCKS:
         return "bz2"
-    return "zlib" if _is_zlib(head) else SUFFIXES.get(Path(path).suffix.lower())
+    return "zlib" if _is_zlib(head) else SUFFIXES.get(suffix_of(path))
 
 
 def open_unpacked(path: str) -> BinaryIO:
@@ -77,17 +78,17 @@ def open_unpacked(path: str) -> BinaryIO:
     """
     name = compression_of(path)
     if name is None:
-        return cast("BinaryIO", io.FileIO(path))
+        return open_input(path)
     if name == "zlib":
         return cast("BinaryIO", _Inflated(path))
     if name in {"zstd", "lz4"}:
         return cast("BinaryIO", _ArrowStream(path, name))
-    openers: dict[str, Callable[[str], Any]] = {
+    openers: dict[str, Callable[[Any], Any]] = {
         "gzip": gzip.open,
         "bz2": bz2.open,
         "xz": lzma.open,
     }
-    return cast("BinaryIO", openers[name](path))
+    return cast("BinaryIO", openers[name](open_input(path) if is_remote(path) else path))
 
 
 def _is_zlib(head: bytes) -> bool:
@@ -120,7 +121,7 @@ class _ArrowStream(_Unpacked):
     """A file that one of Arrow's codecs unpacks."""
 
     def __init__(self, path: str, codec: str) -> None:
-        self._stream = pa.CompressedInputStream(pa.OSFile(path), codec)
+        self._stream = pa.CompressedInputStream(open_input(path), codec)
 
     def some(self, size: int) -> bytes:
         return cast("bytes", self._stream.read(size))
@@ -135,7 +136,7 @@ class _Inflated(_Unpacked):
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file = io.FileIO(path)
+        self._file = open_input(path)
         self._inflater = zlib.decompressobj()
 
     def some(self, size: int) -> bytes:
@@ -145,7 +146,7 @@ class _Inflated(_Unpacked):
             if data:
                 return data
             if not packed and not self._inflater.eof:
-                raise EOFError(f"The file {self._path} ends within its compressed data.")
+                raise EOFError(f"The file {shown(self._path)} ends within its compressed data.")
         return b""
 
     def close(self) -> None:

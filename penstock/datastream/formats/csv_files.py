@@ -12,7 +12,6 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
@@ -29,6 +28,7 @@ from penstock.datastream.formats.csv_values import (
     quoting,
     text_of,
 )
+from penstock.datastream.formats.file_access import shown, size_of
 from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
@@ -265,7 +265,7 @@ class CsvReaderFormat(FileFormat):
         return self._schema.row_type
 
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
-        size = Path(path).stat().st_size
+        size = size_of(path)
         if size:
             yield FilePiece(path, 0, None, size)
 
@@ -275,7 +275,7 @@ class CsvReaderFormat(FileFormat):
         parsers = [field_parser(one.type_info, schema.form_of(one)) for one in schema.columns]
         with open_unpacked(piece.path) as raw, io.BufferedReader(cast("io.RawIOBase", raw)) as file:
             text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
-            records = _Records(text, schema, piece.path)
+            records = _Records(text, schema, shown(piece.path))
             rows: list[Any] = []
             for fields in records.data(names):
                 rows.append(records.row(fields, names, parsers))

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.formats.file_access import shown
 from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
@@ -64,7 +65,7 @@ class JsonLinesFormat(FileFormat):
             if columns is not None:
                 yield columns
             else:
-                yield from self._rows(text, piece.path)
+                yield from self._rows(text, shown(piece.path))
 
     def _columns(self, text: str | bytes, schema: pa.Schema) -> ColumnBatch | None:
         """The block as columns; None: read it line by line."""

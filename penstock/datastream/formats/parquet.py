@@ -18,6 +18,7 @@ from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from penstock.datastream.formats.avro_values import arrow_type_of, from_arrow, to_avro
 from penstock.datastream.formats.column_files import schema_of
+from penstock.datastream.formats.file_access import arrow_input, shown
 from penstock.datastream.formats.file_format import BulkFormat, FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
@@ -61,7 +62,7 @@ class ParquetFormat(BulkFormat):
 
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
         """Yield runs of row groups of about `split_bytes`; `start` and `stop` count row groups."""
-        metadata = pq.read_metadata(path)
+        metadata = _metadata(path)
         start, size = 0, 0
         for group in range(metadata.num_row_groups):
             group_bytes = _compressed_bytes(metadata.row_group(group))
@@ -73,7 +74,7 @@ class ParquetFormat(BulkFormat):
             yield FilePiece(path, start, metadata.num_row_groups, size)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
-        with pq.ParquetFile(piece.path) as file:
+        with arrow_input(piece.path) as source, pq.ParquetFile(source) as file:
             stop = file.num_row_groups if piece.stop is None else piece.stop
             groups = list(range(piece.start, stop))
             batches = file.iter_batches(self._batch_size, row_groups=groups, columns=self._columns)
@@ -225,12 +226,12 @@ class _AvroParquetFormat(FileFormat):
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         schema = self._schema.parsed()
-        has = set(pq.read_schema(piece.path).names)
+        has = set(_metadata(piece.path).schema.to_arrow_schema().names)
         fields = schema["fields"]
         lacks = [field for field in fields if field["name"] not in has]
         if without := [field["name"] for field in lacks if "default" not in field]:
             raise UserCodeError(
-                f"{piece.path}: it lacks the columns {without}, and the Avro schema has no "
+                f"{shown(piece.path)}: it lacks the columns {without}, and the Avro schema has no "
                 f"defaults for them. It has {sorted(has)}."
             )
         added = {field["name"]: field["default"] for field in lacks}
@@ -278,6 +279,11 @@ def _of_record(schema: AvroSchema, where: str) -> AvroSchema:
             f"{where}: expected the schema of a record, whose fields are the columns, got {schema}."
         )
     return schema
+
+
+def _metadata(path: str) -> Any:
+    with arrow_input(path) as source, pq.ParquetFile(source) as file:
+        return file.metadata
 
 
 def _compressed_bytes(group: Any) -> int:

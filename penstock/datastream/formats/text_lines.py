@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 from penstock.common.serialization import known_charset
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.datastream.formats.compression import compression_of, open_unpacked
+from penstock.datastream.formats.file_access import size_of
 from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece, cut
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
@@ -46,7 +46,7 @@ class TextLineFormat(FileFormat):
         return Types.STRING()
 
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
-        size = Path(path).stat().st_size
+        size = size_of(path)
         if not size:
             return
         if self._charset in NEWLINE_SAFE and compression_of(path) is None:

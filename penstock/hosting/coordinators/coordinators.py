@@ -9,6 +9,7 @@ its reader after the order to take that snapshot.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
@@ -246,7 +247,12 @@ def committers_of(places: Sequence[CoordinatedVertex]) -> dict[int, Committer]:
         for place in places
         if isinstance(place.coordinator, Sink)
     }
-    return {node_id: committer for node_id, committer in made.items() if committer is not None}
+    found = {node_id: committer for node_id, committer in made.items() if committer is not None}
+    for place in places:
+        if place.node_id in found:
+            with contextlib.suppress(AttributeError):  # Users' own may be frozen, and need none.
+                found[place.node_id].operator_id = place.uid
+    return found
 
 
 def commit_all(

@@ -17,6 +17,7 @@ from penstock.runtime.operator import OperatorContext
 from penstock.runtime.operators.sinks import COMMITTABLES, WRITER_STATE, SinkOperator
 from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
 
+_SINK: Final = "sink"
 _LISTS: Final = (COMMITTABLES, WRITER_STATE)
 
 
@@ -64,7 +65,7 @@ class SinkRun:
                     job_name="conformance",
                     task_name="sink",
                     operator_name="sink",
-                    operator_id="sink",
+                    operator_id=_SINK,
                     subtask=subtask,
                     parallelism=parallelism,
                     max_parallelism=128,
@@ -123,6 +124,14 @@ def kept_sink(checkpoint_id: int, parts: Sequence[dict[str, tuple[bytes, ...]]])
 
 def committables_of(kept: KeptSink) -> list[object]:
     return [deserialize(one)[1] for one in kept.lists.get(COMMITTABLES, ())]
+
+
+def committer_of(sink: Sink) -> Committer | None:
+    """The driver's committer."""
+    committer = sink.create_committer()
+    if committer is not None:
+        committer.operator_id = _SINK
+    return committer
 
 
 def commit(committer: Committer, committables: Sequence[object]) -> None:

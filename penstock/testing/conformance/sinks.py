@@ -19,6 +19,7 @@ from penstock.testing.conformance.sink_run import (
     SinkRun,
     commit,
     committables_of,
+    committer_of,
     kept_sink,
 )
 
@@ -123,7 +124,7 @@ class _Plan:
         def scenario(made: Made) -> Outcome:
             sink, read = made
             early: list[Any] = []
-            has_committer = sink.create_committer() is not None
+            has_committer = committer_of(sink) is not None
             run, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
             try:
                 for step in self.steps():
@@ -142,7 +143,7 @@ class _Plan:
 
         def scenario(made: Made) -> Outcome:
             sink, _ = made
-            committer = sink.create_committer()
+            committer = committer_of(sink)
             for attempt in range(2):
                 run = SinkRun(
                     sink, self.parallelism, _JOB, attempt,
@@ -183,7 +184,7 @@ class _Plan:
             finally:
                 run.close()
             for one in kept:
-                committer = sink.create_committer()
+                committer = committer_of(sink)
                 if committer is not None:
                     commit(committer, committables_of(one))
                     committer.close()
@@ -224,7 +225,7 @@ class _Plan:
         def scenario(made: Made) -> Outcome:
             sink, read = made
             run, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
-            committer = sink.create_committer()
+            committer = committer_of(sink)
             if committer is None:
                 run.close()
                 return [], []

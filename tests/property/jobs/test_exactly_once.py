@@ -46,7 +46,7 @@ class _Job:
     def kill(self, writer):
         """As with a killed process: only the descriptors go."""
         for part in writer._open.values():
-            part._file.close()
+            part.output.file.close()
 
     def seen(self):
         return _lines(self.path)

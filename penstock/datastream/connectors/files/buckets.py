@@ -1,16 +1,24 @@
 """The directory, under a FileSink's base path, that a record goes to. Does not touch the file system.
 
-Source: Flink BucketAssigner, BasePathBucketAssigner, DateTimeBucketAssigner.
+Source: Flink BucketAssigner, BasePathBucketAssigner, DateTimeBucketAssigner; for folders `field=value` RowDataPartitionComputer.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from penstock.model.errors import ConfigurationError
+import numpy as np
+
+from penstock.common.typeinfo import RowTypeInfo, Types
+from penstock.datastream.formats.partition_folders import folder_of, without_fields
+from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.model.row import Row
+from penstock.model.texts.bounded_text import bounded_repr
+from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 
 FORMAT_LETTERS: Final = {
     "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S",
@@ -23,6 +31,27 @@ class BucketAssigner(ABC):
     @abstractmethod
     def bucket_at(self, epoch_s: float) -> str:
         """Return the directory for a time in epoch seconds."""
+
+    def assigned(self, batch: Batch, epoch_s: float) -> Sequence[tuple[str, Batch]]:
+        """Return the batch, or its parts, with their directories. By default all records of a batch go to one."""
+        return [(self.bucket_at(epoch_s), batch)]
+
+    def check_input(self, input_type: Any) -> None:
+        """Check at submission whether records of this type can be assigned. Raises: ConfigurationError."""
+
+    def written_type(self, input_type: Any) -> Any:
+        """Return the type of what `assigned` returns, for records of this type."""
+        return input_type
+
+    @staticmethod
+    def field_bucket_assigner(*fields: str, keeps_fields: bool = False) -> BucketAssigner:
+        """Return an assigner with a folder `field=value` for each field, as Hive and Spark have them. Not in PyFlink.
+
+        Args:
+            fields: names of fields, in the order of the folders.
+            keeps_fields: whether the files have these fields, too; by default only the folders' names tell them.
+        """
+        return _Fields(fields, are_kept=keeps_fields)
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
@@ -45,6 +74,101 @@ class BucketAssigner(ABC):
 class _BasePath(BucketAssigner):
     def bucket_at(self, epoch_s: float) -> str:
         return ""
+
+
+class _Fields(BucketAssigner):
+    """`fields`: in the order of the folders. `are_kept`: whether files have them, too."""
+
+    def __init__(self, fields: tuple[str, ...], *, are_kept: bool) -> None:
+        if not fields or len(set(fields)) != len(fields) or not all(fields):
+            raise ConfigurationError(
+                f"field_bucket_assigner: expected names of fields, each once, got {list(fields)}."
+            )
+        self._fields = fields
+        self._dropped = frozenset() if are_kept else frozenset(fields)
+
+    def bucket_at(self, epoch_s: float) -> str:
+        raise NotImplementedError("the bucket is told by the records, not by the time")
+
+    def check_input(self, input_type: Any) -> None:
+        if input_type is None:
+            return
+        names = input_type.get_field_names() if isinstance(input_type, RowTypeInfo) else []
+        if lacking := [name for name in self._fields if name not in names]:
+            raise ConfigurationError(
+                f"field_bucket_assigner: the stream has no field {lacking[0]!r}: its type is "
+                f"{input_type}. Name fields of its ROW type."
+            )
+        if self._dropped.issuperset(names):
+            raise ConfigurationError(
+                "field_bucket_assigner: all fields of the stream are in folders' names, so that "
+                "nothing is left for the files. Name fewer, or give keeps_fields=True."
+            )
+
+    def written_type(self, input_type: Any) -> Any:
+        if not self._dropped or not isinstance(input_type, RowTypeInfo):
+            return input_type
+        kept = [
+            (name, kind)
+            for name, kind in zip(
+                input_type.get_field_names(), input_type.get_field_types(), strict=True
+            )
+            if name not in self._dropped
+        ]
+        return Types.ROW_NAMED([name for name, _ in kept], [kind for _, kind in kept])
+
+    def assigned(self, batch: Batch, epoch_s: float) -> Sequence[tuple[str, Batch]]:
+        return self._of_columns(batch) if isinstance(batch, ColumnBatch) else self._of_rows(batch)
+
+    def _of_columns(self, batch: ColumnBatch) -> Sequence[tuple[str, Batch]]:
+        if not len(batch):
+            return ()
+        keys = batch.select(self._fields).data
+        codes = np.zeros(len(batch), np.int64)
+        for column in keys.columns:
+            encoded = column.dictionary_encode(null_encoding="encode")
+            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+            # Anew for each field, so that the codes of many fields stay small.
+            _, codes = np.unique(codes, return_inverse=True)
+        _, firsts = np.unique(codes, return_index=True)
+        kept = [name for name in batch.data.schema.names if name not in self._dropped]
+        data = batch.select(kept)
+        folders = [
+            folder_of(self._fields, [column[int(first)].as_py() for column in keys.columns])
+            for first in firsts
+        ]
+        if len(folders) == 1:
+            return [(folders[0], data)]
+        order = np.argsort(codes, kind="stable")
+        bounds = np.searchsorted(codes[order], np.arange(len(folders) + 1))
+        ordered = data.take(order)
+        return [
+            (folder, ordered.slice(int(bounds[number]), int(bounds[number + 1])))
+            for number, folder in enumerate(folders)
+        ]
+
+    def _of_rows(self, batch: RowBatch) -> Sequence[tuple[str, Batch]]:
+        groups: dict[str, list[Any]] = {}
+        for record in batch.values:
+            folder = folder_of(self._fields, self._values(record))
+            groups.setdefault(folder, []).append(self._written(record))
+        return [(folder, RowBatch(records)) for folder, records in groups.items()]
+
+    def _values(self, record: Any) -> list[Any]:
+        try:
+            return [record[name] for name in self._fields]
+        except (KeyError, ValueError, TypeError, IndexError) as error:
+            raise UserCodeError(
+                f"field_bucket_assigner: a record has not all fields of {list(self._fields)}: "
+                f"{bounded_repr(record, 200)}. Expected a Row with names, or a dict."
+            ) from error
+
+    def _written(self, record: Any) -> Any:
+        if not self._dropped:
+            return record
+        if isinstance(record, Row):
+            return without_fields(record, self._dropped)
+        return {name: value for name, value in record.items() if name not in self._dropped}
 
 
 class _DateTime(BucketAssigner):

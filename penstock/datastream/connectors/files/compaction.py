@@ -8,14 +8,14 @@ different subtasks are not merged, and the writing subtask compacts, before the 
 
 from __future__ import annotations
 
-import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import BinaryIO
 
+from penstock.datastream.connectors.files.parts import Part, PartStore
+from penstock.datastream.formats.file_access import open_input
 from penstock.model.errors import ConfigurationError, ExternalError
 
 
@@ -78,7 +78,7 @@ class FileCompactor(ABC):
 
     @abstractmethod
     def compact(self, files: Sequence[str], output: BinaryIO) -> None:
-        """Write the content of `files`, paths in the order of their writing, to `output`."""
+        """Write the content of `files` to `output`: paths, in object stores addresses, in the order of their writing."""
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
@@ -101,7 +101,7 @@ class _Concatenation(FileCompactor):
         for number, name in enumerate(files):
             if number:
                 output.write(self._delimiter)
-            with Path(name).open("rb") as file:
+            with open_input(name) as file:
                 shutil.copyfileobj(file, output)
 
 
@@ -113,37 +113,15 @@ class _Identity(FileCompactor):
                 "Use concat_file_compactor, or set_size_threshold(0) with parts that roll at "
                 "checkpoints only."
             )
-        with Path(files[0]).open("rb") as file:
+        with open_input(files[0]) as file:
             shutil.copyfileobj(file, output)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A finished file, its name once it is visible, and the hidden files that it replaces."""
-
-    hidden: str
-    final: str
-    replaces: tuple[str, ...] = ()
-
-    @property
-    def committable(self) -> tuple[object, ...]:
-        """The part as plain data."""
-        return (self.hidden, self.final, self.replaces)
-
-    @staticmethod
-    def of(committable: object) -> Part:
-        """The part of a committable. Checkpoints from before compaction was supported hold pairs of names."""
-        if not isinstance(committable, tuple | list) or len(committable) not in {2, 3}:
-            raise TypeError(f"a FileSink commits names of files, got {committable!r}")
-        hidden, final, *rest = committable
-        return Part(str(hidden), str(final), tuple(rest[0]) if rest else ())
 
 
 @dataclass(slots=True)
 class Group:
     """The parts of one bucket, and for how many checkpoints they have waited."""
 
-    directory: Path
+    folder: str
     parts: list[Part] = field(default_factory=list)
     checkpoints: int = 0
 
@@ -151,9 +129,12 @@ class Group:
 class Compaction:
     """The parts of one writer that wait for compaction. Without a strategy no part waits."""
 
-    def __init__(self, how: tuple[FileCompactStrategy, FileCompactor] | None) -> None:
+    def __init__(
+        self, how: tuple[FileCompactStrategy, FileCompactor] | None, store: PartStore
+    ) -> None:
         self._how = how
-        self._waiting: dict[Path, Group] = {}
+        self._store = store
+        self._waiting: dict[str, Group] = {}
         self._plain: list[Part] = []
         self._has_ended = False
 
@@ -161,8 +142,7 @@ class Compaction:
         if self._how is None:
             self._plain.append(part)
             return
-        directory = Path(part.hidden).parent
-        self._waiting.setdefault(directory, Group(directory)).parts.append(part)
+        self._waiting.setdefault(part.folder, Group(part.folder)).parts.append(part)
 
     def end_input(self) -> None:
         """After this, all parts that wait are due."""
@@ -179,10 +159,10 @@ class Compaction:
             group.checkpoints += 1
         due = [group for group in self._waiting.values() if self._is_due(group)]
         for group in due:
-            del self._waiting[group.directory]
+            del self._waiting[group.folder]
         return due
 
-    def compacted(self, group: Group, hidden: Path, final: Path) -> Part:
+    def compacted(self, group: Group, hidden: str, final: str) -> Part:
         """Merges a group into one durable file.
 
         Raises: ExternalError: a part is gone; and any error of the compactor.
@@ -190,19 +170,22 @@ class Compaction:
         assert self._how is not None, "parts wait only if there is a compactor"
         names = [part.hidden for part in group.parts]
         if len(names) == 1:
-            return Part(names[0], str(final))
+            return Part(names[0], final)
+        output = self._store.create(hidden, final)
         try:
-            with hidden.open("wb") as output:
-                self._how[1].compact(names, output)
-                output.flush()
-                os.fsync(output.fileno())
+            self._how[1].compact([self._store.readable(name) for name in names], output.file)
+            output.seal()
         except FileNotFoundError as error:
+            output.discard()
             raise ExternalError(
-                f"FileSink: the part {error.filename} is to be compacted, but it does not exist "
-                "any more. Check that the directory is the same on every machine, and that "
+                f"FileSink: the part {error.filename or error} is to be compacted, but it does not "
+                "exist any more. Check that the directory is the same on every machine, and that "
                 "nothing else removes files in it."
             ) from error
-        return Part(str(hidden), str(final), tuple(names))
+        except BaseException:
+            output.discard()
+            raise
+        return replace(output.finish(), replaces=tuple(names))
 
     def snapshot_state(self) -> list[object]:
         return [
@@ -216,7 +199,7 @@ class Compaction:
             assert isinstance(one, tuple), "a waiting part is stored as a tuple"
             hidden, final, checkpoints = one
             self.add(Part(hidden, final))
-            group = self._waiting.get(Path(hidden).parent)
+            group = self._waiting.get(Part(hidden, final).folder)
             if group is not None:
                 group.checkpoints = max(group.checkpoints, checkpoints)
 
@@ -228,11 +211,10 @@ class Compaction:
         if strategy.checkpoints is not None and group.checkpoints >= strategy.checkpoints:
             return True
         limit = strategy.size_threshold
-        return limit is not None and _bytes(group.parts) >= limit
+        return limit is not None and self._bytes(group.parts) >= limit
 
-
-def _bytes(parts: Sequence[Part]) -> int:
-    return sum(os.path.getsize(part.hidden) for part in parts)
+    def _bytes(self, parts: Sequence[Part]) -> int:
+        return sum(self._store.size(part.hidden) for part in parts)
 
 
 def _at_least(least: int, value: int, setter: str) -> int:

@@ -6,13 +6,14 @@ Files of a FileSink are for others, too, and have the mode that the umask gives.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import BinaryIO
 
 from penstock.common.serialization import BulkWriterFactory
 from penstock.datastream.connectors.base import SinkWriter, WriterContext
 from penstock.datastream.connectors.files.buckets import BucketAssigner
-from penstock.datastream.connectors.files.sink import FileSink, _FileWriter
+from penstock.datastream.connectors.files.hidden_parts import LocalParts
+from penstock.datastream.connectors.files.sink import FileSink
+from penstock.datastream.connectors.files.writer import FileWriter
 from penstock.hosting import private_files
 
 
@@ -20,12 +21,13 @@ class KeptSink(FileSink):
     """Writes into one folder. Make it with `kept_sink`."""
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _KeptWriter(self._settings, context)
+        store = _PrivateParts(self._settings.base_path, self._settings.token)
+        return FileWriter(self._settings, context, store)
 
 
-class _KeptWriter(_FileWriter):
-    def _create(self, hidden: Path) -> BinaryIO:
-        return os.fdopen(private_files.new_file(hidden), "wb")
+class _PrivateParts(LocalParts):
+    def new_file(self, path: str) -> BinaryIO:
+        return os.fdopen(private_files.new_file(path), "wb")
 
 
 class _Builder(FileSink.BulkFormatBuilder):

@@ -9,11 +9,9 @@ name, not even when a driver that was taken for dead still runs a writer.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from penstock.runtime.sink import WriterContext
@@ -36,21 +34,16 @@ def unique_name(context: WriterContext, mark: str) -> str:
     return str(uuid.UUID(hex=digest[:32]))
 
 
-def in_progress(base: Path, job_prefix: str, mark: str) -> Iterator[Path]:
-    """Hidden files of this job with this mark, in all buckets."""
-    if base.is_dir():
-        for directory, _subdirectories, names in os.walk(base):
-            for name in names:
-                if (
-                    name.startswith(f".{job_prefix}")
-                    and name.endswith(IN_PROGRESS)
-                    and f".{mark}." in name
-                ):
-                    yield Path(directory) / name
+def in_progress(files: Iterable[str], job_prefix: str, mark: str) -> Iterator[str]:
+    """Those of the files that are hidden ones of this job with this mark."""
+    for path in files:
+        name = path.rpartition("/")[2]
+        if name.startswith(f".{job_prefix}") and name.endswith(IN_PROGRESS) and f".{mark}." in name:
+            yield path
 
 
-def leftovers(base: Path, token: str, context: WriterContext) -> Iterator[Path]:
-    """The hidden files that nobody will commit, left by this subtask or by subtasks whose work it continues.
+def leftovers(files: Iterable[str], token: str, context: WriterContext) -> Iterator[str]:
+    """Those of the files that are hidden and that nobody will commit, left by this subtask or by subtasks whose work it continues.
 
     They were begun in an older attempt, or prepared for a checkpoint after the restored one.
     """
@@ -62,11 +55,13 @@ def leftovers(base: Path, token: str, context: WriterContext) -> Iterator[Path]:
         rf"(?:{re.escape(IN_PROGRESS)}|\.c(?P<id>\d+){re.escape(PENDING)})?"
     )
     restored = context.restored_checkpoint_id
-    for directory, _subdirectories, names in os.walk(base):
-        for found in filter(None, map(name.fullmatch, names)):
-            if found["id"] is None:
-                is_left = int(found["attempt"]) < context.attempt
-            else:
-                is_left = restored is None or int(found["id"]) > restored
-            if is_left and int(found["subtask"]) % context.parallelism == context.subtask:
-                yield Path(directory) / found[0]
+    for path in files:
+        found = name.fullmatch(path.rpartition("/")[2])
+        if found is None:
+            continue
+        if found["id"] is None:
+            is_left = int(found["attempt"]) < context.attempt
+        else:
+            is_left = restored is None or int(found["id"]) > restored
+        if is_left and int(found["subtask"]) % context.parallelism == context.subtask:
+            yield path

@@ -1,4 +1,4 @@
-"""FileSource: files, directories and globs on local or mounted file systems.
+"""FileSource: files, directories and globs on local or mounted file systems and in object stores.
 
 Source: Flink FileSource, StaticFileSplitEnumerator, ContinuousFileSplitEnumerator; differs: `repeat` is an addition,
 and a split is a group of pieces. Splits are handed out on request, in order.
@@ -6,13 +6,14 @@ and a split is a group of pieces. Splits are handed out on request, in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from penstock.common.time import Duration
-from penstock.common.typeinfo import TypeInformation
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.connectors.base import (
     Boundedness,
     EnumeratorContext,
@@ -21,17 +22,24 @@ from penstock.datastream.connectors.base import (
     ReaderContext,
     Source,
 )
+from penstock.datastream.formats.file_access import is_remote
 from penstock.datastream.formats.file_format import BulkFormat, FileFormat
 from penstock.datastream.formats.file_listing import (
     DEFAULT_SPLIT_BYTES,
+    FilePiece,
     FileSplit,
+    FoundFile,
     group_bytes_for,
     grouped,
     list_files,
 )
+from penstock.datastream.formats.partition_folders import PartitionedFormat
 from penstock.model.errors import ConfigurationError
 from penstock.model.time import millis_of
 from penstock.runtime.elements import Batch
+
+REQUESTS_AT_ONCE: Final = 16
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ class FileSource(Source):
         return self._settings.file_format.produced_type
 
     def validate(self) -> None:
-        list_files(self._settings.paths)
+        list_files(self._settings.paths, may_be_empty=self._settings.interval_ms is not None)
 
     def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
         return _FileEnumerator(context, self._settings)
@@ -127,6 +135,18 @@ class FileSourceBuilder:
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
         """Accept an assigner, and ignore it: all machines read the same mounted files."""
+        return self
+
+    def with_partition_fields(self, row_type: RowTypeInfo) -> FileSourceBuilder:
+        """Give records the fields that their file's folders tell, as `year=2026/month=11`. Not in PyFlink.
+
+        Rows and columns get them behind their own fields; a line becomes the field `value` of a Row.
+
+        Args:
+            row_type: names and types of the fields, such as Types.ROW_NAMED(["year", "month"], [Types.INT(), Types.INT()]). A
+                folder `__HIVE_DEFAULT_PARTITION__` stands for None.
+        """
+        self._format = PartitionedFormat(self._format, row_type)
         return self
 
     def set_split_size(self, size_bytes: int) -> FileSourceBuilder:
@@ -220,31 +240,40 @@ class _FileEnumerator(QueueEnumerator):
             self._context.call_periodically(self._settings.interval_ms, self._discover)
 
     def _discover(self) -> None:
-        files = [path for path in self._listed() if path not in self._seen]
-        self._seen.update(files)
-        sizes = {path: Path(path).stat().st_size for path in files}
+        files = [one for one in self._listed() if one.name not in self._seen]
         times = self._settings.times
         group = group_bytes_for(
-            sum(sizes.values()) * times, self._context.parallelism(), self._settings.split_bytes
+            sum(one.size for one in files) * times,
+            self._context.parallelism(),
+            self._settings.split_bytes,
         )
-        cut_at = {
-            path: group if self._settings.is_splittable else size for path, size in sizes.items()
-        }
-        file_format = self._settings.file_format
-        pieces = [
-            piece for path in files for piece in file_format.pieces(path, max(1, cut_at[path]))
-        ] * times
-        splits = list(grouped(pieces, self._numbers, group))
+        splits = list(grouped(self._pieces(files, group) * times, self._numbers, group))
+        self._seen.update(one.name for one in files)
         self._numbers += len(splits)
         self.add(splits)
 
-    def _listed(self) -> list[str]:
-        """The files now. A monitored directory may still be empty, or may just be being replaced."""
+    def _pieces(self, files: Sequence[FoundFile], most_bytes: int) -> list[FilePiece]:
+        def pieces_of(one: FoundFile) -> list[FilePiece]:
+            cut_at = most_bytes if self._settings.is_splittable else one.size
+            return list(self._settings.file_format.pieces(one.path, max(1, cut_at)))
+
+        if sum(is_remote(one.path) for one in files) < 2:
+            return [piece for one in files for piece in pieces_of(one)]
+        # Formats look into each file, and a server takes its time to answer.
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE, "file-enumerator") as pool:
+            return [piece for pieces in pool.map(pieces_of, files) for piece in pieces]
+
+    def _listed(self) -> list[FoundFile]:
+        """The files now. A monitored directory may still be empty, or may just be being replaced, and a server may be away for a
+        while.
+        """
+        is_monitoring = self._settings.interval_ms is not None
         try:
-            return list_files(self._settings.paths)
-        except (ConfigurationError, FileNotFoundError):
-            if self._settings.interval_ms is None:
+            return list_files(self._settings.paths, may_be_empty=is_monitoring)
+        except (ConfigurationError, FileNotFoundError) as error:
+            if not is_monitoring:
                 raise
+            _LOG.warning("enumerator=files discovery=FAILED cause=%s", error)
             return []
 
 

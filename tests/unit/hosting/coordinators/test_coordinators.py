@@ -2,10 +2,15 @@
 
 import pickle
 import queue
+from dataclasses import dataclass
 
 import pytest
 
-from penstock.hosting.coordinators.coordinators import Coordinators, alignment_of
+from penstock.hosting.coordinators.coordinators import (
+    Coordinators,
+    alignment_of,
+    committers_of,
+)
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
@@ -18,6 +23,7 @@ from penstock.model.messages import (
     SplitRequest,
 )
 from penstock.runtime.elements import MAX_WATERMARK
+from penstock.runtime.sink import Committer, Sink
 from penstock.runtime.sources.contract import Boundedness, Source, SplitEnumerator
 from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.watermarks.strategy import AlignmentParams, WatermarkStrategy
@@ -347,3 +353,36 @@ def test_readers_that_send_events_have_no_second_attempt(started):
     failure = callbacks.failures.get(timeout=WAIT_S)
     assert failure.kind == "ConfigurationError"
     assert "sends_events = True" in failure.text
+
+
+class Committers(Sink):
+    def __init__(self, kind):
+        self.kind = kind
+
+    def create_writer(self, context):
+        raise NotImplementedError
+
+    def create_committer(self):
+        return self.kind()
+
+
+class OneCommitter(Committer):
+    def commit(self, committables):
+        return None
+
+    def abort(self, job_prefix):
+        return None
+
+
+@dataclass(frozen=True)
+class FrozenCommitter(OneCommitter):
+    number: int = 1
+
+
+def test_a_committer_is_told_the_uid_of_its_operator_unless_it_is_frozen():
+    places = [
+        CoordinatedVertex(VERTEX, node, "sink", 1, Committers(kind), None, f"uid {node}")
+        for node, kind in enumerate((OneCommitter, FrozenCommitter, lambda: None))
+    ]
+    found = committers_of(places)
+    assert {node: one.operator_id for node, one in found.items()} == {0: "uid 0", 1: ""}

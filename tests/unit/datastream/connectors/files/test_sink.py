@@ -41,7 +41,7 @@ def abandon(sink, text, context):
     writer = sink.create_writer(context)
     writer.write(RowBatch([text]), 0)
     for part in writer._open.values():
-        part._file.close()
+        part.output.file.close()
 
 
 def visible(path):

@@ -141,8 +141,21 @@ def test_globs_and_file_uris_are_understood(tmp_path):
 def test_a_missing_path_is_a_configuration_error_at_validate(tmp_path):
     with pytest.raises(ConfigurationError, match=r"does not exist.*Give a file"):
         text_source(tmp_path / "nothing").validate()
-    with pytest.raises(ConfigurationError, match="mounted"):
-        text_source("hdfs://host/path").validate()
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("ftp://host/path", r"'ftp:' cannot be read .* Expected a path, file:, s3:, gs:, abfs: or"),
+        ("s3a://bucket/path", r"'s3a:' cannot be read or written\. Write s3:// instead"),
+        ("hdfs://host/path", r"^'hdfs://host/path' cannot be opened: .*ARROW_LIBHDFS_DIR"),
+    ],
+)
+def test_what_cannot_be_reached_is_said_in_a_line(path, said, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        text_source(path).validate()
+    assert "\n" not in str(raised.value)
 
 
 def test_repeat_reads_the_set_that_often_over_all_subtasks(tmp_path):
