@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, Final, NoReturn
 
 from penstock.model.row import ROW_ATTRIBUTES, Row
@@ -368,8 +368,10 @@ def _names_of(way: Stand) -> tuple[str, ...]:
 
 
 def _constant(way: Stand, value: Any) -> None:
+    if isinstance(value, CodeType):
+        raise Refused("it makes a function or has a comprehension")
     if not known.is_plain(value) and type(value) not in {tuple, frozenset, slice}:
-        raise Refused("it has a constant that is not plain")
+        raise Refused(f"it has a constant of type {type(value).__name__}")
     way.stack.append(Node(Kind.CONSTANT, value=value))
 
 
