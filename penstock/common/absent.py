@@ -43,7 +43,7 @@ def absent(
         if name in places:
             return getattr(importlib.import_module(places[name]), name)
         for place in map(importlib.import_module, also):
-            if name in vars(place) and not name.startswith("_"):
+            if name in dir(place) and not name.startswith("_"):
                 return getattr(place, name)
         if is_package and not name.startswith("_"):
             full_name = f"{module}.{name}"

@@ -84,7 +84,7 @@ def test_a_row_may_be_imported_from_the_table_api():
     ],
 )  # fmt: skip
 def test_classes_may_be_written_with_type_parameters(written):
-    names = vars(common) | vars(datastream) | vars(state)
+    names = {name: getattr(one, name) for one in (common, datastream, state) for name in dir(one)}
     assert eval(written, names) is not None  # ruff: ignore[suspicious-eval-usage] - of the list above
 
 
