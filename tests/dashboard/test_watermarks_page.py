@@ -13,9 +13,10 @@ NONE = -(2**63)
 def told(driver, **watermarks):
     """`watermarks`: how far behind the clock the subtasks are, in ms; None: without one."""
     job = driver.job(a_minute_ago()).status("RUNNING").runs()
+    now_ms = wall_ms()
     for vertex_id, name in ((SOURCE, "source"), (SINK, "sink")):
         for subtask, behind in enumerate(watermarks[name]):
-            watermark_ms = NONE if behind is None else wall_ms() - behind
+            watermark_ms = NONE if behind is None else now_ms - behind
             job.has(attempt(vertex_id, subtask), watermark_ms=watermark_ms)
     return job
 

@@ -99,7 +99,7 @@ def test_pure_functions_run_on_columns(function):
         (with_try, "it has a try or with statement, or a comprehension"),
         (Mapper().of_self, "it reads 'self', the object that it belongs to"),
         (lambda bid: {"id": bid.id}, "it makes a dict"),
-        (lambda bid: (lambda price: price)(bid.price), "it makes a function or has a comprehension"),
+        (lambda bid: (lambda one: one)(bid.id), "it makes a function or has a comprehension"),
     ],
 )  # fmt: skip
 def test_functions_that_only_read_attributes_get_their_fields(function, why):
