@@ -74,7 +74,7 @@ def timed_run(
         started = time.perf_counter()
         env.execute(name)
         job_seconds = time.perf_counter() - started
-        begun = [Mark(*map(int, mark.read_text().split())) for mark in Path(marks).iterdir()]
+        begun = marks_in(marks)
     data_seconds = (sink.last_ns - min(mark.at_ns for mark in begun)) / 1e9
     cpu_ns = sum(sink.cpu_ns.values()) - sum(
         min(mark.cpu_ns for mark in begun if mark.process == process) for process in sink.cpu_ns
@@ -88,6 +88,11 @@ class Mark(NamedTuple):
     at_ns: int
     process: int
     cpu_ns: int
+
+
+def marks_in(folder: str) -> list[Mark]:
+    """Return what the readers of `TimedSource` have written there."""
+    return [Mark(*map(int, mark.read_text().split())) for mark in Path(folder).iterdir()]
 
 
 class TimedSource(Source):

@@ -9,14 +9,13 @@ have it, and over loopback TCP.
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.figures import Figure
-from benchmarks.probes import TASKMANAGERS, TimedSource, environment
+from benchmarks.probes import TASKMANAGERS, TimedSource, environment, marks_in
 from benchmarks.workloads.exchange_floor import floor_seconds
 from penstock.common import Types, WatermarkStrategy
 from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
@@ -139,12 +138,11 @@ def job_seconds(
         sent = sent.slot_sharing_group("sender")
         sent.sink_to(sink).slot_sharing_group("receiver")
         env.execute("benchmark exchange")
-        (mark,) = Path(marks).iterdir()
-        first_ns = int(mark.read_text())
+        (mark,) = marks_in(marks)
     expected = batches * (COLUMN_ROWS if is_columnar else ROWS)
     if sink.rows != expected:
         raise SystemExit(f"exchange: {sink.rows:,} rows arrived of {expected:,}")
-    return (sink.last_ns - first_ns) / 1e9
+    return (sink.last_ns - mark.at_ns) / 1e9
 
 
 def measure(_events: int | None, runs: int) -> list[Figure]:

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.peers.programs.checks import Arguments, tell
-from benchmarks.probes import TimedSource, environment
+from benchmarks.probes import TimedSource, environment, marks_in
 from penstock.common import WatermarkStrategy
 from penstock.datastream import DataStream, RuntimeExecutionMode
 from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
@@ -117,5 +117,5 @@ def _streaming(arguments: Arguments, query: Query) -> tuple[float, SumSink]:
         source = TimedSource(query.source(arguments.input), marks)
         query.pipeline(env.from_source(source, query.watermarks, "Input")).sink_to(sink)
         env.execute(arguments.workload)
-        first_ns = min(int(mark.read_text()) for mark in Path(marks).iterdir())
+        first_ns = min(mark.at_ns for mark in marks_in(marks))
     return (sink.last_ns - first_ns) / 1e9, sink
