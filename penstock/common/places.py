@@ -3,30 +3,32 @@
 from typing import Final
 
 _NAMES: Final = {
-    "penstock.common.completable_future": ("CompletableFuture",),
-    "penstock.common.config_options": ("ConfigOption", "ConfigOptions"),
-    "penstock.common.configuration": ("Configuration",),
-    "penstock.common.execution_config": ("ExecutionConfig",),
-    "penstock.common.input_dependency_constraint": ("InputDependencyConstraint",),
-    "penstock.common.job_client": ("JobClient",),
-    "penstock.common.job_execution_result": ("JobExecutionResult",),
-    "penstock.common.job_id": ("JobID",),
-    "penstock.common.job_status": ("JobStatus",),
-    "penstock.common.restart_strategy": ("RestartStrategies", "RestartStrategyConfiguration"),
-    "penstock.common.serialization": (
+    "completable_future": ("CompletableFuture",),
+    "config_options": ("ConfigOption", "ConfigOptions"),
+    "configuration": ("Configuration",),
+    "execution_config": ("ExecutionConfig",),
+    "input_dependency_constraint": ("InputDependencyConstraint",),
+    "job_client": ("JobClient",),
+    "job_execution_result": ("JobExecutionResult",),
+    "job_id": ("JobID",),
+    "job_status": ("JobStatus",),
+    "restart_strategy": ("RestartStrategies", "RestartStrategyConfiguration"),
+    "serialization": (
         "ByteArraySchema",
         "DeserializationSchema",
         "Encoder",
         "SerializationSchema",
         "SimpleStringSchema",
     ),
-    "penstock.common.time": ("Duration", "Instant", "Time"),
-    "penstock.common.typeinfo": ("TypeInformation", "Types"),
-    "penstock.common.types": ("Row", "RowKind"),
-    "penstock.common.watermark_strategy": ("WatermarkStrategy",),
-    "penstock.runtime.windowing.serializers": ("TypeSerializer",),
+    "time": ("Duration", "Instant", "Time"),
+    "typeinfo": ("TypeInformation", "Types"),
+    "types": ("Row", "RowKind"),
+    "watermark_strategy": ("WatermarkStrategy",),
 }
-PLACES: Final = {name: module for module, names in _NAMES.items() for name in names}
+PLACES: Final = {
+    **{name: f"penstock.common.{module}" for module, names in _NAMES.items() for name in names},
+    "TypeSerializer": "penstock.runtime.windowing.serializers",
+}
 """A module is imported when one of its names is asked for."""
 
 ROW_SCHEMAS: Final = {

@@ -6,8 +6,7 @@ A name's module is imported when the name is asked for. Programs and TaskManager
 from typing import TYPE_CHECKING
 
 from penstock.common.absent import absent, listing
-from penstock.datastream.building.former_names import OF_THE_PACKAGE
-from penstock.datastream.places import PLACES
+from penstock.datastream.building.former_names import OF_MODULES, OF_THE_PACKAGE
 
 if TYPE_CHECKING:
     from penstock.datastream import checkpoint_storage as checkpoint_storage
@@ -179,5 +178,5 @@ __all__ = [
     "checkpoint_storage",
 ]
 
-__getattr__ = absent(__name__, OF_THE_PACKAGE, elsewhere=PLACES, is_package=True)
-__dir__ = listing(globals(), PLACES)
+__getattr__ = absent(__name__, OF_THE_PACKAGE, elsewhere=OF_MODULES, is_package=True)
+__dir__ = listing(globals(), OF_MODULES)

@@ -1,6 +1,6 @@
-"""Names of PyFlink 1 that PyFlink 2 has removed or moved, with what to use instead.
+"""Where names of PyFlink are: those removed or moved since PyFlink 1, with what to use instead, and modules of those that are here.
 
-Many programs and examples on the web still use them. Does not know any class. Source: pyflink.datastream of Flink 1.x.
+Does not know any class. Source: pyflink.datastream of Flink 1.x and 2.x.
 """
 
 from typing import Final
@@ -124,3 +124,98 @@ OF_FORMATS: Final = {
     for name in names
 }
 """The names that programs use of each module of formats, so that they need not know the module."""
+
+_MODULES: Final = {
+    "async_data_stream": ("AsyncDataStream",),
+    "checkpoint_config": ("CheckpointConfig",),
+    "checkpoint_storage": (
+        "CheckpointStorage",
+        "CustomCheckpointStorage",
+        "FileSystemCheckpointStorage",
+        "JobManagerCheckpointStorage",
+    ),
+    "checkpointing_mode": ("CheckpointingMode",),
+    "data_stream": (
+        "AllWindowedStream",
+        "BroadcastConnectedStream",
+        "BroadcastStream",
+        "CloseableIterator",
+        "ConnectedStreams",
+        "DataStream",
+        "DataStreamSink",
+        "KeyedStream",
+        "WindowedStream",
+    ),
+    "data_stream.joins": (
+        "CoGroupFunction",
+        "FlatJoinFunction",
+        "JoinFunction",
+        "ProcessJoinFunction",
+    ),
+    "error_policy": (
+        "DEAD_LETTER_TYPE",
+        "DeadLetter",
+        "ErrorPolicy",
+        "FiredTimer",
+        "FiredWindow",
+    ),
+    "exchange_mode": ("StreamExchangeMode",),
+    "execution_mode": ("RuntimeExecutionMode",),
+    "externalized_checkpoint_retention": ("ExternalizedCheckpointRetention",),
+    "functions": (
+        "AggregateFunction",
+        "AllWindowFunction",
+        "AsyncFunction",
+        "AsyncFunctionDescriptor",
+        "AsyncRetryPredicate",
+        "AsyncRetryStrategy",
+        "CoFlatMapFunction",
+        "CoMapFunction",
+        "CoProcessFunction",
+        "FilterFunction",
+        "FlatMapFunction",
+        "KeyedCoProcessFunction",
+        "KeyedProcessFunction",
+        "KeySelector",
+        "MapFunction",
+        "Partitioner",
+        "ProcessAllWindowFunction",
+        "ProcessFunction",
+        "ProcessWindowFunction",
+        "ReduceFunction",
+        "RuntimeContext",
+        "SinkFunction",
+        "SourceFunction",
+        "WindowFunction",
+    ),
+    "functions.broadcast": (
+        "BroadcastProcessFunction",
+        "KeyedBroadcastProcessFunction",
+    ),
+    "output_tag": ("OutputTag",),
+    "slot_sharing_group": ("MemorySize", "SlotSharingGroup"),
+    "state_backend": (
+        "CustomStateBackend",
+        "EmbeddedRocksDBStateBackend",
+        "HashMapStateBackend",
+        "PredefinedOptions",
+        "StateBackend",
+    ),
+    "stream_execution_environment": ("StreamExecutionEnvironment",),
+    "time_domain": ("TimeDomain",),
+    "timerservice": ("TimerService",),
+    "window": (
+        "CountWindow",
+        "GlobalWindow",
+        "MergingWindowAssigner",
+        "TimeWindow",
+        "Trigger",
+        "TriggerResult",
+        "Window",
+        "WindowAssigner",
+    ),
+}
+OF_MODULES: Final = {
+    name: f"penstock.datastream.{module}" for module, names in _MODULES.items() for name in names
+}
+"""The names of the package itself, in the same way."""

@@ -48,7 +48,7 @@ def opened(told: dict[str, Any], key: bytes | None, what: str) -> Piece:
     signature = str(told["signature"])
     if key is not None and not hmac.compare_digest(signature, _signature(key, what, piece)):
         raise RemoteError(
-            "rows came that this session has not signed, so they are not opened. Somebody else "
+            "rows came that the cluster has not signed, so they are not opened. Somebody else "
             "answers at its address: see `penstock list`, and submit the job again."
         )
     return piece
@@ -72,7 +72,7 @@ class Keyed(Protocol):
 
 
 def check_rows(session: Keyed) -> None:
-    """Raises ConfigurationError: nothing would vouch for rows of this session."""
+    """Raises ConfigurationError: nothing would vouch for rows of the cluster."""
     if session.rows_key is None and not session.rest.address.startswith("https://"):
         raise ConfigurationError(
             f"rows of execute_and_collect are pickles, and nothing vouches for those that come "

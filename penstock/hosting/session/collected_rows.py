@@ -63,7 +63,7 @@ class CollectedRows:
             rows = self._jobs.get(job_id)
             if rows is None:
                 raise ExternalError(
-                    f"the rows of job {job_id} are not here: this session did not start it for a "
+                    f"the rows of job {job_id} are not here: this cluster did not start it for a "
                     "client that reads rows, or it was started again. Submit the job again."
                 )
             last = rows.streams.get(stream, Piece(0))

@@ -7,6 +7,7 @@ only pass or fail.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -125,15 +126,13 @@ class _Plan:
             sink, read = made
             early: list[Any] = []
             has_committer = committer_of(sink) is not None
-            run, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
-            try:
+            progress = _Progress()
+            with closing(self._begin(sink, self.parallelism, 0, None)) as run:
                 for step in self.steps():
                     self._do(run, step, progress)
                     uncovered = self.pieces(range(progress.covered + 1, _CHECKPOINTS + 1))
                     if has_committer and uncovered:
                         early += [one for one in read() if one in uncovered and one not in early]
-            finally:
-                run.close()
             return self.records, early
 
         self._note(f"to the end at parallelism {self.parallelism}", scenario)
@@ -149,14 +148,12 @@ class _Plan:
                     sink, self.parallelism, _JOB, attempt,
                     input_type=self.input_type, takes_checkpoints=False,
                 )  # fmt: skip
-                try:
+                with closing(run):
                     for subtask in range(self.parallelism):
                         run.write(subtask, self.records[subtask :: self.parallelism])
                     if attempt:
                         for subtask in range(self.parallelism):
                             run.finish(subtask)
-                finally:
-                    run.close()
                 if committer is not None and not attempt:
                     committer.abort(_JOB)
             if committer is not None:
@@ -174,15 +171,13 @@ class _Plan:
 
         def scenario(made: Made) -> Outcome:
             sink, _ = made
-            run, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
+            progress = _Progress()
             kept: list[KeptSink] = []
-            try:
+            with closing(self._begin(sink, self.parallelism, 0, None)) as run:
                 for step in self.steps():
                     self._do(run, step, progress)
                     if step.what == "complete" and progress.kept is not None:
                         kept.append(progress.kept)
-            finally:
-                run.close()
             for one in kept:
                 committer = committer_of(sink)
                 if committer is not None:
@@ -197,20 +192,15 @@ class _Plan:
 
         def scenario(made: Made) -> Outcome:
             sink, _ = made
-            first, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
-            try:
+            progress = _Progress()
+            with closing(self._begin(sink, self.parallelism, 0, None)) as first:
                 for step in self.steps()[:point]:
                     self._do(first, step, progress)
                 if is_closed:
                     first.close()
-                second = self._begin(sink, parallelism, 1, progress.kept)
-                try:
+                with closing(self._begin(sink, parallelism, 1, progress.kept)) as second:
                     self._to_the_end(second, parallelism, progress.covered)
-                finally:
-                    second.close()
                 return self.records, []
-            finally:
-                first.close()
 
         how = "closed" if is_closed else "left alone"
         self._note(
@@ -230,24 +220,19 @@ class _Plan:
                 run.close()
                 return [], []
             told: set[int] = set()
-            try:
+            with closing(run):
                 for step in self.steps()[:point]:
                     self._do(run, step, progress)
                     if step.what == "notify":
                         told.add(step.number)
-            finally:
-                run.close()
             committer.abort(_JOB)
             committer.close()
             visible = list(read())
             early = [one for one in visible if one in self.pieces(_later(progress.covered))]
             # Whether those of a checkpoint that not all subtasks have heard of are committed is open.
             done = [one for one in visible if one not in early]
-            other = self._begin(sink, self.parallelism, 0, None, _OTHER_JOB)
-            try:
+            with closing(self._begin(sink, self.parallelism, 0, None, _OTHER_JOB)) as other:
                 self._to_the_end(other, self.parallelism, 0)
-            finally:
-                other.close()
             heard = self.pieces(number for number in told if number < max(told, default=0))
             missing = [one for one in heard if one not in done]
             return [*done, *missing, *self.records], early

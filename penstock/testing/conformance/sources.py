@@ -7,6 +7,7 @@ no cluster, every point instead of one, and it says what was seen instead of onl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,13 +73,10 @@ class _Plan:
 
         def scenario() -> list[Any]:
             nonlocal batches
-            run = self._run(self.make(), parallelism)
-            try:
+            with closing(self._run(self.make(), parallelism)) as run:
                 self._to_the_end(run, 0)
                 batches = run.batches
                 return run.records
-            finally:
-                run.close()
 
         self._note(f"read to the end at parallelism {parallelism}", scenario)
         return batches
@@ -86,15 +84,12 @@ class _Plan:
     def restored(self, parallelism: int, other: int, point: int, *, is_told: bool) -> None:
         def scenario() -> list[Any]:
             source = self.make()
-            first = self._run(source, parallelism)
-            try:
+            with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
                 before, kept = first.records, first.checkpoint(1)
                 if is_told:
                     first.complete(1)
                 first.read(batches=_LOST_BATCHES, records=len(self.wanted))
-            finally:
-                first.close()
             return before + self._rest(source, other, kept, len(before))
 
         told = "" if is_told else ", of which nobody was told"
@@ -107,16 +102,13 @@ class _Plan:
     def restored_to_the_one_before(self, parallelism: int, point: int) -> None:
         def scenario() -> list[Any]:
             source = self.make()
-            first = self._run(source, parallelism)
-            try:
+            with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
                 before, kept = first.records, first.checkpoint(1)
                 first.complete(1)
                 first.read(batches=1, records=len(self.wanted))
                 first.checkpoint(2)  # it never completes
                 first.read(batches=1, records=len(self.wanted))
-            finally:
-                first.close()
             return before + self._rest(source, parallelism, kept, len(before))
 
         self._note(
@@ -128,12 +120,9 @@ class _Plan:
     def begun_anew(self, parallelism: int, point: int) -> None:
         def scenario() -> list[Any]:
             source = self.make()
-            first = self._run(source, parallelism)
-            try:
+            with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
                 first.checkpoint(1)  # it never completes
-            finally:
-                first.close()
             return self._rest(source, parallelism, None, 0)
 
         self._note(
@@ -145,8 +134,7 @@ class _Plan:
         """Each subtask fails alone, one after the other; the enumerator goes on."""
 
         def scenario() -> list[Any]:
-            run = self._run(self.make(), parallelism)
-            try:
+            with closing(self._run(self.make(), parallelism)) as run:
                 run.read(batches=point, records=len(self.wanted))
                 kept = run.checkpoint(1)
                 run.complete(1)
@@ -155,20 +143,15 @@ class _Plan:
                     run.fail(subtask, kept)
                 self._to_the_end(run, 0)
                 return run.records
-            finally:
-                run.close()
 
         self._note(
             f"splits given back by each of {parallelism} subtasks behind batch {point}", scenario
         )
 
     def _rest(self, source: Source, parallelism: int, kept: Kept | None, had: int) -> list[Any]:
-        run = self._run(source, parallelism, kept)
-        try:
+        with closing(self._run(source, parallelism, kept)) as run:
             self._to_the_end(run, had)
             return run.records
-        finally:
-            run.close()
 
     def _to_the_end(self, run: SourceRun, had: int) -> None:
         is_bounded = run.boundedness is Boundedness.BOUNDED

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from penstock.common.places import PLACES as OF_COMMON
-from penstock.datastream.building.former_names import OF_CONNECTORS, OF_FORMATS
-from penstock.datastream.places import PLACES as OF_DATASTREAM
+from penstock.datastream.building.former_names import OF_CONNECTORS, OF_FORMATS, OF_MODULES
 
 PACKAGES = {
     "penstock.common": OF_COMMON,
-    "penstock.datastream": OF_DATASTREAM,
+    "penstock.datastream": OF_MODULES,
     "penstock.datastream.connectors": OF_CONNECTORS,
     "penstock.datastream.formats": OF_FORMATS,
 }

@@ -61,7 +61,7 @@ def heartbeat(driver: Driver, asked: Asked) -> Answer:
         raise RestError(400, f"'expiredTimestamp' must be epoch milliseconds, got {until!r}.")
     job_id = asked.hex_id("jobid")
     if not SESSION_PLACE.session.client_lives(job_id, until):
-        raise RestError(404, f"Job {job_id} is not known to this session, or has ended.")
+        raise RestError(404, f"Job {job_id} is not known to this cluster, or has ended.")
     return Answer({}, 202)
 
 
