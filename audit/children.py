@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,8 +18,10 @@ from audit import clocks
 from audit.processes import MARK
 
 ROOT = str(Path(__file__).parents[1])
-_TAIL = 4000
+_TAIL = 12_000
 _POLL_S = 0.05
+_STACKS = "(most recent call first)"
+_STACKS_S = 5.0
 
 
 class Child:
@@ -103,6 +106,11 @@ class Child:
     def tail(self) -> str:
         """The end of its stderr."""
         return self.log.read_bytes()[-_TAIL:].decode(errors="replace")
+
+    def show_stacks(self) -> None:
+        """Have the stacks of its threads at the end of its stderr. Only for a module that writes them at SIGUSR1."""
+        self.process.send_signal(signal.SIGUSR1)
+        self.says(_STACKS, _STACKS_S)
 
     def end(self, timeout_s: float = 10.0) -> int:
         """Its exit status. There are no more commands; killed when it does not end by then."""

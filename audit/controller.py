@@ -89,6 +89,7 @@ class Controller:
         self.auditor: Child
         self.disks: Disks
         self.clocks = self.folder / clocks.FOLDER
+        self._children: list[Child] = []
         self._started = time.monotonic()
         self._fault_since = 0.0
 
@@ -119,6 +120,8 @@ class Controller:
         finally:
             self.report.seconds = time.monotonic() - self._started
             processes.end_all(self.mark)
+            for child in self._children:
+                child.end()
             self.disks.close()
         return self.report
 
@@ -235,4 +238,6 @@ class Controller:
 
     def _child(self, name: str, module: str, *arguments: str) -> Child:
         log = self.folder / f"{name}.log"
-        return Child(self.mark, log, module, str(self.folder), *arguments)
+        child = Child(self.mark, log, module, str(self.folder), *arguments)
+        self._children.append(child)
+        return child

@@ -9,8 +9,10 @@ of JSON to its stdout for what the controller wants to know. While another drive
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -200,6 +202,7 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("--master", default="local-cluster[2,2,1024]")
     args = parser.parse_args()
+    faulthandler.register(signal.SIGUSR1)  # where it hangs, the controller asks for its stacks
     start_spark(args.master)
     tell(ready=True)
     Driver(Path(args.folder).resolve()).obey(sys.stdin)

@@ -198,6 +198,8 @@ class Drivers:
         answer: dict[str, Any] | None = child.wait_for(
             lambda what: bool(either & set(what)), since, self._limit_s
         )
+        if answer is None and child.is_alive:
+            child.show_stacks()
         if answer is None or wanted not in answer:
             raise DriverFailed(f"a driver should say '{wanted}', got {answer}", child)
         return answer
