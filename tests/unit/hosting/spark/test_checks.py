@@ -30,6 +30,7 @@ from penstock.hosting.spark.checks import check_configuration
 from penstock.hosting.spark.host import SparkHost
 from penstock.hosting.spark.provider import SparkProvider
 from penstock.hosting.spark.session import ensure_java
+from penstock.hosting.spark.worker_launcher import SparkLauncher
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
@@ -145,12 +146,16 @@ def test_a_process_that_cannot_be_submitted_is_reported():
 def test_slots_are_missing_only_where_spark_has_none_for_those_that_wait(
     monkeypatch, slots, queued, has_free
 ):
+    """With processes of its own or with shared workers."""
     provider = provider_of()
+    launcher = SparkLauncher(provider._context, "workers")
     names = {ResourceId(f"tm-{number}") for number in range(3)}
-    monkeypatch.setattr(provider._slots, "_task_slots", lambda: slots)
+    for one in provider, launcher:
+        monkeypatch.setattr(one._slots, "_task_slots", lambda: slots)
+        monkeypatch.setattr(one._jobs, "is_queued", lambda name: name in sorted(names)[:queued])
     monkeypatch.setattr(provider._jobs, "running", lambda: names)
-    monkeypatch.setattr(provider._jobs, "is_queued", lambda name: name in sorted(names)[:queued])
     assert provider.has_free_slots() is has_free
+    assert launcher.lack_places(names) is not has_free
     provider._jobs.running = set
 
 
