@@ -14,6 +14,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program import needs
+from penstock.hosting.session_jobs import SessionJob, SessionJobs
 from penstock.hosting.spark import (
     background_jobs,
 )
@@ -36,6 +37,7 @@ from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import UNSIZED
+from penstock.model.states import JobStatus
 
 SCRIPT = Path(__file__).parents[4] / "scripts" / "ensure-java"
 
@@ -99,6 +101,16 @@ def test_what_does_not_come_is_refused_with_what_there_is(no_waiting):
         NoResourceAvailable, match=r"(?s)4 slots.*only 1 .*gives 2 task slots, 1 of"
     ):
         needs.check_resources(provider_of(looks=[(2, 1)]), {UNSIZED: 4})
+
+
+def test_the_master_that_is_advised_has_room_beside_jobs_that_hold_slots(monkeypatch):
+    jobs = SessionJobs()
+    control = SimpleNamespace(job_id="held", status=lambda: JobStatus.RUNNING)
+    jobs.add(SessionJob(control, "first", 0.0, lambda: 2))
+    monkeypatch.setattr(needs, "SESSION_JOBS", jobs)
+    provider = provider_of(looks=[(3, 2), (3, 2)])
+    with pytest.raises(NoResourceAvailable, match=r"'first' .* master local\[5\]"):
+        needs.check_resources(provider, {UNSIZED: 2})
 
 
 def test_the_answer_of_the_check_is_kept():
