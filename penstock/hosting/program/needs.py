@@ -65,6 +65,6 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int =
     raise NoResourceAvailable(
         f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, "
         f"but only {limit} can be started: {provider.describe()}.{SESSION_JOBS.holders()} "
-        f"Give Spark more cores (for instance master local[{wanted + held + 1}]), lower the parallelism, "
-        "or raise taskmanager.numberOfTaskSlots."
+        f"Give Spark more cores (for instance master local[{wanted + held + 1}]), lower the "
+        "parallelism, or raise taskmanager.numberOfTaskSlots."
     )

@@ -122,7 +122,7 @@ class BackgroundJobs:
             thread.join(_CANCEL_AGAIN_S)
 
     def lack_places(self, names: Iterable[ResourceId]) -> bool:
-        """Whether some of these wait for a core and Spark has none for them. Where it has room it is only slow: nothing has to be changed."""
+        """Whether some of these wait for a core that Spark does not have. Else it is only slow."""
         queued = sum(map(self.is_queued, names))
         return queued > 0 and not self._slots.has_room(queued)
 
