@@ -24,7 +24,19 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
     WindowedStream,
 )
-from penstock.datastream.window import TimeWindow, TumblingEventTimeWindows
+from penstock.datastream.state import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
+from penstock.datastream.window import (
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    TumblingEventTimeWindows,
+)
 
 LATE = OutputTag("late", Types.STRING())
 TEN_SECONDS = TumblingEventTimeWindows.of(Time.seconds(10))
@@ -137,9 +149,10 @@ class Ends(ProcessWindowFunction[tuple[str, int], str, str, TimeWindow]):
     def process(
         self,
         key: str,
-        context: ProcessWindowFunction.Context,
+        context: ProcessWindowFunction.Context[TimeWindow],
         elements: Iterable[tuple[str, int]],
     ) -> Iterator[str]:
+        assert_type(context.window(), TimeWindow)
         yield f"{key} {context.window().end}"
 
 
@@ -150,7 +163,41 @@ class Described(ProcessWindowFunction[float, str, str, TimeWindow]):
         yield f"{key} {sum(elements)}"
 
 
+class AtTheFirst(Trigger[tuple[str, int], TimeWindow]):
+    def on_element(
+        self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.FIRE_AND_PURGE
+
+    def on_processing_time(
+        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    on_event_time = on_processing_time
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None: ...
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None: ...
+
+
+def of_states(
+    value: ValueState[int],
+    values: ListState[str],
+    entries: MapState[str, float],
+    mean: AggregatingState[int, float],
+    bare: ReducingState,
+) -> None:
+    assert_type(value.value(), int)
+    assert_type(values.get(), list[str])
+    assert_type(entries.get("a"), float)
+    assert_type(list(entries.items()), list[tuple[str, float]])
+    assert_type(mean.get(), float)
+    assert_type(bare.get(), Any)
+    value.update("one")  # type: ignore[arg-type]
+
+
 windows = keyed.window(TEN_SECONDS)
+assert_type(windows.trigger(AtTheFirst()), WindowedStream[tuple[str, int], str])
 assert_type(windows, WindowedStream[tuple[str, int], str])
 assert_type(windows.allowed_lateness(5), WindowedStream[tuple[str, int], str])
 assert_type(windows.reduce(lambda a, b: (a[0], a[1] + b[1])), DataStream[tuple[str, int]])

@@ -26,7 +26,7 @@ from penstock.datastream.functions.type_variables import (
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
-from penstock.model.parametrised import Parametrised
+from penstock.model.parametrised import OfOne, X
 from penstock.runtime.context import KeyedStateStore, RuntimeContext, neutral
 from penstock.runtime.operators.asynchronous.retry import AsyncRetryStrategy
 
@@ -296,11 +296,11 @@ class PassThroughAllWindowFunction(AllWindowFunction[T, T, W]):
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """Turns all values of one key's window into results; a context gives times and state."""
 
-    class Context(Parametrised, ABC):
+    class Context(OfOne[X], ABC):
         """Describes the window that fires."""
 
         @abstractmethod
-        def window(self) -> Any:
+        def window(self) -> X:
             """Return the window."""
 
         @abstractmethod
@@ -321,22 +321,22 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
     @abstractmethod
     def process(
-        self, key: KEY, context: ProcessWindowFunction.Context, elements: Iterable[IN]
+        self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]
     ) -> Results[OUT]:
         """Return the results for one window that fires; None: no result."""
 
-    def clear(self, context: ProcessWindowFunction.Context) -> None:
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """Clear what `window_state` holds: the window is removed."""
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     """Turns an unkeyed stream's window into results; a context gives window and state."""
 
-    class Context(Parametrised, ABC):
+    class Context(OfOne[X], ABC):
         """Describes the window that fires."""
 
         @abstractmethod
-        def window(self) -> Any:
+        def window(self) -> X:
             """Return the window."""
 
         @abstractmethod
@@ -349,11 +349,11 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
     @abstractmethod
     def process(
-        self, context: ProcessAllWindowFunction.Context, elements: Iterable[IN]
+        self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]
     ) -> Results[OUT]:
         """Return the results for one window that fires; None: no result."""
 
-    def clear(self, context: ProcessAllWindowFunction.Context) -> None:
+    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
         """Clear what `window_state` holds: the window is removed."""
 
 

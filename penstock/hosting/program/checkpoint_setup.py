@@ -19,7 +19,7 @@ from typing import Final
 
 from penstock.hosting.checkpoints.keeper import JobStorage, Pointers
 from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.file_systems import CheckpointIoError, check_private, joined
+from penstock.hosting.file_systems import CheckpointIoError, check_private, joined, parted
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings
 from penstock.hosting.private_files import NotPrivate
 from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
@@ -142,7 +142,8 @@ def _directory(
     beside = places.savepoints or places.restored
     # Only its file system matters; nothing but savepoints is written below it.
     if beside is not None:
-        return beside, False
+        folder, name = parted(beside)
+        return folder if name == METADATA else beside, False
     if around.shares_files:  # Only a name; nothing is made there.
         return f"{tempfile.gettempdir()}/{_PREFIX}{secrets.token_hex(8)}", False
     return None, False

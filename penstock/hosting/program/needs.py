@@ -61,9 +61,10 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int =
     parts = [f"{usual} TaskManagers of {counted(slots, 'slot')}"] if usual else []
     parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
     parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
+    held = -(-sum(job.slots() for job in SESSION_JOBS.running) // slots)
     raise NoResourceAvailable(
         f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, "
         f"but only {limit} can be started: {provider.describe()}.{SESSION_JOBS.holders()} "
-        f"Give Spark more cores (for instance master local[{wanted + 1}]), lower the parallelism, "
-        "or raise taskmanager.numberOfTaskSlots."
+        f"Give Spark more cores (for instance master local[{wanted + held + 1}]), lower the "
+        "parallelism, or raise taskmanager.numberOfTaskSlots."
     )

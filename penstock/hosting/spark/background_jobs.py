@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from pyspark import SparkContext, cloudpickle
@@ -120,6 +120,11 @@ class BackgroundJobs:
         ):
             self._cancel(name)
             thread.join(_CANCEL_AGAIN_S)
+
+    def lack_places(self, names: Iterable[ResourceId]) -> bool:
+        """Whether some of these wait for a core that Spark does not have. Else it is only slow."""
+        queued = sum(map(self.is_queued, names))
+        return queued > 0 and not self._slots.has_room(queued)
 
     def is_queued(self, name: ResourceId) -> bool:
         """Whether its Spark task still waits for a core."""

@@ -190,10 +190,7 @@ class SparkProvider(SparkPlace):
         self._archive: Any = None
 
     def has_free_slots(self) -> bool:
-        starting = self._jobs.running() - self._registered
-        queued = sum(map(self._jobs.is_queued, starting))
-        # Where Spark has room it is only slow: nothing has to be changed.
-        return not queued or self._slots.has_room(queued)
+        return not self._jobs.lack_places(self._jobs.running() - self._registered)
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
         """Broadcast the package, once for a job."""

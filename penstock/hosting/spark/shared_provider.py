@@ -158,7 +158,7 @@ class SharingProvider(SparkPlace):
 
     def has_free_slots(self) -> bool:
         waiting = self._started - self._registered
-        return not self._workers.is_queued(set(map(self._start_id, waiting)))
+        return not self._workers.lack_places(set(map(self._start_id, waiting)))
 
     def close(self) -> None:
         """Give all slots back, and wait a bounded time until nothing of the job is left in the workers. Never raises."""

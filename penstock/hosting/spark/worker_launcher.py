@@ -49,8 +49,8 @@ class SparkLauncher:
     def is_up(self, worker_id: WorkerId) -> None:
         self._jobs.is_up(worker_id)
 
-    def is_queued(self, worker_id: WorkerId) -> bool:
-        return self._jobs.is_queued(worker_id)
+    def lack_places(self, workers: set[WorkerId]) -> bool:
+        return self._jobs.lack_places(workers)
 
     def stop(self, worker_id: WorkerId, *, is_told: bool) -> None:
         if is_told:

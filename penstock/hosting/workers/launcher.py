@@ -62,8 +62,8 @@ class Launcher(Protocol):
     def is_up(self, worker_id: WorkerId) -> None:
         """It has connected."""
 
-    def is_queued(self, worker_id: WorkerId) -> bool:
-        """Whether it waits for a place."""
+    def lack_places(self, workers: set[WorkerId]) -> bool:
+        """Whether some of these wait for a place and there is none for them."""
 
     def stop(self, worker_id: WorkerId, *, is_told: bool) -> None:
         """Make sure that it ends. `is_told`: it was told to, and gets time for that. Returns at once."""

@@ -141,15 +141,15 @@ class SharedWorkers:
         """End so many idle workers, so that others get their places. `kind`: whose workers stay. Returns at once."""
         self._loop.tell(lambda: self._feed(RoomWanted(workers, kind, _now_ms())))
 
-    def is_queued(self, start_ids: set[StartId]) -> bool:
-        """Whether one of them waits for a worker that has no place yet."""
+    def lack_places(self, start_ids: set[StartId]) -> bool:
+        """Whether some of them wait for workers for which there is no place."""
 
         def planned() -> set[WorkerId]:
             found = (self._machine.starts.get(one) for one in start_ids)
             return {one.planned for one in found if one is not None and one.planned is not None}
 
         none: set[WorkerId] = set()
-        return any(map(self._launcher.is_queued, self._loop.ask(planned, none)))
+        return self._launcher.lack_places(self._loop.ask(planned, none))
 
     def close(self, cause: str, timeout_s: float) -> None:
         """End the idle workers, and start none any more. Those that are used go on until their jobs are over."""

@@ -35,7 +35,7 @@ class Consequences:
 
     def holds(self, vertex: ExecutionVertex, failure: FailureInfo) -> bool:
         """Keep the failure if a producer still has to say why it failed. Returns whether it was kept."""
-        if failure.kind != _PRODUCER_FAILED or not _awaits_producer(vertex):
+        if failure.kind != _PRODUCER_FAILED or not self._awaits_producer(vertex):
             return False
         if not self._held:
             self._until_ms = self._journal.now_ms + CAUSE_WAIT_MS
@@ -57,10 +57,10 @@ class Consequences:
         is_due = timer == CAUSE_TIMER and self._journal.now_ms >= self._until_ms
         return is_due and bool(self._held)
 
-
-def _awaits_producer(vertex: ExecutionVertex) -> bool:
-    return any(
-        partition.producer.state in _HAS_TO_REPORT
-        for group in vertex.consumed_groups
-        for partition in group.partitions
-    )
+    def _awaits_producer(self, vertex: ExecutionVertex) -> bool:
+        """Also one whose own failure is kept: it waits for the report of its producer in turn."""
+        return any(
+            partition.producer.state in _HAS_TO_REPORT or partition.producer in self
+            for group in vertex.consumed_groups
+            for partition in group.partitions
+        )

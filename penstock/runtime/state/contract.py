@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from penstock.model.errors import EngineBug, UserError
-from penstock.model.parametrised import Parametrised
+from penstock.model.parametrised import OfOne, OfTwo, Parametrised, X, Y
 from penstock.runtime.keys.hashing import key_group, state_key
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -60,31 +60,31 @@ class State(Parametrised, ABC):
         """Delete the value."""
 
 
-class ValueState(State):
+class ValueState(State, OfOne[X]):
     """Holds one value; None if unset."""
 
     @abstractmethod
-    def value(self) -> Any:
+    def value(self) -> X:
         """Return the value; None if unset."""
 
     @abstractmethod
-    def update(self, value: Any) -> None:
+    def update(self, value: X | None) -> None:
         """Set the value; None clears it, as in Flink."""
 
 
-class AppendingState(State):
+class AppendingState(State, OfTwo[X, Y]):
     """State to which values are added."""
 
     @abstractmethod
-    def get(self) -> Any:
+    def get(self) -> Y:
         """Return what the added values give."""
 
     @abstractmethod
-    def add(self, value: Any) -> None:
+    def add(self, value: X) -> None:
         """Add a value."""
 
 
-class MergingState(AppendingState):
+class MergingState(AppendingState[X, Y]):
     """State that can take over the values of other namespaces, as merging windows need it."""
 
     @abstractmethod
@@ -96,65 +96,65 @@ class MergingState(AppendingState):
         """Move what the current key has in `sources` into `target`."""
 
 
-class ListState(MergingState):
+class ListState(MergingState[X, Iterable[X]]):
     """Holds a list. Its elements expire one by one if a TTL is set."""
 
     @abstractmethod
-    def get(self) -> list[Any]:
+    def get(self) -> list[X]:
         """Return a copy of the list; empty if unset."""
 
     @abstractmethod
-    def add_all(self, values: list[Any]) -> None:
+    def add_all(self, values: list[X]) -> None:
         """Append the values."""
 
     @abstractmethod
-    def update(self, values: list[Any]) -> None:
+    def update(self, values: list[X]) -> None:
         """Replace the list by the values."""
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[X]:
         return iter(self.get())
 
 
-class ReducingState(MergingState):
+class ReducingState(MergingState[X, X]):
     """Holds one value, which is reduced with each added one; `get` returns None if unset."""
 
 
-class AggregatingState(MergingState):
+class AggregatingState(MergingState[X, Y]):
     """Holds an accumulator; `get` returns its result, or None if unset."""
 
 
-class MapState(State):
+class MapState(State, OfTwo[X, Y]):
     """Holds a map. Its entries expire one by one if a TTL is set."""
 
     @abstractmethod
-    def get(self, key: Any) -> Any:
+    def get(self, key: X) -> Y:
         """Return the entry's value; None if there is no entry."""
 
     @abstractmethod
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: X, value: Y) -> None:
         """Set the value of an entry."""
 
     @abstractmethod
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+    def put_all(self, dict_value: Mapping[X, Y]) -> None:
         """Set the values of all entries of the mapping."""
 
     @abstractmethod
-    def remove(self, key: Any) -> None:
+    def remove(self, key: X) -> None:
         """Delete an entry; no effect if there is none."""
 
     @abstractmethod
-    def contains(self, key: Any) -> bool:
+    def contains(self, key: X) -> bool:
         """Return whether there is an entry for the key."""
 
     @abstractmethod
-    def items(self) -> list[tuple[Any, Any]]:
+    def items(self) -> list[tuple[X, Y]]:
         """Return all entries as (key, value)."""
 
-    def keys(self) -> list[Any]:
+    def keys(self) -> list[X]:
         """Return the keys of all entries."""
         return [key for key, _ in self.items()]  # ruff: ignore[incorrect-dict-iterator] - not a dict's
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[Y]:
         """Return the values of all entries."""
         return [value for _, value in self.items()]  # ruff: ignore[incorrect-dict-iterator] - not a dict's
 
@@ -162,19 +162,19 @@ class MapState(State):
         """Return whether there are no entries."""
         return not self.items()
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: X) -> Y:
         return self.get(key)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: X, value: Y) -> None:
         self.put(key, value)
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: X) -> None:
         self.remove(key)
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: X) -> bool:
         return self.contains(key)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[X]:
         return iter(self.keys())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.model.parametrised import Parametrised
+from penstock.model.parametrised import OfTwo, Parametrised, X, Y
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.time import millis_of
 from penstock.runtime.elements import MAX_WATERMARK, NO_TIMESTAMP, Int64s
@@ -34,7 +34,7 @@ from penstock.runtime.windowing.triggers import (
 from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow, Window, cut_window
 
 
-class WindowAssigner(Parametrised, ABC):
+class WindowAssigner(OfTwo[X, Y], ABC):
     """Decides to which windows a record belongs."""
 
     class WindowAssignerContext(ABC):
@@ -70,7 +70,7 @@ class WindowAssigner(Parametrised, ABC):
         return TimeWindowSerializer()
 
 
-class MergingWindowAssigner(WindowAssigner):
+class MergingWindowAssigner(WindowAssigner[X, Y]):
     """A window assigner whose windows may merge, as sessions do."""
 
     class MergeCallback(Parametrised, ABC):

@@ -9,7 +9,7 @@ import struct
 from abc import ABC, abstractmethod
 from typing import Any, BinaryIO, Final
 
-from penstock.model.parametrised import Parametrised
+from penstock.model.parametrised import OfOne, X
 from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow
 
 _LONG: Final = struct.Struct(">q")
@@ -17,7 +17,7 @@ _TIMES: Final = struct.Struct(">qq")
 _NOTHING: Final = b"\x00"
 
 
-class TypeSerializer(Parametrised, ABC):
+class TypeSerializer(OfOne[X], ABC):
     """Writes and reads values of one type as bytes."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from penstock.model.parametrised import Parametrised
+from penstock.model.parametrised import OfTwo, X, Y
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.time import millis_of
 from penstock.runtime.state.descriptors import (
@@ -58,7 +58,7 @@ def merges(trigger: Trigger) -> bool:
 _CONTINUE, _FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 
 
-class Trigger(Parametrised, ABC):
+class Trigger(OfTwo[X, Y], ABC):
     """Decides when a window of a key fires, and when its records are deleted."""
 
     class TriggerContext(ABC):

@@ -66,7 +66,8 @@ def test_a_private_savepoint_is_restored_and_its_copy_for_a_group_is_refused(tmp
         place.chmod(former)
     assert lines_of(tmp_path / "out") == before
 
-    env = started(tmp_path, stage, execution__state_recovery__path=str(copy), **settings)
+    given = str(copy / "_metadata")
+    env = started(tmp_path, stage, execution__state_recovery__path=given, **settings)
     env.execute("sums")
     assert lines_of(tmp_path / "out") == expected_sums(2, 40)
 

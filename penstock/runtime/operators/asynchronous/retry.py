@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from penstock.model.parametrised import Parametrised
+from penstock.model.parametrised import OfOne, X
 
 ResultPredicate: TypeAlias = Callable[[list[Any]], bool]
 ExceptionPredicate: TypeAlias = Callable[[BaseException], bool]
 
 
-class AsyncRetryPredicate(Parametrised, ABC):
+class AsyncRetryPredicate(OfOne[X], ABC):
     """Decides which results and which errors lead to another attempt."""
 
     @abstractmethod
@@ -28,7 +28,7 @@ class AsyncRetryPredicate(Parametrised, ABC):
         """Return `(error) -> whether to try again`; None: errors never cause a retry."""
 
 
-class AsyncRetryStrategy(Parametrised, ABC):
+class AsyncRetryStrategy(OfOne[X], ABC):
     """Decides how often and after what delay an attempt is repeated. Attempts count from 1."""
 
     @abstractmethod

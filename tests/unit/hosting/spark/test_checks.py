@@ -14,6 +14,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program import needs
+from penstock.hosting.session_jobs import SessionJob, SessionJobs
 from penstock.hosting.spark import (
     background_jobs,
 )
@@ -30,11 +31,13 @@ from penstock.hosting.spark.checks import check_configuration
 from penstock.hosting.spark.host import SparkHost
 from penstock.hosting.spark.provider import SparkProvider
 from penstock.hosting.spark.session import ensure_java
+from penstock.hosting.spark.worker_launcher import SparkLauncher
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import UNSIZED
+from penstock.model.states import JobStatus
 
 SCRIPT = Path(__file__).parents[4] / "scripts" / "ensure-java"
 
@@ -100,6 +103,16 @@ def test_what_does_not_come_is_refused_with_what_there_is(no_waiting):
         needs.check_resources(provider_of(looks=[(2, 1)]), {UNSIZED: 4})
 
 
+def test_the_master_that_is_advised_has_room_beside_jobs_that_hold_slots(monkeypatch):
+    jobs = SessionJobs()
+    control = SimpleNamespace(job_id="held", status=lambda: JobStatus.RUNNING)
+    jobs.add(SessionJob(control, "first", 0.0, lambda: 2))
+    monkeypatch.setattr(needs, "SESSION_JOBS", jobs)
+    provider = provider_of(looks=[(3, 2), (3, 2)])
+    with pytest.raises(NoResourceAvailable, match=r"'first' .* master local\[5\]"):
+        needs.check_resources(provider, {UNSIZED: 2})
+
+
 def test_the_answer_of_the_check_is_kept():
     provider = provider_of(looks=[(4, 0), (4, 4)])
     assert provider.max_taskmanagers(2) == 4
@@ -145,12 +158,16 @@ def test_a_process_that_cannot_be_submitted_is_reported():
 def test_slots_are_missing_only_where_spark_has_none_for_those_that_wait(
     monkeypatch, slots, queued, has_free
 ):
+    """With processes of its own or with shared workers."""
     provider = provider_of()
+    launcher = SparkLauncher(provider._context, "workers")
     names = {ResourceId(f"tm-{number}") for number in range(3)}
-    monkeypatch.setattr(provider._slots, "_task_slots", lambda: slots)
+    for one in provider, launcher:
+        monkeypatch.setattr(one._slots, "_task_slots", lambda: slots)
+        monkeypatch.setattr(one._jobs, "is_queued", lambda name: name in sorted(names)[:queued])
     monkeypatch.setattr(provider._jobs, "running", lambda: names)
-    monkeypatch.setattr(provider._jobs, "is_queued", lambda name: name in sorted(names)[:queued])
     assert provider.has_free_slots() is has_free
+    assert launcher.lack_places(names) is not has_free
     provider._jobs.running = set
 
 

@@ -45,6 +45,14 @@ def test_a_job_that_restarts_tells_the_cause():
     assert all(v.state is not S.FAILED for v in bench.job.execution_graph.vertices)
 
 
+def test_the_consumer_of_a_consumer_waits_for_the_cause_too():
+    bench = running(restarting())
+    for name in ("FlatMap[0]", "FlatMap[1]", *CONSUMERS):
+        assert statuses(bench.report(name, S.FAILED, LOST)) == []
+    bench.report("Source[0]", S.FAILED, USER)
+    assert told(bench) == [USER]
+
+
 def test_the_order_of_the_two_reports_does_not_matter():
     def history(*reports):
         bench = running(restarting())
