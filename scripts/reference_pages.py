@@ -153,6 +153,7 @@ PAGES: Final = (
                     "sql_source",
                     "jdbc",
                     "elasticsearch",
+                    "lakehouse",
                     "hybrid_source",
                 )
             ),

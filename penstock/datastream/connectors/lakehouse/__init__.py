@@ -1,0 +1,6 @@
+"""Tables of Delta Lake and Iceberg: sinks that write exactly once, sources that read a snapshot or follow new ones."""
+
+from penstock.datastream.connectors.lakehouse.delta import DeltaSink
+from penstock.datastream.connectors.lakehouse.delta_source import DeltaSource
+
+__all__ = ["DeltaSink", "DeltaSource"]
