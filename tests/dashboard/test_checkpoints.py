@@ -125,3 +125,13 @@ def test_how_checkpoints_are_taken(tab):
     assert "Interval\n1.0 s" in card.inner_text()
     card.get_by_role("link", name="All options").click()
     tab.shows("Filter options")
+
+
+def test_the_former_checkpoint_stays_until_the_newest_one_is_there(driver, tab, job):
+    """Its figures would else give way to a question each time that one is followed."""
+    asked = "() => { window.asked = 0; new MutationObserver(() => window.asked += document.querySelectorAll('main [aria-busy]').length).observe(document.body, {childList: true, subtree: true}); }"
+    tab.page.get_by_role("region", name="Subtasks of the checkpoint").wait_for()
+    tab.page.evaluate(asked)
+    acknowledged(job.triggers(4), 4).ends(4)
+    tab.shows("Checkpoint 4, the newest one").shows("4 of 4 subtasks")
+    assert tab.page.evaluate("window.asked") == 0

@@ -38,4 +38,6 @@ def subtask_of(subtask: int, name: str) -> str:
 
 
 def names_text(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
+    """Return `'a', 'b' and 'c'`. `names`: at least one."""
+    *others, last = (f"'{name}'" for name in names)
+    return f"{', '.join(others)} and {last}" if others else last

@@ -5,6 +5,7 @@ import { Graph, layout } from "../../vendor/dagre.js";
 import { to } from "../base/address.js";
 import { byteRate, bytes, count, duration, rate, UNKNOWN } from "../base/format.js";
 import { classes, html, useLayoutEffect, useMemo, useRef, useState } from "../base/html.js";
+import { Name } from "./chain.js";
 import { Share, State } from "./common.js";
 import { folded } from "./fold.js";
 
@@ -120,7 +121,7 @@ function Node({ job, node, x, y, culprit }) {
   return html`
     <a class=${name} style=${place} href=${addressOf(job, node)} title=${node.name}>
       ${isCulprit && html`<em>limits the job</em>`}
-      <b class="graph-name">${node.name}</b>
+      <b class="graph-name"><${Name} name=${node.name} /></b>
       <span class="graph-line"><span>\u00d7 ${count(node.parallelism)}</span><${NodeState} node=${node} /></span>
       <span class="graph-line" title="records per second, in and out">
         <span>${flow(node, "records-in")} \u2192 ${flow(node, "records-out")}</span>

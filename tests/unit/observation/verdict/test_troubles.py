@@ -26,6 +26,15 @@ def failed(told, *ones):
     return told.tell(FailuresSeen(entries))
 
 
+def test_a_job_that_has_failed_says_what_failed_last():
+    told = failed(ToldJob().status("RUNNING").runs(), (SOURCE, 0, 0), (SINK, 1, 1000))
+    (sentence,) = verdict_on(told.status("FAILED").now_it_is(), Since()).sentences
+    assert sentence == (
+        "The job has ended: FAILED after a failure of subtask 1 of 'Reduce -> Sink: <out>': "
+        "ZeroDivisionError: at s3://******@b/d."
+    )
+
+
 def test_a_subtask_that_fails_again_and_again_is_named_with_its_last_error():
     told = failed(ToldJob(), (SINK, 1, 0), (SOURCE, 0, 1000), (SINK, 1, 2000), (SINK, 1, 3000))
     now = told.now_it_is(12_000)
