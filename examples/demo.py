@@ -16,6 +16,7 @@ from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import DataStream, MapFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.model.errors import JobCancelledError
 
 PER_SECOND = 100.0
 CUSTOMERS = 97
@@ -147,7 +148,7 @@ if __name__ == "__main__":
         demo = environment(switches)
         totals(demo, switches)
         demo.execute("orders to totals")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, JobCancelledError):
         print("The demonstration has ended.")
     finally:
         shutil.rmtree(switches)

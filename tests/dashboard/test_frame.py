@@ -82,6 +82,7 @@ def test_an_unknown_page_and_an_unknown_job_say_so(driver, look):
     tab = look().at(driver, "#/nowhere/at/all")
     tab.shows("There is no page nowhere/at/all")
     tab.at(driver, f"#/jobs/{'f' * 32}").shows(f"Job {'f' * 32} not found")
+    tab.at(driver, "#/jobs/ffff").shows("Job ffff not found")
 
 
 def test_the_keyboard_reaches_the_content_first(driver, look):

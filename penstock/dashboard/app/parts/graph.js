@@ -11,7 +11,9 @@ import { folded } from "./fold.js";
 
 const NODE = { width: 236, height: 148 };
 const GAPS = { nodesep: 26, ranksep: 92, marginx: 8, marginy: 16 };
-const ZOOMS = { least: 0.25, most: 1.25, step: 1.25 };
+const ZOOMS = { least: 0.25, most: 2, step: 1.25 };
+/** A window that is wider than this shows the graph larger. */
+const WIDE_PX = 2000;
 const BLOCKED = 0.5;
 /** Above this share of its time a vertex is outlined as back-pressured: Flink's limit for HIGH. */
 const LATE_MS = 1000;
@@ -49,13 +51,27 @@ export function JobGraph({ job, told: all, culprit, opened = "" }) {
   `;
 }
 
-/** At first all of the graph is seen, as long as its texts can be read. */
+/** All of the graph is seen, as long as its texts can be read, until somebody chooses another size. */
 function useZoom(/** @type {number} */ width) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [zoom, set] = useState(1);
-  const setZoom = (/** @type {number} */ wanted) => set(Math.min(ZOOMS.most, Math.max(ZOOMS.least, wanted)));
-  const fit = () => setZoom(Math.min(1, Math.max(0.6, ((box.current?.clientWidth ?? width) - 2) / width)));
-  useLayoutEffect(fit, [width]);
+  const isChosen = useRef(false);
+  const setTo = (/** @type {number} */ wanted) => set(Math.min(ZOOMS.most, Math.max(ZOOMS.least, wanted)));
+  const fit = () => {
+    const room = (box.current?.clientWidth ?? width) - 2;
+    isChosen.current = false;
+    setTo(Math.min(Math.max(1, room / WIDE_PX), Math.max(0.6, room / width)));
+  };
+  const setZoom = (/** @type {number} */ wanted) => {
+    isChosen.current = true;
+    setTo(wanted);
+  };
+  useLayoutEffect(() => {
+    const resized = () => void (isChosen.current || fit());
+    fit();
+    addEventListener("resize", resized);
+    return () => removeEventListener("resize", resized);
+  }, [width]);
   return { zoom, setZoom, fit, box };
 }
 
@@ -127,8 +143,8 @@ function Node({ job, node, x, y, culprit }) {
         <span>${flow(node, "records-in")} \u2192 ${flow(node, "records-out")}</span>
       </span>
       <span class="graph-shares">
-        <span>busy</span><${Share} kind="busy" value=${node.busy?.max} title=${shareTitle(node, "busy")} />
-        <span>blocked</span><${Share} kind="blocked" value=${node["back-pressured"]?.max} title=${shareTitle(node, "back-pressured")} />
+        <span>busy</span><${NodeShare} node=${node} name="busy" kind="busy" />
+        <span>blocked</span><${NodeShare} node=${node} name="back-pressured" kind="blocked" />
       </span>
       <span class="graph-line quiet">
         <${Lag} node=${node} /><span title=${node.why["state-bytes"] ?? "state in the last checkpoint"}>state ${bytes(node["state-bytes"])}</span>
@@ -147,6 +163,12 @@ function flow(/** @type {any} */ node, /** @type {string} */ name) {
   if (name === "records-in" && node.source && !node[name]) return "source";
   if (name === "records-out" && node.sink && !node[name]) return "sink";
   return rate(node[name]);
+}
+
+/** The highest of the subtasks, and the median beside it: the one alone hides skew, the other one hides who is to blame. */
+function NodeShare({ node, name, kind }) {
+  const told = node[name];
+  return html`<${Share} kind=${kind} value=${told?.max} median=${node.parallelism > 1 ? told?.median : undefined} title=${shareTitle(node, name)} />`;
 }
 
 function shareTitle(/** @type {any} */ node, /** @type {string} */ name) {

@@ -24,7 +24,7 @@ const TABS = [
 export function JobFrame({ job, tab, config, children }) {
   // An archive that Flink has written knows only Flink's paths.
   const told = useLive(config.features?.["web-history"] ? `/jobs/${job}` : `/jobs/${job}/head`);
-  if (told?.body === null && told.status < 500) return html`<p class="banner bad">This driver has no job <code>${job}</code>. <a href=${to([])}>All jobs of this driver</a></p>`;
+  if (told?.body === null && told.status < 500) return html`<p class="banner bad" role="alert">Job ${job} not found. <a href=${to([])}>All jobs of this driver</a></p>`;
   const absent = missing(told, "the job");
   if (absent || !told) return html`${absent}<p><a href=${to([])}>All jobs of this driver</a></p>`;
   const { body, status } = told;
