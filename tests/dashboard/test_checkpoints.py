@@ -135,3 +135,13 @@ def test_the_former_checkpoint_stays_until_the_newest_one_is_there(driver, tab, 
     acknowledged(job.triggers(4), 4).ends(4)
     tab.shows("Checkpoint 4, the newest one").shows("4 of 4 subtasks")
     assert tab.page.evaluate("window.asked") == 0
+
+
+def test_bars_of_overlapping_phases_stay_in_their_column(driver, look, job):
+    late = {"start_delay_ms": 20, "alignment_ms": 200, "sync_ms": 3, "async_ms": 200}
+    job.triggers(4).acknowledges(4, attempt(SINK, 1), 230, **late)
+    tab = look().at(driver, f"{job.path}/checkpoints?pin=4").shows("Checkpoint 4, pinned")
+    gantt = tab.page.get_by_role("img", name="start delay 20 ms, alignment 200 ms")
+    right = gantt.bounding_box()["x"] + gantt.bounding_box()["width"]
+    for bar in gantt.locator(".phase").all():
+        assert bar.bounding_box()["x"] + bar.bounding_box()["width"] <= right + 4

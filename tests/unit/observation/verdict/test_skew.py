@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.observation.verdict.skew import MOST_TOLD, skewed
-from tests.tools.observation.job_records import SINK, ToldJob, attempt
+from tests.tools.observation.job_records import SINK, SOURCE, ToldJob, attempt
 
 
 def found(*records):
@@ -61,3 +61,10 @@ def test_what_a_subtask_got_in_the_last_minute_counts(formerly, records, expecte
         told.has(attempt(SINK, subtask), records_in=count)
     found = skewed(told.now_it_is(), {SINK: formerly})
     assert [(one.subtask, one.factor) for one in found] == expected
+
+
+def test_all_records_of_a_source_count():
+    told = ToldJob(parallelism=2).runs()
+    for subtask, count in enumerate((50_000, 52_000)):
+        told.has(attempt(SOURCE, subtask), records_in=count)
+    assert skewed(told.now_it_is(), {SOURCE: (50_000, 50_000)}) == ()
