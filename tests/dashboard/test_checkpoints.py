@@ -12,6 +12,15 @@ WHY = "Checkpoint expired before completing."
 EXPIRED = {"location": None, "reason": CheckpointFailureReason.CHECKPOINT_EXPIRED, "text": WHY}
 
 
+COUNT_QUESTIONS = """
+() => {
+    window.asked = 0;
+    const count = () => { window.asked += document.querySelectorAll("main [aria-busy]").length; };
+    new MutationObserver(count).observe(document.body, {childList: true, subtree: true});
+}
+"""
+
+
 def acknowledged(job, checkpoint_id, but=()):
     for vertex_id in (SOURCE, SINK):
         for subtask in range(2):
@@ -129,9 +138,8 @@ def test_how_checkpoints_are_taken(tab):
 
 def test_the_former_checkpoint_stays_until_the_newest_one_is_there(driver, tab, job):
     """Its figures would else give way to a question each time that one is followed."""
-    asked = "() => { window.asked = 0; new MutationObserver(() => window.asked += document.querySelectorAll('main [aria-busy]').length).observe(document.body, {childList: true, subtree: true}); }"
     tab.page.get_by_role("region", name="Subtasks of the checkpoint").wait_for()
-    tab.page.evaluate(asked)
+    tab.page.evaluate(COUNT_QUESTIONS)
     acknowledged(job.triggers(4), 4).ends(4)
     tab.shows("Checkpoint 4, the newest one").shows("4 of 4 subtasks")
     assert tab.page.evaluate("window.asked") == 0

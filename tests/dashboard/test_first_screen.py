@@ -113,7 +113,9 @@ def test_a_job_that_is_forgotten_stays_on_the_page(driver, look):
 def test_a_batch_job_shows_its_stages(driver, look):
     job = driver.job(job_type=JobType.BATCH).status("RUNNING").runs()
     tab = look().at(driver, job.path).shows("Stages of Spark", "section")
-    tab.page.get_by_role("row").filter(has_text="Source: Numbers -> Map").first.wait_for()
+    tab.page.get_by_role("row").filter(has_text="Source: Numbers \u2192 Map").first.wait_for()
+    assert tab.page.get_by_role("button", name="Cancel").count() == 1
+    assert tab.page.get_by_role("button", name="savepoint").count() == 0
 
 
 def test_a_job_without_checkpoints_and_without_failures_says_so(driver, look):

@@ -399,7 +399,8 @@ class ResourceManager:
     def _reason(self, size: SlotSize, *, is_short: bool) -> str:
         known, coming = len(self.taskmanagers), len(self.starting)
         parts = [
-            f"registered: {counted(known, 'TaskManager')}, {counted(self.slots_registered, 'slot')}",
+            f"registered: {counted(known, 'TaskManager')}",
+            counted(self.slots_registered, "slot"),
             f"starting: {coming}, {counted(self._slots_each, 'slot')} each",
         ]
         if size:

@@ -38,7 +38,7 @@ export function JobFrame({ job, tab, config, children }) {
         ${isOver ? html`ended at <${Moment} at=${body["end-time"]} /> after ${duration(body["end-time"] - body["start-time"])}` : body.state === "RUNNING" ? html`up ${duration(body.uptime)}` : html`begun at <${Moment} at=${body["start-time"]} />`}
       </span>
       <span class="space"></span>
-      <${Actions} job=${job} name=${body.name} isOver=${isOver} config=${config} isRescalable=${body.rescalable} />
+      <${Actions} job=${job} name=${body.name} isOver=${isOver} config=${config} isRescalable=${body.rescalable} hasSavepoints=${body["job-type"] !== "BATCH"} />
     </div>
     ${(!isOver || body.state === "FAILED") && html`<${Verdict} job=${job} />`}
     <nav class="tabs" aria-label="Pages of the job">
