@@ -14,6 +14,8 @@ const GAPS = { nodesep: 26, ranksep: 92, marginx: 8, marginy: 16 };
 const ZOOMS = { least: 0.25, most: 2, step: 1.25 };
 /** A window that is wider than this shows the graph larger. */
 const WIDE_PX = 2000;
+/** The widest page, and what is beside a graph on it: see base.css and parts.css. */
+const PAGE = { most: 3600, around: 64 };
 const BLOCKED = 0.5;
 /** Above this share of its time a vertex is outlined as back-pressured: Flink's limit for HIGH. */
 const LATE_MS = 1000;
@@ -27,11 +29,11 @@ export function JobGraph({ job, told: all, culprit, opened = "" }) {
   const told = folded(all, opened ? Number(opened) : NaN);
   const shape = told.nodes.map((one) => one.id).join() + told.edges.map((one) => `${one.source}>${one.target}`).join();
   const placed = useMemo(() => place(told), [shape]);
-  const { zoom, setZoom, fit, box } = useZoom(placed.width);
+  const { zoom, setZoom, fit } = useZoom(placed.width);
   const nodes = new Map(told.nodes.map((/** @type {any} */ one) => [one.id, one]));
   return html`
     <div class="graph">
-      <div class="graph-box" ref=${box} tabindex="0" role="region" aria-label="Graph of the job">
+      <div class="graph-box" tabindex="0" role="region" aria-label="Graph of the job">
         <div style=${{ width: `${placed.width * zoom}px`, height: `${placed.height * zoom}px` }}>
           <div class="graph-plane" style=${{ width: `${placed.width}px`, height: `${placed.height}px`, transform: `scale(${zoom})` }}>
             <${Edges} placed=${placed} edges=${told.edges} />
@@ -51,28 +53,33 @@ export function JobGraph({ job, told: all, culprit, opened = "" }) {
   `;
 }
 
-/** All of the graph is seen, as long as its texts can be read, until somebody chooses another size. */
+/**
+ * All of the graph is seen, as long as its texts can be read, until somebody chooses another size. The width of the window is asked for
+ * before the graph is in the page: a browser that is asked later lays all of it out at once.
+ */
 function useZoom(/** @type {number} */ width) {
-  const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const [zoom, set] = useState(1);
-  const isChosen = useRef(false);
-  const setTo = (/** @type {number} */ wanted) => set(Math.min(ZOOMS.most, Math.max(ZOOMS.least, wanted)));
+  const [zoom, set] = useState(() => fitting(width));
+  const fitted = useRef(/** @type {number | null} */ (width));
   const fit = () => {
-    const room = (box.current?.clientWidth ?? width) - 2;
-    isChosen.current = false;
-    setTo(Math.min(Math.max(1, room / WIDE_PX), Math.max(0.6, room / width)));
+    fitted.current = width;
+    set(fitting(width));
   };
   const setZoom = (/** @type {number} */ wanted) => {
-    isChosen.current = true;
-    setTo(wanted);
+    fitted.current = null;
+    set(Math.min(ZOOMS.most, Math.max(ZOOMS.least, wanted)));
   };
   useLayoutEffect(() => {
-    const resized = () => void (isChosen.current || fit());
-    fit();
+    const resized = () => void (fitted.current === null || fit());
+    if (fitted.current !== width) fit();
     addEventListener("resize", resized);
     return () => removeEventListener("resize", resized);
   }, [width]);
-  return { zoom, setZoom, fit, box };
+  return { zoom, setZoom, fit };
+}
+
+function fitting(/** @type {number} */ width) {
+  const room = Math.min(document.documentElement.clientWidth, PAGE.most) - PAGE.around;
+  return Math.min(ZOOMS.most, Math.max(1, room / WIDE_PX), Math.max(0.6, room / width));
 }
 
 /** Where each vertex and each edge is drawn. */
