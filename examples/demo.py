@@ -16,6 +16,7 @@ from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import DataStream, MapFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.model.errors import JobCancelledError
 
 PER_SECOND = 100.0
 CUSTOMERS = 97
@@ -140,14 +141,19 @@ def offer(folder: Path) -> None:
         (folder / f"{name}.text").write_text(text, encoding="utf-8")
 
 
+def run(env: StreamExecutionEnvironment, folder: Path) -> None:
+    """Until it is cancelled."""
+    offer(folder)
+    totals(env, folder)
+    try:
+        env.execute("orders to totals")
+    except (KeyboardInterrupt, JobCancelledError):
+        print("The demonstration has ended.")
+
+
 if __name__ == "__main__":
     switches = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     try:
-        offer(switches)
-        demo = environment(switches)
-        totals(demo, switches)
-        demo.execute("orders to totals")
-    except KeyboardInterrupt:
-        print("The demonstration has ended.")
+        run(environment(switches), switches)
     finally:
         shutil.rmtree(switches)

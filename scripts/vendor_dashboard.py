@@ -1,6 +1,7 @@
 """Bring the dashboard's vendored parts to the versions that stand here: `python -m scripts.vendor_dashboard`. It needs npm.
 
-Each part is one file of an npm package, unchanged but for the names of modules that it imports: a browser knows no packages.
+Each part is one file of an npm package, unchanged but for the names of modules that it imports, for a browser knows no packages, and
+for a last line that exports what a minified script only names.
 `vendor/parts.json` then says where each file comes from, and the sum of its bytes; a test compares them.
 """
 
@@ -19,20 +20,24 @@ VENDOR: Final = Path(__file__).parents[1] / "penstock" / "dashboard" / "vendor"
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a package. `source`: inside the package. Declarations for the type checker lie beside it, written by hand."""
+    """One file of a package. Declarations for the type checker lie beside it, written by hand.
+
+    `source`: inside the package. `exports`: the variable of a script that the module exports; empty for a module.
+    """
 
     file: str
     package: str
     version: str
     licence: str
     source: str
+    exports: str = ""
 
 
 PARTS: Final = (
     Part("preact.js", "preact", "11.2.0", "MIT", "dist/preact.mjs"),
     Part("hooks.js", "preact", "11.2.0", "MIT", "hooks/dist/hooks.mjs"),
     Part("htm.js", "htm", "3.1.1", "Apache-2.0", "dist/htm.module.js"),
-    Part("uplot.js", "uplot", "1.6.32", "MIT", "dist/uPlot.esm.js"),
+    Part("uplot.js", "uplot", "1.6.32", "MIT", "dist/uPlot.iife.min.js", "uPlot"),
     Part("uplot.css", "uplot", "1.6.32", "MIT", "dist/uPlot.min.css"),
     Part("dagre.js", "@dagrejs/dagre", "3.1.3", "MIT", "dist/dagre.esm.js"),
 )
@@ -48,6 +53,8 @@ def main() -> int:
             text = (package / part.source).read_text(encoding="utf-8")
             for old, new in RENAMED.items():
                 text = text.replace(old, new)
+            if part.exports:
+                text = f"{text.rstrip()}\nexport default {part.exports};\n"
             (VENDOR / part.file).write_text(text, encoding="utf-8")
             licence = next(path for path in package.iterdir() if path.stem.upper() == "LICENSE")
             name = f"{part.package.rpartition('/')[2]}.LICENSE.txt"

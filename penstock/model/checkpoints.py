@@ -227,7 +227,7 @@ class SubtaskState:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointMetrics:
-    """Measurements of one subtask. Alignment: from the first barrier to the last.
+    """Measurements of one subtask. Start delay: from the trigger to the first barrier. Alignment: from the first barrier to the last.
 
     `written_bytes`: without the bytes that earlier checkpoints have written. `processed_bytes`: read during the alignment.
     """

@@ -97,4 +97,4 @@ def test_skew_is_kept_and_what_was_of_a_moment_says_that_it_is_not(archives, loo
 def test_a_job_that_no_archive_has(archives, look):
     tab = look()
     tab.allowed = ["404"]
-    tab.at(archives, f"#/jobs/{'f' * 32}").shows("File not found.", "[role=alert]")
+    tab.at(archives, f"#/jobs/{'f' * 32}").shows(f"Job {'f' * 32} not found", "[role=alert]")

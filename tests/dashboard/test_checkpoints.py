@@ -12,6 +12,15 @@ WHY = "Checkpoint expired before completing."
 EXPIRED = {"location": None, "reason": CheckpointFailureReason.CHECKPOINT_EXPIRED, "text": WHY}
 
 
+COUNT_QUESTIONS = """
+() => {
+    window.asked = 0;
+    const count = () => { window.asked += document.querySelectorAll("main [aria-busy]").length; };
+    new MutationObserver(count).observe(document.body, {childList: true, subtree: true});
+}
+"""
+
+
 def acknowledged(job, checkpoint_id, but=()):
     for vertex_id in (SOURCE, SINK):
         for subtask in range(2):
@@ -125,3 +134,22 @@ def test_how_checkpoints_are_taken(tab):
     assert "Interval\n1.0 s" in card.inner_text()
     card.get_by_role("link", name="All options").click()
     tab.shows("Filter options")
+
+
+def test_the_former_checkpoint_stays_until_the_newest_one_is_there(driver, tab, job):
+    """Its figures would else give way to a question each time that one is followed."""
+    tab.page.get_by_role("region", name="Subtasks of the checkpoint").wait_for()
+    tab.page.evaluate(COUNT_QUESTIONS)
+    acknowledged(job.triggers(4), 4).ends(4)
+    tab.shows("Checkpoint 4, the newest one").shows("4 of 4 subtasks")
+    assert tab.page.evaluate("window.asked") == 0
+
+
+def test_bars_of_overlapping_phases_stay_in_their_column(driver, look, job):
+    late = {"start_delay_ms": 20, "alignment_ms": 200, "sync_ms": 3, "async_ms": 200}
+    job.triggers(4).acknowledges(4, attempt(SINK, 1), 230, **late)
+    tab = look().at(driver, f"{job.path}/checkpoints?pin=4").shows("Checkpoint 4, pinned")
+    gantt = tab.page.get_by_role("img", name="start delay 20 ms, alignment 200 ms")
+    right = gantt.bounding_box()["x"] + gantt.bounding_box()["width"]
+    for bar in gantt.locator(".phase").all():
+        assert bar.bounding_box()["x"] + bar.bounding_box()["width"] <= right + 4

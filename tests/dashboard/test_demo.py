@@ -1,6 +1,7 @@
 """The demonstration: each of its switches shows its illness on the first screen, and a healthy job is healthy."""
 
 import importlib.util
+import threading
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,19 @@ def test_a_switch_makes_the_job_ill_and_the_page_says_of_what(demo, look, tmp_pa
             tab.page.get_by_role("switch", name=name).uncheck()
         finally:
             job.cancel().result()
+
+
+def test_it_ends_in_peace_when_it_is_cancelled_on_its_page(demo, look, tmp_path, capfd):
+    env = demo.environment(tmp_path, SETTINGS)
+    env.use_executor(MiniCluster(2).executor())
+    running = threading.Thread(target=demo.run, args=(env, tmp_path))
+    with rest_server(**{"penstock.web.switches": str(tmp_path)}) as server:
+        running.start()
+        tab = look().at(server)
+        tab.page.get_by_role("link", name="orders to totals").click()
+        tab.shows("RUNNING", ".badge")
+        tab.page.get_by_role("button", name="Cancel").press("Enter")
+        tab.page.locator("dialog").get_by_role("button", name="Cancel").press("Enter")
+        tab.shows("CANCELED", ".badge")
+        running.join()
+    assert "The demonstration has ended." in capfd.readouterr().out

@@ -49,6 +49,19 @@ def test_a_job_that_runs_shows_its_vertices_and_who_limits_it(driver, look):
     source = tab.page.locator(".graph-node", has_text="Source: Numbers -> Map")
     assert "blocked" in source.get_attribute("class")
     assert tab.violations() == []
+    tab.page.locator(".verdict").get_by_role("link", name=", subtask ").click()
+    tab.page.wait_for_url(re.compile(rf"/vertices/{SINK}\?subtask=\d$"))
+    tab.shows("Subtask ", "#subtask")
+
+
+def test_a_job_that_has_failed_says_why_in_one_sentence(driver, look):
+    job = running(driver)
+    failure = FailureInfo("ZeroDivisionError", TRACEBACK)
+    seen = FailureSeen(failure, job.now, "Map (1/2)", attempt())
+    job.tell(FailuresSeen(((seen, ()),))).status("FAILING").status("FAILED")
+    tab = look().at(driver, job.path).shows("FAILED", ".badge")
+    tab.shows("The job has ended: FAILED after a failure of subtask 0 of", ".verdict")
+    tab.shows("ZeroDivisionError: division by zero", ".verdict")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -100,7 +113,9 @@ def test_a_job_that_is_forgotten_stays_on_the_page(driver, look):
 def test_a_batch_job_shows_its_stages(driver, look):
     job = driver.job(job_type=JobType.BATCH).status("RUNNING").runs()
     tab = look().at(driver, job.path).shows("Stages of Spark", "section")
-    assert tab.page.get_by_role("row").filter(has_text="Source: Numbers -> Map").count() >= 1
+    tab.page.get_by_role("row").filter(has_text="Source: Numbers \u2192 Map").first.wait_for()
+    assert tab.page.get_by_role("button", name="Cancel").count() == 1
+    assert tab.page.get_by_role("button", name="savepoint").count() == 0
 
 
 def test_a_job_without_checkpoints_and_without_failures_says_so(driver, look):

@@ -82,6 +82,7 @@ def test_an_unknown_page_and_an_unknown_job_say_so(driver, look):
     tab = look().at(driver, "#/nowhere/at/all")
     tab.shows("There is no page nowhere/at/all")
     tab.at(driver, f"#/jobs/{'f' * 32}").shows(f"Job {'f' * 32} not found")
+    tab.at(driver, "#/jobs/ffff").shows("Job ffff not found")
 
 
 def test_the_keyboard_reaches_the_content_first(driver, look):
@@ -90,3 +91,11 @@ def test_the_keyboard_reaches_the_content_first(driver, look):
     assert tab.page.evaluate("document.activeElement.textContent") == "To the content"
     tab.page.keyboard.press("Enter")
     assert tab.page.evaluate("document.activeElement.id") == "content"
+
+
+@pytest.mark.parametrize("path", ["#/%zz", "#/nowhere"])
+def test_an_address_that_is_no_page_says_so(driver, look, path):
+    tab = look().at(driver, path).shows("updated")
+    tab.shows("There is no page")
+    tab.page.get_by_role("link", name="All jobs of this driver").click()
+    tab.shows("This driver has no job yet.")

@@ -119,3 +119,20 @@ def test_ten_thousand_subtasks(driver, look):
     tab.at(driver, f"{job.path}/timeline?vertex={SINK}").shows("Attempts 1 to 200 of 5\u202f000")
     tab.page.get_by_role("button", name="Next ones").click()
     tab.shows("Attempts 201 to 400 of 5\u202f000")
+
+
+@pytest.mark.parametrize("page", ["", *PAGES])
+def test_long_names_and_paths_do_not_make_a_page_wide(driver, look, page):
+    long = " -> ".join(["Timestamps/Watermarks"] * 8)
+    known = a_minute_ago()
+    named = tuple(dataclasses.replace(one, name=long) for one in known.vertices)
+    job = driver.job(dataclasses.replace(known, vertices=named)).status("RUNNING").runs()
+    job.triggers(1).ends(1, location="/checkpoints/" + "a" * 200)
+    remember(driver, job, busy, seconds=60)
+    tab = look(viewport={"width": 320, "height": 700}).at(driver, job.path + page)
+    tab.shows("RUNNING", ".badge").shows(PAGES.get(page, "Timestamps/Watermarks"))
+    if page == "/checkpoints":
+        tab.shows("a" * 200, ".facts")
+    if page == "/metrics":
+        tab.page.get_by_role("combobox", name="Of").wait_for()
+    assert not tab.is_wider_than_its_window()

@@ -85,7 +85,7 @@ def test_a_slot_tells_who_shares_it_to_the_pointer_and_to_the_keyboard(driver, l
     registers(job, 1, slots=3).runs().has(attempt(SINK, 1), busy_ms_per_s=870)
     tab = look().at(driver).shows(name_of(1), ".slot-box")
     cells = tab.page.locator(".cell")
-    assert [one.inner_text().strip() for one in cells.all()] == ["n/a", "87", ""]
+    assert [one.inner_text().strip() for one in cells.all()] == ["n/a", "87 %", ""]
     cells.nth(1).hover()
     told = tab.page.locator(".slot-told")
     told.get_by_text("87 %").wait_for()

@@ -153,7 +153,8 @@ def test_when_the_job_has_ended_it_is_gone(driver, look):
 def test_no_violation_and_no_wide_page_on_a_phone(driver, look, scheme):
     job = driver.job(facts(late_after_ms=0))
     registers(job, 1)
-    registers(job, 2).tell(TaskManagerLost(ResourceId("tm-2"), "no heartbeat for 50 s"))
+    why = "\n".join(["no heartbeat for 50 s"] * 20)
+    registers(job, 2).tell(TaskManagerLost(ResourceId("tm-2"), why))
     tab = look(color_scheme=scheme, viewport={"width": 320, "height": 700})
     tab.at(driver, PAGE).shows("no heartbeat")
     assert tab.violations() == []

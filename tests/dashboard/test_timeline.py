@@ -127,6 +127,7 @@ def test_a_job_that_flaps_is_drawn_with_few_elements(driver, look):
     assert 1 < lane(tab, "Job").get_by_role("listitem").count() <= 310
     lane(tab, "Job").get_by_role("listitem").nth(1).hover()
     tab.shows("states within", ".lane-said")
+    assert tab.violations() == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

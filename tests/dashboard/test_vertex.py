@@ -218,6 +218,7 @@ def test_where_the_back_pressure_goes(driver, look, before, now, word):
     job = job_with_past(driver, figures, seconds=300)
     job.has(attempt(SINK, 0), backpressured_ms_per_s=now)
     tab = look().at(driver, f"{PAGE}/backpressure").shows(word, ".facts")
+    tab.shows("10 %", ".spark-box").shows("50 %", ".spark-box")
     assert tab.violations() == []
 
 

@@ -101,7 +101,9 @@ function Clock({ usualMs = 0 }) {
   const now = useNow(1000);
   if (connection.state === "archive") return html`<span class="clock">archive of jobs that have ended</span>`;
   const isPaused = connection.state === "paused";
-  const age = connection.at ? `updated ${duration(Math.max(0, Math.floor((now - connection.at) / 1000) * 1000)).replace(".0", "")} ago` : "not yet updated";
+  const seconds = Math.floor((now - connection.at) / 1000);
+  const since = seconds < 1 ? "just now" : `${duration(seconds * 1000).replace(".0", "")} ago`;
+  const age = connection.at ? `updated ${since}` : "not yet updated";
   return html`
     <span class="clock" data-state=${connection.state}>
       <span aria-hidden="true">${SIGNS[connection.state]}</span>

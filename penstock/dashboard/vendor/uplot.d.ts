@@ -1,5 +1,6 @@
 /** What the dashboard uses of uPlot. */
 export default class uPlot {
+  width: number;
   constructor(options: Record<string, unknown>, data: (number | null)[][], parent: HTMLElement);
   setData(data: (number | null)[][], resetScales?: boolean): void;
   setSize(size: { width: number; height: number }): void;

@@ -184,12 +184,17 @@ class Observatory:
     def verdict(self, job: JobSnapshot) -> Verdict:
         """Return the verdict on a job that was looked at before."""
         with self._lock:
+            figures = StoredFigures(self._known_metrics().store, job.job_id)
+            return verdict_on(job, self.since(job), figures)
+
+    def since(self, job: JobSnapshot) -> Since:
+        """Return since when things of a job are as they are. Nothing: the job is not known."""
+        with self._lock:
             known = self._jobs.get(job.job_id) or self._unlisted.get(job.job_id)
-            since = Since()
-            if known is not None:
-                known.look()
-                since = known.history.since
-            return verdict_on(job, since, StoredFigures(self._known_metrics().store, job.job_id))
+            if known is None:
+                return Since()
+            known.look()
+            return known.history.since
 
     @contextlib.contextmanager
     def histories(self) -> Generator[Histories]:

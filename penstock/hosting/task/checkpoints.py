@@ -197,11 +197,13 @@ class TaskCheckpoints:
         """Take over the frozen state; the task continues."""
         barrier, inputs = snapshot.barrier, self._inputs
         checkpoint_id = barrier.checkpoint_id
+        alignment_ms = 0 if inputs is None else inputs.alignment_ms
+        sync_ms = snapshot.sync_ns / 1e6
         metrics = CheckpointMetrics(
-            alignment_ms=0 if inputs is None else inputs.alignment_ms,
+            alignment_ms=alignment_ms,
             processed_bytes=0 if inputs is None else inputs.processed_bytes,
-            sync_ms=snapshot.sync_ns / 1e6,
-            start_delay_ms=max(0, wall_ms() - barrier.timestamp_ms),
+            sync_ms=sync_ms,
+            start_delay_ms=start_delay_ms(barrier, wall_ms(), alignment_ms + sync_ms),
         )
         self.start_delay_ms = metrics.start_delay_ms
         head_first = list(reversed(snapshot.operators.items()))
@@ -359,3 +361,8 @@ def _taken_in_hand(head_first: list[tuple[str, OperatorSnapshot]]) -> list[bytes
         if in_hand is not None:
             return [element[1:] for element in in_hand.elements]
     return []
+
+
+def start_delay_ms(barrier: CheckpointBarrier, now_ms: float, since_first_ms: float) -> float:
+    """From the trigger to the first barrier here. `since_first_ms`: what alignment and the sync phase took since, until `now_ms`."""
+    return max(0.0, now_ms - barrier.timestamp_ms - since_first_ms)

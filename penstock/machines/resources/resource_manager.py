@@ -55,6 +55,7 @@ from penstock.model.messages import (
 from penstock.model.options.cluster import ResourceOptions, TaskManagerOptions
 from penstock.model.options.parsing import INT_MAX
 from penstock.model.slot_size import UNSIZED, SlotSize, cores_of, describe
+from penstock.model.texts.counted import counted
 
 MINUTE_MS = 60_000
 
@@ -398,8 +399,9 @@ class ResourceManager:
     def _reason(self, size: SlotSize, *, is_short: bool) -> str:
         known, coming = len(self.taskmanagers), len(self.starting)
         parts = [
-            f"{known} TaskManagers with {self.slots_registered} slots are registered",
-            f"{coming} with {self._slots_each} slots each are starting",
+            f"registered: {counted(known, 'TaskManager')}",
+            counted(self.slots_registered, "slot"),
+            f"starting: {coming}, {counted(self._slots_each, 'slot')} each",
         ]
         if size:
             parts.insert(0, f"these slots were asked for with {describe(size)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,6 +11,7 @@ from penstock.model.ids import VertexId
 from penstock.observation.jobs.snapshots import JobSnapshot, VertexSnapshot
 from penstock.observation.verdict.limits import limiting
 from penstock.observation.verdict.shares import Shares, shares_of
+from penstock.observation.verdict.skew import AllRecords, Records, records_of
 from penstock.observation.verdict.watermarks import (
     NO_WATERMARK_MS,
     Stand,
@@ -20,17 +21,39 @@ from penstock.observation.verdict.watermarks import (
 _WINDOW_MS: Final = 10_000
 """Speeds are of the last seconds."""
 _STEP_MS: Final = 250
+_MINUTE_MS: Final = 60_000
+_RECORDS_STEP_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
     """By vertex. `limits`: epoch milliseconds, of those that limit the job now. `watermarks`: where they stand. `shares`: as they were at
-    the last look; those of other vertices are not known yet.
+    the last look; those of other vertices are not known yet. `records`: what their subtasks had got a minute ago; of a younger vertex there
+    are none.
     """
 
     limits: Mapping[VertexId, int] = field(default_factory=dict)
     watermarks: Mapping[VertexId, Stand] = field(default_factory=dict)
     shares: Mapping[VertexId, Shares] = field(default_factory=dict)
+    records: AllRecords = field(default_factory=dict)
+
+
+class _Received:
+    """What the subtasks of one vertex have got. `_steps`: (epoch ms, records of each) of the last minute."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[int, Records]] = deque()
+
+    def look(self, vertex: VertexSnapshot, now_ms: int) -> None:
+        if not self._steps or now_ms - self._steps[-1][0] >= _RECORDS_STEP_MS:
+            self._steps.append((now_ms, records_of(vertex)))
+
+    def formerly(self, now_ms: int) -> Records | None:
+        """Return what they had got a minute ago; None: that is not known."""
+        steps = self._steps
+        while len(steps) > 1 and now_ms - steps[1][0] >= _MINUTE_MS:
+            steps.popleft()
+        return steps[0][1] if steps and now_ms - steps[0][0] >= _MINUTE_MS else None
 
 
 class _Watermark:
@@ -71,9 +94,12 @@ class VerdictHistory:
         self._watermarks: dict[VertexId, _Watermark] = {}
         self._seen: dict[VertexId, VertexSnapshot] = {}
         self._shares: dict[VertexId, Shares] = {}
+        self._received: dict[VertexId, _Received] = defaultdict(_Received)
+        self._now_ms = 0
 
     def look(self, job: JobSnapshot) -> None:
         """Look at the job as it is now."""
+        self._now_ms = job.now_ms
         for vertex in job.vertices:
             if self._seen.get(vertex.facts.vertex_id) is not vertex:
                 self._seen[vertex.facts.vertex_id] = vertex
@@ -87,6 +113,7 @@ class VerdictHistory:
     def _look_at(self, vertex: VertexSnapshot, now_ms: int) -> None:
         vertex_id = vertex.facts.vertex_id
         self._shares[vertex_id] = shares_of(vertex)
+        self._received[vertex_id].look(vertex, now_ms)
         lowest = lowest_watermark(vertex)
         if lowest is None:
             self._watermarks.pop(vertex_id, None)
@@ -98,4 +125,9 @@ class VerdictHistory:
     @property
     def since(self) -> Since:
         stands = {vertex_id: one.stand() for vertex_id, one in self._watermarks.items()}
-        return Since(dict(self._limits), stands, dict(self._shares))
+        formerly = {
+            vertex_id: records
+            for vertex_id, one in self._received.items()
+            if (records := one.formerly(self._now_ms)) is not None
+        }
+        return Since(dict(self._limits), stands, dict(self._shares), formerly)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
+from typing import Final, TypeAlias
 
 from penstock.model.ids import VertexId
-from penstock.observation.jobs.snapshots import JobSnapshot
+from penstock.observation.jobs.snapshots import JobSnapshot, VertexSnapshot
 from penstock.observation.verdict.words import at_start, subtask_of
 
 SKEW: Final = 2.0
 """A subtask that has this many times the records of the usual one of the others is skewed."""
 LEAST_RECORDS: Final = 1000
+LEAST_LATELY: Final = 200
+"""Fewer records, since the start or in the last minute, are too few to say so."""
 MOST_TOLD: Final = 3
+Records: TypeAlias = tuple[int, ...]
+AllRecords: TypeAlias = "Mapping[VertexId, Records]"
+NONE_KNOWN: Final[AllRecords] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +40,33 @@ class Skew:
         return f"{self.factor:,.1f} times"
 
 
-def skewed(job: JobSnapshot) -> tuple[Skew, ...]:
-    """Return the most skewed subtasks, worst first."""
-    return tuple(sorted(_found(job), key=lambda one: -one.factor)[:MOST_TOLD])
+def skewed(job: JobSnapshot, formerly: AllRecords = NONE_KNOWN) -> tuple[Skew, ...]:
+    """Return the most skewed subtasks, worst first. `formerly`: what they had got a minute ago; without it, all records count."""
+    return tuple(sorted(_found(job, formerly), key=lambda one: -one.factor)[:MOST_TOLD])
 
 
-def _found(job: JobSnapshot) -> Iterator[Skew]:
+def records_of(vertex: VertexSnapshot) -> Records:
+    """Return the records that each subtask has got; 0: it has not reported."""
+    return tuple(0 if io is None else io.records_in for io in vertex.ios)
+
+
+def _found(job: JobSnapshot, formerly: AllRecords) -> Iterator[Skew]:
     for vertex in job.vertices:
-        records = [0 if io is None else io.records_in for io in vertex.ios]
-        if len(records) < 2 or max(records) < LEAST_RECORDS:
+        records = records_of(vertex)
+        # A source reads many records at once when nobody makes it wait, so that a minute says little.
+        former = formerly.get(vertex.facts.vertex_id, ()) if vertex.facts.inputs else ()
+        enough = LEAST_RECORDS
+        if len(former) == len(records) > 0:
+            enough = LEAST_LATELY
+            # An attempt that is newer than that counts from the beginning.
+            pairs = zip(records, former, strict=True)
+            records = tuple(now - then if now >= then else now for now, then in pairs)
+        if len(records) < 2 or max(records) < enough:
             continue
         ordered = sorted(records)
         # Those above the middle leave the same others below it, so they have one median.
         usual = max(median(ordered[:-1]), 1)
-        least = max(LEAST_RECORDS, SKEW * usual)
+        least = max(enough, SKEW * usual)
         for subtask, count in enumerate(records):
             if count >= least:
                 facts = vertex.facts

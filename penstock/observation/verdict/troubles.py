@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,8 @@ from penstock.observation.verdict.words import at_start, lasting, since_text, su
 _RECENT_MS: Final = 600_000
 _AGAIN: Final = 3
 """From so many failures on within ten minutes, a job restarts again and again."""
+_OVER_MS, _OVER = 60_000, 3
+"""It does not any longer if nothing has failed for so long, and for so many times the usual time between two failures."""
 _MOST_OF_CAUSE: Final = 300
 _STARTING: Final = frozenset({ExecutionState.DEPLOYING, ExecutionState.INITIALIZING})
 
@@ -54,7 +57,10 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """What makes the job restart again and again. `vertex_id` None: no subtask of it; then `name` is empty too."""
+    """What makes the job restart again and again. `vertex_id` None: no vertex of it; then `name` is empty too.
+
+    `subtask`: the one that fails; if those of a vertex fail in turn, the last one, and not `is_one_subtask`.
+    """
 
     vertex_id: VertexId | None
     name: str
@@ -62,13 +68,18 @@ class Repeated:
     count: int
     since_ms: int
     cause: str
+    is_one_subtask: bool = True
 
     def sentence(self, now_ms: int) -> str:
-        who = "the job" if self.vertex_id is None else subtask_of(self.subtask, self.name)
+        who, last = "the job", ""
+        if self.vertex_id is not None:
+            who = subtask_of(self.subtask, self.name)
+            if not self.is_one_subtask:
+                who, last = f"'{self.name}'", f" in subtask {self.subtask}"
         span = lasting(now_ms - self.since_ms)
         return (
             f"{at_start(who)} has failed {self.count} times in {span}, so the job restarts again "
-            f"and again; the last time with {self.cause}."
+            f"and again; the last time{last} with {self.cause}."
         )
 
 
@@ -105,12 +116,13 @@ def repeated_of(job: JobSnapshot) -> Repeated | None:
     roots = [root for root, _ in job.failures if root.at_ms >= job.now_ms - _RECENT_MS]
     if len(roots) < _AGAIN:
         return None
-    places = Counter(_place(one) for one in roots)
-    place, count = places.most_common(1)[0]
-    if count < _AGAIN:  # They fail in turn, so none of them is to blame.
-        place = None
-    own = [one for one in roots if place is None or _place(one) == place]
-    own.sort(key=lambda one: one.at_ms)
+    roots.sort(key=lambda one: one.at_ms)
+    usual_ms = (roots[-1].at_ms - roots[0].at_ms) / (len(roots) - 1)
+    if job.now_ms - roots[-1].at_ms > max(_OVER_MS, _OVER * usual_ms):
+        return None
+    own = _most(roots, _place) or _most(roots, _vertex_of)
+    place = _place(own[-1]) if own else None
+    own = own or roots
     vertex = None if place is None else job.vertex(place[0])
     return Repeated(
         None if vertex is None else vertex.facts.vertex_id,
@@ -119,7 +131,14 @@ def repeated_of(job: JobSnapshot) -> Repeated | None:
         len(own),
         own[0].at_ms,
         _cause(own[-1]),
+        len({_place(one) for one in own}) == 1,
     )
+
+
+def _most(roots: Sequence[FailureSeen], key: Callable[[FailureSeen], object]) -> list[FailureSeen]:
+    """Return the failures of what fails most; empty: they come in turn, so none of them is to blame, or of the job itself."""
+    name, count = Counter(map(key, roots)).most_common(1)[0]
+    return [] if name is None or count < _AGAIN else [one for one in roots if key(one) == name]
 
 
 def last_failure_of(job: JobSnapshot) -> str:
@@ -142,6 +161,10 @@ def _cause(seen: FailureSeen) -> str:
 def _place(seen: FailureSeen) -> tuple[VertexId, int] | None:
     one = seen.attempt_id
     return None if one is None else (one.vertex_id, one.subtask)
+
+
+def _vertex_of(seen: FailureSeen) -> VertexId | None:
+    return None if seen.attempt_id is None else seen.attempt_id.vertex_id
 
 
 def sources_of(job: JobSnapshot) -> list[VertexSnapshot]:

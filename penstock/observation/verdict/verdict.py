@@ -13,6 +13,7 @@ from penstock.observation.jobs.snapshots import JobSnapshot
 from penstock.observation.verdict.history import Since
 from penstock.observation.verdict.limits import Limit, limit_of
 from penstock.observation.verdict.shares import NO_SHARES, AllShares, Shares, all_shares
+from penstock.observation.verdict.skew import NONE_KNOWN as NO_RECORDS
 from penstock.observation.verdict.skew import Skew, skewed
 from penstock.observation.verdict.stragglers import Straggler, straggler_of
 from penstock.observation.verdict.troubles import (
@@ -53,11 +54,12 @@ class Verdict:
 def verdict_on(job: JobSnapshot, since: Since, figures: Figures = NO_FIGURES) -> Verdict:
     """Return the verdict. `since`: since when things are as they are."""
     shares = all_shares(job, since.shares)
-    is_waiting = job.status is JobStatus.RUNNING and job.facts.job_type is JobType.STREAMING
+    is_streaming = job.facts.job_type is JobType.STREAMING
+    is_waiting = job.status is JobStatus.RUNNING and is_streaming
     found = Verdict(
         (),
         limit=limit_of(job, shares, since.limits),
-        skewed=skewed(job),
+        skewed=skewed(job, since.records if is_streaming else NO_RECORDS),
         watermark=holder_of(job, since.watermarks, figures),
         straggler=straggler_of(job, shares),
         waiting=waiting_of(job) if is_waiting else None,
@@ -69,7 +71,8 @@ def verdict_on(job: JobSnapshot, since: Since, figures: Figures = NO_FIGURES) ->
 
 def _told(job: JobSnapshot, found: Verdict, figures: Figures) -> Verdict:
     if job.status.is_terminal:
-        return replace(found, sentences=(f"The job has ended: {job.status}.",))
+        why = last_failure_of(job) if job.status is JobStatus.FAILED else ""
+        return replace(found, sentences=(f"The job has ended: {job.status}{why}.",))
     illnesses = tuple(_illnesses(job, found, figures))
     if illnesses:
         return replace(found, sentences=illnesses)

@@ -132,7 +132,7 @@ def _held(
     sent = [
         (watermark_ms, place, subtask)
         for place, vertex in enumerate(producers)
-        for watermark_ms, subtask in sent_by(vertex, figures)
+        for watermark_ms, _, subtask in sent_by(vertex, figures)
     ]
     own_ms = stand.lowest_ms
     holding = [one for one in sent if one[0] >= own_ms]  # Others are idle.
@@ -159,11 +159,11 @@ def _held(
     )
 
 
-def sent_by(vertex: VertexSnapshot, figures: Figures) -> Iterator[tuple[int, int]]:
-    """Yield (watermark, subtask).
+def sent_by(vertex: VertexSnapshot, figures: Figures) -> Iterator[tuple[int, int, int]]:
+    """Yield (watermark, the same by the newest report, subtask).
 
     Counters of a source have the watermark that it makes; an operator of its chain may make a later one. Those of others have the one
-    that they got.
+    that they got. Counters come with each heartbeat, and what operators tell comes later.
     """
     is_source = not vertex.facts.inputs
     for attempt, io in live(vertex):
@@ -173,7 +173,7 @@ def sent_by(vertex: VertexSnapshot, figures: Figures) -> Iterator[tuple[int, int
         else:
             watermark_ms = max(told, io.watermark_ms) if is_source else told
         if watermark_ms < LAST_WATERMARK_MS:
-            yield watermark_ms, attempt.subtask
+            yield watermark_ms, max(watermark_ms, io.watermark_ms), attempt.subtask
 
 
 def split_that_holds(splits: Mapping[str, int], watermark_ms: int) -> str | None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from penstock.model.texts.amounts import duration_text
 
 _MINUTE_MS = 60_000
+_MOST_NAMES = 4
 
 
 def lasting(ms: int) -> str:
@@ -38,4 +39,9 @@ def subtask_of(subtask: int, name: str) -> str:
 
 
 def names_text(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
+    """Return `'a', 'b' and 'c'`; of many the first ones and how many more there are. `names`: at least one."""
+    told = [f"'{name}'" for name in names]
+    if len(told) > _MOST_NAMES:
+        told[_MOST_NAMES - 1 :] = [f"{len(told) - _MOST_NAMES + 1} more"]
+    *others, last = told
+    return f"{', '.join(others)} and {last}" if others else last

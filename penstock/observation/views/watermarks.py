@@ -26,8 +26,10 @@ _NO_REPORT: Final = "no subtask has reported yet"
 _ENDED: Final = "all its subtasks have ended"
 _NO_WATERMARK: Final = "none of its subtasks has a watermark yet"
 _LAST_WATERMARK: Final = "its input has ended"
-_Sent: TypeAlias = tuple[int, VertexSnapshot, int]
-"""A watermark, the vertex and the subtask that sent it."""
+_APART_MS: Final = 2_000
+"""TaskManagers do not report at the same moment: a watermark that moves looks so much older than another one."""
+_Sent: TypeAlias = tuple[int, int, VertexSnapshot, int]
+"""A watermark, the same by the newest report, the vertex and the subtask that sent it."""
 
 
 def watermarks(job: JobSnapshot, vertices: Sequence[Json]) -> Json:
@@ -35,11 +37,13 @@ def watermarks(job: JobSnapshot, vertices: Sequence[Json]) -> Json:
     return {"now": job.now_ms, "vertices": vertices}
 
 
-def of_vertex(job: JobSnapshot, vertex: VertexSnapshot, figures: Figures) -> Json:
+def of_vertex(
+    job: JobSnapshot, vertex: VertexSnapshot, figures: Figures, speed: float = 1.0
+) -> Json:
     """A vertex. The watermark of a subtask is that of its input, of a source that of its output.
 
     `without`: so many subtasks have none yet. `ended`: so many got the last one. `idle`: channels that the vertex does not wait for:
-    their senders stand below its own lowest watermark.
+    their senders stand below its own lowest watermark. `speed`: milliseconds of event time in a millisecond.
     """
     known = [(io.watermark_ms, one.subtask) for one, io in live(vertex)]
     told = [one for one in known if NO_WATERMARK_MS < one[0] < LAST_WATERMARK_MS]
@@ -48,7 +52,8 @@ def of_vertex(job: JobSnapshot, vertex: VertexSnapshot, figures: Figures) -> Jso
     sent = list(_sent_to(job, vertex, figures))
     # A subtask without a watermark holds all that come after it.
     floor_ms = NO_WATERMARK_MS if without or lowest is None else lowest[0]
-    idle = [one for one in sent if one[0] < floor_ms]
+    idle_ms = floor_ms - _APART_MS * max(1.0, speed)
+    idle = [one for one in sent if one[1] < idle_ms]
     return {
         "id": vertex.facts.vertex_id,
         "name": vertex.facts.name,
@@ -61,9 +66,9 @@ def of_vertex(job: JobSnapshot, vertex: VertexSnapshot, figures: Figures) -> Jso
         "channels": len(sent),
         "idle": {
             "count": len(idle),
-            "subtasks": [_place(sender, subtask) for _, sender, subtask in idle[:MOST_IDLE]],
+            "subtasks": [_place(sender, subtask) for _, _, sender, subtask in idle[:MOST_IDLE]],
         },
-        "holder": _holder(vertex, lowest, [one for one in sent if one[0] >= floor_ms], figures),
+        "holder": _holder(vertex, lowest, [one for one in sent if one[1] >= idle_ms], figures),
         "why": _why(vertex, known, without) if lowest is None else None,
     }
 
@@ -72,8 +77,8 @@ def _sent_to(job: JobSnapshot, vertex: VertexSnapshot, figures: Figures) -> Iter
     """Yield what the subtasks before this vertex sent last."""
     by_id: Mapping[VertexId, VertexSnapshot] = {one.facts.vertex_id: one for one in job.vertices}
     for source in dict.fromkeys(one.source for one in vertex.facts.inputs):
-        for watermark_ms, subtask in sent_by(by_id[source], figures):
-            yield watermark_ms, by_id[source], subtask
+        for watermark_ms, newest_ms, subtask in sent_by(by_id[source], figures):
+            yield watermark_ms, newest_ms, by_id[source], subtask
 
 
 def _holder(
@@ -84,7 +89,7 @@ def _holder(
 ) -> Json | None:
     """What the lowest watermark comes from: a subtask before this vertex, or of a source itself, with its split."""
     if sent:
-        watermark_ms, sender, subtask = min(sent, key=lambda one: one[0])
+        watermark_ms, _, sender, subtask = min(sent, key=lambda one: one[0])
     elif lowest is not None and not vertex.facts.inputs:
         (watermark_ms, subtask), sender = lowest, vertex
     else:

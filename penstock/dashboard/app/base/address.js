@@ -14,9 +14,18 @@ import { useEffect, useState } from "./html.js";
 export function parsed(hash) {
   const [path, query = ""] = hash.replace(/^#?\/?/, "").split("?", 2);
   return {
-    path: path.split("/").filter(Boolean).map(decodeURIComponent),
+    path: path.split("/").filter(Boolean).map(decoded),
     query: Object.fromEntries(new URLSearchParams(query)),
   };
+}
+
+/** A part that nobody has encoded so stays as it is: then there is no such page. */
+function decoded(/** @type {string} */ part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /**

@@ -5,7 +5,7 @@
  * The stream is closed while nobody sees the page. Answers stay when it breaks, and when a job or the driver ends.
  */
 
-import { useEffect, useState } from "./html.js";
+import { useEffect, useRef, useState } from "./html.js";
 import { ask, credentials, fetched, ServerError } from "./server.js";
 
 /**
@@ -169,6 +169,19 @@ export function useLive(path) {
     return () => feed.leave(path, tell);
   }, [path]);
   return path === null ? null : (feed.told.get(path) ?? null);
+}
+
+/**
+ * The same, but a former answer stays until the next one is there. For what follows the newest thing, whose path changes.
+ * @param {string | null} path
+ * @param {boolean} isFollowing
+ * @returns {Told | null}
+ */
+export function useFollowed(path, isFollowing) {
+  const told = useLive(path);
+  const last = useRef(told);
+  if (told !== null || !isFollowing) last.current = told;
+  return last.current;
 }
 
 /**

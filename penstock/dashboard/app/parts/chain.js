@@ -24,6 +24,11 @@ export function operatorsOf(/** @type {string} */ name) {
   return found;
 }
 
+/** A whole name, whose arrows no line divides. */
+export function Name({ name }) {
+  return html`${name.split(ARROW).map((/** @type {string} */ one, /** @type {number} */ place) => html`${place > 0 && html` <span class="one-line">-></span> `}${one}`)}`;
+}
+
 /** A name for places with little room: the first operator and the last one. */
 export function shortName(/** @type {string} */ name) {
   const all = operatorsOf(name);

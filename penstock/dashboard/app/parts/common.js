@@ -1,7 +1,7 @@
 // @ts-check
 /** Small parts that most pages use. */
 
-import { duration, time, UNKNOWN, utc } from "../base/format.js";
+import { duration, share, time, UNKNOWN, utc } from "../base/format.js";
 import { classes, html } from "../base/html.js";
 
 /** A part of a page with a title. `more`: what stands at the right of it. */
@@ -56,12 +56,12 @@ export function State({ state }) {
   return html`<span class="badge ${kind}" data-sign=${sign}>${state}</span>`;
 }
 
-/** A share as a bar with its number. `kind`: busy, blocked or idle. */
-export function Share({ value, kind, title = undefined }) {
+/** A share as a bar with its number. `kind`: busy, blocked or idle. `median`: of many, whose highest one is `value`. */
+export function Share({ value, kind, title = undefined, median = undefined }) {
   if (value === null || value === undefined) return html`<span class="quiet" title=${title ?? "nothing is reported yet"}>${UNKNOWN}</span>`;
   const bounded = Math.min(1, Math.max(0, value));
   return html`
-    <span class=${classes("bar", kind)} style=${{ "--share": bounded }} title=${title}><i></i><b>${Math.round(bounded * 100)} %</b></span>
+    <span class=${classes("bar", kind)} style=${{ "--share": bounded }} title=${title}><i></i><b>${median !== undefined && html`<small>median ${share(median)}</small> `}${share(bounded)}</b></span>
   `;
 }
 

@@ -5,12 +5,17 @@ import { Graph, layout } from "../../vendor/dagre.js";
 import { to } from "../base/address.js";
 import { byteRate, bytes, count, duration, rate, UNKNOWN } from "../base/format.js";
 import { classes, html, useLayoutEffect, useMemo, useRef, useState } from "../base/html.js";
+import { Name } from "./chain.js";
 import { Share, State } from "./common.js";
 import { folded } from "./fold.js";
 
 const NODE = { width: 236, height: 148 };
 const GAPS = { nodesep: 26, ranksep: 92, marginx: 8, marginy: 16 };
-const ZOOMS = { least: 0.25, most: 1.25, step: 1.25 };
+const ZOOMS = { least: 0.25, most: 2, step: 1.25 };
+/** A window that is wider than this shows the graph larger. */
+const WIDE_PX = 2000;
+/** The widest page, and what is beside a graph on it: see base.css and parts.css. */
+const PAGE = { most: 3600, around: 64 };
 const BLOCKED = 0.5;
 /** Above this share of its time a vertex is outlined as back-pressured: Flink's limit for HIGH. */
 const LATE_MS = 1000;
@@ -24,11 +29,11 @@ export function JobGraph({ job, told: all, culprit, opened = "" }) {
   const told = folded(all, opened ? Number(opened) : NaN);
   const shape = told.nodes.map((one) => one.id).join() + told.edges.map((one) => `${one.source}>${one.target}`).join();
   const placed = useMemo(() => place(told), [shape]);
-  const { zoom, setZoom, fit, box } = useZoom(placed.width);
+  const { zoom, setZoom, fit } = useZoom(placed.width);
   const nodes = new Map(told.nodes.map((/** @type {any} */ one) => [one.id, one]));
   return html`
     <div class="graph">
-      <div class="graph-box" ref=${box} tabindex="0" role="region" aria-label="Graph of the job">
+      <div class="graph-box" tabindex="0" role="region" aria-label="Graph of the job">
         <div style=${{ width: `${placed.width * zoom}px`, height: `${placed.height * zoom}px` }}>
           <div class="graph-plane" style=${{ width: `${placed.width}px`, height: `${placed.height}px`, transform: `scale(${zoom})` }}>
             <${Edges} placed=${placed} edges=${told.edges} />
@@ -48,14 +53,33 @@ export function JobGraph({ job, told: all, culprit, opened = "" }) {
   `;
 }
 
-/** At first all of the graph is seen, as long as its texts can be read. */
+/**
+ * All of the graph is seen, as long as its texts can be read, until somebody chooses another size. The width of the window is asked for
+ * before the graph is in the page: a browser that is asked later lays all of it out at once.
+ */
 function useZoom(/** @type {number} */ width) {
-  const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const [zoom, set] = useState(1);
-  const setZoom = (/** @type {number} */ wanted) => set(Math.min(ZOOMS.most, Math.max(ZOOMS.least, wanted)));
-  const fit = () => setZoom(Math.min(1, Math.max(0.6, ((box.current?.clientWidth ?? width) - 2) / width)));
-  useLayoutEffect(fit, [width]);
-  return { zoom, setZoom, fit, box };
+  const [zoom, set] = useState(() => fitting(width));
+  const fitted = useRef(/** @type {number | null} */ (width));
+  const fit = () => {
+    fitted.current = width;
+    set(fitting(width));
+  };
+  const setZoom = (/** @type {number} */ wanted) => {
+    fitted.current = null;
+    set(Math.min(ZOOMS.most, Math.max(ZOOMS.least, wanted)));
+  };
+  useLayoutEffect(() => {
+    const resized = () => void (fitted.current === null || fit());
+    if (fitted.current !== width) fit();
+    addEventListener("resize", resized);
+    return () => removeEventListener("resize", resized);
+  }, [width]);
+  return { zoom, setZoom, fit };
+}
+
+function fitting(/** @type {number} */ width) {
+  const room = Math.min(document.documentElement.clientWidth, PAGE.most) - PAGE.around;
+  return Math.min(ZOOMS.most, Math.max(1, room / WIDE_PX), Math.max(0.6, room / width));
 }
 
 /** Where each vertex and each edge is drawn. */
@@ -120,14 +144,14 @@ function Node({ job, node, x, y, culprit }) {
   return html`
     <a class=${name} style=${place} href=${addressOf(job, node)} title=${node.name}>
       ${isCulprit && html`<em>limits the job</em>`}
-      <b class="graph-name">${node.name}</b>
+      <b class="graph-name"><${Name} name=${node.name} /></b>
       <span class="graph-line"><span>\u00d7 ${count(node.parallelism)}</span><${NodeState} node=${node} /></span>
       <span class="graph-line" title="records per second, in and out">
         <span>${flow(node, "records-in")} \u2192 ${flow(node, "records-out")}</span>
       </span>
       <span class="graph-shares">
-        <span>busy</span><${Share} kind="busy" value=${node.busy?.max} title=${shareTitle(node, "busy")} />
-        <span>blocked</span><${Share} kind="blocked" value=${node["back-pressured"]?.max} title=${shareTitle(node, "back-pressured")} />
+        <span>busy</span><${NodeShare} node=${node} name="busy" kind="busy" />
+        <span>blocked</span><${NodeShare} node=${node} name="back-pressured" kind="blocked" />
       </span>
       <span class="graph-line quiet">
         <${Lag} node=${node} /><span title=${node.why["state-bytes"] ?? "state in the last checkpoint"}>state ${bytes(node["state-bytes"])}</span>
@@ -146,6 +170,12 @@ function flow(/** @type {any} */ node, /** @type {string} */ name) {
   if (name === "records-in" && node.source && !node[name]) return "source";
   if (name === "records-out" && node.sink && !node[name]) return "sink";
   return rate(node[name]);
+}
+
+/** The highest of the subtasks, and the median beside it: the one alone hides skew, the other one hides who is to blame. */
+function NodeShare({ node, name, kind }) {
+  const told = node[name];
+  return html`<${Share} kind=${kind} value=${told?.max} median=${node.parallelism > 1 ? told?.median : undefined} title=${shareTitle(node, name)} />`;
 }
 
 function shareTitle(/** @type {any} */ node, /** @type {string} */ name) {

@@ -2,7 +2,7 @@
 /** Where subtasks run: a box for each TaskManager, a cell for each slot, and in it the subtasks that share it. */
 
 import { change, to } from "../base/address.js";
-import { counted, exact, share, UNKNOWN } from "../base/format.js";
+import { counted, exact, share } from "../base/format.js";
 import { classes, html, useState } from "../base/html.js";
 import { useLive } from "../base/live.js";
 import { shortName } from "./chain.js";
@@ -114,7 +114,7 @@ function Cell({ place, groups, isPinned, see, isStop }) {
   const name = nameOf(place);
   const busy = slot && busyOf(slot);
   const group = slot && groups ? groups.indexOf(slot["slot-sharing-group"]) : -1;
-  const sign = !slot ? "" : groups ? LETTERS[group % 26] : busy === null ? UNKNOWN : Math.round(busy * 100);
+  const sign = !slot ? "" : groups ? LETTERS[group % 26] : share(busy);
   const said = !slot ? "free" : `${counted(slot.total, "subtask")}, busy ${share(busy)}, group ${slot["slot-sharing-group"]}`;
   return html`
     <button

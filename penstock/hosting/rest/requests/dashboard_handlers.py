@@ -88,9 +88,13 @@ def job_watermarks(driver: Driver, asked: Asked) -> Answer:
     """`/jobs/:jobid/watermarks`. Raises RestError."""
     job = driver.job(asked)
     told = []
+    stands = driver.observatory.since(job).watermarks
     for vertex in job.vertices:
+        stand = stands.get(vertex.facts.vertex_id)
         with driver.observatory.reported() as store:
-            told.append(watermarks.of_vertex(job, vertex, StoredFigures(store, job.job_id)))
+            figures = StoredFigures(store, job.job_id)
+            speed = 1.0 if stand is None else stand.speed
+            told.append(watermarks.of_vertex(job, vertex, figures, speed))
         give_way()
     return Answer(watermarks.watermarks(job, told))
 

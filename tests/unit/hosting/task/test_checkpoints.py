@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from penstock.hosting.checkpoints.storage import CheckpointStorage, StateWriter
-from penstock.hosting.task.checkpoints import TaskCheckpoints
+from penstock.hosting.task.checkpoints import TaskCheckpoints, start_delay_ms
 from penstock.hosting.task_services.snapshot_writers import SnapshotWriters
 from penstock.model.checkpoints import (
     CheckpointOptions,
@@ -21,6 +21,7 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.messages import CheckpointFailureReason, TaskStateChanged
 from penstock.model.states import ExecutionState
+from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from tests.tools.programs.gated_program import (
     FLOOD,
@@ -76,6 +77,13 @@ def test_a_trigger_of_the_sources_is_acknowledged_by_every_task(gate, run, taskm
     assert not any(ack.state.is_finished for ack in acks.values())
     assert all(ack.metrics.async_ms > 0 and ack.metrics.sync_ms > 0 for ack in acks.values())
     assert all(ack.metrics.alignment_ms >= 0 for ack in acks.values())
+
+
+@pytest.mark.parametrize(("now_ms", "expected"), [(1_300, 180.0), (1_090, 0.0)])
+def test_the_start_delay_ends_with_the_first_barrier(now_ms, expected):
+    """The alignment comes after it, and the sync phase after that. Clocks of two machines may differ."""
+    barrier = CheckpointBarrier(1, timestamp_ms=1_000)
+    assert start_delay_ms(barrier, now_ms, since_first_ms=100 + 20) == expected
 
 
 def test_small_state_is_inline_and_large_state_in_files_of_the_checkpoints_folder(

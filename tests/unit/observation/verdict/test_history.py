@@ -50,3 +50,18 @@ def test_the_speed_of_a_watermark_is_of_the_last_seconds():
     assert moves(500, 30) == 1.0
     assert moves(0, 10) == 0.5
     assert moves(0, 30) == 0.0
+
+
+def test_records_of_a_minute_ago_are_kept():
+    history, told = VerdictHistory(), ToldJob(parallelism=1).runs(parallelism=1)
+
+    def gets(records, after_ms):
+        told.has(attempt(SOURCE, 0), records_in=records)
+        history.look(told.now_it_is(after_ms))
+        return history.since.records.get(SOURCE)
+
+    assert gets(100, 1000) is None
+    assert gets(200, 30_000) is None
+    assert gets(300, 30_000) == (100,)
+    assert gets(400, 25_000) == (100,)
+    assert gets(500, 5_000) == (200,)

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.observation.verdict.skew import MOST_TOLD, skewed
-from tests.tools.observation.job_records import SINK, ToldJob, attempt
+from tests.tools.observation.job_records import SINK, SOURCE, ToldJob, attempt
 
 
 def found(*records):
@@ -43,3 +43,28 @@ def test_it_is_told_with_names():
         "Subtask 1 of 'Reduce -> Sink: <out>' is skewed: it gets 5.0 times the records of the "
         "usual one."
     )
+
+
+@pytest.mark.parametrize(
+    ("formerly", "records", "expected"),
+    [
+        ((50_000, 50_000), (50_100, 50_900), [(1, 9.0)]),  # It became skewed a moment ago,
+        ((1000, 9000), (1500, 9500), []),  # or is not any longer.
+        ((50_000, 50_000), (50_010, 50_090), []),  # Too few to say so.
+        ((50_000, 50_000), (100, 900), [(1, 9.0)]),  # Attempts that are younger than that.
+        ((50_000,), (50_100, 50_900), []),  # Another parallelism: all records count.
+    ],
+)
+def test_what_a_subtask_got_in_the_last_minute_counts(formerly, records, expected):
+    told = ToldJob(parallelism=2).runs()
+    for subtask, count in enumerate(records):
+        told.has(attempt(SINK, subtask), records_in=count)
+    found = skewed(told.now_it_is(), {SINK: formerly})
+    assert [(one.subtask, one.factor) for one in found] == expected
+
+
+def test_all_records_of_a_source_count():
+    told = ToldJob(parallelism=2).runs()
+    for subtask, count in enumerate((50_000, 52_000)):
+        told.has(attempt(SOURCE, subtask), records_in=count)
+    assert skewed(told.now_it_is(), {SOURCE: (50_000, 50_000)}) == ()

@@ -1,5 +1,7 @@
 """Jobs that do not get to work."""
 
+import pytest
+
 from penstock.model.messages import FailureInfo
 from penstock.observation.jobs.events import FailureSeen, FailuresSeen, SlotsMissing
 from penstock.observation.verdict.history import Since
@@ -26,6 +28,15 @@ def failed(told, *ones):
     return told.tell(FailuresSeen(entries))
 
 
+def test_a_job_that_has_failed_says_what_failed_last():
+    told = failed(ToldJob().status("RUNNING").runs(), (SOURCE, 0, 0), (SINK, 1, 1000))
+    (sentence,) = verdict_on(told.status("FAILED").now_it_is(), Since()).sentences
+    assert sentence == (
+        "The job has ended: FAILED after a failure of subtask 1 of 'Reduce -> Sink: <out>': "
+        "ZeroDivisionError: at s3://******@b/d."
+    )
+
+
 def test_a_subtask_that_fails_again_and_again_is_named_with_its_last_error():
     told = failed(ToldJob(), (SINK, 1, 0), (SOURCE, 0, 1000), (SINK, 1, 2000), (SINK, 1, 3000))
     now = told.now_it_is(12_000)
@@ -37,7 +48,18 @@ def test_a_subtask_that_fails_again_and_again_is_named_with_its_last_error():
     )
 
 
-def test_subtasks_that_fail_in_turn_are_the_jobs_trouble():
+def test_a_vertex_whose_subtasks_fail_in_turn_is_named_with_the_last_one():
+    told = failed(ToldJob(), (SINK, 1, 0), (SINK, 0, 1000), (SINK, 1, 2000), (SOURCE, 0, 500))
+    now = told.now_it_is(2000)
+    found = repeated_of(now)
+    assert (found.vertex_id, found.subtask, found.count) == (SINK, 1, 3)
+    assert found.sentence(now.now_ms) == (
+        "'Reduce -> Sink: <out>' has failed 3 times in 2 s, so the job restarts again and again; "
+        "the last time in subtask 1 with ZeroDivisionError: at s3://******@b/d."
+    )
+
+
+def test_vertices_that_fail_in_turn_are_the_jobs_trouble():
     told = failed(ToldJob(), (SINK, 1, 0), (SOURCE, 0, 1000), (SINK, 0, 2000))
     found = repeated_of(told.now_it_is(2000))
     assert (found.vertex_id, found.count) == (None, 3)
@@ -58,9 +80,16 @@ def test_a_job_that_restarts_is_told_with_its_last_failure():
 
 def test_few_failures_and_old_ones_do_not_count():
     assert repeated_of(failed(ToldJob(), (SINK, 1, 0), (SINK, 1, 1)).now_it_is()) is None
-    old = failed(ToldJob(), *[(SINK, 1, 0)] * 5)
+    old = failed(ToldJob(), *[(SINK, 1, minute * 60_000) for minute in (0, 4, 8)])
     assert repeated_of(old.now_it_is(600_000)) is not None
     assert repeated_of(old.now_it_is(1)) is None
+
+
+@pytest.mark.parametrize(("every_ms", "lasts_ms"), [(3_000, 60_000), (120_000, 360_000)])
+def test_a_job_that_runs_much_longer_than_between_failures_has_recovered(every_ms, lasts_ms):
+    told = failed(ToldJob(), *[(SINK, 1, turn * every_ms) for turn in range(3)])
+    assert repeated_of(told.now_it_is(2 * every_ms + lasts_ms)) is not None
+    assert repeated_of(told.now_it_is(1)) is None
 
 
 def test_subtasks_without_a_slot_are_counted_and_the_first_is_named():

@@ -87,6 +87,16 @@ def test_a_job_that_has_ended_has_no_culprit():
     assert verdict.sentences == ("The job has ended: CANCELED.",)
 
 
+def test_records_of_the_last_minute_are_compared_while_a_job_streams():
+    records = [IDLE | {"records_in": count} for count in (50_100, 50_900)]
+    since = Since(records={SINK: (50_000, 50_000)})
+    assert [one.factor for one in on(job(sink=records), since).skewed] == [9.0]
+    told = ToldJob(job_type=JobType.BATCH).status("RUNNING").runs()
+    for subtask, counters in enumerate(records):
+        told.has(attempt(SINK, subtask), **counters)
+    assert on(told, since).skewed == ()
+
+
 def test_before_the_first_report_nothing_is_known():
     verdict = on(ToldJob().status("RUNNING").runs())
     assert (verdict.sentence, verdict.is_healthy) == ("No subtask has reported yet.", False)

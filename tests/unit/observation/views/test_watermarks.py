@@ -60,10 +60,22 @@ def test_the_holder_of_a_source_is_its_own_subtask_with_the_split():
 
 
 def test_a_channel_below_the_vertex_is_idle_and_does_not_hold_it():
-    found = of_sink((100, 300), (300, 300))
+    found = of_sink((100, 30_000), (30_000, 30_000))
     assert found["idle"]["count"] == 1
     assert found["idle"]["subtasks"][0]["subtask"] == 0
     assert found["holder"]["subtask"] == 1
+
+
+@pytest.mark.parametrize(("speed", "idle"), [(1.0, 1), (10.0, 0)])
+def test_a_channel_whose_sender_reported_earlier_is_not_idle(speed, idle):
+    """A job that reads the past is fast: what was reported a second earlier is far behind."""
+    assert of_sink((29_000, 30_000), (30_000, 30_000))["idle"]["count"] == 0
+    told = ToldJob().status("RUNNING").runs()
+    for vertex_id, marks in ((SOURCE, (20_000, 30_000)), (SINK, (30_000, 30_000))):
+        for subtask, watermark_ms in enumerate(marks):
+            told.has(attempt(vertex_id, subtask), watermark_ms=watermark_ms)
+    job = told.now_it_is()
+    assert watermarks.of_vertex(job, job.vertices[1], NoFigures(), speed)["idle"]["count"] == idle
 
 
 def test_one_without_a_watermark_holds_all():

@@ -44,14 +44,14 @@ const ACTIONS = {
   },
 };
 
-/** @param {{ job: string, name: string, isOver: boolean, config: any, isRescalable: boolean }} props */
-export function Actions({ job, name, isOver, config, isRescalable }) {
+/** @param {{ job: string, name: string, isOver: boolean, config: any, isRescalable: boolean, hasSavepoints: boolean }} props */
+export function Actions({ job, name, isOver, config, isRescalable, hasSavepoints }) {
   const [chosen, setChosen] = useState(/** @type {Action | null} */ (null));
   const [Rescaling, setRescaling] = useState(/** @type {any} */ (null));
   const rescale = () => import("./rescaling.js").then((one) => setRescaling(() => one.Rescaling));
   if (isOver || config.features?.["web-history"]) return null;
   const mayCancel = config.features?.["web-cancel"] ?? false;
-  const offered = Object.values(ACTIONS).filter((one) => mayCancel || !one.isDanger);
+  const offered = Object.values(ACTIONS).filter((one) => (one.isDanger ? mayCancel : hasSavepoints));
   return html`
     <span class="row">
       ${isRescalable && html`<button onClick=${rescale}>Rescale</button>`}

@@ -4,7 +4,7 @@
 import { to } from "../../base/address.js";
 import { bytes, count, duration, exact, UNKNOWN } from "../../base/format.js";
 import { html } from "../../base/html.js";
-import { useLive } from "../../base/live.js";
+import { useFollowed, useLive } from "../../base/live.js";
 import { Card, Facts, missing, Moment, State } from "../../parts/common.js";
 import { Gantt } from "../../parts/charts/gantt.js";
 import { Strip } from "../../parts/charts/strip.js";
@@ -36,7 +36,7 @@ function Checkpoints({ job, query }) {
       ${missing(strip, "the last checkpoints") ?? html`<${Strip} job=${job} body=${strip?.body} shown=${shown} restored=${latest.restored?.id} />`}
       <p class="quiet">Newest first; the width is the duration. S: savepoint.${latest.restored && html` \u21ba: the job was restored from it.`}</p>
     <//>
-    <${Shown} key=${shown} job=${job} shown=${shown} isPinned=${pinned !== null} restored=${latest.restored} />
+    <${Shown} key=${pinned} job=${job} shown=${shown} isPinned=${pinned !== null} restored=${latest.restored} />
     <div class="columns">
       <${Summary} body=${overview.body} />
       <${Configuration} job=${job} />
@@ -67,17 +67,19 @@ function Counts({ body }) {
 
 /** One checkpoint: the one that is pinned by the address, or the newest one. */
 function Shown({ job, shown, isPinned, restored }) {
-  const details = useLive(shown === null ? null : `/jobs/${job}/checkpoints/details/${shown}`);
-  const gantt = useLive(shown === null ? null : `/jobs/${job}/checkpoints/details/${shown}/gantt`);
+  const path = shown === null ? null : `/jobs/${job}/checkpoints/details/${shown}`;
+  const details = useFollowed(path, !isPinned);
+  const gantt = useFollowed(path && `${path}/gantt`, !isPinned);
   if (shown === null) return null;
-  const follow = html`<a href=${to(["jobs", job, "checkpoints"])}>Follow the newest one</a>`;
-  const pin = html`<a href=${to(["jobs", job, "checkpoints"], { pin: shown })}>Pin this one</a>`;
   const absent = missing(details, `checkpoint ${shown}`);
   const body = details?.body;
-  const title = body?.is_savepoint ? `Savepoint ${shown}` : `Checkpoint ${shown}`;
+  const id = body?.id ?? shown;
+  const follow = html`<a href=${to(["jobs", job, "checkpoints"])}>Follow the newest one</a>`;
+  const pin = html`<a href=${to(["jobs", job, "checkpoints"], { pin: id })}>Pin this one</a>`;
+  const title = body?.is_savepoint ? `Savepoint ${id}` : `Checkpoint ${id}`;
   return html`
     <${Card} title=${isPinned ? `${title}, pinned` : `${title}, the newest one`} more=${isPinned ? follow : pin}>
-      ${absent ?? html`<${Details} body=${body} isRestored=${restored?.id === shown} />`}
+      ${absent ?? html`<${Details} body=${body} isRestored=${restored?.id === id} />`}
       ${!absent && (missing(gantt, "its subtasks") ?? html`<${Gantt} job=${job} body=${gantt?.body} />`)}
     <//>
   `;

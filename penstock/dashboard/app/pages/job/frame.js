@@ -5,6 +5,7 @@ import { to } from "../../base/address.js";
 import { duration } from "../../base/format.js";
 import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
+import { shortName } from "../../parts/chain.js";
 import { missing, Moment, State } from "../../parts/common.js";
 import { Actions } from "./actions.js";
 
@@ -23,6 +24,7 @@ const TABS = [
 export function JobFrame({ job, tab, config, children }) {
   // An archive that Flink has written knows only Flink's paths.
   const told = useLive(config.features?.["web-history"] ? `/jobs/${job}` : `/jobs/${job}/head`);
+  if (told?.body === null && told.status < 500) return html`<p class="banner bad" role="alert">Job ${job} not found. <a href=${to([])}>All jobs of this driver</a></p>`;
   const absent = missing(told, "the job");
   if (absent || !told) return html`${absent}<p><a href=${to([])}>All jobs of this driver</a></p>`;
   const { body, status } = told;
@@ -36,9 +38,9 @@ export function JobFrame({ job, tab, config, children }) {
         ${isOver ? html`ended at <${Moment} at=${body["end-time"]} /> after ${duration(body["end-time"] - body["start-time"])}` : body.state === "RUNNING" ? html`up ${duration(body.uptime)}` : html`begun at <${Moment} at=${body["start-time"]} />`}
       </span>
       <span class="space"></span>
-      <${Actions} job=${job} name=${body.name} isOver=${isOver} config=${config} isRescalable=${body.rescalable} />
+      <${Actions} job=${job} name=${body.name} isOver=${isOver} config=${config} isRescalable=${body.rescalable} hasSavepoints=${body["job-type"] !== "BATCH"} />
     </div>
-    <${Verdict} job=${job} isOver=${isOver} />
+    ${(!isOver || body.state === "FAILED") && html`<${Verdict} job=${job} />`}
     <nav class="tabs" aria-label="Pages of the job">
       ${TABS.map(
         ([name, title]) => html`
@@ -50,9 +52,9 @@ export function JobFrame({ job, tab, config, children }) {
   `;
 }
 
-/** Who limits the job, in words. The further sentences stand below. */
-function Verdict({ job, isOver }) {
-  const told = useLive(isOver ? null : `/jobs/${job}/bottleneck`);
+/** Who limits the job, or why it has failed, in words. The further sentences stand below. */
+function Verdict({ job }) {
+  const told = useLive(`/jobs/${job}/bottleneck`);
   if (told === null || told.body === null) return null;
   const { sentence, sentences, healthy } = told.body;
   const others = sentences.filter((/** @type {string} */ one) => one !== sentence);
@@ -61,9 +63,22 @@ function Verdict({ job, isOver }) {
       <span aria-hidden="true">${healthy ? "\u2713" : "\u26a0"}</span>
       <div>
         <p id="verdict">${sentence}</p>
+        <${Places} job=${job} told=${told.body} />
         ${others.length > 0 && html`<ul>${others.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul>`}
       </div>
     </div>
   `;
 }
 
+/** Where that shows which the verdict tells. */
+function Places({ job, told }) {
+  const { restarts, waiting, limit, watermark, checkpoint, skewed } = told;
+  const found = [
+    restarts && ["Exceptions", ["exceptions"]],
+    ...[waiting, limit].map((one) => one && [`${shortName(one["vertex-name"])}, subtask ${one.subtask}`, ["vertices", one["vertex-id"]], { subtask: one.subtask }]),
+    watermark?.held && ["Watermarks", ["watermarks"]],
+    checkpoint?.slow && [`Checkpoint ${checkpoint.id}`, ["checkpoints"], { pin: checkpoint.id }],
+    ...skewed.map((/** @type {any} */ one) => [`Skew of ${shortName(one["vertex-name"])}`, ["vertices", one["vertex-id"], "skew"]]),
+  ].filter(Boolean);
+  return html`<p class="row places">${found.map(([text, path, query]) => html`<a href=${to(["jobs", job, ...path], query)}>${text}</a>`)}</p>`;
+}

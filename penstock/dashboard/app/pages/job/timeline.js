@@ -153,7 +153,7 @@ function Story({ job, query }) {
   return html`
     <${Card} title="Story">
       <${Filter} query=${query} label="Filter the story" shown=${found.length} total=${events.length} />
-      <ol class="story" reversed>
+      <ol class="story" reversed tabindex="0" aria-label="Story of the job">
         ${shown.map((/** @type {any} */ one) => html`<${Event} key=${`${one.timestamp}-${one.text}`} job=${job} one=${one} />`)}
       </ol>
       ${shown.length < found.length && html`<p class="row quiet">Shown: ${exact(shown.length)} of ${exact(found.length)}. <button onClick=${() => change({ most: shown.length * 4 })}>Show more</button></p>`}

@@ -29,7 +29,7 @@ function Holder({ job }) {
     <${Card} title=${holder.held ? "The watermark is held" : "The lowest watermark"}>
       <p>
         <${Place} job=${job} place=${holder} />: ${lag}${holder.behind !== null && holder.held ? `, ${duration(holder.behind)} of event time behind the furthest` : ""}.
-        ${holder.since > 0 && html` It has stood there since <${Moment} at=${holder.since} />.`}
+        ${holder.held && holder.since > 0 && html` It has stood there since <${Moment} at=${holder.since} />.`}
       </p>
       ${holder.held && holder.consumer && html`<p class="quiet">'${holder.consumer}' waits for it.</p>`}
     <//>

@@ -101,7 +101,7 @@ const LOST = [
   { title: "Host", cell: (one) => one.host },
   { title: "Job", cell: (one) => html`<a href=${to(["jobs", one["job-id"]])}>${one["job-name"]}</a>` },
   { title: "Last heard", cell: (one) => html`<${Moment} at=${one.heard} />` },
-  { title: "Reason", cell: (one) => html`<pre class="reason">${one.reason}</pre>` },
+  { title: "Reason", cell: (one) => html`<pre class="reason" tabindex="0" role="region" aria-label="Reason of the loss">${one.reason}</pre>` },
   { title: "Log", cell: (one) => html`<a href=${to(["taskmanagers", one.id, "log"])}>last lines</a>` },
 ];
 

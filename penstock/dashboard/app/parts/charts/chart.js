@@ -9,6 +9,7 @@ import { change } from "../../base/address.js";
 import { time, UNKNOWN, utc } from "../../base/format.js";
 import { classes, html, useEffect, useLayoutEffect, useMemo, useRef } from "../../base/html.js";
 import uPlot from "../../../vendor/uplot.js";
+import { Name } from "../chain.js";
 import { Crosshair, nearest, useMoment } from "./crosshair.js";
 import { dataOf, MARKS, onTheme, optionsOf, styleOf, View } from "./plot.js";
 
@@ -139,7 +140,7 @@ function Legend({ title, times, series, format, span, crosshair, marks = [], mor
   const near = chosen === null ? [] : marks.filter((one) => Math.abs(one.at / 1000 - chosen) <= (span[1] - span[0]) / 100);
   return html`
     <figcaption>
-      <h3>${title}</h3>
+      <h3><${Name} name=${title} /></h3>
       <table class="legend">
         <caption class=${chosen === null ? "unseen" : ""}>${chosen === null ? `${title}, newest numbers` : html`<span title=${utc(at * 1000)}>at ${time(at * 1000)}</span>`}</caption>
         <tbody>${series.map((one, number) => html`<${Line} key=${one.name} series=${one} number=${number} value=${newest(one.values, place, chosen)} format=${format} />`)}</tbody>
@@ -159,7 +160,7 @@ function Line({ series, number, value, format }) {
   const told = format(value);
   return html`
     <tr>
-      <th scope="row">${key}<span>${series.name}</span></th>
+      <th scope="row">${key}<span><${Name} name=${series.name} /></span></th>
       <td class="number" title=${told === UNKNOWN ? (series.why ?? "nothing is reported for this moment") : undefined}>${told}</td>
     </tr>
   `;

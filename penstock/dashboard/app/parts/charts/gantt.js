@@ -17,7 +17,7 @@ const PHASES = [
 
 /** `body`: as `/jobs/:id/checkpoints/details/:checkpoint/gantt` tells it. */
 export function Gantt({ job, body }) {
-  const longest = Math.max(1, ...body.subtasks.map((/** @type {any} */ one) => one.after));
+  const longest = Math.max(1, ...body.subtasks.map(lengthOf));
   return html`
     <ul class="row plain phases" aria-label="Phases">
       ${PHASES.map(([, name, kind, hint]) => html`<li><i class=${`phase ${kind}`} aria-hidden="true"></i> ${name} <span class="quiet">${hint}</span></li>`)}
@@ -26,6 +26,11 @@ export function Gantt({ job, body }) {
     <${Bound} shown=${body.shown} total=${body.total} noun="subtasks" why="those that are missing, then those that took longest" />
     <${Table} caption="Subtasks of the checkpoint, stragglers first" columns=${columnsOf(job, longest)} rows=${body.subtasks} keyOf=${keyOf} empty="No subtask has a part in this checkpoint yet." />
   `;
+}
+
+/** The phases of an unaligned checkpoint overlap: together they may be longer than it took. */
+function lengthOf(/** @type {any} */ row) {
+  return Math.max(row.after, PHASES.reduce((sum, [key]) => sum + (row[key] ?? 0), 0));
 }
 
 const keyOf = (/** @type {any} */ row) => `${row["vertex-id"]}-${row.subtask}`;

@@ -109,6 +109,8 @@ function hatch(/** @type {CanvasRenderingContext2D} */ context, /** @type {strin
 
 /** All charts of a page have their axes at the same place. */
 const LEFT_PX = 68;
+const RIGHT_PX = 8;
+const HALF_CLOCK_PX = 24;
 const FONT = '11px system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
 /**
@@ -123,7 +125,7 @@ export function optionsOf(view, { width, height, isStacked, hasTimes, steps, mov
     width,
     height,
     legend: { show: false },
-    padding: [16, 8, hasTimes ? 0 : 4, 0],
+    padding: [16, RIGHT_PX, hasTimes ? 0 : 4, 0],
     scales: {
       x: { time: true, range: () => view.span },
       y: { range: (/** @type {uPlot} */ _, /** @type {number} */ low, /** @type {number} */ high) => upTo(view.top, low, high) },
@@ -168,8 +170,13 @@ function upTo(/** @type {number | null} */ top, /** @type {number} */ low, /** @
   return [Number.isFinite(low) && low < 0 ? low * 1.06 : 0, highest];
 }
 
-function clocks(/** @type {uPlot} */ _, /** @type {number[]} */ all, /** @type {number} */ _axis, /** @type {number} */ _space, /** @type {number} */ step) {
+/** A time that would be cut at an end of the axis is left out. */
+function clocks(/** @type {uPlot} */ plot, /** @type {number[]} */ all, /** @type {number} */ _axis, /** @type {number} */ _space, /** @type {number} */ step) {
+  const { min, max } = plot.scales.x;
+  const wide = plot.width - LEFT_PX - RIGHT_PX;
   return all.map((at) => {
+    const left = ((at - Number(min)) / (Number(max) - Number(min))) * wide;
+    if (left < HALF_CLOCK_PX || left > wide + RIGHT_PX - HALF_CLOCK_PX) return "";
     const clock = time(at * 1000).slice(-8);
     return step < 60 ? clock : clock.slice(0, 5);
   });

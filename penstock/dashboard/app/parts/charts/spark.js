@@ -6,6 +6,8 @@ import { html } from "../../base/html.js";
 
 const WIDE = 600;
 const HIGH = 60;
+/** From where on back pressure is LOW, and HIGH. */
+const LIMITS = [0.1, 0.5];
 
 /**
  * Shares from 0 to 1 over time; null: not known, which leaves a gap.
@@ -18,11 +20,14 @@ export function Sparkline({ times, values, others, label }) {
   const most = Math.max(...known);
   return html`
     <figure class="spark">
+      <div class="spark-box">
       <svg viewBox="0 0 ${WIDE} ${HIGH}" preserveAspectRatio="none" role="img" aria-label=${`${label}: ${share(known[known.length - 1])} now, at most ${share(most)} in ${duration(lasted)}`}>
-        ${[0.1, 0.5].map((limit) => html`<line x1="0" x2=${WIDE} y1=${HIGH * (1 - limit)} y2=${HIGH * (1 - limit)} class="limit" />`)}
+        ${LIMITS.map((limit) => html`<line x1="0" x2=${WIDE} y1=${HIGH * (1 - limit)} y2=${HIGH * (1 - limit)} class="limit" />`)}
         ${others && html`<path d=${pathOf(times, others)} class="other" />`}
         <path d=${pathOf(times, values)} class="line" />
       </svg>
+      ${LIMITS.map((limit) => html`<span class="quiet" style=${{ bottom: share(limit).replace(" ", "") }} aria-hidden="true">${share(limit)}</span>`)}
+      </div>
       <figcaption class="row quiet"><span>${duration(lasted)} ago</span><span class="space"></span><span>now</span></figcaption>
     </figure>
   `;
