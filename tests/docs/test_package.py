@@ -60,13 +60,38 @@ def test_a_wheel_is_small(tmp_path):
 
 
 def served():
-    """The dashboard's files in this checkout, by their paths in it."""
+    """The dashboard's files in this checkout, by their paths in it, modules of our own without comments."""
     folder = ROOT / "penstock" / "dashboard"
-    return {
+    found = {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
         if path.is_file() and not path.name.endswith(NOT_SERVED)
     }
+    return {
+        name: without_comments(content)
+        if name.startswith("app/") and name.endswith(".js")
+        else content
+        for name, content in found.items()
+    }
+
+
+def without_comments(module):
+    """Line by line. Raises AssertionError: what looks like a comment is in a template, or has code behind it."""
+    kept, is_inside = [], False
+    for line in module.split(b"\n"):
+        begins = line.strip().startswith((b"/**", b"//"))
+        if begins and not is_inside:
+            assert b"\n".join(kept).count(b"`") % 2 == 0, f"in a template: {line}"
+            is_inside = line.strip().startswith(b"/**")
+        elif not is_inside:
+            kept.append(line)
+            continue
+        if is_inside and b"*/" in line:
+            is_inside = False
+            if line.partition(b"*/")[2].strip():
+                assert begins, f"code behind the end of a comment: {line}"
+                kept.append(line)
+    return b"\n".join(kept)
 
 
 def test_an_sdist_has_what_builds_tests_and_documents_it(sdist):
