@@ -18,9 +18,8 @@ from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, JobPar
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.task_settings import TaskSettings
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
-from penstock.model.ids import FencingToken, ResourceId
+from penstock.model.ids import FencingToken, ResourceId, TaskManagerLocation
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CancelJob,

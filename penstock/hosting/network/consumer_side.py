@@ -19,9 +19,8 @@ from penstock.hosting.network.frames import FrameType
 from penstock.hosting.network.partition_registry import PartitionRegistry
 from penstock.hosting.network.peers import Peers
 from penstock.hosting.network.task_events import TaskEventDispatcher
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, PartitionConnectionError, PartitionNotFound
-from penstock.model.ids import ResultPartitionId
+from penstock.model.ids import ResultPartitionId, TaskManagerLocation
 from penstock.model.messages.peers import PartitionRequest, TaskEventFor
 from penstock.model.states import ExecutionState
 from penstock.runtime.network.gate.ports import ConsumerView, RequestedChannel
