@@ -18,6 +18,7 @@ from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.file_systems import CheckpointIoError
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
+from penstock.hosting.task.handover import Handover
 from penstock.hosting.task.outputs_in_flight import OutputsInFlight, Place
 from penstock.hosting.task.ports import Built, TaskAttempt
 from penstock.hosting.task.restore import groups_of
@@ -61,6 +62,7 @@ class TaskCheckpoints:
         self._under_way = SnapshotsUnderWay()
         self._inputs_in_flight: dict[int, Mapping[Place, bytes]] = {}
         self._lock = threading.Lock()
+        self._handover = Handover(attempt)
         self.restored_local_bytes = 0
         self.restored_remote_bytes = 0
         self.start_delay_ms = 0.0
@@ -113,6 +115,7 @@ class TaskCheckpoints:
 
     def completed(self, message: NotifyCheckpointComplete) -> None:
         self._forget_copies(lambda one: one < message.checkpoint_id)
+        self._handover.forget(lambda one: one < message.checkpoint_id)
         self._attempt.mail_to_built(
             lambda built: built.task.notify_checkpoint_complete(message.checkpoint_id),
             f"checkpoint {message.checkpoint_id} is complete",
@@ -123,6 +126,7 @@ class TaskCheckpoints:
         checkpoint_id, latest = message.checkpoint_id, message.latest_completed_id
         self._under_way.abort(checkpoint_id)
         self._forget_copies(lambda one: one == checkpoint_id)
+        self._handover.forget(lambda one: one == checkpoint_id)
 
         def abort(built: Built) -> None:
             if self._outputs is not None:
@@ -179,13 +183,15 @@ class TaskCheckpoints:
         self._forget_copies(lambda one: one != checkpoint_id)
 
     def read(self, handle: StateHandle) -> bytes:
-        """Read a handle of the restored checkpoint, from this machine's disk if there is a local
-        copy.
+        """Read a handle of the restored checkpoint: from a TaskManager that keeps its bytes, from this
+        machine's disk if there is a local copy, else from the checkpoint directory.
 
         Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
         """
         self._attempt.check_goes_on()
-        data = None if self._copies is None else self._copies.read(handle)
+        data = self._handover.read(handle)
+        if data is None and self._copies is not None:
+            data = self._copies.read(handle)
         if data is not None:
             self.restored_local_bytes += len(data)
             return data
@@ -303,7 +309,8 @@ class TaskCheckpoints:
         storage = self.storage()
         folder = barrier.options.target or storage.folder_of(barrier.checkpoint_id)
         writer = storage.writer(folder, settings.inline_bytes, barrier.checkpoint_id)
-        files = SnapshotFiles(writer, self._copies, writing.check_wanted)
+        kept = self._handover.keeper(barrier, settings.kept_bytes)
+        files = SnapshotFiles(writer, self._copies, writing.check_wanted, kept)
         sharing = None
         if settings.is_incremental and not barrier.options.type.is_savepoint:
             groups = groups_of(self._attempt.deployment)
@@ -317,6 +324,7 @@ class TaskCheckpoints:
             files.close()
             writing.written_bytes = files.written_bytes
         except BaseException:
+            self._handover.forget(lambda one: one == barrier.checkpoint_id)
             with contextlib.suppress(CheckpointIoError):  # The first error counts.
                 files.abandon()
             raise
