@@ -20,7 +20,7 @@ from penstock.runtime.codecs.events import FrameKind
 
 KEPT_MS: Final = 60_000
 """Nobody asks for it later, except after a failure, and then there are the files."""
-FRAME_BYTES: Final = 1 << 18
+FRAME_BYTES: Final = 1 << 20
 _CHECK_S: Final = 0.05
 
 
@@ -102,8 +102,9 @@ class StateReceiver:
     """The asking end: a channel of a connection, told by the network thread. `take` is for the task that needs the state."""
 
     def __init__(self, size: int) -> None:
-        self._data = bytearray(size)
+        self._size = size
         self._filled = 0
+        self._frames: list[bytes | memoryview] = []
         self._has_failed = False
         self._changed = threading.Condition()
         self._close: Callable[[], object] = bool
@@ -117,14 +118,15 @@ class StateReceiver:
     def on_frame(
         self, _kind: int, _sequence: int, payload: bytes | memoryview, _backlog: int
     ) -> None:
-        with self._changed:
-            end = self._filled + len(payload)
-            if end > len(self._data) or self._has_failed:
-                self._has_failed = True  # It is not what was asked for.
-            else:
-                self._data[self._filled : end] = payload
-                self._filled = end
-            self._changed.notify_all()
+        if self._has_failed:
+            return
+        self._frames.append(payload)
+        self._filled += len(payload)
+        if self._filled > self._size:
+            self._fail()  # It is not what was asked for.
+        elif self._filled == self._size:
+            with self._changed:
+                self._changed.notify_all()
 
     def on_backlog(self, _backlog: int) -> None:
         """No backlog is announced."""
@@ -138,6 +140,7 @@ class StateReceiver:
     def _fail(self) -> None:
         with self._changed:
             self._has_failed = True
+            self._frames = []
             self._changed.notify_all()
 
     def take(self, patience_s: float, check_goes_on: Callable[[], None]) -> bytes | None:
@@ -148,13 +151,14 @@ class StateReceiver:
         try:
             with self._changed:
                 left_s, before = patience_s, 0
-                while self._filled < len(self._data) and not self._has_failed and left_s > 0:
+                while self._filled < self._size and not self._has_failed and left_s > 0:
                     check_goes_on()
-                    left_s = left_s if self._changed.wait(_CHECK_S) else left_s - _CHECK_S
+                    if not self._changed.wait(_CHECK_S):
+                        left_s -= _CHECK_S
                     if self._filled > before:
                         left_s, before = patience_s, self._filled
-                self._has_failed |= self._filled < len(self._data)
-                return None if self._has_failed else bytes(self._data)
+                is_whole = self._filled == self._size and not self._has_failed
+                return b"".join(self._frames) if is_whole else None
         finally:
             self._fail()
             self._close()

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.clock import wall_ms
-from penstock.hosting.file_systems import CheckpointIoError
+from penstock.hosting.file_systems import CheckpointIoError, local_path
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task.handover import Handover
 from penstock.hosting.task.outputs_in_flight import OutputsInFlight, Place
@@ -189,7 +189,9 @@ class TaskCheckpoints:
         Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
         """
         self._attempt.check_goes_on()
-        data = self._handover.read(handle)
+        settings = self.settings
+        has_path = settings is not None and local_path(settings.directory) is not None
+        data = self._handover.read(handle, has_path=has_path)
         if data is None and self._copies is not None:
             data = self._copies.read(handle)
         if data is not None:

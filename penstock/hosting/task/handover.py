@@ -3,7 +3,8 @@
 At a handover each task writes its snapshot to the checkpoint directory. Its TaskManager keeps the same bytes in memory, as far
 as there is room, and the handles say so. A task that begins with such a handle takes them from its own TaskManager, or asks
 the other one, and checks them like those of a file. If that one is gone, does not keep them any more or does not answer
-in time, the file is read (docs/spec/elasticity.md#handover).
+in time, the file is read (docs/spec/elasticity.md#handover). The file is read, too, if it has a path and was written on
+this machine: what was just written is in memory still, and costs a third of what a connection costs.
 """
 
 from __future__ import annotations
@@ -50,14 +51,15 @@ class Handover:
         """Have the TaskManager drop what it keeps of these checkpoints."""
         self._attempt.host.data_plane.handed_state.forget(is_over)
 
-    def read(self, handle: StateHandle) -> bytes | None:
-        """Return the checked bytes; None: no TaskManager has them, so they must be read elsewhere. Raises: CancelSignal."""
+    def read(self, handle: StateHandle, *, has_path: bool) -> bytes | None:
+        """Return the checked bytes; None: they must be read elsewhere. `has_path`: its file has one. Raises: CancelSignal."""
         if not isinstance(handle, FileHandle) or handle.kept_by is None:
             return None
         holder, plane = handle.kept_by, self._attempt.host.data_plane
         if holder.resource_id == plane.resource_id:
             return plane.handed_state.find(handle.path, handle.offset)
-        if holder.resource_id in self._silent:
+        is_near = has_path and holder.host == self._attempt.host.host_name
+        if is_near or holder.resource_id in self._silent:
             return None
         receiver = StateReceiver(handle.size)
         request = StateRequest(handle.path, handle.offset)

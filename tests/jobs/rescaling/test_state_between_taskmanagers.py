@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.minicluster import MiniCluster, ThreadProvider
+from penstock.hosting.wire.addresses import Endpoint
 from penstock.model.graph.rescaling import parallelism_of
 from penstock.model.options.elastic import ElasticOptions
 from tests.tools.programs.checkpoint_programs import (
@@ -22,16 +23,30 @@ IN_FILES = {
 }
 
 
-def changed(tmp_path, stage, then=lambda _cluster: None, after=4, **more):
+class Nodes(ThreadProvider):
+    """Each TaskManager is on a node of its own."""
+
+    def data_endpoint(self, resource_id):
+        return Endpoint(f"127.0.0.{1 + int(resource_id.removeprefix('tm-'))}")
+
+
+class OnNodes(MiniCluster):
+    def provider(self, settings, needed):
+        self.last_provider = Nodes(1)
+        return self.last_provider
+
+
+def changed(tmp_path, stage, then=lambda _cluster: None, after=4, apart=True, **more):
     """A job of two subtasks that has got others, and then ends. Returns its client and what it was seen to do.
 
-    `then`: called when the checkpoint of the handover is complete, and no task of the next generation is deployed.
+    `then`: called when the checkpoint of the handover is complete, and no task of the next generation is deployed. `apart`: the
+    TaskManagers are on nodes of their own.
     """
     clusters = []
     watcher = Generations(then=lambda count: then(clusters[0]) if count == 1 else None)
     place = {"execution.checkpointing.dir": str(tmp_path / "checkpoints")}
     given = {key.replace("__", ".").replace("_", "-"): value for key, value in more.items()}
-    clusters.append(MiniCluster(slots_per_taskmanager=1, parallelism=2, observer=watcher))
+    clusters.append((OnNodes if apart else MiniCluster)(parallelism=2, observer=watcher))
     env = minicluster_environment(clusters[0], RESTARTS | IN_FILES | place | given)
     sums_to_file(env, tmp_path / "out", SharedSplits(stage.name, 6, 40, 20), same)
     client = env.execute_async("sums")
@@ -73,6 +88,14 @@ def test_no_file_is_read_where_those_who_wrote_it_live(
     assert lines_of(tmp_path / "out") == expected_sums(6, 40)
     assert watcher.parallelisms == [{after}]
     assert failures(client) == []
+
+
+def test_on_one_machine_a_task_takes_what_its_taskmanager_has_and_reads_the_rest(tmp_path, stage):
+    client, _ = changed(tmp_path, stage, after=1, apart=False)
+    local, remote = restored(client)
+    assert local > 0
+    assert remote > 0
+    assert lines_of(tmp_path / "out") == expected_sums(6, 40)
 
 
 def test_without_room_for_it_all_is_read_from_files(tmp_path, stage):

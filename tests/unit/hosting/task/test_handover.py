@@ -1,6 +1,7 @@
 """What an attempt leaves to others at a handover, and takes from them, over loopback sockets."""
 
 import zlib
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -30,9 +31,15 @@ def planes():
         one.close()
 
 
-def handover_at(plane, check_goes_on=lambda: None):
-    host = SimpleNamespace(data_plane=plane, host_name="127.0.0.1")
-    return Handover(SimpleNamespace(host=host, check_goes_on=check_goes_on))
+class At(Handover):
+    """An attempt at this TaskManager. The files of its job have no paths."""
+
+    def __init__(self, plane, check_goes_on=lambda: None):
+        host = SimpleNamespace(data_plane=plane, host_name="127.0.0.1")
+        super().__init__(SimpleNamespace(host=host, check_goes_on=check_goes_on))
+
+    def read(self, handle, has_path=False):
+        return super().read(handle, has_path=has_path)
 
 
 def written(data=DATA, offset=0):
@@ -41,40 +48,50 @@ def written(data=DATA, offset=0):
 
 def test_an_attempt_elsewhere_and_one_here_take_the_same(planes):
     one, other = planes
-    handle = handover_at(one).keeper(HELD, ROOM)(written(), DATA)
+    handle = At(one).keeper(HELD, ROOM)(written(), DATA)
     assert handle == written(), "where it is kept is no part of what it is"
-    assert handover_at(other).read(handle) == DATA
-    assert handover_at(one).read(handle) is DATA
+    assert At(other).read(handle) == DATA
+    assert At(one).read(handle) is DATA
+
+
+def test_what_another_process_of_this_machine_wrote_is_read_as_a_file(planes):
+    """If it is one: the page cache has it. What this TaskManager keeps itself is nearer still."""
+    one, other = planes
+    handle = At(one).keeper(HELD, ROOM)(written(), DATA)
+    assert At(other).read(handle, has_path=True) is None
+    assert At(one).read(handle, has_path=True) is DATA
+    far = replace(handle, kept_by=replace(handle.kept_by, host="localhost"))
+    assert At(other).read(far, has_path=True) == DATA
 
 
 def test_only_the_snapshot_of_a_handover_is_kept_as_far_as_there_is_room(planes):
     one, _ = planes
-    assert handover_at(one).keeper(USUAL, ROOM)(written(), DATA).kept_by is None
-    keep = handover_at(one).keeper(HELD, len(DATA))
+    assert At(one).keeper(USUAL, ROOM)(written(), DATA).kept_by is None
+    keep = At(one).keeper(HELD, len(DATA))
     assert keep(written(), DATA).kept_by is not None
     assert keep(written(DATA, len(DATA)), DATA).kept_by is None
 
 
 def test_what_nobody_keeps_is_read_elsewhere(planes):
     one, _ = planes
-    assert handover_at(one).read(written()) is None
-    assert handover_at(one).read(InlineHandle(b"x", zlib.crc32(b"x"))) is None
+    assert At(one).read(written()) is None
+    assert At(one).read(InlineHandle(b"x", zlib.crc32(b"x"))) is None
 
 
 def test_what_arrives_is_checked_and_who_sent_it_is_not_asked_again(planes):
     one, other = planes
-    keep = handover_at(one).keeper(HELD, ROOM)
+    keep = At(one).keeper(HELD, ROOM)
     good, bad = keep(written(), DATA), keep(written(DATA, len(DATA)), b"other" * 10_000)
-    taking = handover_at(other)
+    taking = At(other)
     assert [taking.read(handle) for handle in (good, bad, good)] == [DATA, None, None]
 
 
 def test_a_taskmanager_that_is_gone_is_asked_once(planes):
     one, other = planes
-    handle = handover_at(one).keeper(HELD, ROOM)(written(), DATA)
+    handle = At(one).keeper(HELD, ROOM)(written(), DATA)
     one.close()
     checks = []
-    taking = handover_at(other, lambda: checks.append("waits"))
+    taking = At(other, lambda: checks.append("waits"))
     assert taking.read(handle) is None
     count = len(checks)
     assert taking.read(handle) is None
@@ -83,8 +100,8 @@ def test_a_taskmanager_that_is_gone_is_asked_once(planes):
 
 def test_it_is_forgotten_with_its_checkpoint(planes):
     one, other = planes
-    keeping = handover_at(one)
+    keeping = At(one)
     handle = keeping.keeper(HELD, ROOM)(written(), DATA)
     keeping.forget(lambda checkpoint_id: checkpoint_id < 8)
     assert keeping.read(handle) is None
-    assert handover_at(other).read(handle) is None
+    assert At(other).read(handle) is None
