@@ -100,7 +100,7 @@ class Summary:
             f"in all {self.events.total()}"
         )
         if self.elastic:
-            yield f"{self.rescales} planned rescales, {self.takeovers} jobs taken over by another driver"
+            yield f"{self.rescales} planned rescales, {self.takeovers} jobs taken over"
             yield from _section("invariants of rescaled jobs", self.elastic, ElasticName)
         yield from _section("jobs ended", self.endings)
         yield from _section("events", self.events)

@@ -128,13 +128,13 @@ class StateReceiver:
             with self._changed:
                 self._changed.notify_all()
 
-    def on_backlog(self, _backlog: int) -> None:
+    def on_backlog(self, backlog: int) -> None:
         """No backlog is announced."""
 
     def on_not_found(self) -> None:
         self._fail()
 
-    def on_error(self, _error: Exception) -> None:
+    def on_error(self, error: Exception) -> None:
         self._fail()
 
     def _fail(self) -> None:

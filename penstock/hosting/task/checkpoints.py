@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.clock import wall_ms
-from penstock.hosting.file_systems import CheckpointIoError, local_path
+from penstock.hosting.file_systems import CheckpointIoError
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task.handover import Handover
 from penstock.hosting.task.outputs_in_flight import OutputsInFlight, Place
@@ -115,7 +115,6 @@ class TaskCheckpoints:
 
     def completed(self, message: NotifyCheckpointComplete) -> None:
         self._forget_copies(lambda one: one < message.checkpoint_id)
-        self._handover.forget(lambda one: one < message.checkpoint_id)
         self._attempt.mail_to_built(
             lambda built: built.task.notify_checkpoint_complete(message.checkpoint_id),
             f"checkpoint {message.checkpoint_id} is complete",
@@ -126,7 +125,6 @@ class TaskCheckpoints:
         checkpoint_id, latest = message.checkpoint_id, message.latest_completed_id
         self._under_way.abort(checkpoint_id)
         self._forget_copies(lambda one: one == checkpoint_id)
-        self._handover.forget(lambda one: one == checkpoint_id)
 
         def abort(built: Built) -> None:
             if self._outputs is not None:
@@ -137,10 +135,10 @@ class TaskCheckpoints:
             self._inputs_in_flight.pop(checkpoint_id, None)
             built.task.notify_checkpoint_aborted(checkpoint_id, latest)
 
-        description = f"checkpoint {checkpoint_id} is aborted"
-        self._attempt.mail_to_built(abort, description, MAX_PRIORITY)
+        self._attempt.mail_to_built(abort, f"checkpoint {checkpoint_id} is aborted", MAX_PRIORITY)
 
     def _forget_copies(self, is_over: Callable[[int], bool]) -> None:
+        self._handover.forget(is_over)
         if self._copies is not None:
             self._copies.forget(self._owner, is_over)
 
@@ -183,15 +181,12 @@ class TaskCheckpoints:
         self._forget_copies(lambda one: one != checkpoint_id)
 
     def read(self, handle: StateHandle) -> bytes:
-        """Read a handle of the restored checkpoint: from a TaskManager that keeps its bytes, from this
-        machine's disk if there is a local copy, else from the checkpoint directory.
+        """Read a handle of the restored checkpoint: from memory, a local copy, or its directory.
 
         Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
         """
         self._attempt.check_goes_on()
-        settings = self.settings
-        has_path = settings is not None and local_path(settings.directory) is not None
-        data = self._handover.read(handle, has_path=has_path)
+        data = self._handover.read(handle)
         if data is None and self._copies is not None:
             data = self._copies.read(handle)
         if data is not None:
@@ -291,10 +286,9 @@ class TaskCheckpoints:
                 bytes_in_flight=in_flight,
                 written_bytes=writing.written_bytes,
             )
-            attempt_id = self._attempt.attempt_id
-            self._attempt.host.send(
-                AcknowledgeCheckpoint(attempt_id, checkpoint_id, state, metrics)
-            )
+            attempt = self._attempt
+            message = AcknowledgeCheckpoint(attempt.attempt_id, checkpoint_id, state, metrics)
+            attempt.host.send(message)
         except Abandoned:
             pass
         except BaseException as error:  # Any error: the driver waits for an answer.
@@ -311,8 +305,8 @@ class TaskCheckpoints:
         storage = self.storage()
         folder = barrier.options.target or storage.folder_of(barrier.checkpoint_id)
         writer = storage.writer(folder, settings.inline_bytes, barrier.checkpoint_id)
-        kept = self._handover.keeper(barrier, settings.kept_bytes)
-        files = SnapshotFiles(writer, self._copies, writing.check_wanted, kept)
+        keep = self._handover.keeper(barrier)
+        files = SnapshotFiles(writer, self._copies, writing.check_wanted, keep)
         sharing = None
         if settings.is_incremental and not barrier.options.type.is_savepoint:
             groups = groups_of(self._attempt.deployment)
@@ -326,7 +320,6 @@ class TaskCheckpoints:
             files.close()
             writing.written_bytes = files.written_bytes
         except BaseException:
-            self._handover.forget(lambda one: one == barrier.checkpoint_id)
             with contextlib.suppress(CheckpointIoError):  # The first error counts.
                 files.abandon()
             raise

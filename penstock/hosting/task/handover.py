@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from penstock.hosting.file_systems import local_path
 from penstock.hosting.network.handed_state import StateReceiver
 from penstock.hosting.task.ports import TaskAttempt
 from penstock.model.checkpoints import FileHandle, StateHandle
@@ -32,13 +33,12 @@ class Handover:
         self._attempt = attempt
         self._silent: set[ResourceId] = set()
 
-    def keeper(
-        self, barrier: CheckpointBarrier, most_bytes: int
-    ) -> Callable[[FileHandle, bytes], FileHandle]:
-        """Return what keeps the parts of a snapshot, if it is that of a handover. `most_bytes`: of this TaskManager."""
-        if not barrier.options.is_held:
+    def keeper(self, barrier: CheckpointBarrier) -> Callable[[FileHandle, bytes], FileHandle]:
+        """Return what keeps the parts of a snapshot, if it is that of a handover."""
+        settings = self._attempt.host.task_settings.checkpointing
+        if not barrier.options.is_held or settings is None:
             return lambda handle, _data: handle
-        plane = self._attempt.host.data_plane
+        plane, most_bytes = self._attempt.host.data_plane, settings.kept_bytes
         here = TaskManagerLocation(plane.resource_id, self._attempt.host.host_name, plane.port)
 
         def keep(handle: FileHandle, data: bytes) -> FileHandle:
@@ -51,13 +51,15 @@ class Handover:
         """Have the TaskManager drop what it keeps of these checkpoints."""
         self._attempt.host.data_plane.handed_state.forget(is_over)
 
-    def read(self, handle: StateHandle, *, has_path: bool) -> bytes | None:
-        """Return the checked bytes; None: they must be read elsewhere. `has_path`: its file has one. Raises: CancelSignal."""
+    def read(self, handle: StateHandle) -> bytes | None:
+        """Return the checked bytes; None: they must be read elsewhere. Raises: CancelSignal."""
         if not isinstance(handle, FileHandle) or handle.kept_by is None:
             return None
         holder, plane = handle.kept_by, self._attempt.host.data_plane
         if holder.resource_id == plane.resource_id:
             return plane.handed_state.find(handle.path, handle.offset)
+        settings = self._attempt.host.task_settings.checkpointing
+        has_path = settings is not None and local_path(settings.directory) is not None
         is_near = has_path and holder.host == self._attempt.host.host_name
         if is_near or holder.resource_id in self._silent:
             return None

@@ -128,10 +128,10 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
         "penstock.elastic.kept-state",
         "128 mb",
         (
-            "How much of the state that its subtasks write for a planned change a TaskManager keeps "
-            "in memory. Subtasks of the next generation take it from there; the rest from the "
-            "checkpoint directory. It is kept until the next checkpoint is complete, at most for a "
-            "minute. `0`: all state is read from the checkpoint directory."
+            "How much of the state that its subtasks write for a planned change a TaskManager "
+            "keeps in memory. Subtasks of the next generation take it from there; the rest from "
+            "the checkpoint directory. It is kept until the next checkpoint is complete, at most "
+            "for a minute. `0`: all state is read from the checkpoint directory."
         ),
     )
 
