@@ -8,6 +8,7 @@ endif
 INPUT ?=
 ARGS ?=
 SEEDS ?= 2000
+ELASTIC_SEEDS ?= 400
 SECONDS ?= 60
 PY := $(VENV)/bin/python
 IN_MEMORY := sh scripts/with-files-in-memory
@@ -47,6 +48,7 @@ check: $(STAMP) $(VENV)/.pyright-ready
 
 sim: $(STAMP)
 	$(PY) -m simulation --seeds $(SEEDS) $(ARGS)
+	$(PY) -m simulation --seeds $(ELASTIC_SEEDS) --elastic $(ARGS)
 
 MINUTES ?= 10
 soak: $(STAMP) java

@@ -37,6 +37,7 @@ from simulation.clock import SimClock
 from simulation.invariants import Invariants, Name
 from simulation.master import Master
 from simulation.scenario import Moment
+from simulation.takeover import Left
 
 _STORES_MS: Final = (1, 20, 400, 5_000)
 _ANSWERS_MS: Final = (0, 1, 30)
@@ -55,8 +56,11 @@ class SimCheckpoints:
         invariants: Invariants,
         on_moment: Callable[[Moment, ResourceId | None], None],
         trace: Callable[[str], None],
+        left: Left | None = None,
     ) -> None:
-        self.latest: CompletedCheckpoint | None = None
+        """`left`: what a former driver has written."""
+        left = left or Left(newest_id=-1)
+        self.latest: CompletedCheckpoint | None = left.latest
         self.completed = 0
         self._clock = clock
         self._master = master
@@ -65,9 +69,14 @@ class SimCheckpoints:
         self._trace = trace
         self._chance = Random(clock.now_ms)
         self._acknowledged: dict[tuple[str, int], SubtaskState] = {}
-        self._written: set[int] = set()
-        self._ended: set[tuple[int, VertexId, int]] = set()
-        self._newest_id = -1
+        self._written = set() if left.latest is None else {left.latest.checkpoint_id}
+        self._ended = set(left.ended)
+        self._newest_id = left.newest_id
+
+    def left(self, requirements: str | None) -> Left:
+        """Return what the next driver of the job finds. `requirements`: what was asked for."""
+        newest_id = max(0, self._newest_id)
+        return Left(self.latest, newest_id, requirements, frozenset(self._ended))
 
     # ------------------------------------------------------------------ tasks
 

@@ -38,6 +38,7 @@ from simulation.invariants import Invariants, Name
 from simulation.master import DriverParts, Master
 from simulation.network import Connection
 from simulation.scenario import FaultKind, JobPlan, Moment, Scenario
+from simulation.takeover import Left
 from simulation.task import SimTask
 from simulation.taskmanager import SimTaskManager, Surroundings
 from simulation.tasks import DataPlane
@@ -163,7 +164,9 @@ class Cluster(Surroundings):
         faults: Faults,
         invariants: Invariants,
         trace: Callable[[str], None],
+        left: Left | None = None,
     ) -> None:
+        """`left`: by a former driver of the job; None: there was none."""
         self.clock = clock
         self.plan = plan
         self.trace = trace
@@ -178,7 +181,7 @@ class Cluster(Surroundings):
         self._ends_early: dict[VertexId, bool] = {}
         self.on_moment = faults.at_moment
         self.checkpoints = SimCheckpoints(
-            clock, lambda: self.master, invariants, faults.at_moment, trace
+            clock, lambda: self.master, invariants, faults.at_moment, trace, left
         )
         self.is_declining = self.checkpoints.is_declining
         self.on_snapshot = self.checkpoints.on_snapshot
@@ -187,7 +190,9 @@ class Cluster(Surroundings):
         )
         self.on_step = self.watcher.taskmanager_steps
         host = SimHost(self, plan.slots_each)
-        around = DriverParts(SimCoordinators(self), self.checkpoints, self.watcher, self._on_send)
+        around = DriverParts(
+            SimCoordinators(self), self.checkpoints, self.watcher, self._on_send, left
+        )
         self.master: Master = Master(clock, plan, host, SimObserver(self), around)
         self.is_deaf_to_cancel = lambda: faults.take(FaultKind.DEAF_TO_CANCEL)
         self.can_reach = lambda resource_id: self.alive(resource_id) is not None
@@ -203,6 +208,12 @@ class Cluster(Surroundings):
     def alive(self, resource_id: ResourceId) -> SimTaskManager | None:
         taskmanager = self.taskmanagers.get(resource_id)
         return taskmanager if taskmanager is not None and taskmanager.is_alive else None
+
+    def left(self) -> Left | None:
+        """Return what another driver goes on with; None: the job is over."""
+        if self.status is not JobStatus.SUSPENDED:
+            return None
+        return self.checkpoints.left(self.master.guard.recorded)
 
     def close(self) -> None:
         """The driver's process ends after its job. Spark then ends what it started for the driver."""

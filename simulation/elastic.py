@@ -12,10 +12,13 @@ from enum import StrEnum
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
+from penstock.hosting.ha.requirements import requirements_of
+from penstock.hosting.jobmanager.rescales import requirements_as_text
 from penstock.machines.adaptive.settings import AdaptiveSettings
 from penstock.machines.adaptive.transition_manager import TransitionTimings
 from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
 from penstock.machines.checkpoints.settings import CheckpointSettings
+from penstock.model.elastic.parallelism_bounds import ParallelismBounds
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.rescaling import parallelism_of, untouched
 from penstock.model.ids import JobId, VertexId
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from simulation.clock import SimClock
     from simulation.master import Master
     from simulation.scenario import Fault
+    from simulation.takeover import Left
     from simulation.taskmanager import SimTaskManager
     from simulation.tasks import DataPlane
     from simulation.watcher import Watcher
@@ -59,6 +63,7 @@ class ElasticName(StrEnum):
     HOLDS_END = "a task holds only while its checkpoint is under way"
     GOES_ON = "after a handover that was given up the same attempts go on"
     LEAVES = "what begins anew is on no TaskManager that leaves"
+    KEEPS_WISHES = "the next driver of a job wants what the former was asked for"
     RUNS_ON = "what is not joined with a change runs on with its attempts and slots"
 
 
@@ -161,8 +166,18 @@ class Generations:
     def wish(self, wish: Wish) -> None:
         """Ask, unless the job has ended."""
         if not self._cluster.status.is_terminal:
-            now_ms = self._cluster.clock.now_ms
-            self._cluster.master.feed_soon("Rescale", RescaleJob(wish.bounds, now_ms))
+            master, now_ms = self._cluster.master, self._cluster.clock.now_ms
+            asked = {one: ParallelismBounds(lower, upper) for one, lower, upper in wish.bounds}
+            master.guard.record_requirements(requirements_as_text(asked))
+            master.feed_soon("Rescale", RescaleJob(wish.bounds, now_ms))
+
+    def taken_over(self, left: Left) -> None:
+        """Another driver has the job now."""
+        demand = self._cluster.master.shell.master.demand
+        asked = requirements_of(left.requirements, self._cluster.plan.graph)
+        if asked is not None:
+            is_kept = demand is not None and demand.bounds == asked
+            self._expect(ElasticName.KEEPS_WISHES, is_kept, (demand, asked))
 
     def replaced(self, effect: GraphReplaced) -> None:
         """Another generation begins."""

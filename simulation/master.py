@@ -9,7 +9,7 @@ Then it reads messages before it looks at its timers, as asyncio does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from penstock.hosting.checkpoints.port import CheckpointPort
@@ -18,9 +18,8 @@ from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, JobPar
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.task_settings import TaskSettings
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
-from penstock.model.ids import FencingToken, ResourceId
+from penstock.model.ids import FencingToken, ResourceId, TaskManagerLocation
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CancelJob,
@@ -52,13 +51,23 @@ from penstock.model.messages import (
 from simulation.clock import Call, SimClock, SimLoop
 from simulation.network import Closed, Connection, SimLinks
 from simulation.scenario import HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, STUCK_TASK_MS, JobPlan
+from simulation.takeover import Left, SimGuard
 
 if TYPE_CHECKING:
     from penstock.hosting.coordinators.coordinators import Coordinators
     from penstock.hosting.provider import TaskManagerProvider
+    from penstock.machines.books.job_settings import JobSettings
 
 TICK_MS: Final = 1_000
 """The real driver's tick is 100 ms, so a loss is noticed up to that much earlier there."""
+
+
+def _begun_behind(settings: JobSettings, left: Left | None) -> JobSettings:
+    """Checkpoints get higher ids than those of the former driver."""
+    if left is None or settings.checkpoints is None:
+        return settings
+    checkpoints = replace(settings.checkpoints, first_id=left.newest_id + 1)
+    return replace(settings, checkpoints=checkpoints)
 
 
 class Eyes(Protocol):
@@ -100,12 +109,13 @@ class SimShell(MachineShell):
 
 @dataclass(frozen=True, slots=True)
 class DriverParts:
-    """What surrounds the driver. `coordinators`: takes `reset` and `finalize`."""
+    """What surrounds the driver. `coordinators`: takes `reset` and `finalize`. `left`: by a former driver of the job; None: there was none."""
 
     coordinators: object
     checkpoints: CheckpointPort
     eyes: Eyes
     on_send: Callable[[ResourceId, object], None]
+    left: Left | None = None
 
 
 class Master:
@@ -125,8 +135,10 @@ class Master:
         self.is_closed = False
         self.heard_ms: dict[ResourceId, int] = {}
         self.loop = SimLoop(clock, self.defer)
+        left = around.left
+        self.guard = SimGuard(None if left is None else left.requirements)
         settings = JobManagerSettings(
-            plan.settings,
+            _begun_behind(plan.settings, left),
             plan.resources,
             TaskSettings(),
             HEARTBEAT_INTERVAL_MS / 1000,
@@ -134,10 +146,11 @@ class Master:
             STUCK_TASK_MS / 1000,
             frozen_timeout_s=HEARTBEAT_TIMEOUT_MS / 1000,
             max_taskmanagers=plan.taskmanagers_max,
+            storage=None if left is None else left.storage,
         )
         token = FencingToken(f"leader-of-{plan.graph.job_id}")
         self.shell = SimShell(
-            JobParts(plan.graph, (), host, settings, observer),
+            JobParts(plan.graph, (), host, settings, observer, guard=self.guard),
             SimLinks(token, around.on_send),
             cast("Coordinators", around.coordinators),
             around.checkpoints,

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from simulation.elastic import ElasticName
 from simulation.graphs import REGIONS_MIN, TASKS_MIN
 from simulation.invariants import Name
 from simulation.scenario import TASKMANAGERS_MIN, FaultKind, Moment
@@ -40,6 +41,9 @@ class Summary:
     messages: Counter[str] = field(default_factory=Counter)
     evaluated: Counter[str] = field(default_factory=Counter)
     endings: Counter[str] = field(default_factory=Counter)
+    rescales: int = 0
+    takeovers: int = 0
+    elastic: Counter[str] = field(default_factory=Counter)
     sizes: list[int] = field(default_factory=list)
     too_small: list[str] = field(default_factory=list)
 
@@ -54,6 +58,9 @@ class Summary:
         self.messages += result.messages_touched
         self.evaluated += result.evaluated
         self.endings += result.endings
+        self.rescales += result.rescales
+        self.takeovers += result.takeovers
+        self.elastic += result.elastic
         self.sizes.append(result.events.total())
         if result.violation is not None:
             self.failed.append(result)
@@ -70,6 +77,12 @@ class Summary:
             for name in Name
             if not self.evaluated[name]
         ]
+        if self.elastic:
+            found += [
+                f"'{one}' was never looked at" for one in ElasticName if not self.elastic[one]
+            ]
+            if not self.takeovers:
+                found.append("no driver took a job over")
         if self.faults.total() < FAULTS_MEAN_MIN * self.seeds:
             mean = self.faults.total() / max(1, self.seeds)
             found.append(f"{mean:.1f} faults per seed, expected at least {FAULTS_MEAN_MIN:g}")
@@ -86,6 +99,9 @@ class Summary:
             f"events per seed: least {sizes[0]}, median {sizes[len(sizes) // 2]}, most {sizes[-1]}; "
             f"in all {self.events.total()}"
         )
+        if self.elastic:
+            yield f"{self.rescales} planned rescales, {self.takeovers} jobs taken over"
+            yield from _section("invariants of rescaled jobs", self.elastic, ElasticName)
         yield from _section("jobs ended", self.endings)
         yield from _section("events", self.events)
         yield from _section("faults", self.faults, FaultKind)

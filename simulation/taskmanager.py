@@ -14,8 +14,13 @@ from typing import Any, Final, TypeAlias
 
 from penstock.machines.leases.liveness import Liveness
 from penstock.machines.taskmanager.task_executor import TaskExecutor
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, AttemptId, ResourceId, ResultPartitionId
+from penstock.model.ids import (
+    AllocationId,
+    AttemptId,
+    ResourceId,
+    ResultPartitionId,
+    TaskManagerLocation,
+)
 from penstock.model.messages import (
     FENCED,
     AcknowledgeCheckpoint,

@@ -24,6 +24,8 @@ from simulation.invariants import Invariants, Name, Violation
 from simulation.scenario import RECOVERY_MS, job_plan, scenario_of
 
 _GIVE_BACK_MS: Final = 120_000
+_LEAD_LOST_IN_A_RESCALE: Final = 0.3
+_RESCALE_MS: Final = 5_000
 _LEAVES_MAX: Final = 4
 _LOOK_MS: Final = 1_000
 _LAST_START_MS: Final = 40_000
@@ -51,6 +53,7 @@ class SeedResult:
     restarts: int = 0
     rescales: int = 0
     partial: int = 0
+    takeovers: int = 0
     elastic: Counter[str] = field(default_factory=Counter)
     trace: list[str] | None = None
 
@@ -131,13 +134,23 @@ class World:
 
     # ------------------------------------------------------------------ private
 
-    def _start_job(self) -> None:
-        job_id = JobId(f"job-{len(self._clusters)}")
-        plan_of = elastic_plan if self._is_elastic else job_plan
-        plan = plan_of(self._plans, job_id, self.scenario.faults)
-        cluster = Cluster(self.clock, self.scenario, plan, self.faults, self.invariants, self.trace)
+    def _start_job(self, former: Cluster | None = None) -> None:
+        """`former`: of an elastic job that has lost its driver; another driver goes on with it."""
+        left = None if former is None else former.left()
+        if former is None or left is None:
+            job_id = JobId(f"job-{len(self._clusters)}")
+            plan_of = elastic_plan if self._is_elastic else job_plan
+            plan = plan_of(self._plans, job_id, self.scenario.faults)
+        else:
+            job_id, plan = former.plan.graph.job_id, former.plan
+        cluster = Cluster(
+            self.clock, self.scenario, plan, self.faults, self.invariants, self.trace, left
+        )
         self._cluster = self.faults.cluster = cluster
         self._clusters.append(cluster)
+        if left is not None:
+            self.result.takeovers += 1
+            cluster.generations.taken_over(left)
         if self._is_elastic:
             self._rescale(cluster)
         self.trace(f"start {job_id}: {', '.join(map(str, plan.graph.vertices))}")
@@ -152,6 +165,9 @@ class World:
         later = [replace(wish, at_ms=begin_ms + wish.at_ms) for wish in wishes]
         generations = cluster.generations
         schedule(later, generations, lambda at_ms, call: self.clock.at(at_ms, "Wish", call))
+        if self._plans.random() < _LEAD_LOST_IN_A_RESCALE:
+            at_ms = self._plans.choice(later).at_ms + self._plans.randrange(_RESCALE_MS)
+            self.clock.at(at_ms, "LoseLead", partial(_lose_lead, cluster))
         for _ in range(self._plans.randrange(_LEAVES_MAX)):
             at_ms = begin_ms + self._plans.randrange(5_000, max(10_000, last_ms))
             leave = partial(generations.leave, self._plans.random())
@@ -205,7 +221,8 @@ class World:
         cluster.close()
         self._cluster = self.faults.cluster = None
         if self.clock.now_ms < self.scenario.ends_ms - _LAST_START_MS:
-            self.clock.later(1, "NextJob", self._start_job)
+            former = cluster if self._is_elastic and cluster.left() is not None else None
+            self.clock.later(1, "NextJob", partial(self._start_job, former))
 
     def _fail_to_end(self) -> None:
         status = self._cluster.status if self._cluster else "no job"
@@ -228,3 +245,8 @@ class World:
         graphs = [cluster.job for cluster in self._clusters]
         result.regions = min(len(job.regions) for job in graphs)
         result.tasks = min(len(job.execution_graph.vertices) for job in graphs)
+
+
+def _lose_lead(cluster: Cluster) -> None:
+    """Another driver takes the job, if it has not ended."""
+    cluster.master.lose_lead()

@@ -17,7 +17,7 @@ from penstock.hosting.shipping.pickling import loads_records
 from penstock.hosting.waker import Waker
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
-from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
+from penstock.model.deployment import ShuffleDescriptor
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import (
@@ -27,6 +27,7 @@ from penstock.model.ids import (
     PartitionId,
     ResourceId,
     ResultPartitionId,
+    TaskManagerLocation,
     VertexId,
 )
 from penstock.model.states import ExecutionState

@@ -18,9 +18,9 @@ from penstock.machines.books.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.failover.restart_backoff import FixedDelayRestart
 from penstock.machines.job.job_master import JobMaster
 from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
-from penstock.model.deployment import TaskDeployment, TaskManagerLocation
+from penstock.model.deployment import TaskDeployment
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AttemptId, ResourceId
+from penstock.model.ids import AttemptId, ResourceId, TaskManagerLocation
 from penstock.model.messages import (
     AnswerOffers,
     CancelTask,

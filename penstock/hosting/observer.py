@@ -13,10 +13,9 @@ from typing import Protocol, cast
 
 from penstock.machines.job.exception_history import ExceptionHistory
 from penstock.machines.job.job_views import TaskPlace
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.elastic.rescales import Rescales
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AllocationId, AttemptId, ResourceId
+from penstock.model.ids import AllocationId, AttemptId, ResourceId, TaskManagerLocation
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointEnded,

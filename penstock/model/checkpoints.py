@@ -8,11 +8,11 @@ OperatorSubtaskState.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from penstock.model.ids import DataSetId
+from penstock.model.ids import DataSetId, TaskManagerLocation
 from penstock.model.key_types import KeyType
 
 INLINE_BYTES = 20 * 1024
@@ -75,7 +75,7 @@ class TaskCheckpointing:
     overtake data. `are_finished_tasks_allowed`: checkpoints are also taken after some inputs have ended.
     `is_incremental`: only those files of a database are written that no earlier checkpoint has. `has_local_copies`: the
     TaskManager keeps a copy, for a task that starts again there. `is_periodic`: checkpoints are taken at an interval,
-    not only savepoints.
+    not only savepoints. `kept_bytes`: how much of the state of a handover a TaskManager keeps for those that take it over.
     """
 
     directory: str
@@ -87,19 +87,22 @@ class TaskCheckpointing:
     is_incremental: bool = False
     has_local_copies: bool = False
     is_periodic: bool = False
+    kept_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FileHandle:
     """`size` bytes at `offset` of a file. `path`: below the job's checkpoint directory, or absolute.
 
-    `checksum`: the CRC-32 of these bytes.
+    `checksum`: the CRC-32 of these bytes. `kept_by`: a TaskManager that keeps them too, for as long as it lives and has
+    room; None: nobody does.
     """
 
     path: str
     offset: int
     size: int
     checksum: int
+    kept_by: TaskManagerLocation | None = field(default=None, compare=False)
 
     @property
     def is_shared(self) -> bool:

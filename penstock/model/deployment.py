@@ -21,18 +21,10 @@ from penstock.model.ids import (
     PartitionId,
     ResourceId,
     ResultPartitionId,
+    TaskManagerLocation,
     VertexId,
 )
 from penstock.model.producer_columns import ProducerColumns, columns_of, pack
-
-
-@dataclass(frozen=True, slots=True)
-class TaskManagerLocation:
-    """Where a TaskManager serves its result partitions."""
-
-    resource_id: ResourceId
-    host: str
-    data_port: int
 
 
 @dataclass(frozen=True, slots=True)

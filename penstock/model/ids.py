@@ -1,4 +1,4 @@
-"""Typed ids. Source: Flink's JobID, JobVertexID, ExecutionAttemptID, AllocationID.
+"""Typed ids, and where a TaskManager is. Source: Flink's JobID, JobVertexID, ExecutionAttemptID, AllocationID.
 
 Ids are values with a readable text (`Map[2]#0`). This module does not make them: the control plane counts, and only
 hosting draws random ids.
@@ -27,6 +27,15 @@ NO_TOKEN: Final = FencingToken("")
 def taskmanager_name(job_id: JobId, resource_id: ResourceId) -> str:
     """Return the name of a TaskManager among those of all jobs of a driver: each job counts its own."""
     return f"{resource_id}-{job_id[:6]}"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerLocation:
+    """Where a TaskManager serves its result partitions, and state that it keeps for others."""
+
+    resource_id: ResourceId
+    host: str
+    data_port: int
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -15,8 +15,7 @@ from penstock.machines.slots.resource_profile import ANY, UNKNOWN, ZERO, Resourc
 from penstock.machines.slots.slot_matching import Matching, SlotRequest, match_requests
 from penstock.machines.slots.slot_pool import SlotPool
 from penstock.machines.slots.slot_selection import SlotProfile, SlotSelection, candidate_score
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, ResourceId, SlotRequestId
+from penstock.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.model.messages import SlotOffer
 
 _NAMED = {"ANY": ANY, "UNKNOWN": UNKNOWN, "ZERO": ZERO}

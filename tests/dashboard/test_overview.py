@@ -2,8 +2,7 @@
 
 import pytest
 
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, ResourceId, taskmanager_name
+from penstock.model.ids import AllocationId, ResourceId, TaskManagerLocation, taskmanager_name
 from penstock.model.messages import FailureInfo, RegisterTaskManager
 from penstock.observation.jobs.events import Deployed, SlotsMissing
 from tests.tools.observation.job_records import JOB, SINK, SOURCE, attempt, facts

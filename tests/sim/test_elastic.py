@@ -8,8 +8,10 @@ from unittest.mock import patch
 
 import pytest
 
+from penstock.hosting.ha.guard import JobGuard
 from penstock.machines.adaptive.transition_manager import TransitionManager
 from penstock.machines.books.slots import JobSlots
+from penstock.machines.checkpoints.coordinator import CheckpointCoordinator
 from penstock.machines.checkpoints.gateway import CheckpointGateway
 from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
 from penstock.machines.generations import scope
@@ -177,6 +179,31 @@ def a_handover_that_is_given_up_begins_all_anew(stack):
     swap(stack, AdaptiveMaster, "_settle", settle)
 
 
+@plant
+def the_next_driver_does_not_know_what_was_asked_for(stack):
+    swap(stack, JobGuard, "asked_before", lambda _self, _graph: None)
+
+
+@plant
+def the_next_driver_begins_from_nothing(stack):
+    real = AdaptiveMaster.__init__
+
+    def begin(self, graph, settings, now_ms, completed=(), requirements=None):
+        real(self, graph, settings, now_ms, (), requirements)
+
+    swap(stack, AdaptiveMaster, "__init__", begin)
+
+
+@plant
+def the_next_driver_counts_its_checkpoints_anew(stack):
+    real = CheckpointCoordinator.__init__
+
+    def begin(self, graph, settings, *more, **named):
+        real(self, graph, replace(settings, first_id=1), *more, **named)
+
+    swap(stack, CheckpointCoordinator, "__init__", begin)
+
+
 def _next(vertex):
     return replace(vertex.execution.attempt_id, attempt=vertex.take_attempt())
 
@@ -208,6 +235,7 @@ def test_the_seeds_look_at_every_invariant_and_rescale_often():
     assert {str(name) for name in ElasticName} <= {name for name, count in seen.items() if count}
     assert sum(result.rescales for result in results) >= 100
     assert sum(result.partial for result in results) >= 20
+    assert sum(result.takeovers for result in results) >= 3
 
 
 def test_a_seed_gives_the_same_run_again():

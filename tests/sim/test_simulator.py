@@ -18,6 +18,7 @@ from penstock.machines.resources.resource_manager import ResourceManager
 from penstock.machines.taskmanager.task_executor import TaskExecutor
 from penstock.model.states import JobStatus
 from simulation import runner
+from simulation.elastic import ElasticName
 from simulation.invariants import JOB_MOVES, TASK_MOVES, Invariants, Name, Violation
 from simulation.scenario import AT_MOMENTS, FaultKind, Moment
 from simulation.summary import Summary
@@ -94,7 +95,7 @@ def test_another_seed_gives_another_trace() -> None:
 def test_a_seed_that_is_not_repeatable_is_an_error(monkeypatch) -> None:
     count = iter(range(2))
     monkeypatch.setattr(
-        runner, "run_seed", lambda seed, is_traced: SeedResult(seed, trace=[str(next(count))])
+        runner, "run_seed", lambda seed, **_how: SeedResult(seed, trace=[str(next(count))])
     )
     with pytest.raises(runner.NotRepeatable, match="seed 100"):
         runner.run_checked(100)
@@ -103,7 +104,7 @@ def test_a_seed_that_is_not_repeatable_is_an_error(monkeypatch) -> None:
 # ---------------------------------------------------------------------- the command
 
 
-def failed(seed: int) -> SeedResult:
+def failed(seed: int, **_how: bool) -> SeedResult:
     return SeedResult(seed, violation=("name", "it broke"), events=Counter(Tick=5), trace=["line"])
 
 
@@ -113,9 +114,17 @@ def test_a_failing_seed_is_printed_and_replayed_by_one_option(monkeypatch, capsy
     printed = capsys.readouterr().out
     assert "seed 1 FAILED: it broke" in printed
     assert "-m simulation --seed 1 --trace" in printed
-    monkeypatch.setattr(runner, "run_seed", lambda seed, is_traced: failed(seed))
+    monkeypatch.setattr(runner, "run_seed", failed)
     assert runner.main(["--seed", "1", "--trace"]) == 1
     assert "line\nseed 1 FAILED: it broke" in capsys.readouterr().out
+
+
+def test_elastic_seeds_say_what_became_of_rescales(capsys) -> None:
+    assert runner.main(["--seeds", "4", "--processes", "1", "--elastic"]) == 2
+    printed = capsys.readouterr().out
+    assert "planned rescales" in printed
+    for name in ElasticName:
+        assert str(name) in printed
 
 
 def test_two_processes_give_the_same_sums_as_one(capsys) -> None:

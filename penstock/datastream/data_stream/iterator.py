@@ -6,6 +6,7 @@ job keeps running without a reader.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Iterable, Iterator
 from types import TracebackType
@@ -15,6 +16,7 @@ from penstock.common.job_client import JobClient, result_of
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.data_stream.client_values import client_values
 from penstock.datastream.functions.type_variables import T
+from penstock.model.errors import PenstockError
 from penstock.model.program import JobControl
 
 
@@ -100,9 +102,13 @@ class CloseableIterator(Generic[T]):
 
 
 def _let_go(control: JobControl) -> None:
-    """Cancel a job whose iterator is gone. Python's collector calls this on any thread."""
-    if not control.status().is_terminal:
-        control.cancel()
+    """Cancel a job whose iterator is gone. Python's collector calls this on any thread.
+
+    A session that does not answer ends the job itself, when it hears no more of its client.
+    """
+    with contextlib.suppress(PenstockError):
+        if not control.status().is_terminal:
+            control.cancel()
 
 
 def take(iterator: CloseableIterator[T], limit: int) -> list[T]:

@@ -29,13 +29,15 @@ class SubmittedJob:
     """A job as it was submitted: all that a driver needs to run it, even without its program.
 
     `program.configuration`: the settings of all layers. `modules`: the user's own modules, as a
-    zip.
+    zip. `client_timeout_ms`: it is cancelled when the client that collects its rows is silent for so long; None: it outlives its
+    client.
     """
 
     graph: JobGraph
     coordinated: tuple[CoordinatedVertex, ...]
     program: ProgramSettings
     modules: bytes
+    client_timeout_ms: int | None = None
 
 
 _OWN: Final = OwnFolder("penstock-recovered-")
@@ -50,7 +52,8 @@ ModulesOpener: TypeAlias = "Callable[[JobId, bytes, bytes], AbstractContextManag
 def pack(job: SubmittedJob) -> bytes:
     """Raises what pickling raises. Coordinators are pickled apart: unpickling them may need the modules first."""
     plain = pickle.dumps((job.graph, job.program, job.modules), protocol=5)
-    return pickle.dumps((plain, serialize(job.coordinated), _PYTHON), protocol=5)
+    coordinated = serialize(job.coordinated)
+    return pickle.dumps((plain, coordinated, _PYTHON, job.client_timeout_ms), protocol=5)
 
 
 def unpack_job(data: bytes, open_modules: ModulesOpener) -> SubmittedJob:
@@ -69,7 +72,8 @@ def unpack_job(data: bytes, open_modules: ModulesOpener) -> SubmittedJob:
         )
     graph, program, modules = loads_records(plain)
     with open_modules(graph.job_id, modules, coordinated):
-        return SubmittedJob(graph, deserialize(coordinated), program, modules)
+        timeout_ms = told[1] if len(told) > 1 else None
+        return SubmittedJob(graph, deserialize(coordinated), program, modules, timeout_ms)
 
 
 def _text(version: tuple[int, ...]) -> str:

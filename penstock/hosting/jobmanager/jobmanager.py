@@ -38,9 +38,15 @@ from penstock.hosting.provider import MasterAddress
 from penstock.hosting.wire.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.hosting.wire.invitations import Invitations
 from penstock.machines.job.job_master import JobMaster
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, UserError
-from penstock.model.ids import AttemptId, BlobKey, FencingToken, JobId, ResourceId
+from penstock.model.ids import (
+    AttemptId,
+    BlobKey,
+    FencingToken,
+    JobId,
+    ResourceId,
+    TaskManagerLocation,
+)
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CancelJob,

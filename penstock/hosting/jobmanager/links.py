@@ -14,9 +14,8 @@ from typing import Any
 
 from penstock.hosting.jobmanager.control_link import ControlLink
 from penstock.hosting.wire.messages import encode
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
-from penstock.model.ids import BlobKey, FencingToken, ResourceId
+from penstock.model.ids import BlobKey, FencingToken, ResourceId, TaskManagerLocation
 from penstock.model.messages import (
     FENCED,
     KillTaskManager,

@@ -48,10 +48,15 @@ class ConsumerEnd(Protocol):
     def on_error(self, error: Exception) -> None: ...
 
 
-class ProducerEnd(Protocol):
-    """Sends a subpartition to a remote channel."""
+class Pumped(Protocol):
+    """Sends as long as the socket is not full."""
 
     def pump(self) -> None: ...
+
+
+class ProducerEnd(Pumped, Protocol):
+    """Sends a subpartition to a remote channel."""
+
     def add_credit(self, frames: int) -> None: ...
     def new_buffer_size(self, frame_bytes: int) -> None: ...
     def limit_rows(self, rows: int | None) -> None: ...
@@ -79,7 +84,7 @@ class DataConnection:
         self._sealed: deque[memoryview] = deque()
         self._is_full = False
         self._lock = threading.Lock()
-        self._stalled: deque[ProducerEnd] = deque()
+        self._stalled: deque[Pumped] = deque()
 
     # ---------------------------------------------------------------- writing, from any thread
 
@@ -160,7 +165,7 @@ class DataConnection:
         poll.register(self.sock, select.POLLOUT)
         return bool(poll.poll(_ROOM_MS))
 
-    def stall(self, view: ProducerEnd) -> None:
+    def stall(self, view: Pumped) -> None:
         self._stalled.append(view)
 
     def resume_stalled(self) -> None:

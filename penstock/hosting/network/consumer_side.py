@@ -16,13 +16,13 @@ from typing import Protocol
 
 from penstock.hosting.network.connection import DataConnection
 from penstock.hosting.network.frames import FrameType
+from penstock.hosting.network.handed_state import StateReceiver
 from penstock.hosting.network.partition_registry import PartitionRegistry
 from penstock.hosting.network.peers import Peers
 from penstock.hosting.network.task_events import TaskEventDispatcher
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, PartitionConnectionError, PartitionNotFound
-from penstock.model.ids import ResultPartitionId
-from penstock.model.messages.peers import PartitionRequest, TaskEventFor
+from penstock.model.ids import ResultPartitionId, TaskManagerLocation
+from penstock.model.messages.peers import PartitionRequest, StateRequest, TaskEventFor
 from penstock.model.states import ExecutionState
 from penstock.runtime.network.gate.ports import ConsumerView, RequestedChannel
 from penstock.runtime.network.gate.producer_check import ProducerAnswer, Reaction, reaction
@@ -77,22 +77,9 @@ class ConsumerSide:
         self._numbers = count(1)
 
     def request(self, channel: RequestedChannel, location: TaskManagerLocation) -> None:
-        """As `ChannelHost.request`. Dialling blocks, so it runs on a short-lived thread."""
-        connection = self._peers.known(location.resource_id)
-        if connection is not None:
-            self._request_on(connection, channel)
-            return
-        threading.Thread(
-            target=self._dial_and_request,
-            args=(channel, location),
-            name=f"penstock-dial-{location.resource_id}",
-            daemon=True,
-        ).start()
+        """As `ChannelHost.request`."""
 
-    def _dial_and_request(self, channel: RequestedChannel, location: TaskManagerLocation) -> None:
-        try:
-            connection = self._peers.connection_to(location)
-        except (OSError, ExternalError) as error:
+        def failed(error: Exception) -> None:
             unreachable = PartitionConnectionError(
                 f"cannot reach {location.resource_id} at {location.host}:"
                 f"{location.data_port} for {channel.partition_id}: {error}"
@@ -101,8 +88,48 @@ class ConsumerSide:
                 channel.partition_id
             )  # As in Flink, the producer is started again.
             channel.on_error(unreachable)
+
+        self._connected(location, lambda found: self._request_on(found, channel), failed)
+
+    def request_state(
+        self, location: TaskManagerLocation, request: StateRequest, receiver: StateReceiver
+    ) -> None:
+        """Ask another TaskManager for state that it keeps. The receiver gets it, or hears that it does not come."""
+
+        def ask(connection: DataConnection) -> None:
+            number = next(self._numbers)
+            connection.channels[number] = receiver
+            if not receiver.on_connected(lambda: connection.channels.pop(number, None)):
+                connection.channels.pop(number, None)
+                return
+            connection.send(FrameType.REQUEST, number, [pickle.dumps(request, protocol=5)])
+            if connection.is_closed:
+                receiver.on_not_found()
+
+        self._connected(location, ask, receiver.on_error)
+
+    def _connected(
+        self,
+        location: TaskManagerLocation,
+        then: Callable[[DataConnection], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Dialling blocks, so it runs on a short-lived thread."""
+        connection = self._peers.known(location.resource_id)
+        if connection is not None:
+            then(connection)
             return
-        self._request_on(connection, channel)
+
+        def dial() -> None:
+            try:
+                made = self._peers.connection_to(location)
+            except (OSError, ExternalError) as error:
+                failed(error)
+                return
+            then(made)
+
+        name = f"penstock-dial-{location.resource_id}"
+        threading.Thread(target=dial, name=name, daemon=True).start()
 
     def _request_on(self, connection: DataConnection, channel: RequestedChannel) -> None:
         number = next(self._numbers)

@@ -18,12 +18,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final, Self
 
-from penstock.hosting.network import local_sockets
+from penstock.hosting.network import handed_state, local_sockets
 from penstock.hosting.network.connection import DataConnection
 from penstock.hosting.network.consumer_side import ConsumerSide
 from penstock.hosting.network.delayed_calls import DelayedCalls
 from penstock.hosting.network.frame_parser import DataFrame, FrameParser
 from penstock.hosting.network.frames import FailureKind, FrameType
+from penstock.hosting.network.handed_state import HandedState
 from penstock.hosting.network.partition_registry import PartitionRegistry
 from penstock.hosting.network.peers import Peers
 from penstock.hosting.network.producer_side import RemoteView, failure_kind
@@ -43,7 +44,7 @@ from penstock.model.errors import (
     UserCodeError,
 )
 from penstock.model.ids import ResourceId
-from penstock.model.messages.peers import PartitionRequest, TaskEventFor
+from penstock.model.messages.peers import PartitionRequest, StateRequest, TaskEventFor
 from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.partition.result_partition import ResultPartition
@@ -90,7 +91,6 @@ class DataPlane:
         )
         self.registry = PartitionRegistry(self.network.request_timeout_ms / 1000)
         self._on_error = on_error
-        self._on_broken = on_broken
         servers = [listen(endpoint, DATA_PORT)]
         own_port: int = servers[0].getsockname()[1]
         self.port = endpoint.port or own_port
@@ -105,6 +105,7 @@ class DataPlane:
         self.peers = Peers(resource_id, credentials, self, self._adopted, tries_local=tries_local)
         self.consumers = ConsumerSide(self.peers)
         self.task_events = TaskEventDispatcher()
+        self.handed_state = HandedState(self.call_later)
         self._calls = DelayedCalls()
         self._is_closing = False
         name = f"penstock-greeter-{resource_id}"
@@ -112,9 +113,8 @@ class DataPlane:
             servers, credentials, ROLE_DATA, self.peers.greeted, on_broken=on_broken, name=name
         )
         self._selector.register(self._wake_receive, selectors.EVENT_READ, None)
-        self._thread = threading.Thread(
-            target=self._run, name=f"penstock-network-{resource_id}", daemon=True
-        )
+        name = f"penstock-network-{resource_id}"
+        self._thread = threading.Thread(target=self._run, args=(on_broken,), name=name, daemon=True)
 
     def start(self) -> Self:
         """Serve connections from here on."""
@@ -129,12 +129,12 @@ class DataPlane:
 
     # ------------------------------------------------------------------ network thread
 
-    def _run(self) -> None:
+    def _run(self, on_broken: Callable[[], None]) -> None:
         try:
             self._loop()
         except Exception:  # Any error: a TaskManager without its network thread is useless.
             _LOG.exception("network=%s BROKEN", self.resource_id)
-            self._on_broken()
+            on_broken()
 
     def _loop(self) -> None:
         next_expiry = time.monotonic() + 1.0
@@ -259,6 +259,9 @@ class DataPlane:
 
     def _handle_request(self, connection: DataConnection, frame: DataFrame) -> None:
         request = decode(bytes(frame.payload))
+        if isinstance(request, StateRequest):
+            handed_state.answer(connection, frame.channel, request, self.handed_state)
+            return
         if not isinstance(request, PartitionRequest):
             raise ExternalError(f"expected a PartitionRequest, got {type(request).__name__}")
 

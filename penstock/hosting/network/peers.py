@@ -19,9 +19,8 @@ from penstock.hosting.network.connection import DataConnection, WriteLoop
 from penstock.hosting.wire.dialling import Proven, closed_on_error, introduced
 from penstock.hosting.wire.handshake import ROLE_DATA, Credentials
 from penstock.hosting.wire.sealing import TAG_BYTES
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import AuthenticationError, PartitionConnectionError
-from penstock.model.ids import ResourceId
+from penstock.model.ids import ResourceId, TaskManagerLocation
 
 _DIAL_TIMEOUT_S: Final = 5.0
 _SOCKET_BUFFER: Final = 1 << 20

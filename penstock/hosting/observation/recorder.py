@@ -13,10 +13,9 @@ from penstock.hosting.clock import monotonic_ms, wall_ms
 from penstock.hosting.observation.facts import vertices_of
 from penstock.hosting.observer import JobObserver, JobView
 from penstock.machines.job.exception_history import ExceptionHistory, FailureEntry, OneFailure
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.elastic.rescales import Rescales
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AllocationId, AttemptId, ResourceId
+from penstock.model.ids import AllocationId, AttemptId, ResourceId, TaskManagerLocation
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointEnded,

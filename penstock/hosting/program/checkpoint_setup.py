@@ -109,6 +109,7 @@ def _built(
         is_incremental=places.is_incremental,
         has_local_copies=built.job.is_local_recovery,
         is_periodic=wanted.is_periodic,
+        kept_bytes=places.kept_bytes,
     )
     is_taken_over = around.pointers is not None
     return replace(

@@ -111,11 +111,11 @@ class Submissions:
         job_id = submission.job.graph.job_id
         try:
             self._check(submission)
-            held = _Held(submission.job, submission.speakers, submission.reads_rows)
+            timeout_ms = _client_timeout_ms(submission)
+            job = replace(submission.job, client_timeout_ms=timeout_ms)
+            held = _Held(job, submission.speakers, submission.reads_rows)
             with self._lock:
-                effects = self._machine.submit(
-                    job_id, held.job.graph.name, monotonic_ms(), _client_timeout_ms(submission)
-                )
+                effects = self._machine.submit(job_id, job.graph.name, monotonic_ms(), timeout_ms)
                 self._held[job_id] = held
         except Duplicate:
             raise  # Its modules are those of the job that is known.
@@ -132,7 +132,11 @@ class Submissions:
         with self._lock:
             self._held[job.graph.job_id] = _Held(job, claim=claim)
             effects = self._machine.recovered(
-                job.graph.job_id, job.graph.name, is_dirty=is_dirty, now_ms=monotonic_ms()
+                job.graph.job_id,
+                job.graph.name,
+                is_dirty=is_dirty,
+                now_ms=monotonic_ms(),
+                client_timeout_ms=job.client_timeout_ms,
             )
         self._carry_out(effects)
 

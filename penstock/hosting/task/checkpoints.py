@@ -18,6 +18,7 @@ from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.file_systems import CheckpointIoError
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
+from penstock.hosting.task.handover import Handover
 from penstock.hosting.task.outputs_in_flight import OutputsInFlight, Place
 from penstock.hosting.task.ports import Built, TaskAttempt
 from penstock.hosting.task.restore import groups_of
@@ -61,6 +62,7 @@ class TaskCheckpoints:
         self._under_way = SnapshotsUnderWay()
         self._inputs_in_flight: dict[int, Mapping[Place, bytes]] = {}
         self._lock = threading.Lock()
+        self._handover = Handover(attempt)
         self.restored_local_bytes = 0
         self.restored_remote_bytes = 0
         self.start_delay_ms = 0.0
@@ -133,10 +135,10 @@ class TaskCheckpoints:
             self._inputs_in_flight.pop(checkpoint_id, None)
             built.task.notify_checkpoint_aborted(checkpoint_id, latest)
 
-        description = f"checkpoint {checkpoint_id} is aborted"
-        self._attempt.mail_to_built(abort, description, MAX_PRIORITY)
+        self._attempt.mail_to_built(abort, f"checkpoint {checkpoint_id} is aborted", MAX_PRIORITY)
 
     def _forget_copies(self, is_over: Callable[[int], bool]) -> None:
+        self._handover.forget(is_over)
         if self._copies is not None:
             self._copies.forget(self._owner, is_over)
 
@@ -179,13 +181,14 @@ class TaskCheckpoints:
         self._forget_copies(lambda one: one != checkpoint_id)
 
     def read(self, handle: StateHandle) -> bytes:
-        """Read a handle of the restored checkpoint, from this machine's disk if there is a local
-        copy.
+        """Read a handle of the restored checkpoint: from memory, a local copy, or its directory.
 
         Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
         """
         self._attempt.check_goes_on()
-        data = None if self._copies is None else self._copies.read(handle)
+        data = self._handover.read(handle)
+        if data is None and self._copies is not None:
+            data = self._copies.read(handle)
         if data is not None:
             self.restored_local_bytes += len(data)
             return data
@@ -285,10 +288,9 @@ class TaskCheckpoints:
                 bytes_in_flight=in_flight,
                 written_bytes=writing.written_bytes,
             )
-            attempt_id = self._attempt.attempt_id
-            self._attempt.host.send(
-                AcknowledgeCheckpoint(attempt_id, checkpoint_id, state, metrics)
-            )
+            attempt = self._attempt
+            message = AcknowledgeCheckpoint(attempt.attempt_id, checkpoint_id, state, metrics)
+            attempt.host.send(message)
         except Abandoned:
             pass
         except BaseException as error:  # Any error: the driver waits for an answer.
@@ -305,7 +307,8 @@ class TaskCheckpoints:
         storage = self.storage()
         folder = barrier.options.target or storage.folder_of(barrier.checkpoint_id)
         writer = storage.writer(folder, settings.inline_bytes, barrier.checkpoint_id)
-        files = SnapshotFiles(writer, self._copies, writing.check_wanted)
+        keep = self._handover.keeper(barrier)
+        files = SnapshotFiles(writer, self._copies, writing.check_wanted, keep)
         sharing = None
         if settings.is_incremental and not barrier.options.type.is_savepoint:
             groups = groups_of(self._attempt.deployment)

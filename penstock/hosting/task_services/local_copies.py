@@ -143,12 +143,17 @@ class SnapshotFiles:
     """Writes one snapshot to the checkpoint's directory, and a copy beside it. `written_bytes`: without the copy."""
 
     def __init__(
-        self, writer: StateWriter, copies: LocalCopies | None, check_wanted: Callable[[], None]
+        self,
+        writer: StateWriter,
+        copies: LocalCopies | None,
+        check_wanted: Callable[[], None],
+        kept: Callable[[FileHandle, bytes], FileHandle],
     ) -> None:
-        """`check_wanted`: raises when the snapshot is no longer needed."""
+        """`check_wanted`: raises when the snapshot is no longer needed. `kept`: may keep what was written, and says so in the handle."""
         self._writer = writer
         self._copies = copies
         self._check_wanted = check_wanted
+        self._kept = kept
         self._paths: set[str] = set()
         self.written_bytes = 0
 
@@ -175,7 +180,9 @@ class SnapshotFiles:
 
     def _copied(self, handle: StateHandle, data: bytes) -> StateHandle:
         self.written_bytes += len(data)
-        if self._copies is not None and isinstance(handle, FileHandle):
+        if not isinstance(handle, FileHandle):
+            return handle
+        if self._copies is not None:
             self._paths.add(handle.path)
             self._copies.write(handle, data)
-        return handle
+        return self._kept(handle, data)

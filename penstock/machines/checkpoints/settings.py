@@ -15,6 +15,7 @@ from penstock.model.checkpoints import INLINE_BYTES
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.checkpoints import CheckpointOptions, RecoveryOptions
+from penstock.model.options.elastic import ElasticOptions
 from penstock.model.options.option import Option
 
 T = TypeVar("T")
@@ -95,6 +96,7 @@ class CheckpointPlaces:
 
     `restored`: the savepoint or checkpoint to begin with. `is_claimed`: it belongs to the job from
     then on. `is_incremental`: unchanged files of a TaskManager's disk are not written again.
+    `kept_bytes`: of the state of a handover, which a TaskManager keeps.
     """
 
     directory: str | None = None
@@ -103,6 +105,7 @@ class CheckpointPlaces:
     restored: str | None = None
     is_claimed: bool = False
     is_incremental: bool = False
+    kept_bytes: int = 0
 
 
 def checkpoint_places_of(settings: Settings) -> CheckpointPlaces:
@@ -128,6 +131,7 @@ def checkpoint_places_of(settings: Settings) -> CheckpointPlaces:
         settings.get(_set_one(settings, RecoveryOptions.PATH)),
         mode == "CLAIM",
         settings.get(_set_one(settings, CheckpointOptions.INCREMENTAL)),
+        settings.get(ElasticOptions.KEPT_STATE),
     )
 
 

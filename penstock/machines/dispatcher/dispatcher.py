@@ -117,11 +117,23 @@ class Dispatcher:
         )
         return self._begin(now_ms)
 
-    def recovered(self, job_id: JobId, name: str, *, is_dirty: bool, now_ms: int) -> list[Effect]:
-        """Take over a job of a former session. `is_dirty`: its result is recorded, so it is never run again, only cleaned up."""
+    def recovered(
+        self,
+        job_id: JobId,
+        name: str,
+        *,
+        is_dirty: bool,
+        now_ms: int,
+        client_timeout_ms: int | None = None,
+    ) -> list[Effect]:
+        """Take over a job of a former session. `is_dirty`: its result is recorded, so it is never run again, only cleaned up.
+        `client_timeout_ms`: as in `submit`; its client has that long again from when the job runs here.
+        """
         self._check_open()
         assert job_id not in self._jobs, f"job {job_id} is recovered twice"
-        job = self._jobs[job_id] = DispatchedJob(job_id, name, now_ms, is_recovered=True)
+        job = self._jobs[job_id] = DispatchedJob(
+            job_id, name, now_ms, is_recovered=True, client_timeout_ms=client_timeout_ms
+        )
         if is_dirty:
             self._move(job, Phase.CLEANING, now_ms)
             return [CleanUp(job_id, is_global=True)]

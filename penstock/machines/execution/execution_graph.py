@@ -19,7 +19,7 @@ from penstock.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.model.aggregate_state import aggregate_state
 from penstock.model.checkpoints import SubtaskState
 from penstock.model.completed_checkpoint import TaskRestore
-from penstock.model.deployment import Producers, TaskManagerLocation
+from penstock.model.deployment import Producers
 from penstock.model.errors import GraphError
 from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.job_graph import (
@@ -36,6 +36,7 @@ from penstock.model.ids import (
     DataSetId,
     ExecutionVertexId,
     PartitionId,
+    TaskManagerLocation,
     VertexId,
 )
 from penstock.model.messages import Committable, FailureInfo, TaskIo

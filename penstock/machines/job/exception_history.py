@@ -14,8 +14,7 @@ from typing import Final, TypeAlias
 from penstock.machines.books.failures import explains
 from penstock.machines.books.rivals import Rival
 from penstock.machines.execution.execution_graph import ExecutionVertex
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AttemptId
+from penstock.model.ids import AttemptId, TaskManagerLocation
 from penstock.model.messages import FailureInfo
 
 Failed: TypeAlias = ExecutionVertex | Rival

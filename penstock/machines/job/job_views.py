@@ -13,8 +13,7 @@ from typing import Final
 from penstock.machines.execution.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from penstock.machines.execution.regions import Region
 from penstock.machines.slots.shared_slots import SharedSlots
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, AttemptId, ExecutionVertexId
+from penstock.model.ids import AllocationId, AttemptId, ExecutionVertexId, TaskManagerLocation
 from penstock.model.messages import TaskIo, VertexProgress
 from penstock.model.states import ExecutionState
 

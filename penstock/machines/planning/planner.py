@@ -18,10 +18,9 @@ from penstock.machines.job.job_views import SubtaskView
 from penstock.machines.planning.cluster_shape import ClusterShape, alike
 from penstock.machines.planning.plan import Plan, PlannedSlot, SlotNode, VertexPlan
 from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AllocationId, AttemptId, ResourceId, VertexId
+from penstock.model.ids import AllocationId, AttemptId, ResourceId, TaskManagerLocation, VertexId
 from penstock.model.messages import (
     AnswerOffers,
     BlockNodes,

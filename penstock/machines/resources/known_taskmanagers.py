@@ -11,9 +11,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import BrokenInvariant
-from penstock.model.ids import AllocationId, JobId, ResourceId
+from penstock.model.ids import AllocationId, JobId, ResourceId, TaskManagerLocation
 from penstock.model.slot_size import UNSIZED, SlotSize
 
 Need: TypeAlias = "tuple[JobId, SlotSize]"

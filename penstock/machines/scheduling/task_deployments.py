@@ -23,13 +23,18 @@ from penstock.model.deployment import (
     PartitionDeployment,
     ShuffleDescriptor,
     TaskDeployment,
-    TaskManagerLocation,
     pack_producers,
 )
 from penstock.model.errors import BrokenInvariant
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.partitioning import ShipStrategy
-from penstock.model.ids import AttemptId, PartitionId, ResultPartitionId, VertexId
+from penstock.model.ids import (
+    AttemptId,
+    PartitionId,
+    ResultPartitionId,
+    TaskManagerLocation,
+    VertexId,
+)
 from penstock.model.messages import UpdatePartitions
 
 

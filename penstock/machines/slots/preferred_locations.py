@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final, TypeVar
 
 from penstock.machines.execution.execution_graph import ExecutionVertex
-from penstock.model.deployment import TaskManagerLocation
+from penstock.model.ids import TaskManagerLocation
 from penstock.model.states import ExecutionState
 
 MAX_DISTINCT_CONSUMERS: Final = 8

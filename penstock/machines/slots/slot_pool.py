@@ -17,9 +17,8 @@ from penstock.machines.slots.resource_profile import ANY, ResourceProfile
 from penstock.machines.slots.slot_matching import Matching, SlotRequest, match_requests
 from penstock.machines.slots.slot_selection import Locality, SlotProfile, SlotSelection
 from penstock.machines.story import Story
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import BrokenInvariant
-from penstock.model.ids import AllocationId, ResourceId, SlotRequestId
+from penstock.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.model.messages import SlotOffer
 
 

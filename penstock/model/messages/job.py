@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock.model.checkpoints import SubtaskState
-from penstock.model.deployment import ShuffleDescriptor, TaskDeployment, TaskManagerLocation
+from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import (
     NO_TOKEN,
@@ -17,6 +17,7 @@ from penstock.model.ids import (
     JobId,
     PartitionId,
     ResourceId,
+    TaskManagerLocation,
     VertexId,
 )
 from penstock.model.messages.checkpoints import CheckpointEffect, CheckpointEvent

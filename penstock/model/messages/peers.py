@@ -23,6 +23,14 @@ class PartitionRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class StateRequest:
+    """A task asks for state that the other TaskManager keeps of a handover: what it wrote to this file, from `offset` on."""
+
+    path: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskEventFor:
     """An event of a consumer for the producer of a partition. `event`: plain data."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import (
     NO_TOKEN,
     AllocationId,
     FencingToken,
     JobId,
     ResourceId,
+    TaskManagerLocation,
 )
 from penstock.model.messages.job import BlockNodes, DeclareRequirements, TaskManagersLeaving
 from penstock.model.messages.shared import SlotFreed

@@ -12,6 +12,7 @@ from penstock.model.options.option import (
     flag,
     number,
     signed_duration,
+    size,
     text,
     whole,
 )
@@ -122,6 +123,16 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
         "web.adaptive-scheduler.rescale-history.size",
         "0",
         "How many rescales of a job are kept.",
+    )
+    KEPT_STATE: Final = size(
+        "penstock.elastic.kept-state",
+        "128 mb",
+        (
+            "How much of the state that its subtasks write for a planned change a TaskManager "
+            "keeps in memory. Subtasks of the next generation take it from there; the rest from "
+            "the checkpoint directory. It is kept until the next checkpoint is complete, at most "
+            "for a minute. `0`: all state is read from the checkpoint directory."
+        ),
     )
 
 

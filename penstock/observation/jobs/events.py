@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.model.checkpoints import CheckpointType
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, AttemptId, ResourceId
+from penstock.model.ids import AllocationId, AttemptId, ResourceId, TaskManagerLocation
 from penstock.model.messages import FailureInfo
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.model.deployment import TaskManagerLocation
+from penstock.model.ids import TaskManagerLocation
 from penstock.observation.jobs.events import FailureSeen, FailuresSeen
 from penstock.observation.jobs.failure_text import FailureText, read_failure
 

@@ -12,10 +12,9 @@ from enum import StrEnum
 from penstock.model.checkpoint_statistics import RestoredCheckpoint
 from penstock.model.checkpoints import CheckpointMetrics, CheckpointType
 from penstock.model.config import Layer
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.elastic.rescales import Rescales
 from penstock.model.graph.job_graph import JobType, OperatorInfo
-from penstock.model.ids import AllocationId, JobId, ResourceId, VertexId
+from penstock.model.ids import AllocationId, JobId, ResourceId, TaskManagerLocation, VertexId
 from penstock.model.messages import FailureInfo, RegisterTaskManager, TaskIo
 from penstock.model.states import ExecutionState, JobStatus
 from penstock.observation.jobs.events import FailureSeen, SlotsMissing

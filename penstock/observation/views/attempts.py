@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final, TypeAlias
 
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import taskmanager_name
+from penstock.model.ids import TaskManagerLocation, taskmanager_name
 from penstock.model.messages import TaskIo
 from penstock.model.states import ExecutionState
 from penstock.observation.jobs.snapshots import (

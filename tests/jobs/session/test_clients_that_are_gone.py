@@ -8,10 +8,13 @@ import threading
 import pytest
 
 from penstock.common import WatermarkStrategy
+from penstock.datastream.connectors import DiscardingSink
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.hosting.clock import wall_ms
 from penstock.model.errors import ConfigurationError
+from tests.tools.hosting import session as served
 from tests.tools.hosting.session import remote_environment
+from tests.tools.programs.failover_programs import configured
 from tests.tools.terminal import ROOT
 from tests.tools.waiting import wait_until
 
@@ -81,6 +84,26 @@ def test_a_client_that_lives_may_read_nothing_for_long(session, monkeypatch):
         assert state(session) == "RUNNING"
         assert next(rows) is not None
     assert state(session) == "CANCELED"
+
+
+def test_a_session_that_takes_a_job_over_waits_for_its_client_too(tmp_path, monkeypatch):
+    """The client does not know where the next session is. A job that nobody collects goes on."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    settings = configured(tmp_path)
+    with served.session(settings) as first:
+        rows = endless(remote_environment(first.client.address, QUICK)).execute_and_collect()
+        assert next(rows) is not None
+        kept = remote_environment(first.client.address, QUICK)
+        endless(kept).sink_to(DiscardingSink())
+        other = kept.execute_async("kept").get_job_id()
+    with served.session(settings) as second:
+
+        def states():
+            return {job["jid"]: job["state"] for job in second.client.get("/jobs/overview")["jobs"]}
+
+        wait_until(lambda: "CANCELED" in states().values(), "it waits for its client", PATIENCE_S)
+        assert states()[str(other)] == "RUNNING"
+        assert len(states()) == 2
 
 
 def test_a_heartbeat_is_flinks(session):

@@ -21,8 +21,14 @@ from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.machines.scheduling.task_deployments import TaskDeployments
 from penstock.model.checkpoints import CheckpointOptions, CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, AttemptId, FencingToken, JobId, ResourceId
+from penstock.model.ids import (
+    AllocationId,
+    AttemptId,
+    FencingToken,
+    JobId,
+    ResourceId,
+    TaskManagerLocation,
+)
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     AddSplits,

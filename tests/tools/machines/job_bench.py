@@ -5,9 +5,8 @@ from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.execution.execution_graph import ExecutionVertex
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.checkpoints import SubtaskState
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AllocationId, ResourceId
+from penstock.model.ids import AllocationId, ResourceId, TaskManagerLocation
 from penstock.model.messages import (
     CancelTask,
     Committable,

@@ -1,7 +1,6 @@
 """A job of two vertices, told event by event."""
 
 from penstock.model.checkpoints import CheckpointMetrics, CheckpointType, SubtaskState
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import (
     AllocationId,
@@ -9,6 +8,7 @@ from penstock.model.ids import (
     ExecutionVertexId,
     JobId,
     ResourceId,
+    TaskManagerLocation,
     VertexId,
 )
 from penstock.model.messages import (

@@ -99,12 +99,17 @@ class SplitReader(SourceReader):
             del self.splits[place]
             if behind < source.count:
                 self.splits.append((split, behind))
-            return SplitBatch(RowBatch([(split, number) for number in range(at, behind)]))
+            rows = [(split, number) for number in range(at, behind)]
+            return SplitBatch(RowBatch(rows), split)
         self.context.wake_at(self.context.monotonic_ms() + 1)
         return ReaderStatus.NOTHING_AVAILABLE
 
     def snapshot_state(self):
         return list(self.splits)
+
+    def split_ids(self, splits):
+        """It reads them in turn. So what was read of one and not processed must be known to be of that one."""
+        return [split for split, _ in splits]
 
     def _is_open(self) -> bool:
         stage = STAGES.get(self.source.stage)

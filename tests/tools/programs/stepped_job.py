@@ -16,8 +16,13 @@ from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.shipping import pickling
 from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.machines.scheduling.task_deployments import TaskDeployments
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, JobId, ResourceId, ResultPartitionId
+from penstock.model.ids import (
+    AllocationId,
+    JobId,
+    ResourceId,
+    ResultPartitionId,
+    TaskManagerLocation,
+)
 from penstock.runtime.elements import MAX_WATERMARK, EndOfData, RowBatch, Watermark
 from penstock.runtime.network.gate.network_input import network_inputs
 from penstock.runtime.network.gate.ports import GateContext

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
+from penstock.model.deployment import ShuffleDescriptor
 from penstock.model.errors import PartitionNotFound
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.model.ids import (
@@ -16,6 +16,7 @@ from penstock.model.ids import (
     PartitionId,
     ResourceId,
     ResultPartitionId,
+    TaskManagerLocation,
     VertexId,
 )
 from penstock.runtime.codecs.codec import ChannelEncoder

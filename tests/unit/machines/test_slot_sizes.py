@@ -5,8 +5,7 @@ import pytest
 from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.job.job_master import JobMaster
 from penstock.machines.resources.resource_manager import ResourceManager
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, JobId, ResourceId
+from penstock.model.ids import AllocationId, JobId, ResourceId, TaskManagerLocation
 from penstock.model.messages import (
     AnswerOffers,
     DeclareRequirements,

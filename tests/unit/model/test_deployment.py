@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.deployment import (
-    Producers,
-    ShuffleDescriptor,
-    TaskManagerLocation,
-    pack_producers,
-)
+from penstock.model.deployment import Producers, ShuffleDescriptor, pack_producers
 from penstock.model.ids import (
     AttemptId,
     DataSetId,
@@ -17,6 +12,7 @@ from penstock.model.ids import (
     PartitionId,
     ResourceId,
     ResultPartitionId,
+    TaskManagerLocation,
     VertexId,
 )
 from penstock.model.producer_columns import unpack

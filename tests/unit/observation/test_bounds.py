@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, ResourceId, VertexId
+from penstock.model.ids import AllocationId, ResourceId, TaskManagerLocation, VertexId
 from penstock.model.messages import RegisterTaskManager, TaskIo, TaskIoReported
 from penstock.observation.jobs.events import Deployed
 from penstock.observation.jobs.lane_history import JobLanes

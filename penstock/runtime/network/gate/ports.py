@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import ResourceId, ResultPartitionId
+from penstock.model.ids import ResourceId, ResultPartitionId, TaskManagerLocation
 from penstock.runtime.network.gate.in_flight_limit import InFlightLimit
 from penstock.runtime.network.network_memory import LockFactory, NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import BufferReordering, EngineBug, PartitionNotFound, ResultDataLost
-from penstock.model.ids import ResultPartitionId
+from penstock.model.ids import ResultPartitionId, TaskManagerLocation
 from penstock.runtime.codecs.codec import ChannelDecoder
 from penstock.runtime.codecs.events import WITHOUT_CREDIT, FrameKind, decode_event
 from penstock.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, RowBatch

@@ -1,6 +1,7 @@
 """A job as bytes, and who can open them."""
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,12 @@ def job() -> SubmittedJob:
 def test_a_job_is_opened_as_it_was_packed():
     found = unpack_job(pack(job()), make_importable)
     assert found.graph.name == "packed"
+    assert found.client_timeout_ms is None
+    collected = replace(job(), client_timeout_ms=500)
+    assert unpack_job(pack(collected), make_importable).client_timeout_ms == 500
+    assert found.client_timeout_ms is None
+    collected = replace(job(), client_timeout_ms=500)
+    assert unpack_job(pack(collected), make_importable).client_timeout_ms == 500
     assert found.program == job().program
 
 

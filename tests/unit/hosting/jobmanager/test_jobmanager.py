@@ -15,9 +15,15 @@ from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import HostChanges
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, JobExecutionError
-from penstock.model.ids import AttemptId, ExecutionVertexId, FencingToken, ResourceId, VertexId
+from penstock.model.ids import (
+    AttemptId,
+    ExecutionVertexId,
+    FencingToken,
+    ResourceId,
+    TaskManagerLocation,
+    VertexId,
+)
 from penstock.model.messages import DriverData
 from penstock.model.messages.shared import FailureInfo
 from penstock.model.states import JobStatus

@@ -11,8 +11,7 @@ from penstock.hosting.jobmanager.questions import (
     Questions,
 )
 from penstock.hosting.logs.folder import NoSuchLog
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import FencingToken, ResourceId
+from penstock.model.ids import FencingToken, ResourceId, TaskManagerLocation
 from penstock.model.messages import (
     DumpThreads,
     ListLogs,

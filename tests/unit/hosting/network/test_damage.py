@@ -10,9 +10,9 @@ from penstock.hosting.network.data_plane import DataPlane
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
 from penstock.hosting.wire.tls import new_identity
-from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
+from penstock.model.deployment import ShuffleDescriptor
 from penstock.model.errors import PartitionConnectionError
-from penstock.model.ids import ResourceId
+from penstock.model.ids import ResourceId, TaskManagerLocation
 from penstock.runtime.elements import EndOfData, RowBatch
 from penstock.runtime.network.network_settings import NetworkSettings
 from tests.tools.relay import Relay, as_it_is, flipped, twice, without

@@ -14,7 +14,7 @@ from penstock.hosting.network.producer_side import RemoteView
 from penstock.hosting.shipping.pickling import loads_records
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
-from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
+from penstock.model.deployment import ShuffleDescriptor
 from penstock.model.errors import (
     PartitionConnectionError,
     PartitionNotFound,
@@ -28,6 +28,7 @@ from penstock.model.ids import (
     PartitionId,
     ResourceId,
     ResultPartitionId,
+    TaskManagerLocation,
     VertexId,
 )
 from penstock.model.states import ExecutionState

@@ -11,8 +11,7 @@ from penstock.hosting.network import local_sockets
 from penstock.hosting.network.data_plane import DataPlane
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import ResourceId
+from penstock.model.ids import ResourceId, TaskManagerLocation
 from penstock.runtime.network.network_settings import NetworkSettings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's")

@@ -5,8 +5,7 @@ import pytest
 from penstock.hosting.observation import observatory
 from penstock.hosting.observation.observatory import Observatory
 from penstock.machines.job.exception_history import ExceptionHistory
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId
+from penstock.model.ids import AllocationId, TaskManagerLocation
 from penstock.model.messages import (
     ExecutionStateChanged,
     FailureInfo,

@@ -10,7 +10,6 @@ from penstock.model.deployment import (
     InputGateDeployment,
     ShuffleDescriptor,
     TaskDeployment,
-    TaskManagerLocation,
     pack_producers,
 )
 from penstock.model.graph.job_graph import ResultPartitionType
@@ -24,6 +23,7 @@ from penstock.model.ids import (
     PartitionId,
     ResourceId,
     ResultPartitionId,
+    TaskManagerLocation,
     VertexId,
 )
 from penstock.runtime.network.gate.ports import GateContext

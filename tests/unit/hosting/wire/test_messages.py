@@ -10,7 +10,6 @@ from penstock.model.deployment import (
     InputGateDeployment,
     PartitionDeployment,
     TaskDeployment,
-    TaskManagerLocation,
     pack_producers,
 )
 from penstock.model.errors import ExternalError
@@ -24,6 +23,7 @@ from penstock.model.ids import (
     JobId,
     PartitionId,
     ResourceId,
+    TaskManagerLocation,
     VertexId,
 )
 from penstock.model.messages import (

@@ -147,6 +147,18 @@ def test_a_recovered_job_that_cannot_start_ends_the_session():
     assert made.start_failed(A, "no module", 1) == [EndSession("no module")]
 
 
+def test_the_client_of_a_recovered_job_has_its_time_again_and_then_it_is_cancelled():
+    """As in Flink, where a recovered job waits for its client from the recovery on."""
+    made = dispatcher(is_kept=True)
+    made.recovered(A, "job", is_dirty=False, now_ms=0, client_timeout_ms=100)
+    made.started(A, 1_000)
+    assert made.tick(1_099) == []
+    assert made.client_lives(A, 1_099)
+    assert made.tick(1_198) == []
+    (effect,) = made.tick(1_199)
+    assert effect.job_id == A
+
+
 def test_a_dirty_result_is_cleaned_up_and_never_run():
     made = dispatcher(is_kept=True)
     assert made.recovered(A, "job", is_dirty=True, now_ms=0) == [CleanUp(A, is_global=True)]

@@ -9,9 +9,8 @@ from penstock.machines.resources.resource_manager import (
     resource_settings_of,
 )
 from penstock.model.config import Settings
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ConfigurationError
-from penstock.model.ids import JobId
+from penstock.model.ids import JobId, TaskManagerLocation
 from penstock.model.messages import (
     BlockNodes,
     DeclareRequirements,

@@ -14,9 +14,8 @@ from penstock.machines.slots.preferred_locations import preferred_by_inputs, pre
 from penstock.machines.slots.resource_profile import ANY, UNKNOWN, ZERO, ResourceProfile, profile_of
 from penstock.machines.slots.slot_matching import Matching, SlotRequest, match_requests
 from penstock.machines.slots.slot_selection import Locality, SlotProfile, SlotSelection
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ConfigurationError
-from penstock.model.ids import AllocationId, ResourceId, SlotRequestId
+from penstock.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.model.states import ExecutionState
 from tests.tools.machines.job_graphs import A2A, job_graph
 

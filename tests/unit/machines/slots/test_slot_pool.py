@@ -6,9 +6,8 @@ from penstock.machines.slots.resource_profile import UNKNOWN, profile_of
 from penstock.machines.slots.slot_matching import SlotRequest
 from penstock.machines.slots.slot_pool import SlotPool
 from penstock.machines.slots.slot_selection import SlotProfile
-from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import BrokenInvariant
-from penstock.model.ids import AllocationId, ResourceId, SlotRequestId
+from penstock.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.model.messages import SlotOffer
 
 TM = TaskManagerLocation(ResourceId("tm"), "host", 1)

@@ -183,6 +183,7 @@ ADDED = {
     "metrics.reporter.<name>.export-completion-timeout-millis": ("int", "300000"),
     "traces.checkpoint.span-detail-level": ("str", "SPAN_PER_CHECKPOINT"),
     "web.adaptive-scheduler.rescale-history.size": ("int", "0"),
+    "penstock.elastic.kept-state": ("memory", "128 mb"),
 }  # fmt: skip
 """Options that came after the table was made."""
 CHANGED = {"python.fn-execution.arrow.batch.size": ("int", None)}

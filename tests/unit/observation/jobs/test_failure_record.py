@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import ResourceId
+from penstock.model.ids import ResourceId, TaskManagerLocation
 from penstock.model.messages import FailureInfo
 from penstock.observation.jobs.events import FailureSeen, FailuresSeen
 from penstock.observation.jobs.failure_record import MOST_GROUPS, MOST_PLACES, FailureRecord

@@ -3,8 +3,14 @@
 import json
 from dataclasses import replace
 
-from penstock.model.deployment import SparkTask, TaskManagerLocation
-from penstock.model.ids import AllocationId, JobId, ResourceId, taskmanager_name
+from penstock.model.deployment import SparkTask
+from penstock.model.ids import (
+    AllocationId,
+    JobId,
+    ResourceId,
+    TaskManagerLocation,
+    taskmanager_name,
+)
 from penstock.model.messages import RegisterTaskManager
 from penstock.observation.jobs.events import (
     Deployed,
