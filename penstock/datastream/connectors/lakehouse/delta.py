@@ -268,7 +268,7 @@ class _DeltaCommitter(Committer):
             table.schema(),
             list(self._settings.partition_by),
             commit_properties=CommitProperties(
-                custom_metadata={"penstock.checkpoints": ",".join(map(str, checkpoints))},
+                custom_metadata={"penstockCheckpoints": ",".join(map(str, checkpoints))},
                 app_transactions=[Transaction(name, number) for name, number, _, _ in committables],
             ),
         )

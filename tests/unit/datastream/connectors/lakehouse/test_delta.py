@@ -168,7 +168,7 @@ def test_a_commit_names_its_checkpoint_and_bounds_of_its_columns(table):
     writer = written(sink, Row(id=5, name="b"), Row(id=3, name=None), Row(id=4, name="a"))
     sink.create_committer().commit(writer.prepare_checkpoint(7))
     there = deltalake.DeltaTable(str(table))
-    assert there.history(1)[0]["penstock.checkpoints"] == "7"
+    assert there.history(1)[0]["penstockCheckpoints"] == "7"
     (file,) = pa.table(there.get_add_actions(flatten=True)).to_pylist()
     assert (file["num_records"], file["min.id"], file["max.id"]) == (3, 3, 5)
     assert (file["min.name"], file["max.name"], file["null_count.name"]) == ("a", "b", 1)
