@@ -14,7 +14,7 @@ from tests.tools.programs.checkpoint_programs import Stage
 
 pytest_plugins = ["tests.spark.sessions", "tests.tools.object_store"]
 
-EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "25"))
 """Of each law that does not say so itself. New ones in every run."""
 
 settings.register_profile("penstock", deadline=None, max_examples=EXAMPLES)

@@ -233,6 +233,7 @@ def test_a_stopped_driver_that_goes_on_is_fenced_and_commits_nothing(drivers, tm
     check_result(tmp_path)
 
 
+@pytest.mark.long
 def test_a_driver_whose_jvm_is_killed_leaves_its_job_to_the_next_one(drivers, tmp_path):
     """Had the job failed, its entry would be gone, and the next driver would begin anew."""
     first = drivers("first")

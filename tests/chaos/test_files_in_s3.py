@@ -20,11 +20,11 @@ from tests.chaos.test_killed_taskmanager import RUNS, Trap, Watcher
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long]
 
 
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("compacts", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("compacts", [False, True])
 def test_a_killed_taskmanager_costs_no_record_and_doubles_none(
     spark, tmp_path, object_store, run, compacts
 ):

@@ -26,6 +26,15 @@ from simulation.world import SeedResult, run_seed
 
 SEEDS = range(24)
 MOST_SEEDS = 40
+LIKELY = {
+    "the_end_of_the_job_leaves_a_rescale_open": 7,
+    "tasks_do_not_hear_that_the_handover_is_given_up": 5,
+    "slots_that_come_are_not_noticed": 15,
+    "vertices_that_share_their_places_are_parted": 16,
+    "what_is_asked_for_later_is_forgotten": 2,
+    "a_handover_that_is_given_up_begins_all_anew": 2,
+}
+"""Seeds that have caught a bug: they are tried first, all others after them."""
 PLANTS: dict[str, Callable[[ExitStack], None]] = {}
 
 
@@ -216,7 +225,7 @@ def result_of(seed: int) -> SeedResult:
 def caught(name: str) -> str | None:
     with ExitStack() as stack:
         PLANTS[name](stack)
-        for seed in range(MOST_SEEDS):
+        for seed in (LIKELY.get(name, 0), *range(MOST_SEEDS)):
             violation = run_seed(seed, is_elastic=True).violation
             if violation is not None:
                 return violation[0]

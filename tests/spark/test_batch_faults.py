@@ -136,6 +136,7 @@ class LosesWhatItReads(MapFunction):
         (self.folder / f"over-{self.subtask}").touch()
 
 
+@pytest.mark.long
 def test_lost_shuffle_files_are_made_again_by_further_attempts_of_who_made_them(
     spark_cluster, tmp_path
 ):

@@ -221,7 +221,7 @@ def shuffled(frame, how):
 @pytest.mark.parametrize(
     "how",
     [
-        "repartition",
+        pytest.param("repartition", marks=pytest.mark.long),
         pytest.param("groupBy", marks=pytest.mark.long),
         pytest.param("as it is", marks=pytest.mark.long),
     ],

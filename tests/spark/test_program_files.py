@@ -110,7 +110,8 @@ def test_what_cannot_be_brought_is_told_at_submit(spark_cluster, tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES)
 def test_a_package_of_a_target_folder_hides_no_installed_one_and_is_named_where_it_is_missing(
     spark_cluster, packages, mode, tmp_path, monkeypatch
 ):

@@ -65,7 +65,7 @@ def left_in(folder):
             id="terminated with a handler",
             marks=pytest.mark.long,
         ),
-        pytest.param(signal.SIGKILL, "", "", id="killed"),
+        pytest.param(signal.SIGKILL, "", "", id="killed", marks=pytest.mark.long),
         pytest.param(
             signal.SIGINT,
             "warm",
@@ -73,7 +73,9 @@ def left_in(folder):
             id="ctrl-c with warm workers",
             marks=pytest.mark.long,
         ),
-        pytest.param(signal.SIGKILL, "warm", "", id="killed with warm workers"),
+        pytest.param(
+            signal.SIGKILL, "warm", "", id="killed with warm workers", marks=pytest.mark.long
+        ),
     ],
 )
 def test_no_folder_of_the_embedded_spark_is_left(tmp_path, how, argument, said):

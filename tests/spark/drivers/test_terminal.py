@@ -50,6 +50,7 @@ def test_the_first_program_shows_all_its_output(tmp_path):
     assert len(printed) == 6
 
 
+@pytest.mark.long
 def test_what_other_processes_write_to_the_terminal_is_not_erased(tmp_path):
     """What a TaskManager's own children print comes through Spark's JVM, where the session is the user's."""
     program = tmp_path / "program.py"

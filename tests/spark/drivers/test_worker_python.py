@@ -80,7 +80,7 @@ def bare(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "kind",
-    ["batch", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("from_spark", "to_spark"))],
+    [pytest.param(kind, marks=pytest.mark.long) for kind in ("batch", "from_spark", "to_spark")],
 )
 def test_workers_without_pyarrow_are_told_with_the_line_to_write(tmp_path, bare, kind):
     said = run(tmp_path, bare, "local[3]", kind).stdout

@@ -79,6 +79,7 @@ def test_the_size_of_a_job_follows_the_executors(sessions, tmp_path):
     job.finish()
 
 
+@pytest.mark.long
 def test_slots_that_others_held_when_the_job_began_are_taken_when_they_are_free(sessions, tmp_path):
     spark = sessions.on(LOCAL_CLUSTER, **FAILS_FAST, **DECOMMISSIONS)
     held, begun = tmp_path / "held", str(tmp_path / "begun-")
@@ -104,6 +105,7 @@ def test_slots_that_others_held_when_the_job_began_are_taken_when_they_are_free(
     job.finish()
 
 
+@pytest.mark.long
 def test_an_executor_that_is_decommissioned_is_left_before_it_goes(sessions, tmp_path):
     """Spark lets it run until its tasks have ended. So it ends only if the job leaves it, and the job never fails."""
     sessions.on(LOCAL_CLUSTER, **FAILS_FAST, **DECOMMISSIONS)

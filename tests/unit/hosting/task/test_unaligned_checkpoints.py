@@ -62,7 +62,11 @@ def restored_rows(run, gate, driver, completed, before, taskmanagers):
 
 @pytest.mark.parametrize(
     ("taskmanagers", "is_tcp"),
-    [(1, False), (2, False), pytest.param(2, True, marks=pytest.mark.long)],
+    [
+        (1, False),
+        pytest.param(2, False, marks=pytest.mark.long),
+        pytest.param(2, True, marks=pytest.mark.long),
+    ],
 )
 def test_a_barrier_overtakes_what_stands_still(gate, run, taskmanagers, is_tcp, monkeypatch):
     if is_tcp:  # else TaskManagers of one machine talk over Unix sockets
