@@ -15,6 +15,8 @@ from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 
 PREFIX = "execution.checkpointing."
+KEPT = 128 << 20
+"""penstock.elastic.kept-state: 128 mb."""
 
 
 def read(**options: str) -> CheckpointSettings:
@@ -66,7 +68,9 @@ def test_an_interval_below_ten_milliseconds_is_refused() -> None:
 
 
 def test_places_are_read_with_their_defaults() -> None:
-    assert checkpoint_places_of(Settings({})) == CheckpointPlaces(None, None, 20 << 10, None, False)
+    assert checkpoint_places_of(Settings({})) == CheckpointPlaces(
+        None, None, 20 << 10, None, False, kept_bytes=KEPT
+    )
 
 
 def test_old_names_count_where_the_new_ones_are_not_set() -> None:
@@ -80,7 +84,7 @@ def test_old_names_count_where_the_new_ones_are_not_set() -> None:
         "execution.savepoint.ignore-unclaimed-state": "true",
     }
     found = checkpoint_places_of(Settings(old))
-    assert found == CheckpointPlaces("/old", "/saved", 1024, "/start", True)
+    assert found == CheckpointPlaces("/old", "/saved", 1024, "/start", True, kept_bytes=KEPT)
     settings = checkpoint_settings_of(Settings(old))
     assert (settings.num_retained, settings.is_unclaimed_state_ignored) == (3, True)
     assert checkpoint_places_of(Settings(old | {PREFIX + "dir": "/new"})).directory == "/new"
