@@ -52,7 +52,9 @@ from penstock.runtime.task.stream_task import TaskSnapshot
 
 
 class TaskCheckpoints:
-    """The checkpoints of one attempt."""
+    """The checkpoints of one attempt. `start_delay_ms`: of the last one, from its trigger until this task took part. `state_sizes`: bytes
+    in the last snapshot that was written, by the uid of the operator.
+    """
 
     def __init__(self, attempt: TaskAttempt) -> None:
         self._attempt = attempt
@@ -66,9 +68,7 @@ class TaskCheckpoints:
         self.restored_local_bytes = 0
         self.restored_remote_bytes = 0
         self.start_delay_ms = 0.0
-        """Of the last checkpoint: from its trigger until this task took part."""
         self.state_sizes: dict[str, int] = {}
-        """Bytes of state in the last snapshot that was written, by the uid of the operator."""
 
     @property
     def settings(self) -> TaskCheckpointing | None:
@@ -261,10 +261,8 @@ class TaskCheckpoints:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is being written, so that the driver has been told everything.
-
-        Snapshots that still wait for data in flight do not count: when the task ends, that data
-        never comes.
+        """Whether nothing is being written, so that the driver has been told everything. Snapshots that wait for data in flight do not
+        count: when the task ends, that data never comes.
         """
         return not self._under_way.is_any_submitted
 

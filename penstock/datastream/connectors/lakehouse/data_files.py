@@ -178,9 +178,9 @@ class DataFileWriter:
             kinds = data.column(ROW_KIND_COLUMN)
             if pc.any(pc.not_equal(kinds, 0)).as_py():
                 raise UserCodeError(
-                    f"the table {self._folder.path!r} only takes new rows, but the stream has updates "
-                    "or deletes (Row kinds -U, +U, -D). Filter them, or write a table with keys "
-                    "through SqlSink."
+                    f"the table {self._folder.path!r} only takes new rows, but the stream has "
+                    "updates or deletes (Row kinds -U, +U, -D). Filter them, or write a table with "
+                    "keys through SqlSink."
                 )
         try:
             arrays = [

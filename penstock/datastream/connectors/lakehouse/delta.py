@@ -96,7 +96,8 @@ class DeltaSink(Sink):
             names = self._settings.schema.names
             if unknown := [one for one in columns if one not in names]:
                 raise ConfigurationError(
-                    f"with_partition_columns: there is no field {unknown[0]!r}. The fields are {names}."
+                    f"with_partition_columns: there is no field {unknown[0]!r}. The fields are "
+                    f"{names}."
                 )
             return self._set(partition_by=tuple(columns))
 
@@ -169,9 +170,9 @@ class _DeltaWriter:
         table = opened(settings.path, settings.storage)
         if table is None:
             raise ExternalError(
-                f"the Delta table {shown(settings.path)!r} is not there, seen from this TaskManager. "
-                "It was there when the job was submitted: check that the path is the same on "
-                "every machine."
+                f"the Delta table {shown(settings.path)!r} is not there, seen from this "
+                "TaskManager. It was there when the job was submitted: check that the path is "
+                "the same on every machine."
             )
         self._files = DataFileWriter(
             TableFolder(settings.path),
@@ -231,8 +232,8 @@ class _DeltaCommitter(Committer):
             else:
                 return None
         raise ExternalError(
-            f"the Delta table {shown(self._settings.path)!r} was changed by others {_TRIES} times while "
-            f"files were to be added: {cause_of(last)}"
+            f"the Delta table {shown(self._settings.path)!r} was changed by others {_TRIES} "
+            f"times while files were to be added: {cause_of(last)}"
         )
 
     def abort(self, job_prefix: str) -> None:
@@ -248,8 +249,8 @@ class _DeltaCommitter(Committer):
         there = list(table.metadata().partition_columns)
         if there != list(self._settings.partition_by):
             raise RefusedForGood(
-                f"the Delta table {shown(self._settings.path)!r} is partitioned by {there} now, and the "
-                f"files of the job by {list(self._settings.partition_by)}"
+                f"the Delta table {shown(self._settings.path)!r} is partitioned by {there} now, "
+                f"and the files of the job by {list(self._settings.partition_by)}"
             )
         return table
 

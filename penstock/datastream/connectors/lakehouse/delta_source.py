@@ -185,8 +185,8 @@ def _type_of_rows(settings: _Settings) -> TypeInformation:
     schema = schema_of_table(table)
     if unknown := [one for one in settings.columns if one not in schema.names]:
         raise ConfigurationError(
-            f"with_columns: the table {shown(settings.path)!r} has no column {unknown[0]!r}. It has "
-            f"{schema.names}."
+            f"with_columns: the table {shown(settings.path)!r} has no column {unknown[0]!r}. "
+            f"It has {schema.names}."
         )
     names = settings.columns or schema.names
     return row_type_of(pa.schema([schema.field(name) for name in names]), "DeltaSource")
@@ -301,9 +301,9 @@ def _actions(path: str, version: int) -> Iterable[dict[str, Any]]:
             lines = file.read().splitlines()
     except FileNotFoundError as error:
         raise RefusedForGood(
-            f"version {version} of the Delta table {shown(path)!r} is no longer in its log, so what it "
-            "added cannot be read. Begin anew without a savepoint, and keep the log for longer "
-            "(delta.logRetentionDuration)."
+            f"version {version} of the Delta table {shown(path)!r} is no longer in its log, so "
+            "what it added cannot be read. Begin anew without a savepoint, and keep the log for "
+            "longer (delta.logRetentionDuration)."
         ) from error
     return [json.loads(line) for line in lines if line.strip()]
 

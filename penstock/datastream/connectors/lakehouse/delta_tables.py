@@ -60,8 +60,8 @@ def opened(
         return None
     except (deltalake.exceptions.DeltaError, OSError) as error:
         raise ExternalError(
-            f"the Delta table {shown(path)!r} cannot be opened: {cause_of(error)}. Check the path, and "
-            "that the driver and all executors may read and write it."
+            f"the Delta table {shown(path)!r} cannot be opened: {cause_of(error)}. Check the path, "
+            "and that the driver and all executors may read and write it."
         ) from error
     return found
 
@@ -84,8 +84,8 @@ def created(
         )
     except (deltalake.exceptions.DeltaError, OSError, ValueError) as error:
         raise ExternalError(
-            f"the Delta table {shown(path)!r} cannot be made: {cause_of(error)}. Check the path and "
-            f"the fields: {', '.join(f'{one.name}: {one.type}' for one in schema)}."
+            f"the Delta table {shown(path)!r} cannot be made: {cause_of(error)}. Check the path "
+            f"and the fields: {', '.join(f'{one.name}: {one.type}' for one in schema)}."
         ) from error
     return made
 

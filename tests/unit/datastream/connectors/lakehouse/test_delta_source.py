@@ -71,7 +71,8 @@ def test_types_and_values_of_all_kinds(table):
         ("inner", pa.struct([("a", pa.string())])),
     ])
     row = {
-        "i": 1, "s": 2, "y": 3, "f": 0.5, "g": 0.25, "b": True, "d": moment.date(), "t": moment.replace(tzinfo=None),
+        "i": 1, "s": 2, "y": 3, "f": 0.5, "g": 0.25, "b": True, "d": moment.date(),
+        "t": moment.replace(tzinfo=None),
         "u": moment, "x": Decimal("12.50"), "raw": b"\x00", "many": [1, 2],
         "named": [("k", 1)], "inner": {"a": "z"},
     }  # fmt: skip
