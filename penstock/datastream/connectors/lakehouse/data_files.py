@@ -7,6 +7,7 @@ removes them (Delta's VACUUM, Iceberg's remove_orphan_files).
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -200,18 +202,26 @@ class DataFileWriter:
         self, data: pa.RecordBatch
     ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
         """The rows of each partition, in their order, without the partition's columns."""
+        if not data.num_rows:
+            return
         if not self._partition_by:
             yield (), data
             return
         keys = [data.column(name) for name in self._partition_by]
-        texts = [pa.array(map(partition_text, one.to_pylist()), pa.string()) for one in keys]
-        values = list(zip(*(one.to_pylist() for one in texts), strict=True))
-        rows: dict[tuple[str | None, ...], list[int]] = {}
-        for row, value in enumerate(values):
-            rows.setdefault(value, []).append(row)
+        combined = np.zeros(data.num_rows, np.int64)
+        for key in keys:
+            encoded = key.dictionary_encode("encode")
+            numbers = encoded.indices.to_numpy(zero_copy_only=False)
+            _, combined = np.unique(
+                combined * max(1, len(encoded.dictionary)) + numbers, return_inverse=True
+            )
+        found, first = np.unique(combined, return_index=True)
+        order = np.argsort(combined, kind="stable")
+        ends = np.searchsorted(combined[order], found, side="right")
         rest = data.select(self._in_files.names)
-        for value, numbers in rows.items():
-            yield value, rest if len(rows) == 1 else rest.take(pa.array(numbers))
+        for row, rows in zip(first, np.split(order, ends[:-1]), strict=True):
+            values = tuple(partition_text(key[int(row)].as_py()) for key in keys)
+            yield values, rest if len(first) == 1 else rest.take(pa.array(rows))
 
     def _begin(self, values: tuple[str | None, ...]) -> _OpenFile:
         if len(self._open) >= MOST_OPEN:
@@ -248,6 +258,9 @@ def partition_text(value: Any) -> str | None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, dt.datetime):  # in UTC, and without the zone
+        plain = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
+        return plain.isoformat(" ")
     return str(value)
 
 

@@ -99,6 +99,13 @@ class DeltaSink(Sink):
                     f"with_partition_columns: there is no field {unknown[0]!r}. The fields are "
                     f"{names}."
                 )
+            for one in columns:
+                kind = self._settings.schema.field(one).type
+                if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+                    raise ConfigurationError(
+                        f"with_partition_columns: {one!r} is {kind}, whose values no folder's name "
+                        "can hold. Expected numbers, texts, booleans, dates or times."
+                    )
             return self._set(partition_by=tuple(columns))
 
         def with_storage_options(self, options: dict[str, str]) -> DeltaSink.Builder:

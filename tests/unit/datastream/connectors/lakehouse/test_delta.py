@@ -130,6 +130,7 @@ def test_partitions_of_odd_values_are_read_as_they_were(table):
         (Types.BOOLEAN(), [True, False, None]),
         (Types.SQL_DATE(), [dt.date(2026, 1, 31), None]),
         (Types.DECIMAL(6, 2), [Decimal("1.50"), Decimal("-3.00")]),
+        (Types.TIMESTAMP_LTZ(), [dt.datetime(2026, 1, 31, 5, 6, 7, 8, dt.UTC), None]),
     ],
 )
 def test_partitions_by_other_than_texts(table, kind, values):
@@ -293,6 +294,21 @@ def test_other_partitions_than_the_table_has_are_refused(table):
         DeltaSink.for_row_data(str(table), ORDERS).build().validate()
     with pytest.raises(ConfigurationError, match="there is no field 'day'"):
         DeltaSink.for_row_data(str(table), ORDERS).with_partition_columns("day")
+
+
+@pytest.mark.parametrize(
+    "kind", [Types.LIST(Types.LONG()), Types.PRIMITIVE_ARRAY(Types.BYTE())], ids=["list", "bytes"]
+)
+def test_values_that_no_folder_can_hold_are_no_partitions(kind):
+    row_type = Types.ROW_NAMED(["part"], [kind])
+    with pytest.raises(ConfigurationError, match="'part' is .* no folder's name"):
+        DeltaSink.for_row_data("/nowhere", row_type).with_partition_columns("part")
+
+
+def test_a_batch_without_records_makes_no_file(table):
+    writer = sink_to(table, ORDERS, "name").create_writer(context())
+    writer.write(RowBatch([]), 0)
+    assert writer.prepare_commit() == []
 
 
 def test_a_number_that_the_column_cannot_hold_is_the_users_error(table):
