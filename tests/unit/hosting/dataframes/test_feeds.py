@@ -98,7 +98,7 @@ def a_stream(begin=Position()):  # ruff: ignore[function-call-in-default-argumen
         closing(Driver()) as driver,
         closing(woken),
         closing(waker),
-        closing(FeedStream(driver.place, 3, begin, woken)) as stream,
+        closing(FeedStream(driver.place, driver.place.enrolled(), 3, begin, woken)) as stream,
     ):
         yield driver, stream
 
