@@ -79,7 +79,9 @@ def _check_content(path: str) -> None:
                 "the archive anew, from inside the folder that it is to hold, without links that "
                 "lead out."
             )
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError) as error:
+    except ConfigurationError:
+        raise
+    except Exception as error:  # Of many kinds: those of each compression, and of what zipfile cannot read.
         raise ConfigurationError(
             f"add_python_archive: {path!r} cannot be read as an archive: {type(error).__name__}: "
             f"{str(error)[:500]}. Make it anew."
