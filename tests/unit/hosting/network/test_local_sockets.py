@@ -60,9 +60,10 @@ def test_whoever_holds_the_name_but_not_the_secret_is_passed_by():
         assert connection.sock.family == socket.AF_INET
 
 
-def test_a_name_in_use_leaves_tcp():
+def test_a_name_in_use_is_told_and_leaves_tcp(caplog):
     port = 1  # no socket of this test listens there
     (first,) = local_sockets.listen(CREDENTIALS, ResourceId("tm-1"), port)
     with first:
         assert local_sockets.listen(CREDENTIALS, ResourceId("tm-1"), port) == []
+        assert f"LOCAL_SOCKET_REFUSED port={port}" in caplog.text
         assert local_sockets.connect(CREDENTIALS, ResourceId("tm-2"), port, 1.0) is None
