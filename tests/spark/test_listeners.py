@@ -10,7 +10,9 @@ import psutil
 import pytest
 from pyspark.sql import functions as F
 
+from penstock.datastream import RuntimeExecutionMode
 from penstock.hosting.program import encryption
+from penstock.hosting.spark import host
 from penstock.hosting.wire import agreement, handshake, invitations, sealing
 from tests.spark.programs import environment, expected_counts, last_counts, word_count
 from tests.spark.sessions import FAILS_FAST, LOCAL_CLUSTER
@@ -97,17 +99,19 @@ def told_to_processes() -> bytes:
     "settings",
     [
         TCP,
-        TCP | {"penstock.cluster.job-isolation": "true"},
+        pytest.param(TCP | {"penstock.cluster.job-isolation": "true"}, marks=pytest.mark.long),
         TCP | {"security.ssl.internal.enabled": "true"},
     ],
     ids=["shared", "isolated", "encrypted"],
 )
 def test_a_listener_hears_tickets_and_no_secret(cluster, known, settings):
-    with Listener() as listener:
-        with word_count(environment(2, **settings)).execute_and_collect() as updates:
-            first = next(updates)
-            told = told_to_processes()
-            assert last_counts([first, *updates]) == expected_counts()
+    with (
+        Listener() as listener,
+        word_count(environment(2, **settings)).execute_and_collect() as updates,
+    ):
+        first = next(updates)
+        told = told_to_processes()
+        assert last_counts([first, *updates]) == expected_counts()
     assert len(known.secrets) > 10
     assert [ticket for ticket in known.tickets if listener.has_heard(ticket)]
     assert not [one for one in known.secrets if listener.has_heard(one)]
@@ -118,8 +122,25 @@ def test_a_listener_hears_no_secret_of_a_dataframe_that_is_fed(cluster, known):
     frame = cluster.range(0, 1000, 1, 3).withColumn("key", F.col("id") % 5)
     with (
         Listener() as listener,
-        environment(2, **TCP).from_spark(frame).map(lambda row: row.id).execute_and_collect() as ids,
+        environment(2, **TCP)
+        .from_spark(frame)
+        .map(lambda row: row.id)
+        .execute_and_collect() as ids,
     ):
         assert sorted(ids) == list(range(1000))
     assert [ticket for ticket in known.tickets if listener.has_heard(ticket)]
     assert not [one for one in known.secrets if listener.has_heard(one)]
+
+
+@pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
+def test_a_network_that_spark_does_not_protect_is_told_when_a_job_is_submitted(
+    cluster, monkeypatch, capsys, mode
+):
+    monkeypatch.setattr(host._Overrides, "warned", set())
+    env = environment(2).set_runtime_mode(mode)
+    for _ in range(2):
+        with env.from_collection([1, 2]).map(str).execute_and_collect() as found:
+            assert sorted(found) == ["1", "2"]
+    told = capsys.readouterr().err
+    for setting in ("spark.authenticate", "spark.network.crypto.enabled"):
+        assert told.count(f"{setting}=true") == 1

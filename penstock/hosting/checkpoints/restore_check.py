@@ -41,7 +41,9 @@ from penstock.runtime.task.declared_states import DeclaredStates, declared_state
 
 _ERROR_SHOWN: Final = 300
 _USER_STATE: Final = "state/"
-_MAY_MERGE: Final = " If two keys become one by this, the restore is refused: this look does not read the state."
+_MAY_MERGE: Final = (
+    " If two keys become one by this, the restore is refused: this look does not read the state."
+)
 _VALUES_NEXT_STEP: Final = "Declare it as it was, or give the new state another name."
 _UNCLAIMED_NEXT_STEP: Final = (
     "Give the operator its uid back, or leave its state behind with --allow-non-restored-state."
