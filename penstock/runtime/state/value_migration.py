@@ -78,9 +78,9 @@ def raw_change(
             return convert(raw)
         except KeysMerge as error:
             raise UserError(
-                f"{owner} cannot migrate its state {name!r} ({'; '.join(change.steps)}): {error} in "
-                f"{bounded_repr(raw, _VALUE_SHOWN)}, and an entry would be lost. Declare the type "
-                "as it was."
+                f"{owner} cannot migrate its state {name!r} ({'; '.join(change.steps)}): {error} "
+                f"in {bounded_repr(raw, _VALUE_SHOWN)}, and an entry would be lost. Declare the "
+                "type as it was."
             ) from error
         except Exception as error:
             # A value need not have its declared type: state in memory keeps any object.
