@@ -206,6 +206,7 @@ def test_a_function_that_cannot_be_opened_here_is_told_and_need_not_be_opened(ch
     assert err == ""
     assert code == 0
     assert "opening it raised ConnectionError: no database here" in out
+    assert out.rstrip().endswith("As far as this is known, the savepoint would be restored.")
     code, out, _ = check(FAILS_TO_OPEN, "--no-open")
     assert code == 0
     assert "ConnectionError" not in out
