@@ -14,7 +14,7 @@ incompatible), PojoSerializerSnapshot; differs: numbers may be widened, and ever
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
@@ -39,12 +39,19 @@ class TypeChange:
     """How values of a former type become values of the present one.
 
     `refusal`: why they cannot; empty: they can. `steps`: what is migrated, as texts; none: the types are equal.
-    `convert`: makes the present value of a former one; None: the value stays as it is.
+    `convert`: makes the present value of a former one; None: the value stays as it is. `merges`: two values may become one.
+    `merges_keys`: so may two keys of a map inside, and then `convert` raises KeysMerge.
     """
 
     refusal: str = ""
     steps: tuple[str, ...] = ()
     convert: Convert | None = None
+    merges: bool = False
+    merges_keys: bool = False
+
+
+class KeysMerge(ValueError):
+    """Two keys of a map become one, so that an entry would be lost."""
 
 
 _SAME: Final = TypeChange()
@@ -108,7 +115,9 @@ def _basic(
             "'penstock.state-recovery.allow-int-to-double: true'"
         )
         return _refused(former, present, where, reason)
-    return TypeChange(steps=(_step(former, present, where),), convert=_double)
+    # Above 2**53 several LONGs are the same DOUBLE.
+    merges = former.basic_type is t.BasicType.LONG
+    return TypeChange(steps=(_step(former, present, where),), convert=_double, merges=merges)
 
 
 def _double(value: Any) -> Any:
@@ -158,7 +167,7 @@ def _row(
     if names and not set(names) & set(now):
         return _refused(former, present, where, "no field has the name that it had")
     types = dict(zip(names, former.get_field_types(), strict=True))
-    fields, steps = [], []
+    fields, steps, inside = [], [], []
     for name, type_info in zip(now, present.get_field_types(), strict=True):
         path = f"{where}.{name}" if where else f"field {name!r}"
         if name not in types:
@@ -170,6 +179,7 @@ def _row(
         if inner.refusal:
             return inner
         fields.append(_Field(names.index(name), inner.convert))
+        inside.append(inner)
         steps += inner.steps
     dropped = [name for name in names if name not in now]
     steps += [
@@ -177,7 +187,12 @@ def _row(
     ]
     if not steps:
         steps = [_step(former, present, where)]  # another order, or other names
-    return TypeChange(steps=tuple(steps), convert=_row_converter(tuple(names), tuple(now), fields))
+    return TypeChange(
+        steps=tuple(steps),
+        convert=_row_converter(tuple(names), tuple(now), fields),
+        merges=bool(dropped) or any(one.merges for one in inside),
+        merges_keys=any(one.merges_keys for one in inside),
+    )
 
 
 def _row_converter(
@@ -211,11 +226,13 @@ def _tuple(
         return _refused(former, present, where, reason)
     fields: list[_Field] = []
     steps: list[str] = []
+    inside: list[TypeChange] = []
     for place, (old, new) in enumerate(zip(types, now, strict=True)):
         inner = _change(old, new, f"{where}.{place}" if where else f"item {place}", allows_double)
         if inner.refusal:
             return inner
         fields.append(_Field(place, inner.convert))
+        inside.append(inner)
         steps += inner.steps
     if all(field.convert is None for field in fields):
         return TypeChange(steps=tuple(steps))
@@ -223,7 +240,12 @@ def _tuple(
     def convert(value: Any) -> Any:
         return None if value is None else tuple(field.of(value) for field in fields)
 
-    return TypeChange(steps=tuple(steps), convert=convert)
+    return TypeChange(
+        steps=tuple(steps),
+        convert=convert,
+        merges=any(one.merges for one in inside),
+        merges_keys=any(one.merges_keys for one in inside),
+    )
 
 
 # ------------------------------------------------------------------------------- collections
@@ -242,7 +264,7 @@ def _elements(
     def convert(value: Any) -> Any:
         return None if value is None else [convert_one(item) for item in value]
 
-    return TypeChange(steps=inner.steps, convert=convert)
+    return replace(inner, convert=convert)
 
 
 def _map(
@@ -266,10 +288,15 @@ def _map(
             return None
         made = {key_of(key): value_of(item) for key, item in value.items()}
         if len(made) < len(value):
-            raise ValueError(f"two keys of a map become one when {steps[0]}")
+            raise KeysMerge("two keys of the map become one")
         return made
 
-    return TypeChange(steps=steps, convert=convert)
+    return TypeChange(
+        steps=steps,
+        convert=convert,
+        merges=values.merges,
+        merges_keys=keys.merges or keys.merges_keys or values.merges_keys,
+    )
 
 
 def _as_it_is(value: Any) -> Any:

@@ -159,9 +159,12 @@ def _summary(verdicts: Sequence[StateVerdict]) -> str:
     counts = Counter(one.outcome for one in verdicts)
     found = [f"{counts[one]} {counted}" for one, counted in _COUNTED.items() if counts[one]]
     shown = ", ".join(found) or "no state"
-    end = (
-        "The savepoint would be REFUSED."
-        if is_refused(verdicts)
-        else "The savepoint would be restored."
-    )
-    return f"{shown}. {end}"
+    return f"{shown}. {_end(verdicts)}"
+
+
+def _end(verdicts: Sequence[StateVerdict]) -> str:
+    if is_refused(verdicts):
+        return "The savepoint would be REFUSED."
+    if any(one.outcome is Outcome.UNKNOWN for one in verdicts):
+        return "As far as this is known, the savepoint would be restored."
+    return "The savepoint would be restored."

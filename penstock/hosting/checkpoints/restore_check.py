@@ -41,6 +41,9 @@ from penstock.runtime.task.declared_states import DeclaredStates, declared_state
 
 _ERROR_SHOWN: Final = 300
 _USER_STATE: Final = "state/"
+_MAY_MERGE: Final = (
+    " If two keys become one by this, the restore is refused: this look does not read the state."
+)
 _VALUES_NEXT_STEP: Final = "Declare it as it was, or give the new state another name."
 _UNCLAIMED_NEXT_STEP: Final = (
     "Give the operator its uid back, or leave its state behind with --allow-non-restored-state."
@@ -247,7 +250,9 @@ class _OperatorCheck:
         text = "; ".join(verdict.steps)
         if migration.is_rerouted:
             text += "; keys move to other key groups"
-        return self._made("keys", Outcome.MIGRATED, *types, text=f"{text}.")
+        change = migration.change
+        warning = _MAY_MERGE if change.merges or change.merges_keys else ""
+        return self._made("keys", Outcome.MIGRATED, *types, text=f"{text}.{warning}")
 
     def _of_states(self, declared: DeclaredStates) -> Iterator[StateVerdict]:
         for name, info in self._saved.items():
@@ -298,7 +303,8 @@ class _OperatorCheck:
         if change.refusal:
             text = f"{change.refusal}. {_VALUES_NEXT_STEP}"
             return self._made(name, Outcome.REFUSED, *types, text=text)
-        return self._made(name, Outcome.MIGRATED, *types, text=f"{'; '.join(change.steps)}.")
+        text = f"{'; '.join(change.steps)}.{_MAY_MERGE if change.merges_keys else ''}"
+        return self._made(name, Outcome.MIGRATED, *types, text=text)
 
     def _made(
         self, state: str, outcome: Outcome, former: str = "", present: str = "", *, text: str = ""

@@ -33,16 +33,15 @@ from penstock.hosting.wire.addresses import DATA_PORT, Addresses, Endpoint, data
 from penstock.hosting.wire.dialling import Proven, closed_on_error
 from penstock.hosting.wire.enrolment import enrol
 from penstock.hosting.wire.greeter import Greeter
-from penstock.hosting.wire.handshake import ROLE_FEED
+from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
 from penstock.hosting.wire.invitations import Invitation
-from penstock.hosting.wire.tls import Identity
 from penstock.model.errors import ExternalError
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPlace:
-    """Where the driver accepts orders for feeds. `invitation`: for any number of readers. `readers`:
-    where readers are to listen.
+    """Where the driver accepts orders for feeds. `invitation`: for one reader, once. `readers`: where
+    readers are to listen.
     """
 
     host: str
@@ -50,17 +49,21 @@ class FeedPlace:
     invitation: Invitation
     readers: Addresses
 
+    def enrolled(self) -> Credentials:
+        """Return what this reader proves itself with. Raises OSError, ExternalError."""
+        return enrol((self.host, self.port), self.invitation, DIAL_S)
+
 
 @dataclass(frozen=True, slots=True)
 class FeedHosts:
     """Where the driver and the readers of a DataFrame listen. Each has a port beside the job's own ports.
 
-    `identity`: None if the job's connections are not encrypted.
+    `is_encrypted`: whether the job's connections are, and so its feeds.
     """
 
     driver: Endpoint
     readers: Addresses
-    identity: Identity | None = None
+    is_encrypted: bool = False
 
 
 class FeedFailed(ExternalError):
@@ -71,13 +74,20 @@ class FeedStream:
     """One partition from a position on. `next` blocks until a message arrives or `wake` is readable."""
 
     def __init__(
-        self, place: FeedPlace, partition: int, begin: Position, wake: socket.socket
+        self,
+        place: FeedPlace,
+        credentials: Credentials,
+        partition: int,
+        begin: Position,
+        wake: socket.socket,
     ) -> None:
-        """`wake`: becomes readable when `next` is to return. Raises: OSError, ExternalError."""
+        """`credentials`: from `place.enrolled`. `wake`: becomes readable when `next` is to return.
+
+        Raises: OSError, ExternalError.
+        """
         self._partition = partition
         self.position = begin
         self._feeder: FeedSocket | None = None
-        credentials = enrol((place.host, place.port), place.invitation, DIAL_S)
         self._driver = dial(place.host, place.port, credentials)
         with closed_on_error(self._driver):
             own = self._driver.sock.getsockname()[0]

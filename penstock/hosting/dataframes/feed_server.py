@@ -29,7 +29,8 @@ from penstock.hosting.wire.addresses import CONTROL_PORT, listen
 from penstock.hosting.wire.dialling import Proven
 from penstock.hosting.wire.greeter import Greeter
 from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
-from penstock.hosting.wire.invitations import TICKET_BYTES, Invitation, Invitations
+from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
+from penstock.hosting.wire.tls import new_identity
 
 _CANCEL_AGAIN_S: Final = 0.25
 _END_S: Final = 5.0
@@ -50,13 +51,15 @@ class FeedServer:
         self._archives = archives
         self._name = name
         token, cluster_id = "feed", secrets.token_hex(8)
+        # Of its own: who takes part in a feed is not yet a member of the job.
+        identity = new_identity() if hosts.is_encrypted else None
         self._credentials = Credentials(
-            secrets.token_bytes(32), token, cluster_id, identity=hosts.identity
+            secrets.token_bytes(32), token, cluster_id, identity=identity
         )
         self._invitations = Invitations(token, cluster_id)
         listener = listen(hosts.driver, CONTROL_PORT)
-        port = listener.getsockname()[1]
-        self.place = FeedPlace(hosts.driver.dialled_host, port, self._invited(), hosts.readers)
+        self._address = (hosts.driver.dialled_host, listener.getsockname()[1])
+        self._readers = hosts.readers
         self._group = f"penstock-feed-{self._credentials.cluster_id}"
         self._orders = 0
         self._running: set[str] = set()
@@ -80,9 +83,10 @@ class FeedServer:
         for group in running:
             self._cancel(group)
 
-    def _invited(self) -> Invitation:
-        """Return an invitation that is valid until it is withdrawn: tasks of Spark may be tried again."""
-        return self._invitations.new(secrets.token_bytes(TICKET_BYTES), admits=None)
+    def place_for_reader(self) -> FeedPlace:
+        """Return what one reader is told: each has an invitation of its own."""
+        invitation = self._invitations.new(secrets.token_bytes(TICKET_BYTES))
+        return FeedPlace(*self._address, invitation, self._readers)
 
     def _greeted(self, proven: Proven) -> None:
         threading.Thread(
@@ -138,9 +142,9 @@ class FeedServer:
         partition = int(told["partition"])
         what = f"{self._name}: partition {partition}"
         self._context.setJobGroup(group, what, interruptOnCancel=True)
-        invitation = self._invited()
-        driver = (self.place.host, self.place.port)
-        order = (told["host"], told["port"], driver, invitation.to_plain())
+        # It is valid until it is withdrawn: Spark may try the task again.
+        invitation = self._invitations.new(secrets.token_bytes(TICKET_BYTES), admits=None)
+        order = (told["host"], told["port"], self._address, invitation.to_plain())
         body = self._messages.mapPartitions(
             _body(self._archives, order), preservesPartitioning=True
         )

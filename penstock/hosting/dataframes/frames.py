@@ -153,9 +153,8 @@ class JobFrame:
     def _server(self) -> FeedServer:
         return FeedServer(self._frame.messages(), self._archives, self._around.hosts, self._name)
 
-    @property
-    def place(self) -> FeedPlace:
-        return self._server.place
+    def place_for_reader(self) -> FeedPlace:
+        return self._server.place_for_reader()
 
     def partitions(self) -> int:
         return int(self._frame.messages().getNumPartitions())

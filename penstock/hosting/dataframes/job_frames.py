@@ -20,7 +20,6 @@ from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.observer import JobObserver, JobView
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.wire.addresses import addresses_of
-from penstock.hosting.wire.tls import Identity
 from penstock.machines.checkpoints.settings import checkpoint_places_of
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
@@ -33,12 +32,13 @@ def with_frames(
     settings: Settings,
     provider: TaskManagerProvider,
     observer: JobObserver,
-    identity: Identity | None,
+    *,
+    is_encrypted: bool,
 ) -> tuple[SubmittedJob, JobObserver]:
     """Return the job with its own DataFrames, and an observer that releases them.
 
-    A program may submit one stream several times, so each job gets its own. `identity`: None if the
-    job's connections are not encrypted. Raises: ConfigurationError.
+    A program may submit one stream several times, so each job gets its own. `is_encrypted`: whether
+    the job's connections are. Raises: ConfigurationError.
     """
     opened: list[JobFrame] = []
     hosts = _hosts(settings, provider)
@@ -53,7 +53,7 @@ def with_frames(
             f"{job.graph.job_id}/{place.uid}",
             shares_files=provider.shares_files,
         )
-        around = FrameSurroundings(replace(hosts, identity=identity), folder)
+        around = FrameSurroundings(replace(hosts, is_encrypted=is_encrypted), folder)
         frame.run = JobFrame(frame, place.name, around)
         opened.append(frame.run)
         return replace(place, coordinator=FrameSource(frame, source.form))

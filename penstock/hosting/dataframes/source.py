@@ -17,6 +17,7 @@ from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedPlace, FeedS
 from penstock.hosting.dataframes.feed_wire import Position
 from penstock.hosting.dataframes.messages import FrameFormat, MessageDecoder
 from penstock.hosting.dataframes.spool import SpoolFile, SpoolStream
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.errors import ConfigurationError
 from penstock.model.types import RowTypeInfo
 from penstock.runtime.sources.contract import (
@@ -50,8 +51,8 @@ class FrameSplit:
 class FrameRun(Protocol):
     """A DataFrame in one streaming job, on the driver."""
 
-    @property
-    def place(self) -> FeedPlace: ...
+    def place_for_reader(self) -> FeedPlace:
+        """Return where one reader gets feeds, with an invitation that is valid once."""
 
     def partitions(self) -> int:
         """Return the number of partitions; may take as long as Spark takes for the shuffles below the DataFrame."""
@@ -145,7 +146,7 @@ class FrameEnumerator(QueueEnumerator):
         """Register a reader. Files are written only from the first reader on: before, Spark's cores
         are for the TaskManagers.
         """
-        self._context.assign_splits(subtask, [self._run.place])
+        self._context.assign_splits(subtask, [self._run.place_for_reader()])
         if self._missing and not self._is_spooling:
             self._is_spooling = True
             self._run.spool(sorted(self._missing))
@@ -216,6 +217,7 @@ class FrameSplitReader(SplitReader):
     def __init__(self, form: FrameFormat, place: FeedPlace) -> None:
         self._decoder = MessageDecoder(form)
         self._place = place
+        self._credentials: Credentials | None = None
         self._splits: list[FrameSplit] = []
         self._stream: FeedStream | SpoolStream | None = None
         self._woken, self._waker = socket.socketpair()
@@ -258,7 +260,11 @@ class FrameSplitReader(SplitReader):
         if split.file is not None:
             return SpoolStream(split.file, split.position)
         try:
-            return FeedStream(self._place, split.partition, split.position, self._woken)
+            if self._credentials is None:
+                self._credentials = self._place.enrolled()
+            return FeedStream(
+                self._place, self._credentials, split.partition, split.position, self._woken
+            )
         except OSError as error:
             raise FeedFailed(
                 f"the driver cannot be reached at {self._place.host}:{self._place.port} for partition {split.partition} of "

@@ -84,7 +84,9 @@ class StreamingJobs:
         if reads_frames(job):
             from penstock.hosting.dataframes.job_frames import with_frames
 
-            job, observer = with_frames(job, settings, provider, observer, identity)
+            job, observer = with_frames(
+                job, settings, provider, observer, is_encrypted=identity is not None
+            )
         try:
             manager = JobManager(
                 JobParts(job.graph, job.coordinated, provider, built, observer, job.modules, guard)

@@ -70,16 +70,21 @@ def _check_apart(target: str, others: Sequence[str]) -> None:
 
 
 def _check_content(path: str) -> None:
+    for name, why in _faults(_entries(path)):
+        raise ConfigurationError(
+            f"add_python_archive: {path!r} holds {name[:200]!r}, which {why}. Unpacking it "
+            "would reach outside of its folder. Make "
+            "the archive anew, from inside the folder that it is to hold, without links that "
+            "lead out."
+        )
+
+
+def _entries(path: str) -> list[_Entry]:
     try:
-        entries = [*(_in_zip(path) if path.endswith(".zip") else _in_tar(path))]
-        for name, why in _faults(entries):
-            raise ConfigurationError(
-                f"add_python_archive: {path!r} holds {name[:200]!r}, which {why}. Unpacking it "
-                "would reach outside of its folder. Make "
-                "the archive anew, from inside the folder that it is to hold, without links that "
-                "lead out."
-            )
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError) as error:
+        return [*(_in_zip(path) if path.endswith(".zip") else _in_tar(path))]
+    except (
+        Exception
+    ) as error:  # Of many kinds: each compression has its own, and zipfile cannot read all.
         raise ConfigurationError(
             f"add_python_archive: {path!r} cannot be read as an archive: {type(error).__name__}: "
             f"{str(error)[:500]}. Make it anew."

@@ -76,7 +76,17 @@ def check_configuration(conf: Mapping[str, str], master: str) -> list[str]:
     for finding in findings:
         if JobKind.STREAMING in finding.stops:
             raise ConfigurationError(f"{finding.what}. {finding.remedy}.")
-    return [f"{one.what}; {one.remedy}" for one in findings if not one.stops and not one.is_hint]
+    return [_told(one) for one in findings if not one.stops and not one.is_hint]
+
+
+def network_warnings(conf: Mapping[str, str], master: str) -> list[str]:
+    """Check what holds for BATCH jobs too: whether Spark protects its connections. Returns: warnings."""
+    finding = _unprotected_network(Configured(conf, master))
+    return [] if finding is None else [_told(finding)]
+
+
+def _told(finding: Finding) -> str:
+    return f"{finding.what}; {finding.remedy}"
 
 
 def is_true(value: str | None) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from pyspark import SparkContext
@@ -25,7 +25,7 @@ from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.host import LazyFrame
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.remote.executor import RemoteExecutor, is_remote
-from penstock.hosting.spark.checks import check_configuration
+from penstock.hosting.spark.checks import check_configuration, network_warnings
 from penstock.hosting.spark.configuration import configuration_of, page_of
 from penstock.hosting.spark.frame_results import frame_of_files, frame_of_messages
 from penstock.hosting.spark.provider_choice import provider_for
@@ -125,10 +125,7 @@ class SparkHost:
         context = spark.sparkContext
         check_executable(settings, context)
         configuration = configuration_of(context)
-        for warning in check_configuration(configuration, context.master):
-            if warning not in _Overrides.warned:
-                _Overrides.warned.add(warning)
-                print(f"penstock: {warning}", file=sys.stderr)
+        _warn(check_configuration(configuration, context.master))
         process = ProcessSettings(
             switch_interval_s=settings.get(ExchangeOptions.SWITCH_INTERVAL) / 1000,
             keeps_core=settings.get(TaskManagerOptions.KEEP_CORE),
@@ -144,8 +141,8 @@ class SparkHost:
             check_workers(context, needs_pyarrow=needs_pyarrow, say=say)
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
-        """Return a runner. Spark's configuration is not checked: speculation and killed idle
-        workers do no harm to stages.
+        """Return a runner. Of Spark's configuration only the network is looked at: speculation and
+        killed idle workers do no harm to stages.
         """
         return SparkRunner(_session_for(settings, plan), plan, job)
 
@@ -161,13 +158,23 @@ class SparkHost:
         return frame_of_files(spark_session(settings, 1), folder, type_info)
 
 
+def _warn(warnings: Iterable[str]) -> None:
+    """Print warnings, each once in this process."""
+    for warning in warnings:
+        if warning not in _Overrides.warned:
+            _Overrides.warned.add(warning)
+            print(f"penstock: {warning}", file=sys.stderr)
+
+
 def _session_for(settings: Settings, plan: Plan) -> SparkSession:
     """Return a session whose workers can run the stages. Raises: ConfigurationError."""
     most = max(stage.vertex.parallelism for stage in plan.stages)
     spark = spark_session(settings, most)
-    make_room(spark.sparkContext, most)
-    check_executable(settings, spark.sparkContext)
-    check_workers(spark.sparkContext, needs_pyarrow=True, say=say)
+    context = spark.sparkContext
+    _warn(network_warnings(configuration_of(context), context.master))
+    make_room(context, most)
+    check_executable(settings, context)
+    check_workers(context, needs_pyarrow=True, say=say)
     return spark
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from penstock.model.errors import UserError
 from penstock.model.texts.bounded_text import bounded_repr
-from penstock.model.type_changes import Convert, TypeChange, type_change
+from penstock.model.type_changes import Convert, KeysMerge, TypeChange, type_change
 from penstock.model.types import BasicType, BasicTypeInfo, TypeInformation, is_pickled
 from penstock.runtime.state.snapshot import StateInfo, refuse_restored
 
@@ -76,6 +76,12 @@ def raw_change(
     def explained(raw: Any) -> Any:
         try:
             return convert(raw)
+        except KeysMerge as error:
+            raise UserError(
+                f"{owner} cannot migrate its state {name!r} ({'; '.join(change.steps)}): {error} "
+                f"in {bounded_repr(raw, _VALUE_SHOWN)}, and an entry would be lost. Declare the "
+                "type as it was."
+            ) from error
         except Exception as error:
             # A value need not have its declared type: state in memory keeps any object.
             raise UserError(

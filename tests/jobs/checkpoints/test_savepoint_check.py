@@ -107,6 +107,14 @@ def test_refused_keys_have_both_types_and_the_next_step(check, changes, present)
     assert "The savepoint would be REFUSED." in out
 
 
+def test_where_two_keys_may_become_one_it_is_told(check):
+    to_double = "KEY_TYPE, CONVERT = Types.DOUBLE(), float"
+    _, out, _ = check(to_double, "-D", "penstock.state-recovery.allow-int-to-double=true")
+    assert "If two keys become one by this, the restore is refused" in line_of(out, "keys")[1]
+    _, out, _ = check()
+    assert "two keys" not in out
+
+
 def test_an_option_of_the_command_line_counts(check):
     code, out, _ = check(
         "KEY_TYPE, CONVERT = Types.DOUBLE(), float",
@@ -198,6 +206,7 @@ def test_a_function_that_cannot_be_opened_here_is_told_and_need_not_be_opened(ch
     assert err == ""
     assert code == 0
     assert "opening it raised ConnectionError: no database here" in out
+    assert out.rstrip().endswith("As far as this is known, the savepoint would be restored.")
     code, out, _ = check(FAILS_TO_OPEN, "--no-open")
     assert code == 0
     assert "ConnectionError" not in out

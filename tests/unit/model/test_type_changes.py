@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from penstock.model.row import Row, RowKind
-from penstock.model.type_changes import type_change
+from penstock.model.type_changes import KeysMerge, type_change
 from penstock.model.types import Types
 
 INTEGERS = [Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.BIG_INT()]
@@ -115,8 +115,43 @@ def test_keys_of_a_map_that_become_one_are_an_error():
         Types.MAP(Types.DOUBLE(), Types.LONG()),
         allows_double=True,
     ).convert
-    with pytest.raises(ValueError, match="two keys of a map become one"):
+    with pytest.raises(KeysMerge, match="two keys of the map become one"):
         convert({2**53: 1, 2**53 + 1: 2})
+
+
+A, AB = Types.ROW_NAMED(["a"], [Types.INT()]), Types.ROW_NAMED(["a", "b"], [Types.INT()] * 2)
+A_LONG = Types.ROW_NAMED(["a"], [Types.LONG()])
+
+
+@pytest.mark.parametrize(
+    ("former", "present", "merges", "merges_keys"),
+    [
+        (Types.INT(), Types.LONG(), False, False),
+        (Types.INT(), Types.DOUBLE(), False, False),
+        (Types.LONG(), Types.DOUBLE(), True, False),
+        (A, AB, False, False),
+        (A, A_LONG, False, False),
+        (AB, A, True, False),
+        (Types.TUPLE([AB]), Types.TUPLE([A]), True, False),
+        (Types.LIST(AB), Types.LIST(A), True, False),
+        (Types.ROW_NAMED(["r"], [AB]), Types.ROW_NAMED(["r"], [A]), True, False),
+        (Types.MAP(AB, Types.INT()), Types.MAP(A, Types.INT()), False, True),
+        (Types.MAP(A, AB), Types.MAP(A, A), True, False),
+        (Types.LIST(Types.MAP(AB, AB)), Types.LIST(Types.MAP(A, A)), True, True),
+        (
+            Types.TUPLE([Types.MAP(Types.LONG(), AB)]),
+            Types.TUPLE([Types.MAP(Types.DOUBLE(), AB)]),
+            False,
+            True,
+        ),
+    ],
+)
+def test_it_is_known_whether_two_values_or_two_keys_of_a_map_may_become_one(
+    former, present, merges, merges_keys
+):
+    change = type_change(former, present, allows_double=True)
+    assert change.convert is not None or not merges
+    assert (change.merges, change.merges_keys) == (merges, merges_keys)
 
 
 def test_a_decimal_may_have_more_digits():

@@ -30,6 +30,7 @@ from penstock.hosting.wire.dialling import Proven
 from penstock.hosting.wire.greeter import Greeter
 from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
 from penstock.hosting.wire.invitations import TICKET_BYTES, Invitations
+from tests.tools.relay import flipped, twice, without
 from tests.tools.sealed import sessions
 
 MESSAGES = [bytes([number]) * (number + 1) for number in range(20)]
@@ -98,7 +99,7 @@ def a_stream(begin=Position()):  # ruff: ignore[function-call-in-default-argumen
         closing(Driver()) as driver,
         closing(woken),
         closing(waker),
-        closing(FeedStream(driver.place, 3, begin, woken)) as stream,
+        closing(FeedStream(driver.place, driver.place.enrolled(), 3, begin, woken)) as stream,
     ):
         yield driver, stream
 
@@ -177,6 +178,66 @@ def test_a_frame_that_is_too_large_is_refused_before_memory_is_taken():
         theirs.sendall(head + zlib.crc32(head).to_bytes(4, "big"))
         with pytest.raises(ConnectionAbortedError, match="1,073,741,825 bytes was announced"):
             FeedSocket(Proven(ours, server, b"")).receive()
+
+
+def frames_of(payloads):
+    """The bytes of a feed with these batches, frame by frame, and the session that reads them."""
+    sending, receiving = sessions()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        feeder = FeedSocket(Proven(ours, sending, b""))
+        frames = []
+        for payload in payloads:
+            feeder.send(BATCH, payload)
+            frames.append(theirs.recv(1 << 16))
+    return frames, receiving
+
+
+def received(data, session):
+    """What a reader takes of these bytes, until it has to drop the feeder. The feeder closes behind them."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            theirs.sendall(data)
+        link, found = FeedSocket(Proven(ours, session, b"")), []
+        with pytest.raises(ConnectionError) as dropped:
+            while True:
+                found.append(bytes(link.receive()[1]))
+    return found, dropped.type
+
+
+def test_an_undisturbed_feed_is_read_to_its_last_frame():
+    frames, session = frames_of(MESSAGES)
+    assert received(b"".join(frames), session) == (MESSAGES, ConnectionResetError)
+
+
+@pytest.mark.parametrize("change", [flipped, without, twice])
+@pytest.mark.parametrize("place", [0, 5, 12, 20, 30, -17, -1])
+def test_a_changed_byte_costs_the_feeder_its_connection_and_no_frame_is_wrong(change, place):
+    """Of the head, the payload and the tag of the third frame."""
+    frames, session = frames_of(MESSAGES[:1] * 2 + MESSAGES[12:])
+    before = len(frames[0]) + len(frames[1])
+    at = before + (place if place >= 0 else len(frames[2]) + place)
+    found, dropped = received(change(at)(0, b"".join(frames)), session)
+    # A byte that comes twice at the very end of a frame is the first of the next one.
+    right = MESSAGES[:1] * 2 + (MESSAGES[12:13] if (change, place) == (twice, -1) else [])
+    assert (found, dropped) == (right, ConnectionAbortedError)
+
+
+@pytest.mark.parametrize(
+    "order", [(1, 2), (0, 0, 1, 2), (0, 2, 1), (2, 1, 0)], ids=["dropped", "again", "moved", "back"]
+)
+def test_frames_that_are_dropped_repeated_or_moved_are_noticed(order):
+    frames, session = frames_of(MESSAGES[:3])
+    found, dropped = received(b"".join(frames[place] for place in order), session)
+    assert found == ([MESSAGES[0]] if order[0] == 0 else [])
+    assert dropped is ConnectionAbortedError
+
+
+def test_frames_of_another_feed_are_noticed():
+    frames, _ = frames_of(MESSAGES[:1])
+    _, other = sessions(transcript=b"another handshake")
+    assert received(frames[0], other) == ([], ConnectionAbortedError)
 
 
 # ---------------------------------------------------------------------- files

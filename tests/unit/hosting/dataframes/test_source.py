@@ -38,13 +38,14 @@ LONGS = Types.ROW_NAMED(["x"], [Types.LONG()])
 class Run:
     """`FrameRun` of so many partitions; those in `files` are spooled."""
 
-    place = PLACE
-
     def __init__(self, partitions, files=None) -> None:
         self._partitions = partitions
         self.is_spooled = files is not None
         self.files = files or {}
         self.asked = []
+
+    def place_for_reader(self):
+        return PLACE
 
     def partitions(self):
         return self._partitions

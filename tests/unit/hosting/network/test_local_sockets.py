@@ -1,6 +1,9 @@
 """Which socket two TaskManagers get, and what becomes of a name that somebody else holds."""
 
+import logging
+import os
 import socket
+import subprocess
 import sys
 import threading
 from contextlib import ExitStack, closing
@@ -16,6 +19,15 @@ from penstock.runtime.network.network_settings import NetworkSettings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's")
 CREDENTIALS = Credentials(b"k" * 32, "token", "cluster")
+SQUATTER = """
+import os, socket, sys
+os.setgid(65534); os.setuid(65534)
+with socket.socket(socket.AF_UNIX) as server:
+    server.bind(bytes.fromhex(sys.argv[1]))
+    server.listen()
+    print("listens", flush=True)
+    sys.stdin.read()
+"""
 
 
 def plane_of(name: str, *, is_local: bool = True) -> DataPlane:
@@ -60,9 +72,28 @@ def test_whoever_holds_the_name_but_not_the_secret_is_passed_by():
         assert connection.sock.family == socket.AF_INET
 
 
-def test_a_name_in_use_leaves_tcp():
+def test_a_name_in_use_is_told_and_leaves_tcp(caplog):
     port = 1  # no socket of this test listens there
     (first,) = local_sockets.listen(CREDENTIALS, ResourceId("tm-1"), port)
     with first:
         assert local_sockets.listen(CREDENTIALS, ResourceId("tm-1"), port) == []
+        assert f"LOCAL_SOCKET_REFUSED port={port}" in caplog.text
         assert local_sockets.connect(CREDENTIALS, ResourceId("tm-2"), port, 1.0) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_name_that_another_user_holds_is_left_and_told(caplog):
+    """As whoever has learned the name and was faster: the kernel says whose process it is."""
+    caplog.set_level(logging.WARNING)
+    name, port = ResourceId("tm-2"), 1
+    held = local_sockets._name(CREDENTIALS, name, port)
+    with subprocess.Popen(
+        [sys.executable, "-c", SQUATTER, held.hex()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as squatter:
+        try:
+            assert squatter.stdout.readline() == b"listens\n"
+            assert local_sockets.connect(CREDENTIALS, name, port, 10.0) is None
+        finally:
+            squatter.stdin.close()
+    assert "REFUSED" in caplog.text
+    assert f"is of user 65534, not of user {os.geteuid()}" in caplog.text

@@ -153,3 +153,39 @@ def test_what_is_no_archive_is_refused(tmp_path, kind):
         checked_archives([(str(path), None)])
     with pytest.raises(ConfigurationError, match="not an archive that Spark can unpack"):
         checked_archives([(str(tmp_path / f"none.{kind}"), None)])
+
+
+def locked(path):
+    """A zip whose link is encrypted: where it leads cannot be told."""
+    zipped(path, link_to="inside")
+    data = bytearray(path.read_bytes())
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(mark) + flags] |= 1
+    path.write_bytes(data)
+
+
+def of_an_unknown_compression(path):
+    zipped(path, link_to="inside")
+    data = bytearray(path.read_bytes())
+    for mark, method in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        data[data.index(mark) + method] = 99
+    path.write_bytes(data)
+
+
+def with_a_damaged_link(path):
+    with zipfile.ZipFile(path, "w") as made:
+        one = zipfile.ZipInfo("link")
+        one.external_attr = (stat.S_IFLNK | 0o777) << 16
+        made.writestr(one, "inside" * 200, zipfile.ZIP_LZMA)
+    data = bytearray(path.read_bytes())
+    start = 30 + len("link") + 9  # Behind the head of the file, and LZMA's own.
+    data[start : start + 12] = bytes(range(255, 243, -1))
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damaged", [locked, of_an_unknown_compression, with_a_damaged_link])
+def test_an_archive_that_cannot_be_looked_at_is_refused(tmp_path, damaged):
+    path = tmp_path / "a.zip"
+    damaged(path)
+    with pytest.raises(ConfigurationError, match="cannot be read as an archive"):
+        checked_archives([(str(path), None)])

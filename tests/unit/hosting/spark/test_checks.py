@@ -27,7 +27,7 @@ from penstock.hosting.spark import (
 from penstock.hosting.spark import (
     slots as spark_slots,
 )
-from penstock.hosting.spark.checks import check_configuration
+from penstock.hosting.spark.checks import check_configuration, network_warnings
 from penstock.hosting.spark.host import SparkHost
 from penstock.hosting.spark.provider import SparkProvider
 from penstock.hosting.spark.session import ensure_java
@@ -271,6 +271,14 @@ def test_what_endangers_taskmanagers_is_warned_of(conf, named):
 def test_an_unprotected_network_is_warned_of_and_the_settings_named():
     (warning,) = check_configuration({}, CLUSTER)
     assert all(f"{key}=true" in warning for key in PROTECTED)
+
+
+def test_of_batch_jobs_the_network_is_looked_at_and_nothing_else():
+    endangered = {"spark.executor.pyspark.memory": "1g", "spark.speculation": "true"}
+    (warning,) = network_warnings(endangered, CLUSTER)
+    assert all(f"{key}=true" in warning for key in PROTECTED)
+    assert network_warnings(PROTECTED | endangered, CLUSTER) == []
+    assert network_warnings({}, "local[4]") == []
 
 
 def test_a_warning_is_given_once(monkeypatch, capsys):

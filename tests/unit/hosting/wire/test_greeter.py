@@ -3,12 +3,13 @@
 import errno
 import logging
 import os
+import pickle
 import queue
 import socket
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from itertools import repeat
 
 import pytest
@@ -17,7 +18,7 @@ from penstock.hosting.wire import gmac, local_peer
 from penstock.hosting.wire import greeter as module
 from penstock.hosting.wire.dialling import dial
 from penstock.hosting.wire.greeter import MAX_UNPROVEN, Complaints, Greeter
-from penstock.hosting.wire.handshake import ROLE_DATA, ROLE_FEED, Credentials
+from penstock.hosting.wire.handshake import ROLE_DATA, ROLE_FEED, ClientHandshake, Credentials
 from penstock.model.errors import AuthenticationError
 from tests.tools.relay import Relay, closed_by_peer
 
@@ -66,6 +67,47 @@ def test_a_silent_stranger_is_given_up(address, came, monkeypatch):
     with socket.create_connection(address) as stranger:
         assert closed_by_peer(stranger)
     assert came.empty()
+
+
+def test_the_time_is_for_all_of_the_handshake_and_a_byte_now_and_then_wins_none(
+    address, came, monkeypatch
+):
+    monkeypatch.setattr(module, "LIMIT_SECONDS", 0.2)
+    hello = ClientHandshake(SECRET, ROLE_DATA, b"n" * 32).start()
+    with socket.create_connection(address) as stranger:
+        stranger.settimeout(0.05)
+        for byte in hello:
+            try:
+                stranger.send(bytes([byte]))
+                with suppress(TimeoutError):
+                    assert stranger.recv(1) == b"", "it was answered although it took too long"
+                    break
+            except ConnectionError:  # It was closed between the two.
+                break
+        else:
+            pytest.fail("it could take as long as it wanted")
+    assert came.empty()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"\0" * 8,
+        b"\xff" * 5000,
+        b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
+        bytes.fromhex("1603010200010001fc0303"),
+        b"PENSTOCK" + b"\xff" * 60,
+        ClientHandshake(SECRET, ROLE_DATA, b"n" * 32).start()[:43] + b"\xff" * 10,
+        pickle.dumps(print),
+    ],
+    ids=["zeros", "ones", "HTTP", "TLS", "another version", "long fields", "pickle"],
+)
+def test_garbage_is_closed_at_once_and_disturbs_nobody(address, came, first):
+    with socket.create_connection(address) as stranger:
+        stranger.sendall(first)
+        assert closed_by_peer(stranger)
+    with dial(address, SECRET, ROLE_DATA, HANG_S).sock:
+        came.get(timeout=HANG_S).sock.close()
 
 
 def test_a_peer_in_another_role_is_refused(address, came, caplog):

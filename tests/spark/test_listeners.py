@@ -1,0 +1,146 @@
+"""Who listens to everything that Spark and Penstock send gets no secret, and nothing that keys are made of.
+
+Spark has its defaults here: it encrypts nothing. What the listener may get is a ticket: that it does shows that it hears what Spark's
+tasks carry.
+"""
+
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.datastream import RuntimeExecutionMode
+from penstock.hosting.program import encryption
+from penstock.hosting.spark import host
+from penstock.hosting.wire import agreement, handshake, invitations, sealing
+from tests.spark.programs import environment, expected_counts, last_counts, word_count
+from tests.spark.sessions import FAILS_FAST, LOCAL_CLUSTER
+from tests.tools.listener import AS_ROOT, Listener
+
+pytestmark = [pytest.mark.spark, AS_ROOT]
+TCP = {"penstock.exchange.local-sockets": "false"}
+
+
+@pytest.fixture
+def cluster(spark_on):
+    return spark_on(LOCAL_CLUSTER, spark_broadcast_compress="false", **FAILS_FAST)
+
+
+class Known:
+    """What the driver knows and nobody else may learn by listening."""
+
+    def __init__(self) -> None:
+        self.secrets: set[bytes] = set()
+        self.tickets: set[bytes] = set()
+
+
+@pytest.fixture
+def known(monkeypatch):
+    kept = Known()
+    session, derived = handshake.Session, sealing._derived
+    shared_with, secret_of, new = (
+        agreement.KeyPair.shared_with,
+        invitations._secret,
+        invitations.Invitations.new,
+    )
+    new_identity = encryption.new_identity
+
+    def kept_session(mac, secret, transcript, *, is_client):
+        kept.secrets.add(secret)
+        return session(mac, secret, transcript, is_client=is_client)
+
+    def kept_key(*arguments):
+        key = derived(*arguments)
+        kept.secrets.add(key)
+        return key
+
+    def kept_agreement(pair, public):
+        kept.secrets.add(agreement._to_bytes(pair._exponent)[-40:])
+        kept.secrets.add(shared_with(pair, public))
+        return shared_with(pair, public)
+
+    def kept_secret(*arguments):
+        kept.secrets.add(secret_of(*arguments))
+        return secret_of(*arguments)
+
+    def kept_ticket(host, ticket, admits=1):
+        kept.tickets.add(ticket)
+        return new(host, ticket, admits)
+
+    def kept_identity():
+        identity = new_identity()
+        key = identity.pem.partition(b"-----BEGIN PRIVATE KEY-----\n")[2]
+        kept.secrets.update(line for line in key.splitlines() if len(line) > 40)
+        return identity
+
+    monkeypatch.setattr(handshake, "Session", kept_session)
+    monkeypatch.setattr(sealing, "_derived", kept_key)
+    monkeypatch.setattr(agreement.KeyPair, "shared_with", kept_agreement)
+    monkeypatch.setattr(invitations, "_secret", kept_secret)
+    monkeypatch.setattr(invitations.Invitations, "new", kept_ticket)
+    monkeypatch.setattr(encryption, "new_identity", kept_identity)
+    return kept
+
+
+def told_to_processes() -> bytes:
+    """Arguments and environments of all processes that this one has started, and of their children."""
+    told = b""
+    for process in psutil.Process().children(recursive=True):
+        for name in ("cmdline", "environ"):
+            try:
+                told += Path(f"/proc/{process.pid}/{name}").read_bytes()
+            except OSError:  # It has ended.
+                continue
+    return told
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        TCP,
+        pytest.param(TCP | {"penstock.cluster.job-isolation": "true"}, marks=pytest.mark.long),
+        TCP | {"security.ssl.internal.enabled": "true"},
+    ],
+    ids=["shared", "isolated", "encrypted"],
+)
+def test_a_listener_hears_tickets_and_no_secret(cluster, known, settings):
+    with (
+        Listener() as listener,
+        word_count(environment(2, **settings)).execute_and_collect() as updates,
+    ):
+        first = next(updates)
+        told = told_to_processes()
+        assert last_counts([first, *updates]) == expected_counts()
+    assert len(known.secrets) > 10
+    assert [ticket for ticket in known.tickets if listener.has_heard(ticket)]
+    assert not [one for one in known.secrets if listener.has_heard(one)]
+    assert not [one for one in known.secrets if one in told or one.hex().encode() in told]
+
+
+def test_a_listener_hears_no_secret_of_a_dataframe_that_is_fed(cluster, known):
+    frame = cluster.range(0, 1000, 1, 3).withColumn("key", F.col("id") % 5)
+    with (
+        Listener() as listener,
+        environment(2, **TCP)
+        .from_spark(frame)
+        .map(lambda row: row.id)
+        .execute_and_collect() as ids,
+    ):
+        assert sorted(ids) == list(range(1000))
+    assert [ticket for ticket in known.tickets if listener.has_heard(ticket)]
+    assert not [one for one in known.secrets if listener.has_heard(one)]
+
+
+@pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
+def test_a_network_that_spark_does_not_protect_is_told_when_a_job_is_submitted(
+    cluster, monkeypatch, capsys, mode
+):
+    monkeypatch.setattr(host._Overrides, "warned", set())
+    env = environment(2).set_runtime_mode(mode)
+    for _ in range(2):
+        with env.from_collection([1, 2]).map(str).execute_and_collect() as found:
+            assert sorted(found) == ["1", "2"]
+    told = capsys.readouterr().err
+    for setting in ("spark.authenticate", "spark.network.crypto.enabled"):
+        assert told.count(f"{setting}=true") == 1
