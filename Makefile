@@ -9,6 +9,7 @@ INPUT ?=
 ARGS ?=
 SEEDS ?= 2000
 ELASTIC_SEEDS ?= 400
+SESSION_SEEDS ?= 300
 SECONDS ?= 60
 PY := $(VENV)/bin/python
 IN_MEMORY := sh scripts/with-files-in-memory
@@ -50,6 +51,7 @@ check: $(STAMP) $(VENV)/.pyright-ready
 sim: $(STAMP)
 	$(PY) -m simulation --seeds $(SEEDS) $(ARGS)
 	$(PY) -m simulation --seeds $(ELASTIC_SEEDS) --elastic $(ARGS)
+	$(PY) -m simulation session --seeds $(SESSION_SEEDS)
 
 MINUTES ?= 10
 soak: $(STAMP) java

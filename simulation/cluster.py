@@ -90,13 +90,15 @@ class SimHost:
         return HostChanges()
 
     def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
-        """Does nothing: hosts of the simulation fail without a word."""
+        self._cluster.leave(resource_ids)
 
     def has_free_slots(self) -> bool:
         return True
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None: ...
-    def registered(self, resource_id: ResourceId) -> None: ...
+    def registered(self, resource_id: ResourceId) -> None:
+        self._cluster.registered(resource_id)
+
     def progress(self, resource_id: ResourceId) -> int | None: ...
     def close(self) -> None: ...
 
@@ -266,6 +268,12 @@ class Cluster(Surroundings):
             return
         delay_ms = self.clock.random.choice(_KILL_MS)
         self.clock.later(delay_ms, "Kill", lambda: taskmanager.end("killed by its host"))
+
+    def registered(self, resource_id: ResourceId) -> None:
+        """Does nothing: this host has no use for it."""
+
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
+        """Does nothing: hosts of the simulation fail without a word."""
 
     def on_ended(self, taskmanager: SimTaskManager, cause: str, is_told: bool) -> None:
         self.trace(f"end {taskmanager.resource_id}: {cause}")

@@ -16,7 +16,7 @@ from typing import Final
 from penstock.machines.books.job_settings import LoadBalanceMode
 from penstock.machines.failover.restart_backoff import FixedDelayRestart, InfrastructureOnlyRestart
 from penstock.machines.job.job_master import JobMaster
-from penstock.machines.resources.resource_manager import ResourceManager
+from penstock.machines.resources.resource_manager import SPREAD_WAIT_MS, ResourceManager
 from penstock.machines.taskmanager.task_executor import TaskExecutor
 from penstock.model.errors import EngineBug
 from penstock.model.graph.job_graph import JobType
@@ -220,9 +220,10 @@ class Invariants:
         except EngineBug as error:
             raise Violation(Name.RESOURCE_BOOKS, str(error)) from error
         self.evaluated[Name.RESOURCE_BOOKS] += len(resources.taskmanagers) > 1
-        are_all_awaited = resources._settings.load_balance == "SLOTS" and resources.starting
-        if are_all_awaited:
-            return  # Slots are spread only when all TaskManagers have come.
+        is_spread = resources._settings.load_balance == "SLOTS"
+        times = resources.starting.since_ms.values()
+        if is_spread and any(one > resources._now_ms - SPREAD_WAIT_MS for one in times):
+            return  # Slots are spread when all TaskManagers have come, which must not take long.
         free: Counter[SlotSize] = Counter()
         for known in resources.taskmanagers.values():
             free[known.size] += 0 if known.is_leaving else known.free_slots

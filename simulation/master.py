@@ -48,7 +48,7 @@ from penstock.model.messages import (
     TaskStateChanged,
     WaitsForFinalCheckpoint,
 )
-from simulation.clock import Call, SimClock, SimLoop
+from simulation.clock import Call, SimClock
 from simulation.network import Closed, Connection, SimLinks
 from simulation.scenario import HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, STUCK_TASK_MS, JobPlan
 from simulation.takeover import Left, SimGuard
@@ -134,7 +134,7 @@ class Master:
         self._pauses: list[tuple[int, int]] = []
         self.is_closed = False
         self.heard_ms: dict[ResourceId, int] = {}
-        self.loop = SimLoop(clock, self.defer)
+        self._host = host
         left = around.left
         self.guard = SimGuard(None if left is None else left.requirements)
         settings = JobManagerSettings(
@@ -194,6 +194,12 @@ class Master:
         for resource_id in sorted(self.shell.links.everybody()):
             self.shell.end_taskmanager(resource_id, f"job {self.shell.status}")
         self.shell.links.close()
+
+    def die(self) -> None:
+        """The process ends without a word."""
+        self.is_closed = True
+        for timer in self.shell._timers.values():
+            timer.cancel()
 
     def pause(self, until_ms: int) -> None:
         """Do nothing until then."""
@@ -277,6 +283,7 @@ class Master:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
         self.shell.links.register(location, cast("Any", connection))
         self.watch.registered(message.resource_id)
+        self._host.registered(message.resource_id)
         self.shell.links.send(
             message.resource_id, RegistrationAccepted(self.shell.links.fencing_token)
         )

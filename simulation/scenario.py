@@ -169,7 +169,7 @@ def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
     slots_first = 0
     while slots_first < TASKMANAGERS_MIN:
         graph = random_graph(draw, job_id)
-        slots, slots_first = _slots_wanted(graph)
+        slots, slots_first = slots_wanted(graph)
     slots_each = min(draw.choice((1, 2, 2, 3)), (slots_first - 1) // (TASKMANAGERS_MIN - 1))
     data_sets = [data_set for vertex in graph.vertices.values() for data_set in vertex.outputs]
     are_all_blocking = all(data_set.result_type.is_blocking for data_set in data_sets)
@@ -218,7 +218,7 @@ def _aside(draw: Random) -> Random:
     return aside
 
 
-def _slots_wanted(graph: JobGraph) -> tuple[int, int]:
+def slots_wanted(graph: JobGraph) -> tuple[int, int]:
     """Return how many slots the whole job needs at once, and how many the regions that start first."""
     execution_graph = ExecutionGraph(graph)
     groups = local_input_preferred(execution_graph)

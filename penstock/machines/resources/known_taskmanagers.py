@@ -52,6 +52,7 @@ class Starting:
     def __init__(self) -> None:
         self.since_ms: dict[ResourceId, int] = {}
         self.of_size: Counter[SlotSize] = Counter()
+        self._awaited: set[ResourceId] = set()
         self._size: dict[ResourceId, SlotSize] = {}
 
     def __len__(self) -> int:
@@ -60,8 +61,13 @@ class Starting:
     def __contains__(self, resource_id: ResourceId) -> bool:
         return resource_id in self.since_ms
 
-    def add(self, resource_id: ResourceId, size: SlotSize, now_ms: int) -> None:
+    def add(
+        self, resource_id: ResourceId, size: SlotSize, now_ms: int, *, is_awaited: bool
+    ) -> None:
+        """`is_awaited`: others wait for it, so that slots can be spread over it too."""
         self.since_ms[resource_id] = now_ms
+        if is_awaited:
+            self._awaited.add(resource_id)
         self._size[resource_id] = size
         self.of_size[size] += 1
 
@@ -69,8 +75,13 @@ class Starting:
         """Return those that were asked for at that time or before."""
         return [name for name, since_ms in self.since_ms.items() if since_ms <= latest_ms]
 
+    def are_awaited(self, since_ms: int) -> bool:
+        """Whether others wait for one that was asked for after that time."""
+        return any(self.since_ms[one] > since_ms for one in self._awaited)
+
     def pop(self, resource_id: ResourceId) -> bool:
         """Remove it. Returns: whether it was starting."""
+        self._awaited.discard(resource_id)
         if self.since_ms.pop(resource_id, None) is None:
             return False
         self.of_size[self._size.pop(resource_id)] -= 1

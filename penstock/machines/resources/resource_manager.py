@@ -58,6 +58,8 @@ from penstock.model.slot_size import UNSIZED, SlotSize, cores_of, describe
 from penstock.model.texts.counted import counted
 
 MINUTE_MS = 60_000
+SPREAD_WAIT_MS = 10_000
+"""How long free slots wait for TaskManagers that were asked for, so that they are spread over these too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,10 @@ class _StartFailures:
     times: deque[int] = field(default_factory=deque)
     paused_until_ms: int = 0
     last_cause: str = ""
+
+    def is_recent(self, now_ms: int) -> bool:
+        """Whether a start has failed within the last minute."""
+        return bool(self.times) and now_ms - self.times[-1] < MINUTE_MS
 
     def note(self, now_ms: int, cause: str, settings: ResourceSettings) -> None:
         self.last_cause = cause
@@ -219,6 +225,15 @@ class ResourceManager:
             return False
         return any(need.required > self._allocated[key] for key, need in self.needs.items())
 
+    @property
+    def are_slots_kept(self) -> bool:
+        """Whether free slots wait for TaskManagers that are to come: slots are to be spread, and the first one would be filled.
+
+        They wait as long as a start usually takes, and for none that comes in place of one that has failed: there may be no room for it.
+        """
+        is_spread = self._settings.load_balance == "SLOTS"
+        return is_spread and self.starting.are_awaited(self._now_ms - SPREAD_WAIT_MS)
+
     def allocated_to(self, job_id: JobId) -> int:
         """Return how many slots the job has."""
         return sum(count for (owner, _), count in self._allocated.items() if owner == job_id)
@@ -312,9 +327,7 @@ class ResourceManager:
         """Meet needs for slots of one size. TaskManagers of a given size have one slot, and serve
         no other size.
 
-        If slots are to be spread, none is taken before all TaskManagers that were asked for have
-        come or failed; otherwise the first TaskManager would be filled. Returns: whether slots will
-        still be missing.
+        Returns: whether slots will still be missing.
         """
         missing = [
             (job_id, max(0, need.required - self._allocated[job_id, size]))
@@ -325,7 +338,7 @@ class ResourceManager:
         redundant = self._settings.redundant_taskmanagers if self.needs and not size else 0
         if not count and not redundant:
             return False
-        is_waiting = self._settings.load_balance == "SLOTS" and len(self.starting) > 0
+        is_waiting = self.are_slots_kept
         plan = plan_allocation(
             {UNKNOWN: count} if count else {},
             [] if is_waiting else self.taskmanagers.workers(size),
@@ -335,7 +348,7 @@ class ResourceManager:
         )
         for _ in plan.new_workers:
             self._start(size)
-        if self._settings.load_balance != "SLOTS" or not self.starting:
+        if not self.are_slots_kept:
             jobs = chain.from_iterable(repeat(*of_job) for of_job in missing)
             for job_id, worker in zip(jobs, plan.on_registered, strict=False):
                 self._request_slot(ResourceId(worker.name), job_id)
@@ -380,7 +393,8 @@ class ResourceManager:
     def _start(self, size: SlotSize) -> None:
         resource_id = ResourceId(f"tm-{self._next_taskmanager}")
         self._next_taskmanager += 1
-        self.starting.add(resource_id, size, self._now_ms)
+        is_awaited = not self._failures.is_recent(self._now_ms)
+        self.starting.add(resource_id, size, self._now_ms, is_awaited=is_awaited)
         self._effects.append(StartTaskManager(resource_id, self._slots_in(size), size))
 
     def _report(self, short: AbstractSet[SlotSize]) -> None:

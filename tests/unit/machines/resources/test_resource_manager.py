@@ -118,6 +118,26 @@ def test_spreading_does_not_wait_for_a_task_manager_that_failed_to_start() -> No
     assert requested(effects) == [("tm-1", 0), ("tm-1", 1), ("tm-1", 2)]
 
 
+def test_spreading_waits_no_longer_than_a_start_takes() -> None:
+    """There may be no room for the second one, and the job may be able to begin with less."""
+    bench = Bench(slots=3, load_balance="SLOTS", start_timeout_ms=300_000)
+    bench.need(4)
+    bench.register("tm-1", 1_000)
+    assert requested(bench.step(ResourceTick(9_999))) == []
+    effects = bench.step(ResourceTick(10_000))
+    assert requested(effects) == [("tm-1", 0), ("tm-1", 1), ("tm-1", 2)]
+    assert requested(bench.register("tm-2", 20_000)) == [("tm-2", 0)]
+
+
+def test_spreading_does_not_wait_for_who_comes_in_place_of_a_failed_one() -> None:
+    bench = Bench(slots=3, load_balance="SLOTS", start_timeout_ms=8_000)
+    bench.need(4)
+    bench.register("tm-1", 1_000)
+    effects = bench.step(ResourceTick(8_000))
+    assert started(effects) == ["tm-3"]
+    assert requested(effects) == [("tm-1", 0), ("tm-1", 1), ("tm-1", 2)]
+
+
 def test_a_freed_slot_serves_the_next_need_under_a_new_allocation() -> None:
     bench = Bench(slots=1)
     bench.need(1)
