@@ -23,7 +23,7 @@ from penstock.hosting.jobmanager.jobmanager import JobManager
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts
 from penstock.hosting.observation.facts import facts_of
 from penstock.hosting.observation.observatory import OBSERVATORY
-from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.provider import HostChanges, MasterAddress, OnEnded
 from penstock.hosting.rest.server import address_of_server
 from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.wire.addresses import Endpoint
@@ -91,7 +91,8 @@ class NullProvider:
     def task_slots_for(self, taskmanagers: dict[SlotSize, int]) -> int:
         return sum(taskmanagers.values())
 
-    def bring_files(self, program: ProgramSettings) -> None: ...
+    def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None: ...
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None: ...
     def gone(self) -> str | None: ...
     def registered(self, resource_id: ResourceId) -> None: ...
     def progress(self, resource_id: ResourceId) -> int | None: ...
@@ -102,6 +103,9 @@ class NullProvider:
 
     def has_free_slots(self) -> bool:
         return True
+
+    def changes(self) -> HostChanges:
+        return HostChanges()
 
 
 class Watched:

@@ -81,6 +81,15 @@ def taskmanager_threads(driver: Driver, asked: Asked) -> Answer:
     return Answer(_threads(_answered(handle.thread_dump(resource_id))))
 
 
+def no_profiler(_driver: Driver, _asked: Asked) -> Answer:
+    raise RestError(
+        404,
+        "Profilers of Flink are for the JVM, and there is none here. "
+        "/jobs/<job>/vertices/<vertex>/flamegraph shows where Python's time goes, and "
+        "/thread-dump of the driver or a TaskManager what its threads do.",
+    )
+
+
 def flame_graph(driver: Driver, asked: Asked) -> Answer:
     """`/jobs/:jobid/vertices/:vertexid/flamegraph`. The first request starts the samples, which come some seconds later."""
     job, vertex = driver.vertex(asked)
