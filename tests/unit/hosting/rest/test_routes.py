@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from penstock.hosting.rest.answers import RestError
 from penstock.hosting.rest.openapi import document
 from penstock.hosting.rest.routes import ROUTES
 
@@ -188,3 +189,11 @@ def test_the_document_describes_each_route_once():
         for operation in methods.values():
             told = {one["name"] for one in operation["parameters"] if one["in"] == "path"}
             assert told == set(re.findall(r"\{(\w+)\}", path))
+
+
+@pytest.mark.parametrize("process", ["/jobmanager", "/taskmanagers/:id"])
+def test_profilers_of_java_are_refused_with_what_there_is_instead(process):
+    for method, file in (("GET", ""), ("POST", ""), ("GET", "/:file")):
+        with pytest.raises(RestError, match="/flamegraph shows") as refused:
+            _route(method, f"{process}/profiler{file}").handler(None, None)
+        assert refused.value.status == 404
