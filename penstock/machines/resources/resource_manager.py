@@ -115,14 +115,16 @@ class JobNeed:
 
 @dataclass(slots=True)
 class _StartFailures:
-    """Failed starts of the last minute, and until when no new start is tried."""
+    """Failed starts of the last minute, and until when no new start is tried. `count`: all that there were."""
 
     times: deque[int] = field(default_factory=deque)
     paused_until_ms: int = 0
     last_cause: str = ""
+    count: int = 0
 
     def note(self, now_ms: int, cause: str, settings: ResourceSettings) -> None:
         self.last_cause = cause
+        self.count += 1
         self.times.append(now_ms)
         while self.times and now_ms - self.times[0] >= MINUTE_MS:
             self.times.popleft()
@@ -160,6 +162,10 @@ class ResourceManager:
         self._failures = _StartFailures()
         self._allocated: Counter[Need] = Counter()
         self._effects: list[ResourceEffect] = []
+
+    @property
+    def failed_starts(self) -> int:
+        return self._failures.count
 
     def step(self, event: ResourceEvent) -> list[ResourceEffect]:
         """Take one event; returns the effects to carry out, in order."""

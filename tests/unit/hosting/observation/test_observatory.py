@@ -45,6 +45,19 @@ def recorder(jobs):
     return jobs.watch(facts())
 
 
+def test_meters_of_the_driver_move_on_while_nobody_asks(monkeypatch):
+    """One turn of the thread that folds; it ends with the first sleep of the next one."""
+    moved, turns = [], iter([None])
+    monkeypatch.setattr(observatory.threading.Thread, "start", lambda self: None)
+    monkeypatch.setattr(observatory.time, "sleep", lambda _: next(turns))
+    monkeypatch.setattr(observatory.DriverMetrics, "keep_time", lambda self, _: moved.append(1))
+    jobs = Observatory()
+    jobs.watch(facts())
+    with pytest.raises(StopIteration):
+        jobs._run()
+    assert moved == [1]
+
+
 def test_what_is_recorded_is_known_when_somebody_asks(jobs, recorder):
     recorder.status_changed(JobStatusChanged(JobStatus.RUNNING, 0))
     moved = ExecutionStateChanged(attempt(), ExecutionState.CREATED, ExecutionState.DEPLOYING, 0)
