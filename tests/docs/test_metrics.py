@@ -17,7 +17,7 @@ Load Time Heap NonHeap Metaspace Direct Mapped Threads.Count GarbageCollector Ti
 Status.Flink.Memory.Managed.Used TotalMemorySegments AvailableMemorySegments UsedMemorySegments TotalMemory AvailableMemory UsedMemory
 RequestedMemoryUsage System.CPU System.Memory System.Swap ReceiveRate SendRate
 numRegisteredTaskManagers numPendingTaskManagers startWorkFailurePerSecond numRunningJobs taskSlotsTotal taskSlotsAvailable
-STATEState STATETime STATETimeTotal deploying allSubTasksRunningOrFinished uptime downtime numRestarts numRescales
+STATEState STATETime STATETimeTotal uptime downtime numRestarts numRescales
 numSlowExecutionVertices numEffectiveSpeculativeExecutions
 totalNumberOfCheckpoints numberOfInProgressCheckpoints numberOfCompletedCheckpoints numberOfFailedCheckpoints lastCompletedCheckpointId
 lastCheckpointDuration lastCheckpointSize lastCheckpointFullSize lastCheckpointMetadataSize lastCheckpointProcessedData
@@ -61,3 +61,12 @@ def test_one_that_has_none_is_told_with_the_reason(name):
     rows = [row for row in NOT_MEASURED.splitlines() if name in row and row.startswith("|")]
     (row,) = rows
     assert len(row.strip("|").split("|")[1].strip()) > 20
+
+
+def test_the_states_of_a_job_that_are_measured_are_told():
+    (row,) = [row for row in MEASURED.splitlines() if row.startswith("| `STATETime` |")]
+    states = re.search(r"STATE is (.+?) \|", row)[1].removesuffix(".")
+    assert set(re.split(r", | or ", states)) == {
+        "initializing", "created", "running", "restarting", "cancelling", "failing",
+        "deploying", "allSubTasksRunningOrFinished",
+    }  # fmt: skip
