@@ -26,7 +26,9 @@ decoded until it has been taken, by the clock, so that waiting for the interpret
 counts. *longest event, processor time*: of that thread alone. Floor: the same job without server
 and client. *longest step of a thread alone*: beside the job, with and without client, a process
 with one thread works for 0.1 ms 400 times a second, as long as a usual event; what its longest step
-takes is the machine's doing. Four processes share the machine's cores."""
+takes is the machine's doing. Four processes share the machine's cores.
+Python's collector of cycles was the longest event once: it looked at all objects six times in 20 s,
+for 25 to 46 ms of processor time, in which no thread runs (without a client 58 ms, with one 46)."""
 
 
 def measure(_events: int | None, runs: int) -> list[Figure]:

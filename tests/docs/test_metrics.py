@@ -12,33 +12,147 @@ ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/guides/metrics.md").read_text(encoding="utf-8")
 MEASURED, _, NOT_MEASURED = GUIDE.partition("## What is not measured")
 
-HERE = """
-Load Time Heap NonHeap Metaspace Direct Mapped Threads.Count GarbageCollector TimeMsPerSecond ClassesLoaded ClassesUnloaded Open Max
-Status.Flink.Memory.Managed.Used TotalMemorySegments AvailableMemorySegments UsedMemorySegments TotalMemory AvailableMemory UsedMemory
-RequestedMemoryUsage System.CPU System.Memory System.Swap ReceiveRate SendRate
-numRegisteredTaskManagers numPendingTaskManagers startWorkFailurePerSecond numRunningJobs taskSlotsTotal taskSlotsAvailable
-STATEState STATETime STATETimeTotal uptime downtime numRestarts numRescales
-numSlowExecutionVertices numEffectiveSpeculativeExecutions
-totalNumberOfCheckpoints numberOfInProgressCheckpoints numberOfCompletedCheckpoints numberOfFailedCheckpoints lastCompletedCheckpointId
-lastCheckpointDuration lastCheckpointSize lastCheckpointFullSize lastCheckpointMetadataSize lastCheckpointProcessedData
-lastCheckpointPersistedData lastCheckpointCompletedTimestamp lastCheckpointRestoreTimestamp lastCheckpointExternalPath
-numRecordsIn numRecordsOut numBytesIn numBytesOut numBuffersOut numBytesInLocal numBytesInRemote numBuffersInLocal numBuffersInRemote
-numFiredTimers currentInputWatermark idleTimeMsPerSecond backPressuredTimeMsPerSecond softBackPressuredTimeMsPerSecond
-hardBackPressuredTimeMsPerSecond busyTimeMsPerSecond maxSoftBackPressureTimeMs maxHardBackPressureTimeMs accumulateIdleTimeMs
-accumulateBackPressuredTimeMs accumulateBusyTimeMs changelogBusyTimeMsPerSecond isBackPressured mailboxMailsPerSecond mailboxLatencyMs
-mailboxQueueSize initializationTime checkpointAlignmentTime checkpointStartDelayNanos estimatedTimeToConsumeBuffersMs debloatedBufferSize
-inputQueueLength inputQueueSize inPoolUsage inputFloatingBuffersUsage inputExclusiveBuffersUsage outputQueueLength outputQueueSize
-outPoolUsage totalQueueLen minQueueLen maxQueueLen avgQueueLen
-currentInputNWatermark currentOutputWatermark numLateRecordsDropped numSplitsProcessed numRecordsInErrors sourceIdleTime
-currentEmitEventTimeLag currentFetchEventTimeLag watermarkLag pendingRecords watermarkAlignmentDrift currentWatermark
-activeTimeMsPerSecond pausedTimeMsPerSecond accumulatedActiveTimeMs unassignedSplits
-numRecordsSend numBytesSend numRecordsSendErrors numRecordsOutErrors currentSendTime totalCommittables successfulCommittables
-alreadyCommittedCommittables failedCommittables retriedCommittables pendingCommittables latency
-""".split()
-NOT_HERE = """
-state.latency-track state.size-track rocksdb fileMerging changelog asyncStateProcessing forst lateRecordsDroppedRate watermarkLatency
-pendingBytes
-""".split()
+HERE = [
+    "Load",
+    "Time",
+    "Heap",
+    "NonHeap",
+    "Metaspace",
+    "Direct",
+    "Mapped",
+    "Threads.Count",
+    "GarbageCollector",
+    "TimeMsPerSecond",
+    "ClassesLoaded",
+    "ClassesUnloaded",
+    "Open",
+    "Max",
+    "Status.Flink.Memory.Managed.Used",
+    "TotalMemorySegments",
+    "AvailableMemorySegments",
+    "UsedMemorySegments",
+    "TotalMemory",
+    "AvailableMemory",
+    "UsedMemory",
+    "RequestedMemoryUsage",
+    "System.CPU",
+    "System.Memory",
+    "System.Swap",
+    "ReceiveRate",
+    "SendRate",
+    "numRegisteredTaskManagers",
+    "numPendingTaskManagers",
+    "startWorkFailurePerSecond",
+    "numRunningJobs",
+    "taskSlotsTotal",
+    "taskSlotsAvailable",
+    "STATEState",
+    "STATETime",
+    "STATETimeTotal",
+    "uptime",
+    "downtime",
+    "numRestarts",
+    "numRescales",
+    "numSlowExecutionVertices",
+    "numEffectiveSpeculativeExecutions",
+    "totalNumberOfCheckpoints",
+    "numberOfInProgressCheckpoints",
+    "numberOfCompletedCheckpoints",
+    "numberOfFailedCheckpoints",
+    "lastCompletedCheckpointId",
+    "lastCheckpointDuration",
+    "lastCheckpointSize",
+    "lastCheckpointFullSize",
+    "lastCheckpointMetadataSize",
+    "lastCheckpointProcessedData",
+    "lastCheckpointPersistedData",
+    "lastCheckpointCompletedTimestamp",
+    "lastCheckpointRestoreTimestamp",
+    "lastCheckpointExternalPath",
+    "numRecordsIn",
+    "numRecordsOut",
+    "numBytesIn",
+    "numBytesOut",
+    "numBuffersOut",
+    "numBytesInLocal",
+    "numBytesInRemote",
+    "numBuffersInLocal",
+    "numBuffersInRemote",
+    "numFiredTimers",
+    "currentInputWatermark",
+    "idleTimeMsPerSecond",
+    "backPressuredTimeMsPerSecond",
+    "softBackPressuredTimeMsPerSecond",
+    "hardBackPressuredTimeMsPerSecond",
+    "busyTimeMsPerSecond",
+    "maxSoftBackPressureTimeMs",
+    "maxHardBackPressureTimeMs",
+    "accumulateIdleTimeMs",
+    "accumulateBackPressuredTimeMs",
+    "accumulateBusyTimeMs",
+    "changelogBusyTimeMsPerSecond",
+    "isBackPressured",
+    "mailboxMailsPerSecond",
+    "mailboxLatencyMs",
+    "mailboxQueueSize",
+    "initializationTime",
+    "checkpointAlignmentTime",
+    "checkpointStartDelayNanos",
+    "estimatedTimeToConsumeBuffersMs",
+    "debloatedBufferSize",
+    "inputQueueLength",
+    "inputQueueSize",
+    "inPoolUsage",
+    "inputFloatingBuffersUsage",
+    "inputExclusiveBuffersUsage",
+    "outputQueueLength",
+    "outputQueueSize",
+    "outPoolUsage",
+    "totalQueueLen",
+    "minQueueLen",
+    "maxQueueLen",
+    "avgQueueLen",
+    "currentInputNWatermark",
+    "currentOutputWatermark",
+    "numLateRecordsDropped",
+    "numSplitsProcessed",
+    "numRecordsInErrors",
+    "sourceIdleTime",
+    "currentEmitEventTimeLag",
+    "currentFetchEventTimeLag",
+    "watermarkLag",
+    "pendingRecords",
+    "watermarkAlignmentDrift",
+    "currentWatermark",
+    "activeTimeMsPerSecond",
+    "pausedTimeMsPerSecond",
+    "accumulatedActiveTimeMs",
+    "unassignedSplits",
+    "numRecordsSend",
+    "numBytesSend",
+    "numRecordsSendErrors",
+    "numRecordsOutErrors",
+    "currentSendTime",
+    "totalCommittables",
+    "successfulCommittables",
+    "alreadyCommittedCommittables",
+    "failedCommittables",
+    "retriedCommittables",
+    "pendingCommittables",
+    "latency",
+]
+NOT_HERE = [
+    "state.latency-track",
+    "state.size-track",
+    "rocksdb",
+    "fileMerging",
+    "changelog",
+    "asyncStateProcessing",
+    "forst",
+    "lateRecordsDroppedRate",
+    "watermarkLatency",
+    "pendingBytes",
+]
 
 
 def _names(text):

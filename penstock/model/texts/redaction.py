@@ -25,9 +25,7 @@ _IN_QUERY: Final = re.compile(
     r"[^&;\s'\"]+"
 )
 _NAMES: Final = r"[\w.-]*(?:password|passwd|pwd|passphrase|secret|access[_-]?key|api[_-]?key|token)"
-_AS_VALUE: Final = re.compile(
-    rf"""(?i)(\b{_NAMES}=["']?|["']{_NAMES}["']: ?["'])([^\s"'&;,)]+)"""
-)
+_AS_VALUE: Final = re.compile(rf"""(?i)(\b{_NAMES}=["']?|["']{_NAMES}["']: ?["'])([^\s"'&;,)]+)""")
 """`password=x` of a connection string or a JAAS entry, and `"password": "x"` of JSON or a dict."""
 _IN_HEADER: Final = re.compile(
     r"""(?i)(\bauthorization["']?[:=] ?["']?(?:(?:bearer|basic|digest) )?)"""

@@ -78,4 +78,6 @@ def _found(job: JobSnapshot, formerly: AllRecords) -> Iterator[Skew]:
         for subtask, count in enumerate(records):
             if count >= least:
                 facts = vertex.facts
-                yield Skew(facts.vertex_id, facts.name, subtask, count / max(usual, 1), count, usual)
+                yield Skew(
+                    facts.vertex_id, facts.name, subtask, count / max(usual, 1), count, usual
+                )

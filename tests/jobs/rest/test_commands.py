@@ -93,7 +93,10 @@ def test_an_address_where_nobody_answers_is_named(capsys):
 
 def test_an_address_without_a_port_is_refused_with_one_that_has_one(capsys):
     code, told = run(capsys, "list", "-m", "localhost")
-    assert (code, "-m takes HOST:PORT, such as localhost:8081, got 'localhost'" in told) == (1, True)
+    assert (code, "-m takes HOST:PORT, such as localhost:8081, got 'localhost'" in told) == (
+        1,
+        True,
+    )
 
 
 def test_failures_are_shown(capsys, job):

@@ -1,5 +1,7 @@
 """The jobs of a driver: recorded on one thread, folded on another."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from penstock.hosting.observation import observatory
@@ -49,7 +51,8 @@ def test_meters_of_the_driver_move_on_while_nobody_asks(monkeypatch):
     """One turn of the thread that folds; it ends with the first sleep of the next one."""
     moved, turns = [], iter([None])
     monkeypatch.setattr(observatory.threading.Thread, "start", lambda self: None)
-    monkeypatch.setattr(observatory.time, "sleep", lambda _: next(turns))
+    clock = SimpleNamespace(sleep=lambda _: next(turns), monotonic=lambda: 7.0)
+    monkeypatch.setattr(observatory, "time", clock)
     monkeypatch.setattr(observatory.DriverMetrics, "keep_time", lambda self, _: moved.append(1))
     jobs = Observatory()
     jobs.watch(facts())

@@ -69,7 +69,10 @@ def test_hiding_twice_hides_no_more(text):
     ("text", "shown"),
     [
         ("host=db user=me password=pw port=1", f"host=db user=me password={HIDDEN} port=1"),
-        ('Module required user="u" password="pw";', f'Module required user="u" password="{HIDDEN}";'),
+        (
+            'Module required user="u" password="pw";',
+            f'Module required user="u" password="{HIDDEN}";',
+        ),
         ("{'user': 'u', 'db_password': 'pw'}", f"{{'user': 'u', 'db_password': '{HIDDEN}'}}"),
         ('{"aws_secret_access_key": "pw"}', f'{{"aws_secret_access_key": "{HIDDEN}"}}'),
         ("Server=x;Uid=y;Pwd=pw;", f"Server=x;Uid=y;Pwd={HIDDEN};"),
