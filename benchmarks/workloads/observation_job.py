@@ -197,8 +197,10 @@ def _thread_alone() -> Generator[dict[str, float]]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    yield figures
-    said, _ = process.communicate("")
+    try:
+        yield figures
+    finally:
+        said, _ = process.communicate("")
     figures["longest_ms"] = float(said)
 
 

@@ -114,7 +114,7 @@ class JobNeed:
 
 
 @dataclass(slots=True)
-class _StartFailures:
+class StartFailures:
     """Failed starts of the last minute, and until when no new start is tried. `count`: all that there were."""
 
     times: deque[int] = field(default_factory=deque)
@@ -159,13 +159,9 @@ class ResourceManager:
         self.needs: dict[Need, JobNeed] = {}
         self._next_taskmanager = 1
         self._next_allocation = 1
-        self._failures = _StartFailures()
+        self.start_failures = StartFailures()
         self._allocated: Counter[Need] = Counter()
         self._effects: list[ResourceEffect] = []
-
-    @property
-    def failed_starts(self) -> int:
-        return self._failures.count
 
     def step(self, event: ResourceEvent) -> list[ResourceEffect]:
         """Take one event; returns the effects to carry out, in order."""
@@ -278,7 +274,7 @@ class ResourceManager:
 
     def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
         if self.starting.pop(resource_id):
-            self._failures.note(self._now_ms, cause, self._settings)
+            self.start_failures.note(self._now_ms, cause, self._settings)
 
     def _on_slot_freed(self, event: SlotFreed) -> None:
         known = self.taskmanagers.get(event.resource_id)
@@ -369,7 +365,7 @@ class ResourceManager:
 
     def _may_start(self) -> int | None:
         """Return how many more TaskManagers may be asked for now; None: any number."""
-        if self._now_ms < self._failures.paused_until_ms:
+        if self._now_ms < self.start_failures.paused_until_ms:
             return 0
         if self._max is None:
             return None
@@ -417,8 +413,8 @@ class ResourceManager:
                 "raise penstock.taskmanager.max or taskmanager.numberOfTaskSlots, or lower "
                 "the parallelism"
             )
-        if self._failures.last_cause and not known + coming:
-            parts.append(f"the last one failed to start: {self._failures.last_cause}")
+        if self.start_failures.last_cause and not known + coming:
+            parts.append(f"the last one failed to start: {self.start_failures.last_cause}")
         return ", ".join(parts)
 
     # ------------------------------------------------------------------ release
