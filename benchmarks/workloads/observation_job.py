@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -89,7 +89,7 @@ class NullProvider:
     def max_taskmanagers(self, _wanted: int | None = None) -> int | None:
         return None
 
-    def task_slots_for(self, taskmanagers: dict[SlotSize, int]) -> int:
+    def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
         return sum(taskmanagers.values())
 
     def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None: ...
