@@ -20,11 +20,13 @@ ROUND_S = 3.0
 
 
 def pages_of(job: str, vertex: str) -> list[str]:
-    """The paths whose parameters are known, but for those that ask a TaskManager."""
+    """The paths whose parameters are known, but for those that ask a TaskManager, live streams, and the archive, which is a file to be saved."""
     known = {"{jobid}": job, "{vertexid}": vertex, "{subtaskindex}": "0", "{attempt}": "0"}
     paths = []
     for route in ROUTES:
-        if route.method != "GET" or route.changes or route.waits:
+        if route.method != "GET" or route.changes or route.waits or route.streams:
+            continue
+        if route.path.endswith("/archive"):
             continue
         path = route.path
         for name, value in known.items():

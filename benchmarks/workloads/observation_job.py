@@ -3,7 +3,8 @@
 python -m benchmarks.workloads.observation_job '{"parallelism": 5000, "taskmanagers": 200, "seconds": 20, "polls": true}'
 
 The JobManager, its wire, the observatory and the REST server are the product's. TaskManagers and client are processes of their own.
-Prints one JSON object: seconds of processor time and events of the JobManager's thread, and how long its events took.
+Prints one JSON object: seconds of processor time and events of the JobManager's thread, and how long its events took. A process with one thread
+runs beside it, and shows how long the machine makes anybody wait.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +24,7 @@ from penstock.hosting.jobmanager.jobmanager import JobManager
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts
 from penstock.hosting.observation.facts import facts_of
 from penstock.hosting.observation.observatory import OBSERVATORY
-from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.provider import HostChanges, MasterAddress, OnEnded
 from penstock.hosting.rest.server import address_of_server
 from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.wire.addresses import Endpoint
@@ -88,10 +89,11 @@ class NullProvider:
     def max_taskmanagers(self, _wanted: int | None = None) -> int | None:
         return None
 
-    def task_slots_for(self, taskmanagers: dict[SlotSize, int]) -> int:
+    def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
         return sum(taskmanagers.values())
 
-    def bring_files(self, program: ProgramSettings) -> None: ...
+    def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None: ...
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None: ...
     def gone(self) -> str | None: ...
     def registered(self, resource_id: ResourceId) -> None: ...
     def progress(self, resource_id: ResourceId) -> int | None: ...
@@ -103,6 +105,9 @@ class NullProvider:
     def has_free_slots(self) -> bool:
         return True
 
+    def changes(self) -> HostChanges:
+        return HostChanges()
+
 
 class Watched:
     """The JobManager's thread: its events, how long each took, and its processor time."""
@@ -110,6 +115,7 @@ class Watched:
     def __init__(self, manager: JobManager) -> None:
         self._received = manager.received
         self.took: list[float] = []
+        self.worked: list[float] = []
         manager.received = self._watched  # type: ignore[method-assign]
 
     def cpu_s(self) -> float:
@@ -118,8 +124,9 @@ class Watched:
         return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
     def _watched(self, *message: Any) -> ResourceId | None:
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.thread_time()
         found = self._received(*message)
+        self.worked.append(time.thread_time() - worked)
         self.took.append(time.perf_counter() - started)
         return found
 
@@ -149,14 +156,18 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         with _client(address if order["polls"] else None, graph) as client:
             time.sleep(WARM_S)
             watched.took.clear()
+            watched.worked.clear()
             cpu_s, began = watched.cpu_s(), time.perf_counter()
-            time.sleep(order["seconds"])
+            with _thread_alone() as alone:
+                time.sleep(order["seconds"])
             cpu_s, wall_s = watched.cpu_s() - cpu_s, time.perf_counter() - began
             took = sorted(watched.took)
         return {
             "cpu_s": cpu_s,
             "wall_s": wall_s,
             "events": len(took),
+            "longest_worked_ms": max(watched.worked) * 1000,
+            "longest_alone_ms": alone["longest_ms"],
             "longest_ms": took[-1] * 1000,
             "p999_ms": took[int(len(took) * 0.999)] * 1000,
             "median_ms": took[len(took) // 2] * 1000,
@@ -174,6 +185,23 @@ def _wait_until_all_run(manager: JobManager, subtasks: int) -> None:
         if manager.ended.is_set() or time.monotonic() > deadline:
             raise SystemExit(f"the job does not run: {manager.status} {manager.failure}")
         time.sleep(0.2)
+
+
+@contextmanager
+def _thread_alone() -> Generator[dict[str, float]]:
+    """A process with one thread beside the job. The dict has its longest step at the end."""
+    figures: dict[str, float] = {}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.workloads.single_thread"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield figures
+    finally:
+        said, _ = process.communicate("")
+    figures["longest_ms"] = float(said)
 
 
 @contextmanager

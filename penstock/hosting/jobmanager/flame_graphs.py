@@ -61,6 +61,7 @@ class FlameGraphs:
         self._where = where
         self._settings = settings
         self._now_ms = now_ms
+        self.is_enabled = settings.has_flame_graphs
         self._lock = threading.Lock()
         self._known: dict[_Key, _Sampled] = {}
 

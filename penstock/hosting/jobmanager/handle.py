@@ -154,6 +154,11 @@ class JobHandle:
         """Return what the enumerators and committers on the driver measure."""
         return self.manager.coordinators.measured()
 
+    def taskmanager_starts(self) -> tuple[int, int]:
+        """Return how many TaskManagers the job waits for, and how many have failed to start."""
+        manager = self.manager.shell.resource_manager
+        return len(manager.starting), manager.start_failures.count
+
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         return self.manager.job_master.task_metrics()
 

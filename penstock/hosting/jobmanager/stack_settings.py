@@ -10,6 +10,7 @@ class StackSettings:
     """`samples`, `delay_ms`, `depth`: of a flame graph, see SampleStacks. `dump_depth`: frames of a thread in a dump.
 
     `refresh_ms`: how old a flame graph is when a new one is made. `cleanup_ms`: how long one is kept unasked.
+    `has_flame_graphs`: whether any can be asked for.
     """
 
     samples: int = 100
@@ -18,3 +19,4 @@ class StackSettings:
     refresh_ms: int = 60_000
     cleanup_ms: int = 600_000
     dump_depth: int = 50
+    has_flame_graphs: bool = True

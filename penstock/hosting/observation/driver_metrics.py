@@ -6,7 +6,6 @@ Belongs to whoever holds the observatory's lock. Source: Flink MetricStore, JobS
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -54,6 +53,9 @@ class DriverMetrics:
     def __init__(self) -> None:
         self.store = MetricStore()
         self._registry = driver_registry()
+        self._starts: dict[JobId, tuple[int, int]] = {}
+        self._failed_before = 0
+        self._registry.meter("startWorkFailurePerSecond", self._failed_starts)
         self._place = driver_place()
         self._times: dict[JobId, _Times] = {}
         self._updated_s = 0.0
@@ -65,6 +67,7 @@ class DriverMetrics:
 
     def forget(self, job_id: JobId) -> None:
         self._times.pop(job_id, None)
+        self._failed_before += self._starts.pop(job_id, (0, 0))[1]
         self.store.forget_job(job_id)
 
     def take(self, job_id: JobId, event: Any, at_ms: int) -> None:
@@ -100,14 +103,30 @@ class DriverMetrics:
         except ExternalError as error:
             _LOG.warning("taskmanager=%s metrics UNREADABLE cause=%s", event.resource_id, error)
 
-    def measure(self, jobs: Iterable[JobSnapshot], now_ms: int) -> None:
-        """Put what the driver measures of itself and of its jobs into the store."""
-        now_s = time.monotonic()
+    def keep_time(self, now_s: float) -> None:
+        """Move meters on. To be called more often than they have to be moved, whether or not somebody asks: a meter takes it for granted."""
         if now_s - self._updated_s >= _UPDATE_S:
             self._updated_s = now_s
             self._registry.update()
+
+    def put_starts(self, job_id: JobId, pending: int, failed: int) -> None:
+        """Note how many TaskManagers the job waits for, and how many have failed to start so far."""
+        self._starts[job_id] = (pending, failed)
+
+    def _failed_starts(self) -> int:
+        return self._failed_before + sum(failed for _, failed in self._starts.values())
+
+    def measure(self, jobs: Iterable[JobSnapshot], now_ms: int) -> None:
+        """Put what the driver measures of itself and of its jobs into the store."""
         known = list(jobs)
-        of_cluster = [*self._registry.measured(), *_cluster(known)]
+        pending = sum(
+            self._starts.get(job.job_id, (0, 0))[0] for job in known if not job.status.is_terminal
+        )
+        of_cluster = [
+            *self._registry.measured(),
+            *_cluster(known),
+            _gauge("numPendingTaskManagers", pending),
+        ]
         self.store.put(self._place, of_cluster, now_ms)
         for job in known:
             variables = {"job_id": job.job_id, "job_name": job.facts.name}

@@ -216,6 +216,7 @@ class Observatory:
         with self._lock:
             now = self.snapshot()
             known = self._known_metrics()
+            self._keep_time()
             known.measure(now.jobs, now.now_ms)
             for job in self._jobs.values():
                 if job.snapshot is not None and isinstance(job.control, JobHandle):
@@ -279,6 +280,13 @@ class Observatory:
                 self._known_metrics().forget(one.snapshot.job_id)
                 self._histories.forget(one.snapshot.job_id)
 
+    def _keep_time(self) -> None:
+        known = self._known_metrics()
+        for job_id, job in self._jobs.items():
+            if isinstance(job.control, JobHandle):
+                known.put_starts(job_id, *job.control.taskmanager_starts())
+        known.keep_time(time.monotonic())
+
     def _look(self) -> None:
         for job in self._jobs.values():
             job.look()
@@ -293,6 +301,7 @@ class Observatory:
             try:
                 with self._lock:
                     self._fold()
+                    self._keep_time()
                     self._look()
             except Exception:
                 # A fault here must not end the thread: what is recorded would pile up.

@@ -38,6 +38,8 @@ HOST_DEFAULTS: Final[Mapping[str, object]] = {
     # does not end.
     TaskOptions.CANCELLATION_INTERVAL.key: "500 ms",
     TaskOptions.CANCELLATION_TIMEOUT.key: "3 s",
+    # Nothing is sampled before somebody asks.
+    StackOptions.FLAME_GRAPHS.key: "true",
 }
 
 _LEAST_PROBING_MS: Final = 5000
@@ -108,6 +110,7 @@ def _column_rows(settings: Settings) -> int:
 
 
 def _stack_settings(settings: Settings) -> StackSettings:
+    wants_flame_graphs = settings.get(StackOptions.FLAME_GRAPHS)
     return StackSettings(
         samples=settings.get(StackOptions.SAMPLES),
         delay_ms=settings.get(StackOptions.DELAY),
@@ -115,6 +118,7 @@ def _stack_settings(settings: Settings) -> StackSettings:
         refresh_ms=settings.get(StackOptions.REFRESH_INTERVAL),
         cleanup_ms=settings.get(StackOptions.CLEANUP_INTERVAL),
         dump_depth=settings.get(StackOptions.DUMP_DEPTH),
+        has_flame_graphs=wants_flame_graphs or not settings.is_set(StackOptions.FLAME_GRAPHS),
     )
 
 

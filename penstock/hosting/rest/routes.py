@@ -431,8 +431,21 @@ _JARS: Final = tuple(
     )
 )
 
+_PROFILERS: Final = tuple(
+    Route(
+        method,
+        f"{process}/profiler{file}",
+        log_handlers.no_profiler,
+        "Refused: profilers of Java.",
+        changes=method != "GET",
+    )
+    for process in ("/jobmanager", _TASKMANAGER)
+    for method, file in (("GET", ""), ("POST", ""), ("GET", "/{filename}"))
+)
+
 ROUTES: Final = (
     *_LOGS,
+    *_PROFILERS,
     *_OWN,
     *_METRICS,
     *_DRIVER,

@@ -196,9 +196,17 @@ class SharedWorkers:
         self._links.beat(now, min(intervals, default=_TICK_S))
         self._feed(WorkersTick(_now_ms()))
         if self._machine.idle:
-            waiting = await self._loop.loop.run_in_executor(None, self._launcher.waiting)
-            if waiting:
-                self._feed(RoomWanted(waiting, None, _now_ms()))
+            await self._look_who_waits()
+
+    async def _look_who_waits(self) -> None:
+        """Give up idle workers where others wait for room."""
+        try:
+            asked = self._loop.loop.run_in_executor(None, self._launcher.waiting)
+        except RuntimeError:  # Python ends: its executors take no calls any more.
+            return
+        waiting = await asked
+        if waiting:
+            self._feed(RoomWanted(waiting, None, _now_ms()))
 
     # ------------------------------------------------------------------ the machine
 

@@ -116,12 +116,13 @@ class JobNeed:
 
 
 @dataclass(slots=True)
-class _StartFailures:
-    """Failed starts of the last minute, and until when no new start is tried."""
+class StartFailures:
+    """Failed starts of the last minute, and until when no new start is tried. `count`: all that there were."""
 
     times: deque[int] = field(default_factory=deque)
     paused_until_ms: int = 0
     last_cause: str = ""
+    count: int = 0
 
     def is_recent(self, now_ms: int) -> bool:
         """Whether a start has failed within the last minute."""
@@ -129,6 +130,7 @@ class _StartFailures:
 
     def note(self, now_ms: int, cause: str, settings: ResourceSettings) -> None:
         self.last_cause = cause
+        self.count += 1
         self.times.append(now_ms)
         while self.times and now_ms - self.times[0] >= MINUTE_MS:
             self.times.popleft()
@@ -163,7 +165,7 @@ class ResourceManager:
         self.needs: dict[Need, JobNeed] = {}
         self._next_taskmanager = 1
         self._next_allocation = 1
-        self._failures = _StartFailures()
+        self.start_failures = StartFailures()
         self._allocated: Counter[Need] = Counter()
         self._effects: list[ResourceEffect] = []
 
@@ -287,7 +289,7 @@ class ResourceManager:
 
     def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
         if self.starting.pop(resource_id):
-            self._failures.note(self._now_ms, cause, self._settings)
+            self.start_failures.note(self._now_ms, cause, self._settings)
 
     def _on_slot_freed(self, event: SlotFreed) -> None:
         known = self.taskmanagers.get(event.resource_id)
@@ -376,7 +378,7 @@ class ResourceManager:
 
     def _may_start(self) -> int | None:
         """Return how many more TaskManagers may be asked for now; None: any number."""
-        if self._now_ms < self._failures.paused_until_ms:
+        if self._now_ms < self.start_failures.paused_until_ms:
             return 0
         if self._max is None:
             return None
@@ -425,8 +427,8 @@ class ResourceManager:
                 "raise penstock.taskmanager.max or taskmanager.numberOfTaskSlots, or lower "
                 "the parallelism"
             )
-        if self._failures.last_cause and not known + coming:
-            parts.append(f"the last one failed to start: {self._failures.last_cause}")
+        if self.start_failures.last_cause and not known + coming:
+            parts.append(f"the last one failed to start: {self.start_failures.last_cause}")
         return ", ".join(parts)
 
     # ------------------------------------------------------------------ release

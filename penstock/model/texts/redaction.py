@@ -24,6 +24,13 @@ _IN_QUERY: Final = re.compile(
     r"(?i)([?&;](?:password|passwd|pwd|secret|token|access_key|apikey|api_key|sig|signature)=)"
     r"[^&;\s'\"]+"
 )
+_NAMES: Final = r"[\w.-]*(?:password|passwd|pwd|passphrase|secret|access[_-]?key|api[_-]?key|token)"
+_AS_VALUE: Final = re.compile(rf"""(?i)(\b{_NAMES}=["']?|["']{_NAMES}["']: ?["'])([^\s"'&;,)]+)""")
+"""`password=x` of a connection string or a JAAS entry, and `"password": "x"` of JSON or a dict."""
+_IN_HEADER: Final = re.compile(
+    r"""(?i)(\bauthorization["']?[:=] ?["']?(?:(?:bearer|basic|digest) )?)"""
+    r"""(?!(?:bearer|basic|digest)\b)[\w.~+/=-]+"""
+)
 _SHOWN: Final = frozenset({RestOptions.TOKEN.key})
 """Keys that only sound secret."""
 
@@ -35,8 +42,9 @@ def is_secret(key: str) -> bool:
 
 
 def without_credentials(text: str) -> str:
-    """Return the text with user names, passwords and tokens hidden in all addresses that it holds."""
-    return _IN_QUERY.sub(rf"\1{HIDDEN}", _IN_ADDRESS.sub(f"{HIDDEN}@", text))
+    """Return the text with user names, passwords and tokens hidden in all addresses that it holds, and where their names stand before them."""
+    found = _IN_QUERY.sub(rf"\1{HIDDEN}", _IN_ADDRESS.sub(f"{HIDDEN}@", text))
+    return _IN_HEADER.sub(rf"\1{HIDDEN}", _AS_VALUE.sub(rf"\1{HIDDEN}", found))
 
 
 def redacted(values: Mapping[str, object]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """One line of a log: what it tells, and its two forms.
 
 The text is Flink's default layout with the task before the message, and Python's names of levels. The JSON has one object a line, with the job under
-Flink's key `flink-job-id`. Subtasks are counted from 1, as everywhere in texts.
+Flink's key `flink-job-id`. Subtasks are counted from 1, as everywhere in texts. Everybody on the driver's machine can read logs by REST, so neither
+form has credentials.
 
     2026-07-01 10:11:12,345 WARNING my.module [job=1c2f.. operator=Map subtask=3/4 attempt=0] - no price for 'EUR'
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.model.errors import ConfigurationError
+from penstock.model.texts.redaction import without_credentials
 
 
 class LogFormat(StrEnum):
@@ -53,8 +55,8 @@ def text_of(line: LogLine) -> str:
     """Return the line as text, without a line feed. A message or error of several lines follows as it is."""
     at = _local(line.at_s).strftime("%Y-%m-%d %H:%M:%S")
     millis = int(line.at_s * 1000) % 1000
-    error = f"\n{line.error}" if line.error else ""
-    return f"{at},{millis:03d} {line.level:<7} {line.logger}{_where(line)} - {line.message}{error}"
+    told = without_credentials(f"{line.message}\n{line.error}" if line.error else line.message)
+    return f"{at},{millis:03d} {line.level:<7} {line.logger}{_where(line)} - {told}"
 
 
 def json_of(line: LogLine) -> str:
@@ -64,12 +66,12 @@ def json_of(line: LogLine) -> str:
         "timestamp": _local(line.at_s).isoformat(timespec="milliseconds"),
         "level": line.level,
         "logger": line.logger,
-        "message": line.message,
+        "message": without_credentials(line.message),
         "thread": line.thread,
         "process": line.process,
         "flink-job-id": place.job_id,
         "operator": place.operator,
-        "error": line.error,
+        "error": without_credentials(line.error),
     }
     found = {key: value for key, value in found.items() if value}
     if place.subtask:

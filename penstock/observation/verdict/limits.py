@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from penstock.model.ids import VertexId
 from penstock.observation.jobs.snapshots import JobSnapshot, VertexSnapshot
@@ -19,6 +20,8 @@ from penstock.observation.verdict.shares import (
     Shares,
 )
 from penstock.observation.verdict.words import names_text, since_text
+
+MOST_TOLD: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,9 @@ class Limit:
     upstream: tuple[str, ...]
     since_ms: int | None
 
-    def sentence(self, now_ms: int, why: str = "") -> str:
-        """`why`: what makes its subtask slow; empty: nothing more is known."""
-        since = since_text(now_ms, self.since_ms)
+    def sentence(self, now_ms: int, why: str = "", *, is_further: bool = False) -> str:
+        """`why`: what makes its subtask slow; empty: nothing more is known. `is_further`: another one limits the job more."""
+        since = (" too" if is_further else "") + since_text(now_ms, self.since_ms)
         busy = "busy" if self.busy >= BUSY else "busy only"
         what = f"subtask {self.subtask} is {busy} {self.busy:.0%}"
         if self.is_one_subtask:
@@ -86,18 +89,37 @@ def _waiting(
     )
 
 
-def limit_of(job: JobSnapshot, shares: AllShares, since_ms: Mapping[VertexId, int]) -> Limit | None:
-    """Return the limiting vertex for which most others wait; among equals the busiest."""
+def limits_of(
+    job: JobSnapshot, shares: AllShares, since_ms: Mapping[VertexId, int]
+) -> tuple[Limit, ...]:
+    """Return the limiting vertices, the one for which most others wait first, of equals the busiest first.
+
+    Further ones are those of other branches: somebody waits for them, and they are not among those that wait for another one.
+    """
     found = limiting(job, shares)
-    if not found:
-        return None
 
     def weight(vertex: VertexSnapshot) -> tuple[int, float]:
         vertex_id = vertex.facts.vertex_id
         return len(found[vertex_id]), shares[vertex_id].busy
 
-    chosen = max((one for one in job.vertices if one.facts.vertex_id in found), key=weight)
-    facts = chosen.facts
+    chosen = sorted(
+        (one for one in job.vertices if one.facts.vertex_id in found), key=weight, reverse=True
+    )
+    waiting = {name for names in found.values() for name in names}
+    further = [
+        one for one in chosen[1:] if found[one.facts.vertex_id] and one.facts.name not in waiting
+    ]
+    told = [*chosen[:1], *further][:MOST_TOLD]
+    return tuple(_limit(one, shares, found, since_ms) for one in told)
+
+
+def _limit(
+    vertex: VertexSnapshot,
+    shares: AllShares,
+    found: Mapping[VertexId, tuple[str, ...]],
+    since_ms: Mapping[VertexId, int],
+) -> Limit:
+    facts = vertex.facts
     own: Shares = shares[facts.vertex_id]
     return Limit(
         facts.vertex_id,

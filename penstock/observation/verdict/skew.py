@@ -24,20 +24,28 @@ NONE_KNOWN: Final[AllRecords] = {}
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """A subtask that gets far more records than the usual one of the others. `factor`: how many times."""
+    """A subtask that gets far more records than the usual one of the others. `factor`: how many times.
+
+    `records`: those that it got. `usual`: those of the usual one; 0 counts as 1 in `factor`.
+    """
 
     vertex_id: VertexId
     name: str
     subtask: int
     factor: float
+    records: int
+    usual: float
 
     def sentence(self) -> str:
         who = at_start(subtask_of(self.subtask, self.name))
-        return f"{who} is skewed: it gets {self.times} the records of the usual one."
+        return f"{who} is skewed: it gets {self.what}."
 
     @property
-    def times(self) -> str:
-        return f"{self.factor:,.1f} times"
+    def what(self) -> str:
+        """What it gets."""
+        if not self.usual:
+            return f"{self.records:,} records, and the usual one gets none"
+        return f"{self.factor:,.1f} times the records of the usual one"
 
 
 def skewed(job: JobSnapshot, formerly: AllRecords = NONE_KNOWN) -> tuple[Skew, ...]:
@@ -65,9 +73,11 @@ def _found(job: JobSnapshot, formerly: AllRecords) -> Iterator[Skew]:
             continue
         ordered = sorted(records)
         # Those above the middle leave the same others below it, so they have one median.
-        usual = max(median(ordered[:-1]), 1)
+        usual = median(ordered[:-1])
         least = max(enough, SKEW * usual)
         for subtask, count in enumerate(records):
             if count >= least:
                 facts = vertex.facts
-                yield Skew(facts.vertex_id, facts.name, subtask, count / usual)
+                yield Skew(
+                    facts.vertex_id, facts.name, subtask, count / max(usual, 1), count, usual
+                )

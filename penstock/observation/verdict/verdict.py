@@ -11,7 +11,7 @@ from penstock.model.ids import VertexId
 from penstock.model.states import ExecutionState, JobStatus
 from penstock.observation.jobs.snapshots import JobSnapshot
 from penstock.observation.verdict.history import Since
-from penstock.observation.verdict.limits import Limit, limit_of
+from penstock.observation.verdict.limits import Limit, limits_of
 from penstock.observation.verdict.shares import NO_SHARES, AllShares, Shares, all_shares
 from penstock.observation.verdict.skew import NONE_KNOWN as NO_RECORDS
 from penstock.observation.verdict.skew import Skew, skewed
@@ -34,7 +34,10 @@ _FAILED: Final = frozenset({JobStatus.FAILING, JobStatus.RESTARTING})
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`sentences`: what is wrong, the worst first; or that nothing is. `watermark`, `straggler`: also of a job that is well."""
+    """`sentences`: what is wrong, the worst first; or that nothing is. `watermark`, `straggler`: also of a job that is well.
+
+    `further_limits`: other vertices that limit a branch of the job each.
+    """
 
     sentences: tuple[str, ...]
     is_healthy: bool = False
@@ -45,6 +48,7 @@ class Verdict:
     waiting: Waiting | None = None
     repeated: Repeated | None = None
     shares: Mapping[VertexId, Shares] = field(default_factory=dict)
+    further_limits: tuple[Limit, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -56,9 +60,11 @@ def verdict_on(job: JobSnapshot, since: Since, figures: Figures = NO_FIGURES) ->
     shares = all_shares(job, since.shares)
     is_streaming = job.facts.job_type is JobType.STREAMING
     is_waiting = job.status is JobStatus.RUNNING and is_streaming
+    limits = limits_of(job, shares, since.limits)
     found = Verdict(
         (),
-        limit=limit_of(job, shares, since.limits),
+        limit=limits[0] if limits else None,
+        further_limits=limits[1:],
         skewed=skewed(job, since.records if is_streaming else NO_RECORDS),
         watermark=holder_of(job, since.watermarks, figures),
         straggler=straggler_of(job, shares),
@@ -93,21 +99,20 @@ def _illnesses(job: JobSnapshot, found: Verdict, figures: Figures) -> Iterator[s
         yield f"The job is {job.status}{since}{why}."
     elif found.waiting is not None:
         yield found.waiting.sentence(now_ms)
-    limit = found.limit
-    explained = None
-    if limit is not None:
-        explained = next((one for one in found.skewed if _is_of(one, limit)), None)
-        why = ""
-        if explained is not None:
-            why = f", because it gets {explained.times} the records of the usual one"
-        yield limit.sentence(now_ms, why)
-    else:
+    limits = () if found.limit is None else (found.limit, *found.further_limits)
+    explained = []
+    for place, limit in enumerate(limits):
+        causes = [one for one in found.skewed if _is_of(one, limit)]
+        explained += causes
+        why = f", because it gets {causes[0].what}" if causes else ""
+        yield limit.sentence(now_ms, why, is_further=place > 0)
+    if not limits:
         yield from _starving(job, found.shares, figures)
     if found.watermark is not None and found.watermark.is_held:
         yield found.watermark.sentence(now_ms)
     if found.straggler is not None and found.straggler.is_slow:
         yield found.straggler.sentence()
-    yield from (one.sentence() for one in found.skewed if one is not explained)
+    yield from (one.sentence() for one in found.skewed if one not in explained)
 
 
 def _is_of(skew: Skew, limit: Limit) -> bool:

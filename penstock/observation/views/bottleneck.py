@@ -35,6 +35,7 @@ def bottleneck(job: JobSnapshot, verdict: Verdict) -> Json:
         "healthy": verdict.is_healthy,
         "now": now_ms,
         "limit": None if verdict.limit is None else _limit(verdict.limit),
+        "further-limits": [_limit(one) for one in verdict.further_limits],
         "skewed": [_skew(one) for one in verdict.skewed],
         "watermark": None if verdict.watermark is None else _holder(verdict.watermark, now_ms),
         "checkpoint": None if verdict.straggler is None else _straggler(verdict.straggler),

@@ -44,7 +44,8 @@ def metrics(options: argparse.Namespace) -> int:
     missing = [name for name in wanted if not any(fnmatchcase(one, name) for one in known)]
     for name in missing:
         complain(f"{place.what} has no metric {name!r}")
-    shown(values, options, "\n".join(_lines(values)) or f"{place.what} has no metrics yet")
+    none = "" if known else f"{place.what} has no metrics yet"
+    shown(values, options, "\n".join(_lines(values)) or none)
     return 1 if missing else 0
 
 

@@ -17,6 +17,7 @@ from penstock.ui.remote.texts import shown
 
 STATES: Final = {"on-cpu": "on_cpu", "off-cpu": "off_cpu", "full": "full"}
 _ENDED: Final = -1
+_DISABLED: Final = -2
 _POLL_S: Final = 0.2
 _PATIENCE_S: Final = 60.0
 _LEAST_SHARE: Final = 0.01
@@ -70,6 +71,8 @@ def _sampled(one: Target, vertex: dict[str, Any], options: argparse.Namespace) -
             return graph
         if graph["endTimestamp"] == _ENDED:
             raise RemoteError(f"no task of '{vertex['name']}' is running, so it has no stacks")
+        if graph["endTimestamp"] == _DISABLED:
+            raise RemoteError("the job has rest.flamegraph.enabled: false, so nothing is sampled")
         if time.monotonic() > deadline:
             raise RemoteError(
                 f"there are no samples of '{vertex['name']}' after {_PATIENCE_S:.0f} s. The "

@@ -12,6 +12,7 @@ from penstock.hosting.rest.address_book import drivers
 
 ENDED: Final = ("FINISHED", "CANCELED", "FAILED", "SUSPENDED")
 """The statuses of a job that has ended."""
+_PORT: Final = re.compile(r":\d+/?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,10 @@ def clients(options: argparse.Namespace) -> list[RestClient]:
     known = drivers()
     if options.jobmanager is not None:
         address = options.jobmanager
-        address = address if "://" in address else f"http://{address}"
+        if "://" not in address:
+            if not _PORT.search(address):
+                raise RemoteError(f"-m takes HOST:PORT, such as localhost:8081, got {address!r}")
+            address = f"http://{address}"
         tokens = {one.address: one.token for one in known}
         return [RestClient(address, options.token or tokens.get(address), options.cacert)]
     if not known:

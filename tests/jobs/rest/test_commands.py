@@ -91,6 +91,14 @@ def test_an_address_where_nobody_answers_is_named(capsys):
     assert (code, "no driver answers at http://localhost:1" in told) == (1, True)
 
 
+def test_an_address_without_a_port_is_refused_with_one_that_has_one(capsys):
+    code, told = run(capsys, "list", "-m", "localhost")
+    assert (code, "-m takes HOST:PORT, such as localhost:8081, got 'localhost'" in told) == (
+        1,
+        True,
+    )
+
+
 def test_failures_are_shown(capsys, job):
     assert as_json(capsys, "exceptions")["exceptionHistory"]["entries"] == []
     assert "no failures" in run(capsys, "exceptions")[1]

@@ -285,3 +285,27 @@ def test_more_than_the_max_parallelism_is_refused_with_the_number(capsys, job):
 def test_what_is_no_parallelism_is_refused(capsys, job, wish):
     code, told = run(capsys, "rescale", job, wish)
     assert (code, f"got {wish!r}" in told) == (1, True)
+
+
+def test_a_metric_that_nobody_has_is_the_only_thing_that_is_said(capsys, measured):
+    code, told = run(capsys, "metrics", "--get", "numWishes")
+    assert (code, "has no metrics yet" in told) == (1, False)
+    assert f"penstock: job {measured} has no metric 'numWishes'" in told
+
+
+def test_flame_graphs_that_are_switched_off_are_told(capsys, client):
+    off = {**SETTINGS, "rest.flamegraph.enabled": "false"}
+    env = minicluster_environment(MiniCluster(4), off)
+    source = NumberSequenceSource(0, 10**9)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers")
+    numbers.filter(lambda n: False).print()
+    running = env.execute_async("unsampled")
+    path = f"/jobs/{running.get_job_id()}"
+    try:
+        (vertex,) = client.get(path)["vertices"]
+        asked = f"{path}/vertices/{vertex['id']}/flamegraph"
+        wait_until(lambda: client.get(asked) == {"endTimestamp": -2}, "the job does not run")
+        code, told = run(capsys, "stacks", "unsampled", "Numbers")
+    finally:
+        running.cancel().result()
+    assert (code, "rest.flamegraph.enabled: false" in told) == (1, True)

@@ -109,6 +109,19 @@ def test_a_slow_sink(client):
     check_limit(told, "Sink: slow sink", "Source: records -> quick")
 
 
+def test_two_slow_operators_in_two_branches_are_both_told(client):
+    env = environment()
+    for number in range(2):
+        fast = records(env, Flow(ONE_EACH, floods=True))
+        slow = fast.rebalance().map(computes).name(f"slow {number}")
+        slow.rebalance().filter(lambda _: False).name(f"quick {number}").print().name("out")
+    with running(env, client) as until:
+        told = until(lambda told: told["limit"] and told["further-limits"])
+    first, (second,) = told["limit"], told["further-limits"]
+    assert {first["vertex-name"], second["vertex-name"]} == {"slow 0", "slow 1"}
+    assert told["sentences"][1].startswith(f"'{second['vertex-name']}' limits the job too")
+
+
 def test_a_source_that_cannot_deliver(client):
     env = environment()
     records(env, Flow(ONE_EACH, pending=700)).rebalance().filter(lambda _: False).print()

@@ -42,7 +42,8 @@ def facts(parallelism=2, **more):
     sink = VertexFacts(SINK, "Reduce -> Sink: <out>", parallelism, 128, "default", (), (edge,))
     known = {"checkpoints": CheckpointFacts(interval_ms=1000)} | more
     job_type = known.pop("job_type", JobType.STREAMING)
-    return JobFacts(JOB, "job", job_type, (source, sink), BEGAN, **known)
+    vertices = known.pop("vertices", (source, sink))
+    return JobFacts(JOB, "job", job_type, vertices, BEGAN, **known)
 
 
 def attempt(vertex_id=SOURCE, subtask=0, number=0):

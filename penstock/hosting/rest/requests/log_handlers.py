@@ -40,6 +40,7 @@ _TYPES: Final = {
     "off_cpu": GraphType.OFF_CPU,
 }
 _ENDED: Final = -1
+_DISABLED: Final = -2
 _NO_SAMPLE_YET: Final = -3
 """Flink's codes in the place of the time of the samples."""
 _SPAN: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
@@ -81,6 +82,15 @@ def taskmanager_threads(driver: Driver, asked: Asked) -> Answer:
     return Answer(_threads(_answered(handle.thread_dump(resource_id))))
 
 
+def no_profiler(_driver: Driver, _asked: Asked) -> Answer:
+    raise RestError(
+        404,
+        "Profilers of Flink are for the JVM, and there is none here. "
+        "/jobs/<job>/vertices/<vertex>/flamegraph shows where Python's time goes, and "
+        "/thread-dump of the driver or a TaskManager what its threads do.",
+    )
+
+
 def flame_graph(driver: Driver, asked: Asked) -> Answer:
     """`/jobs/:jobid/vertices/:vertexid/flamegraph`. The first request starts the samples, which come some seconds later."""
     job, vertex = driver.vertex(asked)
@@ -98,6 +108,8 @@ def flame_graph(driver: Driver, asked: Asked) -> Answer:
     handle = driver.observatory.control(job.job_id)
     if all(one.state.is_terminal for one in chosen) or not isinstance(handle, JobHandle):
         return Answer({"endTimestamp": _ENDED})
+    if not handle.flame_graphs.is_enabled:
+        return Answer({"endTimestamp": _DISABLED})
     vertex_id = VertexId(vertex.facts.vertex_id)
     wanted = None if subtask < 0 else subtask
     graph = handle.flame_graphs.graph(vertex_id, _TYPES[given], wanted)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.hosting.jobmanager.long_lived import LEAST_SUBTASKS, LongLived
+from penstock.hosting.jobmanager.long_lived import LEAST_SUBTASKS, THRESHOLDS, LongLived
 from penstock.model.ids import AttemptId, ExecutionVertexId, VertexId
 from penstock.model.messages import ExecutionStateChanged, ResetSubtasks
 from penstock.model.states import ExecutionState, JobStatus
@@ -23,8 +23,10 @@ pytestmark = pytest.mark.usefixtures("nothing_aside")
 @pytest.fixture
 def nothing_aside():
     gc.unfreeze()
+    before = gc.get_threshold()
     yield
     gc.unfreeze()
+    gc.set_threshold(*before)
 
 
 def job_of(*parallelisms):
@@ -89,3 +91,36 @@ def test_a_job_that_ends_before_it_runs_gives_nothing_back():
     job = job_of(1)
     job.job_ended(JobStatus.FAILED, None)
     assert gc.get_freeze_count() > 0
+
+
+def test_meanwhile_the_collector_seldom_looks_at_what_tasks_report():
+    gc.set_threshold(700, 10, 10)
+    first, second = job_of(1), job_of(1)
+    for job in (first, second):
+        run(job, 1)
+        job.tick(None)
+        assert gc.get_threshold() == THRESHOLDS
+    first.job_ended(JobStatus.FINISHED, None)
+    assert gc.get_threshold() == THRESHOLDS
+    second.job_ended(JobStatus.FINISHED, None)
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+@pytest.mark.parametrize("own", [(0, 10, 10), (5000, 20, 20)])
+def test_what_the_program_has_set_is_not_lost(own):
+    job = job_of(1)
+    gc.set_threshold(*own)
+    run(job, 1)
+    job.tick(None)
+    assert (gc.get_threshold()[0] == 0) is (own[0] == 0)
+    job.job_ended(JobStatus.FINISHED, None)
+    assert gc.get_threshold() == own
+
+
+def test_what_the_program_sets_meanwhile_stays():
+    job = job_of(1)
+    run(job, 1)
+    job.tick(None)
+    gc.set_threshold(900, 9, 9)
+    job.job_ended(JobStatus.FINISHED, None)
+    assert gc.get_threshold() == (900, 9, 9)

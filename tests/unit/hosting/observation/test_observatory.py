@@ -1,5 +1,7 @@
 """The jobs of a driver: recorded on one thread, folded on another."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from penstock.hosting.observation import observatory
@@ -43,6 +45,20 @@ def jobs(monkeypatch):
 @pytest.fixture
 def recorder(jobs):
     return jobs.watch(facts())
+
+
+def test_meters_of_the_driver_move_on_while_nobody_asks(monkeypatch):
+    """One turn of the thread that folds; it ends with the first sleep of the next one."""
+    moved, turns = [], iter([None])
+    monkeypatch.setattr(observatory.threading.Thread, "start", lambda self: None)
+    clock = SimpleNamespace(sleep=lambda _: next(turns), monotonic=lambda: 7.0)
+    monkeypatch.setattr(observatory, "time", clock)
+    monkeypatch.setattr(observatory.DriverMetrics, "keep_time", lambda self, _: moved.append(1))
+    jobs = Observatory()
+    jobs.watch(facts())
+    with pytest.raises(StopIteration):
+        jobs._run()
+    assert moved == [1]
 
 
 def test_what_is_recorded_is_known_when_somebody_asks(jobs, recorder):

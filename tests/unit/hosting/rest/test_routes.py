@@ -6,12 +6,11 @@ from collections import Counter
 
 import pytest
 
+from penstock.hosting.rest.answers import RestError
 from penstock.hosting.rest.openapi import document
 from penstock.hosting.rest.routes import ROUTES
 
-FLINK = re.findall(
-    r"^(GET|POST|PUT|PATCH|DELETE) (\S+)$",
-    """
+FLINK = """
 DELETE /cluster
 GET /config
 GET /datasets
@@ -20,18 +19,20 @@ GET /datasets/delete/:triggerid
 GET /overview
 GET /jobs
 POST /jobs
+GET /jobs/metrics get agg jobs
 GET /jobs/overview
 GET /jobs/:jobid
-PATCH /jobs/:jobid
-GET /jobs/:jobid/accumulators
+PATCH /jobs/:jobid mode
+GET /jobs/:jobid/accumulators includeSerializedValue
 PATCH /jobs/:jobid/clientHeartbeat
 GET /jobs/:jobid/config
 POST /jobs/:jobid/coordinators/:operatorUid
-GET /jobs/:jobid/exceptions
+GET /jobs/:jobid/exceptions maxExceptions failureLabelFilter
 GET /jobs/:jobid/execution-result
 GET /jobs/:jobid/jobmanager/config
 GET /jobs/:jobid/jobmanager/environment
 GET /jobs/:jobid/jobmanager/log-url
+GET /jobs/:jobid/metrics get
 GET /jobs/:jobid/plan
 GET /jobs/:jobid/status
 GET /jobs/:jobid/taskmanagers/:taskmanagerid/log-url
@@ -40,10 +41,15 @@ GET /jobs/:jobid/yarn-stop
 GET /jobs/:jobid/vertices/:vertexid
 GET /jobs/:jobid/vertices/:vertexid/accumulators
 GET /jobs/:jobid/vertices/:vertexid/backpressure
+GET /jobs/:jobid/vertices/:vertexid/flamegraph type subtaskindex
+GET /jobs/:jobid/vertices/:vertexid/jm-operator-metrics get
+GET /jobs/:jobid/vertices/:vertexid/metrics get
 GET /jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex
 GET /jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex/attempts/:attempt
 GET /jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex/attempts/:attempt/accumulators
+GET /jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex/metrics get
 GET /jobs/:jobid/vertices/:vertexid/subtasks/accumulators
+GET /jobs/:jobid/vertices/:vertexid/subtasks/metrics get agg subtasks
 GET /jobs/:jobid/vertices/:vertexid/subtasktimes
 GET /jobs/:jobid/vertices/:vertexid/taskmanagers
 GET /jobs/:jobid/vertices/:vertexid/watermarks
@@ -58,7 +64,7 @@ GET /jobs/:jobid/rescales/details/:rescaleuuid
 GET /jobs/:jobid/rescales/history
 GET /jobs/:jobid/rescales/overview
 GET /jobs/:jobid/rescales/summary
-PATCH /jobs/:jobid/rescaling
+PATCH /jobs/:jobid/rescaling parallelism
 GET /jobs/:jobid/rescaling/:triggerid
 GET /jobs/:jobid/resource-requirements
 PUT /jobs/:jobid/resource-requirements
@@ -69,30 +75,59 @@ POST /savepoint-disposal
 GET /savepoint-disposal/:triggerid
 GET /taskmanagers
 GET /taskmanagers/:taskmanagerid
+GET /taskmanagers/:taskmanagerid/log
+GET /taskmanagers/:taskmanagerid/logs
+GET /taskmanagers/:taskmanagerid/logs/:filename
+GET /taskmanagers/:taskmanagerid/metrics get
+GET /taskmanagers/:taskmanagerid/profiler
+POST /taskmanagers/:taskmanagerid/profiler
+GET /taskmanagers/:taskmanagerid/profiler/:filename
+GET /taskmanagers/:taskmanagerid/stdout
+GET /taskmanagers/:taskmanagerid/thread-dump
+GET /taskmanagers/metrics get agg taskmanagers
 GET /jobmanager/config
 GET /jobmanager/environment
-GET /applications/:applicationid
-POST /applications/:applicationid/cancel
-GET /applications/:applicationid/exceptions
-GET /applications/:applicationid/jobmanager/config
-GET /applications/overview
+GET /jobmanager/logs
+GET /jobmanager/logs/:filename
+GET /jobmanager/metrics get
+GET /jobmanager/profiler
+POST /jobmanager/profiler
+GET /jobmanager/profiler/:filename
+GET /jobmanager/thread-dump
 GET /jars
-POST /jars/upload
 DELETE /jars/:jarid
 GET /jars/:jarid/plan
 POST /jars/:jarid/plan
 POST /jars/:jarid/run
 POST /jars/:jarid/run-application
-""",
-    re.MULTILINE,
-)
-"""Paths of Flink 2.3 (Flink WebMonitorEndpoint, DispatcherRestEndpoint)."""
+POST /jars/upload
+GET /applications/:applicationid
+POST /applications/:applicationid/cancel
+GET /applications/:applicationid/exceptions
+GET /applications/:applicationid/jobmanager/config
+GET /applications/overview
+GET /jobmanager/log
+GET /jobmanager/stdout
+""".strip().splitlines()
+"""Method, path and query parameters of Flink 2.3 (Flink WebMonitorEndpoint, DispatcherRestEndpoint, and their MessageHeaders). Those of
+jars are left out: all of them are refused.
+"""
 
 
-@pytest.mark.parametrize(("method", "path"), FLINK)
-def test_flinks_path_is_routed(method, path):
-    ours = {(route.method, re.sub(r"\{\w+\}", "*", route.path)) for route in ROUTES}
-    assert (method, re.sub(r":\w+", "*", path)) in ours
+def _route(method, path):
+    stars = re.sub(r":\w+", "*", path)
+    (found,) = (
+        route
+        for route in ROUTES
+        if (route.method, re.sub(r"\{\w+\}", "*", route.path)) == (method, stars)
+    )
+    return found
+
+
+@pytest.mark.parametrize("flinks", FLINK)
+def test_flinks_path_is_routed_and_takes_its_parameters(flinks):
+    method, path, *query = flinks.split()
+    assert set(query) <= set(_route(method, path).query)
 
 
 OWN = [
@@ -154,3 +189,11 @@ def test_the_document_describes_each_route_once():
         for operation in methods.values():
             told = {one["name"] for one in operation["parameters"] if one["in"] == "path"}
             assert told == set(re.findall(r"\{(\w+)\}", path))
+
+
+@pytest.mark.parametrize("process", ["/jobmanager", "/taskmanagers/:id"])
+def test_profilers_of_java_are_refused_with_what_there_is_instead(process):
+    for method, file in (("GET", ""), ("POST", ""), ("GET", "/:file")):
+        with pytest.raises(RestError, match="/flamegraph shows") as refused:
+            _route(method, f"{process}/profiler{file}").handler(None, None)
+        assert refused.value.status == 404

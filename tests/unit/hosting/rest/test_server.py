@@ -2,6 +2,8 @@
 
 import datetime as dt
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -147,3 +149,15 @@ def test_a_server_that_is_stopped_before_it_has_begun_ends(monkeypatch):
     goes_on.set()
     stopper.join()
     assert not made._thread.is_alive()
+
+
+def test_a_program_that_starts_no_server_loads_none_of_its_parts():
+    """They take some tenths of a second to import, so only the server's own thread does."""
+    program = (
+        "import sys, penstock.datastream, penstock.hosting.rest.server\n"
+        "print(sorted({'uvicorn', 'starlette', 'anyio'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

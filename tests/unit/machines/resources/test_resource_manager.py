@@ -80,6 +80,7 @@ def test_a_failed_start_is_tried_again_until_there_are_too_many() -> None:
     for now_ms in (1, 2):
         (name,) = started(bench.step(TaskManagerStartFailed(name, "no core", now_ms)))
     assert started(bench.step(TaskManagerStartFailed(name, "no core", 3))) == []
+    assert bench.rm.start_failures.count == 3
     assert started(bench.step(ResourceTick(3002))) == []
     assert len(started(bench.step(ResourceTick(3003)))) == 1
 

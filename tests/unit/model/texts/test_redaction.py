@@ -1,7 +1,7 @@
 """What must not be shown, over all options that there are."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.model.options.catalogue import OPTIONS
@@ -59,6 +59,31 @@ def test_credentials_in_addresses_are_hidden(text, shown):
 
 
 @given(st.text(alphabet="abc:/@?&=. ", max_size=40))
+@example("a password='x' token=y://u:v@h Authorization: Basic z")
 def test_hiding_twice_hides_no_more(text):
     once = without_credentials(text)
     assert without_credentials(once) == once
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("host=db user=me password=pw port=1", f"host=db user=me password={HIDDEN} port=1"),
+        (
+            'Module required user="u" password="pw";',
+            f'Module required user="u" password="{HIDDEN}";',
+        ),
+        ("{'user': 'u', 'db_password': 'pw'}", f"{{'user': 'u', 'db_password': '{HIDDEN}'}}"),
+        ('{"aws_secret_access_key": "pw"}', f'{{"aws_secret_access_key": "{HIDDEN}"}}'),
+        ("Server=x;Uid=y;Pwd=pw;", f"Server=x;Uid=y;Pwd={HIDDEN};"),
+        ("got Authorization: Bearer abc.d-e= there", f"got Authorization: Bearer {HIDDEN} there"),
+        ("{'Authorization': 'Basic dTpw'}", f"{{'Authorization': 'Basic {HIDDEN}'}}"),
+        ("https://h/x?sv=1&sig=pw&se=2 failed", f"https://h/x?sv=1&sig={HIDDEN}&se=2 failed"),
+        ("unexpected token: 'foo', key=value", "unexpected token: 'foo', key=value"),
+        ("Authorization: Bearer <token>", "Authorization: Bearer <token>"),
+        ("password = read()", "password = read()"),
+    ],
+)
+def test_credentials_in_the_middle_of_a_text_are_hidden(text, shown):
+    assert without_credentials(text) == shown
+    assert redacted({"my.option": text}) == {"my.option": shown}

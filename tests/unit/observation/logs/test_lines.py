@@ -72,3 +72,13 @@ def test_json_leaves_out_what_is_not_known():
 def test_another_form_is_refused_with_those_that_there_are():
     with pytest.raises(ConfigurationError, match="expected text or json, got 'xml'"):
         form_of("xml")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_line_has_no_credentials(form):
+    place = Place("1c2f" * 8, "Map", 3, 4, 0)
+    leak = "cannot reach amqp://me:pa55word@mq/x"
+    line = LogLine(0, "ERROR", "app", "t", leak, place, "tm-1", f"OSError: {leak}?token=pa55word")
+    told = form_of(form)(line)
+    assert "pa55word" not in told
+    assert told.count("amqp://******@mq/x") == 2

@@ -1,6 +1,8 @@
 """Who limits a job."""
 
-from penstock.observation.verdict.limits import limit_of
+from penstock.model.ids import VertexId
+from penstock.observation.jobs.snapshots import InputFacts, VertexFacts
+from penstock.observation.verdict.limits import limits_of
 from penstock.observation.verdict.shares import all_shares
 from tests.tools.observation.job_records import SINK, SOURCE, ToldJob, attempt
 
@@ -15,7 +17,9 @@ def limit(source=(IDLE, IDLE), sink=(IDLE, IDLE)):
         for subtask, counters in enumerate(figures):
             told.has(attempt(vertex_id, subtask), **counters)
     job = told.now_it_is()
-    return limit_of(job, all_shares(job), {})
+    limits = limits_of(job, all_shares(job), {})
+    assert not limits[1:]
+    return limits[0] if limits else None
 
 
 def test_a_busy_vertex_for_which_others_wait_limits_the_job():
@@ -65,3 +69,47 @@ def test_somebody_is_at_fault_when_sources_wait_even_if_nobody_is_very_busy():
 def test_a_little_back_pressure_alone_is_nobodys_fault():
     little = {"busy_ms_per_s": 500.0, "backpressured_ms_per_s": 300.0, "idle_ms_per_s": 200.0}
     assert limit(source=(little, little)) is None
+
+
+def branches(*figures, one_source=False):
+    """A source and a vertex behind it for each pair of figures; `one_source`: the first one is that of all."""
+    vertices, told = [], []
+    for number, (source, behind) in enumerate(figures):
+        names = [VertexId(f"{kind}{number}" * 16) for kind in "ab"]
+        if one_source and number:
+            names[0] = told[0][0]
+        else:
+            vertices.append(VertexFacts(names[0], f"Source {number}", 1, 128, "default", (), ()))
+            told.append((names[0], source))
+        edge = InputFacts(names[0], "HASH", "pipelined_bounded")
+        vertices.append(VertexFacts(names[1], f"slow {number}", 1, 128, "default", (), (edge,)))
+        told.append((names[1], behind))
+    job = ToldJob(vertices=tuple(vertices)).status("RUNNING")
+    job.runs(vertices=[name for name, _ in told], parallelism=1)
+    for name, counters in told:
+        job.has(attempt(name), **counters)
+    now = job.now_it_is()
+    return limits_of(now, all_shares(now), {})
+
+
+def test_each_branch_has_a_limit_of_its_own_the_busiest_first():
+    busier = BUSY | {"busy_ms_per_s": 990.0}
+    first, second = branches((BLOCKED, BUSY), (BLOCKED, busier), (IDLE, BUSY))
+    assert (first.name, first.upstream) == ("slow 1", ("Source 1",))
+    assert second.sentence(0, is_further=True) == (
+        "'slow 0' limits the job too: its subtask 0 is busy 98%; 'Source 0' waits for it."
+    )
+
+
+def test_two_that_are_slow_behind_one_source_are_both_told():
+    found = branches((BLOCKED, BUSY), (BLOCKED, BUSY), one_source=True)
+    assert {one.name for one in found} == {"slow 0", "slow 1"}
+
+
+def test_a_source_that_is_busy_in_another_branch_is_no_further_limit():
+    (found,) = branches((BLOCKED, BUSY), (BUSY, IDLE))
+    assert found.name == "slow 0"
+
+
+def test_at_most_three_are_told():
+    assert len(branches(*[(BLOCKED, BUSY)] * 5)) == 3

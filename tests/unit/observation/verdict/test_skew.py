@@ -68,3 +68,12 @@ def test_all_records_of_a_source_count():
     for subtask, count in enumerate((50_000, 52_000)):
         told.has(attempt(SOURCE, subtask), records_in=count)
     assert skewed(told.now_it_is(), {SOURCE: (50_000, 50_000)}) == ()
+
+
+def test_others_that_get_nothing_are_no_measure():
+    told = ToldJob(parallelism=2).runs().has(attempt(SINK, 1), records_in=50_600)
+    (one,) = skewed(told.has(attempt(SINK, 0)).now_it_is())
+    assert one.sentence() == (
+        "Subtask 1 of 'Reduce -> Sink: <out>' is skewed: it gets 50,600 records, and the usual one "
+        "gets none."
+    )

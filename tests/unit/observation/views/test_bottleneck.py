@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 from penstock.observation.verdict.history import Since
 from penstock.observation.verdict.verdict import verdict_on
@@ -46,3 +47,11 @@ def test_subtasks_are_ranked_and_the_rest_is_counted():
     told = bottleneck.top(sick(), "busyTimeMsPerSecond", 1)
     assert told["total"] == 2
     assert [(one["vertex-id"], one["subtask"]) for one in told["subtasks"]] == [(SINK, 1)]
+
+
+def test_limits_of_other_branches_are_told_beside_the_first():
+    job = sick()
+    verdict = verdict_on(job, Since())
+    told = bottleneck.bottleneck(job, replace(verdict, further_limits=(verdict.limit,)))
+    assert told["further-limits"] == [told["limit"]]
+    assert bottleneck.bottleneck(job, verdict)["further-limits"] == []
