@@ -395,7 +395,7 @@ class ResourceManager:
     def _start(self, size: SlotSize) -> None:
         resource_id = ResourceId(f"tm-{self._next_taskmanager}")
         self._next_taskmanager += 1
-        is_awaited = not self._failures.is_recent(self._now_ms)
+        is_awaited = not self.start_failures.is_recent(self._now_ms)
         self.starting.add(resource_id, size, self._now_ms, is_awaited=is_awaited)
         self._effects.append(StartTaskManager(resource_id, self._slots_in(size), size))
 
