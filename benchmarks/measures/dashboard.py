@@ -13,8 +13,8 @@ MB = 1e6
 FIRST_NODE = """
 addEventListener('DOMContentLoaded', () => new MutationObserver((_, watching) => {
     if (document.querySelector('.graph-node')) {
-        window.firstNode = performance.now();
         watching.disconnect();
+        requestAnimationFrame(() => setTimeout(() => { window.firstNode = performance.now(); }));
     }
 }).observe(document, {subtree: true, childList: true}));
 """

@@ -141,6 +141,7 @@ def test_ten_thousand_subtasks_are_shown_on_one_screen(driver, look):
     job = runs(driver.job(wide_facts(300, 10_000)))
     reports(reports(job, 1), 2)
     tab = look().at(driver, job.path).shows("vertex 299", ".graph-node")
+    tab.page.locator(".graph-node").nth(299).wait_for()
     assert tab.page.locator(".graph-node").count() == 300
 
 
