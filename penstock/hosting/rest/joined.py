@@ -1,4 +1,4 @@
-"""The dashboard's modules and styles as one file each: a browser that asks for seventy files shows nothing for a third of a second.
+"""The dashboard's modules and styles as one file each, because a browser takes some milliseconds for each file that it asks for.
 
 Nothing is translated. A module becomes a function that is called once, when another one first needs it, and gives what it exports. So
 only the forms of `import` and `export` change, and each line stays as it was written. Nothing here knows HTTP.
@@ -91,12 +91,13 @@ class _Part:
         exports: list[str] = []
 
         def imported(found: re.Match[str]) -> str:
-            names = f"default: {found['one']}" if found["one"] else _renamed(found["names"])
+            pairs = [("default", found["one"])] if found["one"] else _pairs(found["names"])
+            names = ", ".join(f"{there}: {here}" for there, here in pairs)
             return f"const {{ {names} }} = {self._needs(found['path'])}();"
 
         def passed_on(found: re.Match[str]) -> str:
             at = self._needs(found["path"])
-            exports.extend(f"{name}: {at}().{name}" for name in _listed(found["names"]))
+            exports.extend(f"{new}: {at}().{old}" for old, new in _pairs(found["names"]))
             return ""
 
         def declared(found: re.Match[str]) -> str:
@@ -104,7 +105,7 @@ class _Part:
             return f"{found['kind']} {found['name']}"
 
         def listed(found: re.Match[str]) -> str:
-            exports.extend(_exported(found["names"]))
+            exports.extend(f"{new}: {old}" for old, new in _pairs(found["names"]))
             return ""
 
         def default(_found: re.Match[str]) -> str:
@@ -125,7 +126,9 @@ class _Part:
         text = _LOADED.sub(loaded, text)
         left = _LEFT.search(text)
         if left is not None:
-            raise CannotJoinError(f"{path} has a form that cannot be joined: {text[left.start():][:80]!r}")
+            raise CannotJoinError(
+                f"{path} has a form that cannot be joined: {text[left.start() :][:80]!r}"
+            )
         name = _function_of(path)
         self.text = (
             f"// {path}\nconst {name} = once(() => {{{text.rstrip()}\n"
@@ -149,16 +152,7 @@ def _blank(found: re.Match[str]) -> str:
     return "\n" * found[0].count("\n")
 
 
-def _listed(names: str) -> list[str]:
-    return [one.strip() for one in names.split(",") if one.strip()]
-
-
-def _renamed(names: str) -> str:
-    """Return the names of an import as those of a destructuring."""
-    return ", ".join(re.sub(r"\s+as\s+", ": ", one) for one in _listed(names))
-
-
-def _exported(names: str) -> list[str]:
-    """Return the names of an export as properties: `a as b` is `b: a`."""
-    pairs = [re.split(r"\s+as\s+", one) for one in _listed(names)]
-    return [f"{one[-1]}: {one[0]}" for one in pairs]
+def _pairs(names: str) -> list[tuple[str, str]]:
+    """Return what stands between braces: `a, b as c` are (a, a) and (b, c)."""
+    parts = [one.split() for one in names.split(",") if one.strip()]
+    return [(part[0], part[-1]) for part in parts]

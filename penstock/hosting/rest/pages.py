@@ -1,7 +1,7 @@
 """The dashboard's files: what a browser loads before it asks the REST API. They lie in `penstock/dashboard`, and nothing builds them.
 
-A wheel has them in one archive, `penstock/dashboard.tar.xz` (`scripts/pack_dashboard.py`). What is served is the page, one file of all
-modules and one of all styles: a request for each of them would take a browser longer than all the rest.
+A wheel has them in one archive, `penstock/dashboard.tar.xz` (`scripts/pack_dashboard.py`). The page names one file of all modules
+and one of all styles, which are put together here: a request for each of them would take a browser longer than all the rest.
 """
 
 from __future__ import annotations
@@ -64,13 +64,16 @@ def pages(*, is_archive: bool = False) -> dict[str, Page]:
 
 
 def _served(index: str, read: dict[str, Page], *, is_archive: bool) -> dict[str, Page]:
-    """Return what is served: modules and styles in a file each, everything else as it is. `index`: names all styles in their order."""
+    """Return what is served: all files, and one with all modules and one with all styles, which the page names.
+
+    `index`: the page as it is written, which names all styles in their order.
+    """
     texts = {
         path.removeprefix(f"/{FOLDER}/"): page.content.decode()
         for path, page in read.items()
         if path.endswith((".js", ".css"))
     }
-    found = {path: page for path, page in read.items() if not path.endswith((".js", ".css"))}
+    found = dict(read)
     named = _STYLES.findall(index)
     index = _STYLES.sub("", index)
     style = _kept("styles.css", joined_styles(texts, named), found)
