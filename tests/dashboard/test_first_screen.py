@@ -120,7 +120,8 @@ def test_a_batch_job_shows_its_stages(driver, look):
 
 def test_a_job_without_checkpoints_and_without_failures_says_so(driver, look):
     job = running(driver, checkpoints=None)
-    look().at(driver, job.path).shows("Nothing has failed.")
+    tab = look().at(driver, job.path).shows("Nothing has failed.")
+    tab.shows("This job takes no checkpoints: execution.checkpointing.interval is not set.")
 
 
 def test_a_graph_that_is_too_large_is_folded_and_opened_by_rank(driver, look):
