@@ -140,7 +140,9 @@ def test_names_are_text_and_one_word_of_200_letters_is_broken(driver, look, page
     for subtask in range(2):
         job.has(attempt(SINK, subtask), busy_ms_per_s=990, idle_ms_per_s=10)
         job.has(attempt(SOURCE, subtask), busy_ms_per_s=10, backpressured_ms_per_s=990)
-    failure = FailureInfo("ValueError", f"Traceback (most recent call last):\nValueError: {HOSTILE}")
+    failure = FailureInfo(
+        "ValueError", f"Traceback (most recent call last):\nValueError: {HOSTILE}"
+    )
     seen = FailureSeen(failure, job.now, f"{ONE_WORD} (1/2)", attempt(), number=1, restart=1)
     job.tell(FailuresSeen(((seen, ()),))).is_seen()
     tab = look(viewport={"width": width, "height": 700}).at(driver, job.path + page)
