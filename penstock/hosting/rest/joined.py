@@ -28,7 +28,8 @@ _COMMENT: Final = re.compile(
     r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$", re.MULTILINE | re.DOTALL
 )
 _LEFT: Final = re.compile(
-    rf'{_IMPORT_WORD}\s*[\w{{"*]|import(?<=[=>(] import)\(|import(?<=await import)\(|{_EXPORT_WORD}\s*[\w{{*]'
+    rf'{_IMPORT_WORD}\s*[\w{{"*]|{_EXPORT_WORD}\s*[\w{{*]'
+    r"|import(?<=[=>(] import)\(|import(?<=await import)\("
 )
 _BEGIN: Final = """\
 // All modules of the dashboard, each as a function. They lie in penstock/dashboard of the source.
