@@ -145,7 +145,7 @@ def test_a_silence_is_a_gap(driver, look):
 
 ALONE = """async values => {
   const { alone } = await import('/dashboard/app/parts/charts/plot.js');
-  return alone({ data: [[], values] }, 1, false);
+  return alone({ data: [[], values] }, 1);
 }"""
 
 

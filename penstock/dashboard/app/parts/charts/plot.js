@@ -159,16 +159,12 @@ function lineOf(/** @type {Series} */ series, /** @type {number} */ place, /** @
     dash: dash.length ? dash : undefined,
     width: isStacked ? 1 : 1.5,
     fill: isStacked ? area : undefined,
-    points: { size: 4, fill: () => colour(css), filter: alone },
+    points: { size: 4, fill: () => colour(css), show: () => false, filter: alone },
   };
 }
 
-/**
- * Where a value has none before and behind it: no line goes there, so it is drawn as a point. Null: all of them are, for they are few.
- * @returns {number[] | null}
- */
-export function alone(/** @type {uPlot} */ plot, /** @type {number} */ place, /** @type {boolean} */ areAllShown) {
-  if (areAllShown) return null;
+/** Where a value has none before and behind it: no line goes there, so it is drawn as a point. */
+export function alone(/** @type {uPlot} */ plot, /** @type {number} */ place) {
   const values = plot.data[place];
   return [...values.keys()].filter((at) => values[at] != null && values[at - 1] == null && values[at + 1] == null);
 }
