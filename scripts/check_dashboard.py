@@ -1,6 +1,6 @@
 """Check the types of the dashboard's modules: `python -m scripts.check_dashboard`. TypeScript is installed below .venv on first use.
 
-Node.js comes with pyright's package (the extra `pyright`). TypeScript only reads: the modules are served as they are written.
+Node.js comes with pyright's package (the extra `pyright`). TypeScript only reads: nothing is built of what it says.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Packs the dashboard's files into one archive of a wheel, where they need half of the room. A build hook of hatchling.
 
-Modules go without the comments that have lines of their own: they are for those who change them, in a checkout.
+Modules go without the comments that have lines of their own, and without types: they are for those who change them, in a checkout.
 
-From a checkout, the files are served as they lie in `penstock/dashboard`: see `penstock/hosting/rest/pages.py`.
+From a checkout, the files are served from `penstock/dashboard`: see `penstock/hosting/rest/pages.py`.
 """
 
 import io
@@ -22,6 +22,8 @@ COMMENTS: Final = re.compile(
     rb"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL
 )
 """Of lines of their own. None of our templates has a line that begins so: a test holds it."""
+TYPES: Final = re.compile(rb"/\*\* @(?:(?!\*/).)*\*/ ?")
+"""Of parameters and values, within a line."""
 
 
 def packed(folder: Path) -> bytes:
@@ -33,7 +35,7 @@ def packed(folder: Path) -> bytes:
                 name = path.relative_to(folder).as_posix()
                 content = path.read_bytes()
                 if name.endswith(".js") and not name.startswith(VENDORED):
-                    content = COMMENTS.sub(b"", content)
+                    content = TYPES.sub(b"", COMMENTS.sub(b"", content))
                 entry = tarfile.TarInfo(name)
                 entry.size, entry.mode = len(content), 0o644
                 archive.addfile(entry, io.BytesIO(content))

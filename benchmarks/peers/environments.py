@@ -12,6 +12,7 @@ PACKAGES = {
     "pathway": ("pathway==0.33.0",),
     "flink": ("apache-flink==2.3.0", "orjson==3.13.0"),
     "spark": ("pyspark==4.3.0",),
+    "dask": ("distributed==2026.8.0", "bokeh==3.9.2"),
 }
 
 

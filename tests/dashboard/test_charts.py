@@ -143,6 +143,18 @@ def test_a_silence_is_a_gap(driver, look):
     assert told.all_inner_texts() == ["200 /s", "200 /s"]
 
 
+ALONE = """async values => {
+  const { alone } = await import('/dashboard/app/parts/charts/plot.js');
+  return alone({ data: [[], values] }, 1);
+}"""
+
+
+def test_a_value_between_two_gaps_is_drawn_as_a_point(driver, look):
+    """As those of a job that restarts again and again: no line goes through them."""
+    tab = look().at(driver).shows("This driver has no job yet.")
+    assert of_page(tab, ALONE, [1, None, 2, None, 3, 4, None, None, 5]) == [0, 2, 8]
+
+
 HOUR = """async () => {
   const { History } = await import('/dashboard/app/base/history.js');
   const history = new History(['/x'], '10m', ['f'], []);

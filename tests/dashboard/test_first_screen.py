@@ -120,7 +120,8 @@ def test_a_batch_job_shows_its_stages(driver, look):
 
 def test_a_job_without_checkpoints_and_without_failures_says_so(driver, look):
     job = running(driver, checkpoints=None)
-    look().at(driver, job.path).shows("Nothing has failed.")
+    tab = look().at(driver, job.path).shows("Nothing has failed.")
+    tab.shows("This job takes no checkpoints: execution.checkpointing.interval is not set.")
 
 
 def test_a_graph_that_is_too_large_is_folded_and_opened_by_rank(driver, look):
@@ -141,6 +142,7 @@ def test_ten_thousand_subtasks_are_shown_on_one_screen(driver, look):
     job = runs(driver.job(wide_facts(300, 10_000)))
     reports(reports(job, 1), 2)
     tab = look().at(driver, job.path).shows("vertex 299", ".graph-node")
+    tab.page.locator(".graph-node").nth(299).wait_for()
     assert tab.page.locator(".graph-node").count() == 300
 
 

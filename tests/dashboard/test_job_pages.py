@@ -6,6 +6,8 @@ import pytest
 
 from penstock.hosting.clock import wall_ms
 from penstock.model.graph.job_graph import JobType
+from penstock.model.messages import FailureInfo
+from penstock.observation.jobs.events import FailureSeen, FailuresSeen
 from tests.tools.dashboard.past import remember
 from tests.tools.observation.job_records import SINK, SOURCE, attempt, facts
 
@@ -119,6 +121,36 @@ def test_ten_thousand_subtasks(driver, look):
     tab.at(driver, f"{job.path}/timeline?vertex={SINK}").shows("Attempts 1 to 200 of 5\u202f000")
     tab.page.get_by_role("button", name="Next ones").click()
     tab.shows("Attempts 201 to 400 of 5\u202f000")
+
+
+HOSTILE = "<img src=x onerror=\"document.title='run'\"> ${7*7} &amp; 'quoted'"
+ONE_WORD = "parse_" + "x" * 194
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+@pytest.mark.parametrize("page", ["", *PAGES])
+def test_names_are_text_and_one_word_of_200_letters_is_broken(driver, look, page, width):
+    known = a_minute_ago()
+    named = tuple(
+        dataclasses.replace(one, name=name)
+        for one, name in zip(known.vertices, (ONE_WORD, HOSTILE), strict=True)
+    )
+    job = driver.job(dataclasses.replace(known, vertices=named, name=HOSTILE))
+    job.status("RUNNING").registers().runs().triggers(1)
+    for subtask in range(2):
+        job.has(attempt(SINK, subtask), busy_ms_per_s=990, idle_ms_per_s=10)
+        job.has(attempt(SOURCE, subtask), busy_ms_per_s=10, backpressured_ms_per_s=990)
+    failure = FailureInfo(
+        "ValueError", f"Traceback (most recent call last):\nValueError: {HOSTILE}"
+    )
+    seen = FailureSeen(failure, job.now, f"{ONE_WORD} (1/2)", attempt(), number=1, restart=1)
+    job.tell(FailuresSeen(((seen, ()),))).is_seen()
+    tab = look(viewport={"width": width, "height": 700}).at(driver, job.path + page)
+    tab.shows(HOSTILE, "h1").shows("limits the job", ".verdict")
+    told = PAGES | {"": "All 1 failure", "/exceptions": f"ValueError: {HOSTILE}"}
+    tab.shows(told[page], "main")
+    assert tab.page.title().endswith("\u00b7 Penstock")
+    assert not tab.is_wider_than_its_window()
 
 
 @pytest.mark.parametrize("page", ["", *PAGES])

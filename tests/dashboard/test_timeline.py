@@ -54,6 +54,23 @@ def test_lanes_of_the_job_its_vertices_and_attempts(tab):
     assert tab.page.locator(".lane").count() == 3 + 4
 
 
+CUT = """() => {
+  const axis = document.querySelector(".ticks");
+  const ends = [...axis.querySelectorAll(".tick")].map((one) => one.getBoundingClientRect().right);
+  return [ends.length, ends.filter((one) => one > axis.getBoundingClientRect().right)];
+}"""
+
+
+@pytest.mark.parametrize("width", [320, 777, 1280, 1400])
+def test_no_time_of_the_axis_is_cut(driver, look, job, width):
+    tab = look(viewport={"width": width, "height": 700}).at(driver, f"{job.path}/timeline")
+    tab.page.locator(".tick").first.wait_for()
+    tab.page.get_by_role("button", name="Pause").click()
+    number, cut = tab.page.evaluate(CUT)
+    assert number > 0
+    assert cut == []
+
+
 def test_a_state_says_its_times_and_its_cause_to_pointer_and_keyboard(tab):
     first = lane(tab, "Source: Numbers -> Map, subtask 1, attempt 0 on host-a")
     first.get_by_role("listitem").last.hover()

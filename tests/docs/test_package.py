@@ -60,7 +60,7 @@ def test_a_wheel_is_small(tmp_path):
 
 
 def served():
-    """The dashboard's files in this checkout, by their paths in it, modules of our own without comments."""
+    """The dashboard's files in this checkout, by their paths in it, modules of our own without comments and types."""
     folder = ROOT / "penstock" / "dashboard"
     found = {
         path.relative_to(folder).as_posix(): path.read_bytes()
@@ -68,7 +68,7 @@ def served():
         if path.is_file() and not path.name.endswith(NOT_SERVED)
     }
     return {
-        name: without_comments(content)
+        name: without_types(without_comments(content))
         if name.startswith("app/") and name.endswith(".js")
         else content
         for name, content in found.items()
@@ -92,6 +92,13 @@ def without_comments(module):
                 assert begins, f"code behind the end of a comment: {line}"
                 kept.append(line)
     return b"\n".join(kept)
+
+
+def without_types(module):
+    """A comment that begins with `@` in a line of code."""
+    head, *others = module.split(b"/** @")
+    ends = [one.partition(b"*/")[2] for one in others]
+    return b"".join([head, *(one[one.startswith(b" ") :] for one in ends)])
 
 
 def test_an_sdist_has_what_builds_tests_and_documents_it(sdist):

@@ -12,8 +12,10 @@ if (theme) root.dataset.theme = theme;
 // The server says in the page what it is, so that nothing has to be asked first.
 const isArchive = root.dataset.server === "archive";
 if (isArchive) beArchive();
-void pageOf(parsed(location.hash)).load();
 
 const place = /** @type {Element} */ (document.getElementById("app"));
-place.replaceChildren();
-render(html`<${Shell} isArchive=${isArchive} />`, place);
+// The frame and its page come together: so all answers that they need are asked for in one request.
+pageOf(parsed(location.hash)).load().then(() => {
+  place.replaceChildren();
+  render(html`<${Shell} isArchive=${isArchive} />`, place);
+});

@@ -73,9 +73,10 @@ function Places({ chosen = "" }) {
 
 /** A page is loaded when it is first shown. A fault of one page leaves the frame as it is. */
 function Page({ page, config, query }) {
-  const [view, setView] = useState(/** @type {any} */ (null));
+  const [view, setView] = useState(() => page.view);
   const [error, again] = useErrorBoundary((seen) => console.error(seen));
   useEffect(() => {
+    if (view !== null) return;
     let isShown = true;
     page.load().then((/** @type {any} */ loaded) => isShown && setView(() => loaded));
     return () => {

@@ -5,7 +5,7 @@
  * The stream is closed while nobody sees the page. Answers stay when it breaks, and when a job or the driver ends.
  */
 
-import { useEffect, useRef, useState } from "./html.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { ask, credentials, fetched, ServerError } from "./server.js";
 
 /**
@@ -43,7 +43,7 @@ class Feed {
   }
 
   /** The paths change together when a page changes: connect once for all of them. */
-  plan(afterMs = 10) {
+  plan(afterMs = this.stream === null ? 0 : 10) {
     clearTimeout(this.planned);
     this.planned = setTimeout(() => this.connect(), afterMs);
   }
@@ -162,7 +162,8 @@ export function usually(/** @type {number} */ intervalMs) {
  */
 export function useLive(path) {
   const [, setRound] = useState(0);
-  useEffect(() => {
+  // Before the page is painted, so that its answers are on their way meanwhile.
+  useLayoutEffect(() => {
     if (path === null) return;
     const tell = () => setRound((round) => round + 1);
     feed.want(path, tell);
@@ -189,7 +190,7 @@ export function useFollowed(path, isFollowing) {
  * @param {string[]} paths
  */
 export function useAhead(paths) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const tell = () => {};
     for (const path of paths) feed.want(path, tell);
     return () => paths.forEach((path) => feed.leave(path, tell));

@@ -7,6 +7,7 @@
  * @property {string} key changes where a page must begin anew
  * @property {string} title
  * @property {Record<string, string>} parameters
+ * @property {any} view what shows it; null: it is not loaded yet
  * @property {() => Promise<any>} load
  */
 
@@ -36,6 +37,23 @@ const PAGES = [
   ["driver/threads", "Threads of the driver", () => import("./process/threads.js")],
 ];
 
+const NONE = () => import("./none.js");
+
+/** @type {Map<() => Promise<any>, any>} what is loaded already */
+const views = new Map();
+
+/** @param {() => Promise<{ Page: any }>} load */
+function loading(load) {
+  return {
+    view: views.get(load) ?? null,
+    load: () =>
+      load().then((one) => {
+        views.set(load, one.Page);
+        return one.Page;
+      }),
+  };
+}
+
 /**
  * @param {import("../base/address.js").Address} address
  * @returns {PageAt}
@@ -45,7 +63,7 @@ export function pageOf({ path }) {
     const parameters = matched(pattern.split("/").filter(Boolean), path);
     if (parameters) {
       const place = [parameters.job, parameters.vertex, parameters.taskmanager].join();
-      return { name: pattern, key: pattern + place, title, parameters, load: () => load().then((one) => one.Page) };
+      return { name: pattern, key: pattern + place, title, parameters, ...loading(load) };
     }
   }
   return {
@@ -53,7 +71,7 @@ export function pageOf({ path }) {
     key: "?",
     title: "No such page",
     parameters: { path: path.join("/") },
-    load: () => import("./none.js").then((one) => one.Page),
+    ...loading(NONE),
   };
 }
 

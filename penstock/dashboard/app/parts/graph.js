@@ -4,7 +4,7 @@
 import { Graph, layout } from "../../vendor/dagre.js";
 import { to } from "../base/address.js";
 import { byteRate, bytes, count, duration, rate, UNKNOWN } from "../base/format.js";
-import { classes, html, useLayoutEffect, useMemo, useRef, useState } from "../base/html.js";
+import { classes, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../base/html.js";
 import { Name } from "./chain.js";
 import { Share, State } from "./common.js";
 import { folded } from "./fold.js";
@@ -16,10 +16,12 @@ const ZOOMS = { least: 0.25, most: 2, step: 1.25 };
 const WIDE_PX = 2000;
 /** The widest page, and what is beside a graph on it: see base.css and parts.css. */
 const PAGE = { most: 3600, around: 64 };
-const BLOCKED = 0.5;
 /** Above this share of its time a vertex is outlined as back-pressured: Flink's limit for HIGH. */
-const LATE_MS = 1000;
+const BLOCKED = 0.5;
 /** Below this a watermark is not late. */
+const LATE_MS = 1000;
+/** So many vertices are drawn at once. */
+const PIECE = 50;
 
 /**
  * `told`: what `/jobs/:id/graph` answers. `culprit`: the vertex that limits the job. `opened`: which fold of a large graph is open.
@@ -30,14 +32,15 @@ export function JobGraph({ job, told: all, culprit, opened = "" }) {
   const shape = told.nodes.map((one) => one.id).join() + told.edges.map((one) => `${one.source}>${one.target}`).join();
   const placed = useMemo(() => place(told), [shape]);
   const { zoom, setZoom, fit } = useZoom(placed.width);
+  const drawn = useDrawn(placed, zoom);
   const nodes = new Map(told.nodes.map((/** @type {any} */ one) => [one.id, one]));
   return html`
     <div class="graph">
       <div class="graph-box" tabindex="0" role="region" aria-label="Graph of the job">
         <div style=${{ width: `${placed.width * zoom}px`, height: `${placed.height * zoom}px` }}>
           <div class="graph-plane" style=${{ width: `${placed.width}px`, height: `${placed.height}px`, transform: `scale(${zoom})` }}>
-            <${Edges} placed=${placed} edges=${told.edges} />
-            ${placed.nodes.map(({ id, x, y }) => html`
+            <${Edges} placed=${placed} edges=${told.edges} isDrawn=${(/** @type {string} */ id) => drawn.has(id)} />
+            ${placed.nodes.filter(({ id }) => drawn.has(id)).map(({ id, x, y }) => html`
               <${Node} key=${id} job=${job} node=${nodes.get(id)} x=${x} y=${y} culprit=${culprit} />
             `)}
           </div>
@@ -51,6 +54,26 @@ export function JobGraph({ job, told: all, culprit, opened = "" }) {
       </div>
     </div>
   `;
+}
+
+/**
+ * The ids of the vertices that are drawn by now: of a large graph at first those that one sees, and the others in pieces after that.
+ * @param {ReturnType<typeof place>} placed
+ * @param {number} zoom
+ */
+function useDrawn(placed, zoom) {
+  const [most, setMost] = useState(PIECE);
+  const inOrder = useMemo(() => {
+    const isSeen = (/** @type {{ x: number, y: number }} */ { x, y }) => x * zoom < innerWidth && y * zoom < innerHeight;
+    const seen = placed.nodes.filter(isSeen);
+    return [...seen, ...placed.nodes.filter((one) => !isSeen(one))].map((one) => one.id);
+  }, [placed]);
+  useEffect(() => {
+    if (most >= inOrder.length) return;
+    const timer = setTimeout(() => setMost(most + PIECE));
+    return () => clearTimeout(timer);
+  }, [most, inOrder]);
+  return new Set(inOrder.slice(0, most));
 }
 
 /**
@@ -92,7 +115,7 @@ function place(/** @type {any} */ told) {
   return {
     width: Math.ceil(width),
     height: Math.ceil(height),
-    nodes: told.nodes.map((/** @type {any} */ { id }) => {
+    nodes: /** @type {{ id: string, x: number, y: number }[]} */ (told.nodes).map(({ id }) => {
       const { x, y } = graph.node(id);
       return { id, x: x - NODE.width / 2, y: y - NODE.height / 2 };
     }),
@@ -100,7 +123,8 @@ function place(/** @type {any} */ told) {
   };
 }
 
-function Edges({ placed, edges }) {
+/** Those whose vertices are drawn. */
+function Edges({ placed, edges, isDrawn }) {
   return html`
     <svg class="graph-edges" width=${placed.width} height=${placed.height} aria-hidden="true">
       <defs>
@@ -108,7 +132,7 @@ function Edges({ placed, edges }) {
           <path d="M0 0 8 4 0 8z" />
         </marker>
       </defs>
-      ${edges.map((/** @type {any} */ edge, /** @type {number} */ at) => html`<${Edge} key=${`${edge.source}${edge.target}${edge.input}`} edge=${edge} points=${placed.lines[at]} />`)}
+      ${edges.map((/** @type {any} */ edge, /** @type {number} */ at) => isDrawn(edge.source) && isDrawn(edge.target) && html`<${Edge} key=${`${edge.source}${edge.target}${edge.input}`} edge=${edge} points=${placed.lines[at]} />`)}
     </svg>
   `;
 }

@@ -29,7 +29,7 @@ def test_the_page_and_all_that_it_names_are_there():
     page = client().get("/")
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     named = re.findall(r'(?:href|src)="(/[^"]+)"', page.text)
-    assert len(named) > 5
+    assert {one.rpartition(".")[2] for one in named} == {"svg", "js", "css"}
     for path in named:
         assert client().get(path).status_code == 200, path
 
@@ -48,17 +48,35 @@ def test_modules_import_only_what_is_served():
             assert missing == set(), path
 
 
-def test_what_the_first_screen_needs_is_loaded_at_once():
-    """Else a browser asks for a module only when it has read the one that imports it."""
-    needed, waiting = set(), ["/dashboard/app/main.js", "/dashboard/app/pages/job/overview.js"]
-    while waiting:
-        path = waiting.pop()
-        if path not in needed:
-            needed.add(path)
-            waiting += imports_of(path, r'from "?(\.[^"]+)"')
-    page = pages()["/"].content.decode()
-    named = set(re.findall(r'rel="modulepreload" href="([^"]+)"', page))
-    assert named == needed - {"/dashboard/app/main.js"}
+def named_by_the_page(kind):
+    (path,) = re.findall(rf'"(/dashboard/[^"]+\.{kind})"', pages()["/"].content.decode())
+    return path
+
+
+def test_a_browser_asks_for_one_file_with_all_modules():
+    """Else it asks for a module only when it has read the one that imports it."""
+    joined = pages()[named_by_the_page("js")].content.decode()
+    modules = {one for one in pages() if re.match(r"/dashboard/(app|vendor)/.+\.js$", one)}
+    parts = set(re.findall(r"^// (\S+\.js)$", joined, re.MULTILINE))
+    assert parts == {one.removeprefix("/dashboard/") for one in modules}
+
+
+def test_a_browser_asks_for_one_file_with_all_styles():
+    joined = pages()[named_by_the_page("css")].content.decode()
+    written = (FOLDER / "index.html").read_text("utf-8")
+    named = re.findall(r'rel="stylesheet" href="([^"]+)"', written)
+    places = [joined.index(pages()[one].content.decode().strip()) for one in named]
+    assert places == sorted(places)
+    assert {one for one in pages() if re.match(r"/dashboard/\w+/.+\.css$", one)} == set(named)
+
+
+@pytest.mark.parametrize("kind", ["js", "css"])
+def test_a_browser_keeps_what_has_the_sum_of_its_bytes_in_its_name(kind):
+    path = named_by_the_page(kind)
+    sum_of_bytes = hashlib.sha256(pages()[path].content).hexdigest()
+    assert path.split(".")[1] == sum_of_bytes[:12]
+    assert client().get(path).headers["cache-control"] == "private, max-age=31536000, immutable"
+    assert client().get("/").headers["cache-control"] == "no-cache"
 
 
 def test_a_server_of_archives_says_in_the_page_that_it_is_one():

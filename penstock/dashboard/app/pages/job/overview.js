@@ -34,14 +34,15 @@ function FirstScreen({ job, query, isArchive }) {
   const verdict = useLive(`/jobs/${job}/bottleneck`);
   const absent = missing(told, "the graph");
   if (absent || !told) return absent;
+  const isBatch = told.body.job["job-type"] === "BATCH";
   return html`
     <${Card} title="Graph">
       <${JobGraph} job=${job} told=${told.body} culprit=${verdict?.body?.limit?.["vertex-id"] ?? null} opened=${query.fold} />
     <//>
-    ${told.body.job["job-type"] === "BATCH" && html`<${BatchStages} job=${job} isArchive=${isArchive} />`}
+    ${isBatch && html`<${BatchStages} job=${job} isArchive=${isArchive} />`}
     <div class="columns">
       <${Throughput} job=${job} nodes=${told.body.nodes} ended=${told.body.job["end-time"]} />
-      <${LastCheckpoints} job=${job} />
+      ${!isBatch && html`<${LastCheckpoints} job=${job} />`}
       <${Worst} job=${job} />
       <${LastFailures} job=${job} />
     </div>

@@ -64,19 +64,24 @@ function Plot({ title, times, series, format, span, crosshair, marks = [], isSta
 
   useLayoutEffect(() => {
     const inside = /** @type {HTMLDivElement} */ (place.current);
-    const width = () => Math.max(120, inside.clientWidth);
     const moved = (/** @type {number | null} */ at) => inside.matches(":hover") && crosshair.move(at, view);
-    const made = new uPlot(optionsOf(view, { width: width(), height, isStacked, hasTimes, steps, moved, zoomed: zoomTo }), dataOf(view, isStacked), inside);
-    plot.current = made;
-    const sized = new ResizeObserver(() => made.setSize({ width: width(), height }));
+    const make = (/** @type {number} */ width) => {
+      plot.current = new uPlot(optionsOf(view, { width, height, isStacked, hasTimes, steps, moved, zoomed: zoomTo }), dataOf(view, isStacked), inside);
+    };
+    // The width is known when the browser has laid out the page. One that is asked before does it at once, and then again.
+    const sized = new ResizeObserver(([{ contentRect }]) => {
+      const width = Math.max(120, Math.floor(contentRect.width));
+      if (plot.current === null) make(width);
+      else plot.current.setSize({ width, height });
+    });
     sized.observe(inside);
-    const unthemed = onTheme(() => made.redraw());
-    const unwatched = crosshair.watch(() => showMoment(made, crosshair, view));
+    const unthemed = onTheme(() => plot.current?.redraw());
+    const unwatched = crosshair.watch(() => plot.current && showMoment(plot.current, crosshair, view));
     return () => {
       sized.disconnect();
       unthemed();
       unwatched();
-      made.destroy();
+      plot.current?.destroy();
       plot.current = null;
     };
   }, [looks, height, hasTimes, isStacked, crosshair]);

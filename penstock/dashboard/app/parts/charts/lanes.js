@@ -142,6 +142,9 @@ function arrow(event, rows, chosen, choose) {
 /** Round times for the axis, in ms. */
 const TICKS_MS = [1, 5, 10, 50, 100, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000, 604_800_000];
 
+/** As wide as a letter of the axis at most. */
+const LETTER_PX = 8;
+
 function Axis({ from, to, marks }) {
   const place = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [wide, setWide] = useState(800);
@@ -155,10 +158,12 @@ function Axis({ from, to, marks }) {
   const zone = new Date(to).getTimezoneOffset() * 60_000;
   const first = Math.ceil((from - zone) / step) * step + zone;
   const ticks = Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, number) => first + number * step);
+  // A time that would be cut at the end of the axis is left out.
+  const hasRoom = (/** @type {number} */ ms) => ((to - ms) / (to - from)) * wide > clock(ms, step).length * LETTER_PX;
   const at = (/** @type {number} */ ms) => ({ left: `${(100 * (ms - from)) / (to - from)}%` });
   return html`
     <div ref=${place} class="ticks" aria-hidden="true">
-      ${ticks.map((ms) => html`<span class="tick" style=${at(ms)}>${clock(ms, step)}</span>`)}
+      ${ticks.filter(hasRoom).map((ms) => html`<span class="tick" style=${at(ms)}>${clock(ms, step)}</span>`)}
       ${apart(marks, from, to, 12 / wide).map((one) => html`<span class="tick-mark" style=${{ ...at(one.at), color: MARKS[one.kind].colour }} title=${`${time(one.at)} ${one.text}`}>${MARKS[one.kind].sign}</span>`)}
     </div>
   `;

@@ -159,8 +159,14 @@ function lineOf(/** @type {Series} */ series, /** @type {number} */ place, /** @
     dash: dash.length ? dash : undefined,
     width: isStacked ? 1 : 1.5,
     fill: isStacked ? area : undefined,
-    points: { size: 4, fill: () => colour(css) },
+    points: { size: 4, fill: () => colour(css), show: () => false, filter: alone },
   };
+}
+
+/** Where a value has none before and behind it: no line goes there, so it is drawn as a point. */
+export function alone(/** @type {uPlot} */ plot, /** @type {number} */ place) {
+  const values = plot.data[place];
+  return [...values.keys()].filter((at) => values[at] != null && values[at - 1] == null && values[at + 1] == null);
 }
 
 /** @returns {[number, number]} */

@@ -15,6 +15,7 @@ const WORDS = /** @type {Record<string, string>} */ ({ COMPLETED: "completed", F
  */
 export function Strip({ job, body, shown = null, restored = null }) {
   const ones = body.checkpoints;
+  if (ones.length === 0 && body.interval === null) return html`<p class="quiet">This job takes no checkpoints: execution.checkpointing.interval is not set.</p>`;
   if (ones.length === 0) return html`<p class="quiet">No checkpoint has begun yet.</p>`;
   const ended = ones.filter((/** @type {any} */ one) => one.ended !== null);
   const longest = Math.max(1, ...(ended.length ? ended : ones).map((/** @type {any} */ one) => one.duration));
