@@ -29,7 +29,7 @@ _IS_CANCELLED: Final = 0.15
 _IS_TIGHT: Final = 0.4
 _KEPT: Final = 0.85
 _QUIET_BEFORE_MS: Final = 40_000
-_DIGESTS: Final = ("shared", "shared", "other")
+_DIGESTS: Final = ("shared", "shared", "shared", "other")
 _SILENT_MS: Final = range(5_000, 100_000)
 _CANCEL_MS: Final = (500, 1_000, 2_000, 10_000, 100_000)
 _ASKS_TWICE: Final = 0.3
@@ -79,7 +79,7 @@ def session_plan(seed: int) -> SessionPlan:
     """Draw the plan of a seed."""
     draw = Random(seed)
     base = replace(scenario_of(seed, draw), faults=(), cancel_ms=None)
-    slots = draw.choice((1, 2, 3, 4))
+    slots = draw.choice((1, 2, 3, 4, 4))
     last_ms = base.faults_end_ms - _QUIET_BEFORE_MS
     jobs = tuple(_job(draw, seed, number, base, slots) for number in range(draw.choice(_JOBS)))
     most = [job.plan.taskmanagers_max for job in jobs]

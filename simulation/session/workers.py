@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.machines.workers.pool import END_WITHIN_MS, WorkerPool
 from penstock.machines.workers.worker import Worker
@@ -38,9 +38,9 @@ from penstock.model.messages.workers import (
 from simulation.session.expectations import Expectations, SessionName
 
 if TYPE_CHECKING:
+    from penstock.model.slot_size import SlotSize
     from simulation.clock import Call, SimClock
     from simulation.session.places import Places
-    from simulation.session.shared_cluster import SharedCluster
     from simulation.taskmanager import SimTaskManager
 
 _TICK_MS: Final = 500
@@ -67,11 +67,20 @@ class SimWorker:
     is_alive: bool = True
 
 
+class HostedJob(Protocol):
+    """A job whose TaskManagers are hosted here."""
+
+    def host(
+        self, resource_id: ResourceId, slots: int, size: SlotSize
+    ) -> SimTaskManager | None: ...
+    def start_ended(self, resource_id: ResourceId, cause: str) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class Wanted:
     """A TaskManager that a job wants. `dropped_ms`: since when it does not want it any more."""
 
-    cluster: SharedCluster
+    cluster: HostedJob
     resource_id: ResourceId
     kind: WorkerKind
     slots: int
@@ -104,7 +113,7 @@ class SimWorkers:
 
     # ------------------------------------------------------------------ what jobs ask for
 
-    def want(self, wanted: StartWanted, cluster: SharedCluster, resource_id: ResourceId) -> None:
+    def want(self, wanted: StartWanted, cluster: HostedJob, resource_id: ResourceId) -> None:
         known = Wanted(cluster, resource_id, wanted.kind, wanted.slots)
         self._later(0, "StartWanted", partial(self._on_want, wanted, known))
 
@@ -119,7 +128,7 @@ class SimWorkers:
         if start is not None and start.worker is not None:
             self._soon(WorkerUnfit(start.worker, "decommissioned", self._clock.now_ms))
 
-    def starts_of(self, cluster: SharedCluster) -> list[StartId]:
+    def starts_of(self, cluster: HostedJob) -> list[StartId]:
         """Return what the pool still has of a job's run."""
         return [
             start_id

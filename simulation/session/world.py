@@ -31,6 +31,7 @@ from simulation.session.store import Store
 _NEXT_MS: Final = (1_000, 5_000, 20_000)
 _LOOK_MS: Final = 5_000
 _IDLE_MS: Final = 80_000
+_PATIENCE_MS: Final = 60_000
 _DRAIN_MS: Final = 900_000
 _AGAIN_MS: Final = 3_000
 _LAST_DEATH_MS: Final = 30_000
@@ -90,6 +91,7 @@ class SessionWorld:
         self._clusters: list[SharedCluster] = []
         self._drivers: list[SessionDriver] = []
         self._settled: set[str] = set()
+        self._given_up: set[JobId] = set()
         self._idle_since: int | None = None
         jobs = self.plan.jobs
         self._parts = SessionParts(
@@ -151,6 +153,7 @@ class SessionWorld:
                 delay_ms = self._draw.choice(_NEXT_MS)
                 self.clock.later(delay_ms, "NextDriver", self._next_driver)
             return
+        self._give_up(driver)
         is_done = self._is_done() and not driver.is_stopping
         self._idle_since = (self._idle_since or self.clock.now_ms) if is_done else None
         if self._idle_since is not None and self.clock.now_ms - self._idle_since > _IDLE_MS:
@@ -159,6 +162,13 @@ class SessionWorld:
             self.expectations.expect(SessionName.CLEANED, workers.is_empty, what)
             driver.stop()
         self.clock.later(_LOOK_MS, "Look", self._look_at_driver)
+
+    def _give_up(self, driver: SessionDriver) -> None:
+        """Where Spark has room for one job only, two can hold half of it each. Somebody cancels one of them then."""
+        is_late = self.clock.now_ms > self.plan.base.ends_ms + _PATIENCE_MS
+        if not self.plan.is_roomy and is_late and not driver.is_stopping and driver.clusters:
+            self._given_up.add(job_id := next(iter(driver.clusters)))
+            driver.cancel(job_id)
 
     def _is_done(self) -> bool:
         """Whether every client has its answer, and nothing of a job is left."""
@@ -254,7 +264,9 @@ class SessionWorld:
             name = SessionName.ENDS_ONCE
             if client.is_taken:
                 self.expectations.expect(name, len(found) == 1, (job_id, found))
-            if client.job.cancel_ms is None and client.job.silent_ms is None and self.plan.is_kept:
+            job = client.job
+            may_go_on = job_id not in self._given_up and self.plan.is_kept
+            if may_go_on and job.cancel_ms is None and job.silent_ms is None:
                 is_wanted = JobStatus.CANCELED not in found
                 self.expectations.expect(SessionName.CLIENTS, is_wanted, (job_id, found))
             result.endings.update(str(one) for one in found)

@@ -155,8 +155,8 @@ class ResourceManager:
                 f"most {max_taskmanagers} TaskManagers has no slots to give; both must be at "
                 "least 1. Change taskmanager.numberOfTaskSlots or penstock.taskmanager.max."
             )
-        self._slots_each = slots_per_taskmanager
-        self._max = max_taskmanagers
+        self.slots_each = slots_per_taskmanager
+        self.most = max_taskmanagers
         self._settings = settings or ResourceSettings()
         self._now_ms = now_ms
         self.taskmanagers = Registered()
@@ -198,7 +198,7 @@ class ResourceManager:
             case TaskManagersLeaving():
                 self._on_leaving(event)
             case TaskManagersAllowed(most):
-                self._max = None if self._max is None else max(self._max, most)
+                self.most = None if self.most is None else max(self.most, most)
             case TaskManagerStartFailed():
                 self._on_start_failed(event.resource_id, event.cause)
             case SlotFreed():
@@ -218,12 +218,12 @@ class ResourceManager:
     @property
     def slots_max(self) -> int | None:
         """How many slots there can be; None: any number."""
-        return None if self._max is None else self._max * self._slots_each
+        return None if self.most is None else self.most * self.slots_each
 
     @property
     def is_full(self) -> bool:
         """Whether jobs miss slots, and no more TaskManagers are allowed: all have come that may."""
-        if self._max is None or self.starting or self.taskmanagers.staying < self._max:
+        if self.most is None or self.starting or self.taskmanagers.staying < self.most:
             return False
         return any(need.required > self._allocated[key] for key, need in self.needs.items())
 
@@ -243,7 +243,7 @@ class ResourceManager:
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
         with self.story:
-            check_taskmanagers(self.taskmanagers, self.starting, self._max)
+            check_taskmanagers(self.taskmanagers, self.starting, self.most)
             with_free, of_size = self.taskmanagers.with_free_slots, self.taskmanagers.slots_of_size
             check_slots(self.taskmanagers, self._allocated, with_free, of_size)
 
@@ -262,8 +262,8 @@ class ResourceManager:
         if resource_id in self.taskmanagers:
             return
         known = self.taskmanagers.staying + len(self.starting)
-        if not was_asked_for and self._max is not None and known >= self._max:
-            reason = f"there are {self._max} TaskManagers already (penstock.taskmanager.max)"
+        if not was_asked_for and self.most is not None and known >= self.most:
+            reason = f"there are {self.most} TaskManagers already (penstock.taskmanager.max)"
             self._effects.append(StopTaskManager(resource_id, reason))
             return
         self.taskmanagers.register(event, self._now_ms)
@@ -357,7 +357,7 @@ class ResourceManager:
         return len(plan.on_registered) + plan.on_pending < count
 
     def _slots_in(self, size: SlotSize) -> int:
-        return 1 if size else self._slots_each
+        return 1 if size else self.slots_each
 
     def _as_one(self, size: SlotSize, *, with_registered: bool) -> list[Worker]:
         """Return one worker for all slots of starting TaskManagers, because it does not matter
@@ -380,9 +380,9 @@ class ResourceManager:
         """Return how many more TaskManagers may be asked for now; None: any number."""
         if self._now_ms < self.start_failures.paused_until_ms:
             return 0
-        if self._max is None:
+        if self.most is None:
             return None
-        return max(0, self._max - self.taskmanagers.staying - len(self.starting))
+        return max(0, self.most - self.taskmanagers.staying - len(self.starting))
 
     def _request_slot(self, resource_id: ResourceId, job_id: JobId) -> None:
         allocation_id = AllocationId(f"alloc-{self._next_allocation}")
@@ -407,29 +407,10 @@ class ResourceManager:
                 need.unmet_since_ms = need.reported_at_ms = need.reported = None
                 continue
             if need.is_due(self._now_ms, self._settings) or (is_short and need.reported is None):
-                reason = self._reason(size, is_short=is_short)
+                reason = _reason(self, size, is_short=is_short)
                 message = ResourcesMissing(job_id, need.required, held, reason, is_short)
                 need.reported_at_ms, need.reported = self._now_ms, message
                 self._effects.append(message)
-
-    def _reason(self, size: SlotSize, *, is_short: bool) -> str:
-        known, coming = len(self.taskmanagers), len(self.starting)
-        parts = [
-            f"registered: {counted(known, 'TaskManager')}",
-            counted(self.slots_registered, "slot"),
-            f"starting: {coming}, {counted(self._slots_each, 'slot')} each",
-        ]
-        if size:
-            parts.insert(0, f"these slots were asked for with {describe(size)}")
-        if is_short and self._max is not None and known + coming >= self._max:
-            parts.append(
-                f"and at most {self._max} TaskManagers are allowed: give Spark more cores, "
-                "raise penstock.taskmanager.max or taskmanager.numberOfTaskSlots, or lower "
-                "the parallelism"
-            )
-        if self.start_failures.last_cause and not known + coming:
-            parts.append(f"the last one failed to start: {self.start_failures.last_cause}")
-        return ", ".join(parts)
 
     # ------------------------------------------------------------------ release
 
@@ -437,7 +418,7 @@ class ResourceManager:
         """Stop TaskManagers that have been unused for a while, except the redundant ones."""
         idle = self.taskmanagers.idle_since(self._now_ms - self._settings.idle_timeout_ms)
         free = sum(known.free_slots for known in self.taskmanagers.values())
-        kept = self._settings.redundant_taskmanagers * self._slots_each if self.needs else 0
+        kept = self._settings.redundant_taskmanagers * self.slots_each if self.needs else 0
         for resource_id, known in idle:
             if free - len(known.slots) < kept:
                 break
@@ -445,6 +426,27 @@ class ResourceManager:
             self.taskmanagers.forget(resource_id)
             reason = "idle longer than resourcemanager.taskmanager-timeout"
             self._effects.append(StopTaskManager(resource_id, reason))
+
+
+def _reason(resources: ResourceManager, size: SlotSize, *, is_short: bool) -> str:
+    """Say why slots of this size are missing."""
+    known, coming = len(resources.taskmanagers), len(resources.starting)
+    parts = [
+        f"registered: {counted(known, 'TaskManager')}",
+        counted(resources.slots_registered, "slot"),
+        f"starting: {coming}, {counted(resources.slots_each, 'slot')} each",
+    ]
+    if size:
+        parts.insert(0, f"these slots were asked for with {describe(size)}")
+    if is_short and resources.most is not None and known + coming >= resources.most:
+        parts.append(
+            f"and at most {resources.most} TaskManagers are allowed: give Spark more cores, "
+            "raise penstock.taskmanager.max or taskmanager.numberOfTaskSlots, or lower "
+            "the parallelism"
+        )
+    if resources.start_failures.last_cause and not known + coming:
+        parts.append(f"the last one failed to start: {resources.start_failures.last_cause}")
+    return ", ".join(parts)
 
 
 def max_taskmanagers_of(settings: Settings) -> int | None:
