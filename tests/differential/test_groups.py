@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from differential.__main__ import EMPTY, EQUAL, GROUP, UNEXPLAINED, differences, groups, kind
 from differential.generator import Program, program
+from differential.sides import HANGS
 
 MERGING = next(one for one in map(program, range(400)) if one.without_merges)
 PLAIN = next(one for one in map(program, range(400)) if not one.without_merges)
@@ -45,6 +46,24 @@ def test_programs_of_a_group_that_fails_run_alone():
     assert [one.is_any for one, _ in found] == [True, False]
     assert found[0][0].only_ours == ("FAILED on penstock: ValueError: no",)
     assert used["flink"].asked == [[MERGING.seed, PLAIN.seed], [MERGING.seed], [PLAIN.seed]]
+
+
+def test_a_program_that_hangs_gets_more_time_once():
+    used = pair(lambda one: ["a"])
+    slow = used["flink"]
+    answer, limits = slow.outcome, []
+
+    def outcome(group, limit_s):
+        limits.append(limit_s)
+        return answer(group, limit_s) if limit_s > 100 else {"error": HANGS}
+
+    slow.outcome = outcome
+    ((found, ours),) = differences([PLAIN], used)
+    assert kind(found, ours, used) == EQUAL
+    assert limits == [70.0, 280.0]
+    slow.outcome = lambda _group, _limit_s: {"error": HANGS}
+    ((found, _),) = differences([PLAIN], used)
+    assert found.only_flink == (f"{HANGS} on flink",)
 
 
 def test_programs_that_fail_on_both_differ():
