@@ -26,6 +26,7 @@ class ToldProcesses(JobHandle):
         self.asked = []
         self.silent = ""
         self.flame_graphs = self
+        self.is_enabled = True
 
     @property
     def job_id(self):
@@ -33,6 +34,9 @@ class ToldProcesses(JobHandle):
 
     def coordinator_metrics(self):
         return []
+
+    def taskmanager_starts(self):
+        return 0, 0
 
     def _answer(self, work):
         future = Future()
