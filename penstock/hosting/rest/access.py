@@ -91,9 +91,10 @@ class Access:
 
 
 def name_of(host: str) -> str:
-    """Return the name in a Host header, without the port, in lower case."""
+    """Return the name in a Host header, without the port, in lower case. One that is not well-formed is nobody's name."""
     if host.startswith("["):
-        return host.partition("]")[0].removeprefix("[").lower()
+        name, _, rest = host.removeprefix("[").partition("]")
+        return name.lower() if not rest or rest.startswith(":") else host.lower()
     return host.rpartition(":")[0].lower() if ":" in host else host.lower()
 
 

@@ -122,7 +122,14 @@ def test_an_unknown_rule_is_refused():
 
 @pytest.mark.parametrize(
     ("host", "name"),
-    [("a:1", "a"), ("A", "a"), ("[::1]:80", "::1"), ("[::1]", "::1"), ("", "")],
+    [
+        ("a:1", "a"),
+        ("A", "a"),
+        ("[::1]:80", "::1"),
+        ("[::1]", "::1"),
+        ("", ""),
+        ("[::1].evil.example", "[::1].evil.example"),
+    ],
 )
 def test_the_name_in_a_host_header(host, name):
     assert name_of(host) == name
