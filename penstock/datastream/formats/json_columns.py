@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
@@ -18,7 +17,9 @@ from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 # Words that Python's JSON accepts and standard JSON does not. pyarrow takes them for numbers.
 _STRANGE: Final = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")
-_NULL: Final = re.compile(rb"^\s*null\s*$", re.MULTILINE)
+# An integer for Python, and so 0.0 as a DOUBLE. For pyarrow it is -0.0.
+_NEGATIVE_ZERO: Final = re.compile(rb"-0\s*[,}\]]")
+_BOUNDARY: Final = re.compile(rb"}[ \t\r]*\n[ \t\r]*{")
 
 
 def json_schema_of(type_info: TypeInformation | None) -> pa.Schema | None:
@@ -50,7 +51,7 @@ def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     """One row for each line; the last line needs no end. None: a line is not a plain object of these columns."""
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
     # A block that begins with `null` crashes pyarrow.
-    if not block.startswith(b"{") or _may_be_strange(block, schema) or not _is_text(block):
+    if not block.startswith(b"{") or _may_be_strange(block, schema) or not is_text(block):
         return None
     from pyarrow import (
         json,
@@ -66,18 +67,19 @@ def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
         )
     except pa.ArrowInvalid:
         return None
-    if table.num_rows != lines or (_has_row_of_nulls(table) and _NULL.search(block) is not None):
+    is_one_each = table.num_rows == lines and _ends_objects(block, lines)
+    if not is_one_each:
         return None
     batch: pa.RecordBatch = table.select(schema.names).combine_chunks().to_batches()[0]
     return batch if batch.schema.equals(schema) else None
 
 
-def _has_row_of_nulls(table: pa.Table) -> bool:
-    """Whether a row has only nulls: a line that says `null` looks like an object without fields."""
-    if any(not column.null_count for column in table.columns):
+def _ends_objects(block: bytes, lines: int) -> bool:
+    """Whether each line end is one between two objects. pyarrow takes an object on two lines, two on one line, and `null`."""
+    ends = lines - 1
+    if block.count(b"}\n{") != ends and len(_BOUNDARY.findall(block)) != ends:
         return False
-    are_null = [column.is_null().to_numpy() for column in table.columns]
-    return bool(np.logical_and.reduce(are_null).any())
+    return block.rstrip().endswith(b"}")
 
 
 def _may_be_strange(block: bytes, schema: pa.Schema) -> bool:
@@ -85,7 +87,9 @@ def _may_be_strange(block: bytes, schema: pa.Schema) -> bool:
     if not any(_has_doubles(field.type) for field in schema):
         return False
     is_likely = b"NaN" in block or b"Inf" in block  # a quick check that is mostly enough
-    return is_likely and _STRANGE.search(block) is not None
+    if is_likely and _STRANGE.search(block) is not None:
+        return True
+    return b"-0" in block and _NEGATIVE_ZERO.search(block) is not None
 
 
 def _has_doubles(kind: pa.DataType) -> bool:
@@ -94,7 +98,7 @@ def _has_doubles(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind))
 
 
-def _is_text(block: bytes) -> bool:
+def is_text(block: bytes) -> bool:
     if block.isascii():
         return True
     try:

@@ -214,6 +214,12 @@ class SourceReader(ABC):
     bytes_read: int = 0
     fetched_at_ms: int | None = None
 
+    def read_fields(self, names: Sequence[str]) -> None:
+        """Note that the program reads only these fields of the Rows, as Python values, not as columns.
+
+        Called at most once, before `start`. By default nothing changes.
+        """
+
     def start(self) -> None:
         """Prepare; called once. Most readers ask for their first split here."""
 
