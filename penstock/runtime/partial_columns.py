@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from penstock.model.row import make_rows
 from penstock.runtime.elements import ColumnBatch, Int64s
+
+
+Slice: TypeAlias = slice
 
 
 class Unparsed(Protocol):
@@ -53,7 +56,7 @@ class PartialColumns(ColumnBatch):
         return ColumnBatch, (self.data, self.timestamps)
 
     @property
-    def data(self) -> pa.RecordBatch:  # type: ignore[override] # what the base keeps, this one makes
+    def data(self) -> pa.RecordBatch:
         if self._whole is None:
             self._whole = self.unparsed.columns(self.picked)
         return self._whole
@@ -78,7 +81,7 @@ class PartialColumns(ColumnBatch):
         return self._part(mask, list(compress(self.picked, keeps)), stamps)
 
     def _part(
-        self, which: slice | pa.BooleanArray, picked: Sequence[int], stamps: Int64s | None
+        self, which: Slice | pa.BooleanArray, picked: Sequence[int], stamps: Int64s | None
     ) -> PartialColumns:
         """The records of a slice, or those where a mask is true."""
         raise NotImplementedError
@@ -107,7 +110,7 @@ class ParsedColumns(PartialColumns):
         return super().column(place) if found is None else self.parsed.column(found)
 
     def _part(
-        self, which: slice | pa.BooleanArray, picked: Sequence[int], stamps: Int64s | None
+        self, which: Slice | pa.BooleanArray, picked: Sequence[int], stamps: Int64s | None
     ) -> ParsedColumns:
         if isinstance(which, slice):
             parsed = self.parsed.slice(which.start, which.stop - which.start)
@@ -142,11 +145,11 @@ class DecodedColumns(PartialColumns):
     def rows(self) -> list[Any]:
         if len(self.attributes) < len(self._schema):
             return super().rows()
-        values: Iterator[Any] = zip(*map(self.values_of, range(len(self._schema))), strict=True)  # type: ignore[arg-type] # all are decoded
+        values: Iterator[Any] = zip(*map(self.values_of, range(len(self._schema))), strict=True)
         return make_rows(tuple(self._schema.names), values, len(self))
 
     def _part(
-        self, which: slice | pa.BooleanArray, picked: Sequence[int], stamps: Int64s | None
+        self, which: Slice | pa.BooleanArray, picked: Sequence[int], stamps: Int64s | None
     ) -> DecodedColumns:
         if isinstance(which, slice):
             records = self.records[which]

@@ -118,7 +118,8 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         if schema is None:
             return None
         if self._read is not None and all(messages):
-            made = self.fields().batch(messages, b"\n".join(messages))  # type: ignore[arg-type] # none is None
+            whole: Sequence[bytes] = messages  # type: ignore[assignment] # none of them is None
+            made = self.fields().batch(b"\n".join(whole), whole)
             if made is not None:
                 return made
         return read_messages(messages, schema)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
@@ -71,7 +72,18 @@ def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     if not is_one_each:
         return None
     batch: pa.RecordBatch = table.select(schema.names).combine_chunks().to_batches()[0]
+    if any(map(_has_infinite, batch.columns)):
+        return None
     return batch if batch.schema.equals(schema) else None
+
+
+def _has_infinite(array: pa.Array) -> bool:
+    """Whether it has an integer of hundreds of digits, which pyarrow takes for infinity and Python refuses."""
+    kind = array.type
+    if pa.types.is_nested(kind):
+        parts = array.flatten()
+        return any(map(_has_infinite, [parts] if isinstance(parts, pa.Array) else parts))
+    return bool(pa.types.is_floating(kind) and pc.any(pc.is_inf(array)).as_py())
 
 
 def _ends_objects(block: bytes, lines: int) -> bool:

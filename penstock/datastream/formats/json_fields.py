@@ -31,6 +31,8 @@ _PLAIN: Final = {_B.DOUBLE: float, _B.BOOLEAN: bool, _B.STRING: str}
 _LEAST_SEEN: Final = 4096
 _TOLERATED: Final = 8
 """msgspec is not used any more if more than one record in so many had to be read again."""
+_FIRST: Final = 16
+"""So many odd records may stand at the beginning of a batch."""
 _WORTH_COLUMNS: Final = 64
 
 ParseOne = Callable[[bytes], Any]
@@ -64,22 +66,19 @@ class FieldsReader:
         self._make, self._decode = _decoder(row_type, self._attributes)
         self._seen = self._again = 0
 
-    @property
-    def is_decoding(self) -> bool:
-        """Whether msgspec is there, knows the types of the fields, and has read most records so far."""
-        return self._decode is not None
-
     def batch(
-        self, objects: Sequence[bytes | None], text: bytes, stamps_of: str | None = None
+        self, text: bytes, objects: Sequence[bytes] = (), stamps_of: str | None = None
     ) -> PartialColumns | None:
-        """The objects as a batch of the fields; None: one of them cannot be read, or is no record.
+        """A batch of the fields; None: an object cannot be read, or is no record, or there is nothing to gain.
 
-        Args: text: all objects, with line ends between them. stamps_of: the LONG field with timestamps, among the fields.
+        Args: text: one object on each line, without blank lines; the last line needs no end. objects: the same, one by one; empty: the
+            lines. stamps_of: the LONG field with timestamps, among the fields.
         """
+        if self._decode is None:
+            return self._columns(text, objects, stamps_of)
         if not is_text(text):
             return None
-        if self._decode is None:
-            return self._columns(objects, text, stamps_of)
+        objects = objects or _lines_of(text)
         records = self._decoded(objects)
         if records is None:
             return None
@@ -93,12 +92,12 @@ class FieldsReader:
         return DecodedColumns(whole, picked, self.schema, records, self._attributes, stamps)
 
     def _columns(
-        self, objects: Sequence[bytes | None], text: bytes, stamps_of: str | None
+        self, text: bytes, objects: Sequence[bytes], stamps_of: str | None
     ) -> PartialColumns | None:
         if len(self._places) == len(self.schema):
-            return None  # There is nothing to leave out.
+            return None
         data = read_lines(text, self._parts)
-        if data is None or data.num_rows != len(objects):
+        if data is None or (objects and data.num_rows != len(objects)):
             return None
         stamps = None
         if stamps_of is not None:
@@ -106,16 +105,16 @@ class FieldsReader:
             if column.null_count:
                 return None
             stamps = column.to_numpy()
-        whole = _Objects(self, objects)
-        picked = range(len(objects))
+        whole = _Objects(self, objects, text)
+        picked = range(data.num_rows)
         return ParsedColumns(whole, picked, self.schema, data, self._places, stamps)
 
-    def _decoded(self, objects: Sequence[bytes | None]) -> list[Any] | None:
+    def _decoded(self, objects: Sequence[bytes]) -> list[Any] | None:
         """One decoded record for each object."""
         decode = self._decode
         assert decode is not None, "asked for records without msgspec"
         records: list[Any] = []
-        most = max(_WORTH_COLUMNS, len(objects) // _TOLERATED)
+        most = len(objects) // _TOLERATED + _FIRST
         found = map(decode, objects)
         again = 0
         while True:
@@ -125,7 +124,8 @@ class FieldsReader:
             # What the decoder raises is not the message's error: that comes from the usual parser.
             except Exception:
                 again += 1
-                one = None if again > most else self._read_again(objects[len(records)])
+                is_common = again > most or (again > _FIRST and again * 2 > len(records))
+                one = None if is_common else self._read_again(objects[len(records)])
                 if one is None:
                     self.note_again(len(objects))
                     return None
@@ -134,10 +134,10 @@ class FieldsReader:
         self.note_again(again)
         return records
 
-    def _read_again(self, one: bytes | None) -> Any:
+    def _read_again(self, one: bytes) -> Any:
         """The record of an object that the decoder refuses, by the usual parser; None: it has none, or cannot be read."""
         try:
-            row = None if one is None else self._parse(one)
+            row = self._parse(one)
         except Exception:  # The caller reads it once more, where its error is told.
             return None
         return None if row is None else self._make(*[row[place] for place in self._places])
@@ -167,11 +167,13 @@ class FieldsReader:
 class _Objects:
     """What a batch was made of: see `Unparsed`."""
 
-    __slots__ = ("_objects", "_reader")
+    __slots__ = ("_objects", "_reader", "_text")
 
-    def __init__(self, reader: FieldsReader, objects: Sequence[bytes | None]) -> None:
+    def __init__(self, reader: FieldsReader, objects: Sequence[bytes], text: bytes = b"") -> None:
+        """`objects`: empty: the lines of the text."""
         self._reader = reader
         self._objects = objects
+        self._text = text
 
     def rows(self, picked: Sequence[int]) -> list[Any]:
         return self._reader.rows(self._at(picked))
@@ -180,7 +182,13 @@ class _Objects:
         return self._reader.columns(self._at(picked))
 
     def _at(self, picked: Sequence[int]) -> list[bytes]:
-        return [one for one in map(self._objects.__getitem__, picked) if one is not None]
+        self._objects = self._objects or _lines_of(self._text)
+        return list(map(self._objects.__getitem__, picked))
+
+
+def _lines_of(text: bytes) -> list[bytes]:
+    lines = text.split(b"\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def _attribute(name: str, place: int) -> str:

@@ -87,7 +87,7 @@ class JsonLinesFormat(FileFormat):
             return None
         block = self._text.as_utf8(text)
         if self._fields is not None:
-            made = self._fields.batch(_lines_of(block), block, self._timestamps)
+            made = self._fields.batch(block, stamps_of=self._timestamps)
             if made is not None:
                 return made
         data = read_lines(block, schema)
@@ -119,11 +119,6 @@ def _is_long(schema: pa.Schema | None, name: str) -> bool:
     if schema is None or name not in schema.names:
         return False
     return bool(pa.types.is_int64(schema.field(name).type))
-
-
-def _lines_of(block: bytes) -> list[bytes]:
-    lines = block.split(b"\n")
-    return lines if lines[-1] else lines[:-1]
 
 
 def _is_blank(line: str | bytes) -> bool:

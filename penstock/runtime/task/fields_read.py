@@ -72,9 +72,10 @@ def _read_in(
         raise _Others  # The program declares another type than the source.
     if isinstance(operator, SinkOperator) and operator.accepts is Accepts.ROWS:
         return everything
-    function = operator.row_function if isinstance(operator, FunctionOperator) else None
-    if function is None or not operator.runs_on_columns:
+    if not isinstance(operator, FunctionOperator) or not operator.runs_on_columns:
         raise _Others
+    function = operator.row_function
+    assert function is not None, "its operator is open"
     plan = function.plan_for(schema, kind)
     if plan.way is Way.RECORDS:
         return everything
