@@ -27,7 +27,7 @@ class _Others(Exception):
 
 def note_fields_read(nodes: Sequence[ChainNode]) -> None:
     """Tell the source at the head of a chain which fields are read. The operators are open."""
-    head = nodes[0].operator
+    head = nodes[0].operator if nodes else None
     if not isinstance(head, SourceOperator):
         return
     kind = head.source.produced_type
