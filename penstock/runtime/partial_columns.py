@@ -145,7 +145,10 @@ class DecodedColumns(PartialColumns):
     def rows(self) -> list[Any]:
         if len(self.attributes) < len(self._schema):
             return super().rows()
-        values: Iterator[Any] = zip(*map(self.values_of, range(len(self._schema))), strict=True)
+        attributes = [self.attributes[place] for place in range(len(self._schema))]
+        values: Iterator[Any] = map(attrgetter(*attributes), self.records)
+        if len(attributes) == 1:
+            values = zip(values, strict=True)
         return make_rows(tuple(self._schema.names), values, len(self))
 
     def _part(

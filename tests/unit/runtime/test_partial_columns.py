@@ -99,3 +99,10 @@ def test_records_that_were_decoded_whole_become_rows_at_once():
     batch = DecodedColumns(original, range(4), WHOLE.schema, records, names)
     assert to_rows(batch, TYPE).values == to_rows(ColumnBatch(WHOLE), TYPE).values
     assert original.asked == []
+
+
+def test_records_of_one_field_become_rows_at_once():
+    schema = WHOLE.schema
+    records = [SimpleNamespace(a=1), SimpleNamespace(a=(2, 3))]
+    one = DecodedColumns(Original(), range(2), pa.schema([schema.field("a")]), records, {0: "a"})
+    assert one.rows() == [Row(a=1), Row(a=(2, 3))]
