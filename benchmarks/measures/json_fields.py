@@ -24,7 +24,7 @@ from penstock.runtime.operators import FilterOperator, MapOperator
 from penstock.runtime.operators.stateless import FunctionOperator
 
 ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
-LINES = 40_000
+LINES = 200_000
 DEAR = 9000
 THREE = ("auction", "bidder", "price")
 
@@ -141,6 +141,8 @@ def measure(_events: int | None, runs: int) -> list[Figure]:
         ]
         loads = [_loads_rate(paths[line]) for _ in range(runs)]
         figures.append(
-            Figure("json_fields json.loads", loads, "records/s", figures[0].floors, {"lines": LINES})
+            Figure(
+                "json_fields json.loads", loads, "records/s", figures[0].floors, {"lines": LINES}
+            )
         )
     return figures

@@ -17,7 +17,6 @@ import pyarrow as pa
 from penstock.model.row import make_rows
 from penstock.runtime.elements import ColumnBatch, Int64s
 
-
 Slice: TypeAlias = slice
 
 
@@ -158,6 +157,4 @@ class DecodedColumns(PartialColumns):
             records = self.records[which]
         else:
             records = list(compress(self.records, which.to_pylist()))
-        return DecodedColumns(
-            self.unparsed, picked, self._schema, records, self.attributes, stamps
-        )
+        return DecodedColumns(self.unparsed, picked, self._schema, records, self.attributes, stamps)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,9 @@ from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 _STRANGE: Final = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")
 # An integer for Python, and so 0.0 as a DOUBLE. For pyarrow it is -0.0.
 _NEGATIVE_ZERO: Final = re.compile(rb"-0\s*[,}\]]")
+_LINE_END, _OPENS, _CLOSES = b"\n{}"
+_MOST_SPACE: Final = 1024
+"""Behind the last object. Where there is more, lines are read one by one."""
 _BOUNDARY: Final = re.compile(rb"}[ \t\r]*\n[ \t\r]*{")
 
 
@@ -50,7 +54,6 @@ def read_messages(messages: Sequence[bytes | None], schema: pa.Schema) -> pa.Rec
 
 def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     """One row for each line; the last line needs no end. None: a line is not a plain object of these columns."""
-    lines = block.count(b"\n") + (not block.endswith(b"\n"))
     # A block that begins with `null` crashes pyarrow.
     if not block.startswith(b"{") or _may_be_strange(block, schema) or not is_text(block):
         return None
@@ -68,8 +71,7 @@ def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
         )
     except pa.ArrowInvalid:
         return None
-    is_one_each = table.num_rows == lines and _ends_objects(block, lines)
-    if not is_one_each:
+    if not _has_object_on_each_line(block, table.num_rows):
         return None
     batch: pa.RecordBatch = table.select(schema.names).combine_chunks().to_batches()[0]
     if any(map(_has_infinite, batch.columns)):
@@ -83,15 +85,23 @@ def _has_infinite(array: pa.Array) -> bool:
     if pa.types.is_nested(kind):
         parts = array.flatten()
         return any(map(_has_infinite, [parts] if isinstance(parts, pa.Array) else parts))
-    return bool(pa.types.is_floating(kind) and pc.any(pc.is_inf(array)).as_py())
+    return bool(pa.types.is_floating(kind) and pc.is_inf(array).true_count)
 
 
-def _ends_objects(block: bytes, lines: int) -> bool:
-    """Whether each line end is one between two objects. pyarrow takes an object on two lines, two on one line, and `null`."""
-    ends = lines - 1
-    if block.count(b"}\n{") != ends and len(_BOUNDARY.findall(block)) != ends:
+def _has_object_on_each_line(block: bytes, objects: int) -> bool:
+    """Whether so many objects are one on each line. pyarrow takes an object on two lines, two on one line, and `null`, too.
+
+    If each line end is between `}` and `{`, it is between two objects: no other JSON has it there.
+    """
+    signs = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(signs == _LINE_END)
+    if len(ends) and ends[-1] == len(signs) - 1:
+        ends = ends[:-1]
+    if len(ends) != objects - 1 or not block[-_MOST_SPACE:].rstrip().endswith(b"}"):
         return False
-    return block.rstrip().endswith(b"}")
+    if (signs[ends - 1] == _CLOSES).all() and (signs[ends + 1] == _OPENS).all():
+        return True
+    return len(_BOUNDARY.findall(block)) == objects - 1
 
 
 def _may_be_strange(block: bytes, schema: pa.Schema) -> bool:

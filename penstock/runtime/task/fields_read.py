@@ -46,9 +46,7 @@ def note_fields_read(nodes: Sequence[ChainNode]) -> None:
     except _Others:
         return
     is_all = head.reads_all_fields
-    head.fields_read = tuple(
-        name for place, name in enumerate(names) if is_all or place in places
-    )
+    head.fields_read = tuple(name for place, name in enumerate(names) if is_all or place in places)
 
 
 def _read_behind(

@@ -21,7 +21,10 @@ ALL_FIELDS = {"penstock.task.parse-unread-fields": "true"}
 BAD = OutputTag("bad")
 
 
-@pytest.fixture(params=["msgspec", "pyarrow"], autouse=True)
+pytestmark = pytest.mark.usefixtures("parser")
+
+
+@pytest.fixture(params=["msgspec", "pyarrow"])
 def parser(request, monkeypatch):
     if request.param == "pyarrow":
         monkeypatch.setattr(json_fields, "msgspec_module", lambda: None)

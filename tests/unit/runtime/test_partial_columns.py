@@ -34,7 +34,9 @@ class Original:
 
 
 def decoded(original, stamps=STAMPS):
-    records = [SimpleNamespace(a=a, x=c) for a, c in zip([1, 2, 3, 4], [5, 6, 7, None])]
+    records = [
+        SimpleNamespace(a=a, x=c) for a, c in zip([1, 2, 3, 4], [5, 6, 7, None], strict=True)
+    ]
     return DecodedColumns(original, range(4), WHOLE.schema, records, {0: "a", 2: "x"}, stamps)
 
 

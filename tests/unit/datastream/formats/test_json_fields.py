@@ -146,9 +146,9 @@ def test_damaged_objects_are_what_they_are_one_by_one(parser, seed):
     """Bytes of good objects are dropped, doubled, swapped and replaced."""
     made = random.Random(seed)
     good = json.dumps({
-        "s": "größe \\ \" \u2028 \U0001f600", "b": True, "y": -5, "h": 300, "i": 70000, "l": 2**60, "d": -1.5e-7, "z": [{"a": [None, "b"]}, 1e5],
+        "s": 'größe \\ " \u2028 \U0001f600', "b": True, "y": -5, "h": 300, "i": 70000, "l": 2**60, "d": -1.5e-7, "z": [{"a": [None, "b"]}, 1e5],
     }).encode()  # fmt: skip
-    signs = b'{}[]":,\\ \n\t-+.eE0123456789ntfu\x00\x1f\x7f\x80\xc3\xed\xff/\''
+    signs = b"{}[]\":,\\ \n\t-+.eE0123456789ntfu\x00\x1f\x7f\x80\xc3\xed\xff/'"
     for _ in range(400):
         data = bytearray(good)
         for _ in range(made.randint(1, 3)):
@@ -212,7 +212,7 @@ def test_a_field_that_nobody_reads_is_not_checked_against_its_type(parser):
     batch = made.deserialize_columns(messages)
     assert [tuple(row) for row in batch.rows()] == [(7, 2, 3), (1, None, None)]
     assert to_rows(batch.slice(1, 2), TRIPLE).values == [made.deserialize(BAD_FIELD)]
-    assert batch.data.to_pylist() == [dict(a=7, b=2, c=3), dict(a=1, b=None, c=None)]
+    assert batch.data.to_pylist() == [{"a": 7, "b": 2, "c": 3}, {"a": 1, "b": None, "c": None}]
 
 
 def test_a_number_that_is_too_long_for_python_is_no_matter_where_nobody_reads_it(parser):
@@ -267,7 +267,9 @@ def test_lines_are_decoded(tmp_path, parser):
     assert [tuple(row) for row in batch.rows()] == [(1, "x"), (2, "[1]")]
 
 
-@pytest.mark.parametrize("lines", ['{"a":\n1}{"a":2}\n', '{"a": 1}{"a": 2}\n\n', '{"a": 1}\n{"a":\n2} {"a": 3}'])
+@pytest.mark.parametrize(
+    "lines", ['{"a":\n1}{"a":2}\n', '{"a": 1}{"a": 2}\n\n', '{"a": 1}\n{"a":\n2} {"a": 3}']
+)
 def test_objects_that_have_no_line_of_their_own_are_malformed(tmp_path, parser, lines):
     """As many objects as lines do not make each line an object."""
     path = tmp_path / "lines"

@@ -88,9 +88,7 @@ def decoded(batch):
 
 
 def values_by_field(batch):
-    return [
-        dict(zip(batch.schema.names, row, strict=True)) for row in to_rows(batch, TYPE).values
-    ]
+    return [dict(zip(batch.schema.names, row, strict=True)) for row in to_rows(batch, TYPE).values]
 
 
 class Whole:

@@ -35,10 +35,10 @@ def filter_of(function):
 
 
 def with_loop(row):
-    made = []
+    total = 0
     for _ in range(row.a):
-        made.append(row.c)
-    return made
+        total += len(row.c)
+    return [total]
 
 
 class RowSink(Sink):
