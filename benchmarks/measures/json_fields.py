@@ -103,9 +103,11 @@ def _compared(
     runs: int,
 ) -> Figure:
     pairs = []
-    for _ in range(runs):
-        plain = StreamFormat.json_lines_format(BID)
-        pairs.append((_rate(_read(form(), path), make()), _rate(_read(plain, path), make())))
+    for run in range(runs):
+        forms = [form(), StreamFormat.json_lines_format(BID)]
+        order = (0, 1) if run % 2 else (1, 0)
+        rates = {at: _rate(_read(forms[at], path), make()) for at in order}
+        pairs.append((rates[0], rates[1]))
     values, floors = zip(*pairs, strict=True)
     return Figure(f"json_fields {name}", values, "records/s", floors, {"lines": LINES})
 

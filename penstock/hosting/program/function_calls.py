@@ -29,7 +29,7 @@ def read_all_fields(graph: StreamGraph) -> None:
     """Let the sources of this program read fields that no function reads, too."""
     for node in graph.nodes.values():
         if isinstance(node.operator, SourceOperator):
-            node.operator.reads_all_fields = True
+            node.operator.source.reads_all_fields = True
 
 
 def _call_selectors(selections: Iterable[object]) -> None:

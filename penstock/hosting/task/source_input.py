@@ -60,8 +60,11 @@ class SourceInput:
         self.wake_at_ms: int | None = None
         self.reader: SourceReader = operator.source.create_reader(self)
 
-    def start(self) -> None:
+    def start(self, fields_read: Sequence[str] | None = None) -> None:
+        """`fields_read`: all that the program reads of the records; None: whole records."""
         with self._in_reader():
+            if fields_read is not None:
+                self.reader.read_fields(fields_read)
             self._operator.start(
                 self.reader, self, self._host.settings, self._host.report_watermark
             )

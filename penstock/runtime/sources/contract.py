@@ -293,6 +293,8 @@ class Source(ABC):
     """Whether its records are Python objects, never columns."""
     default_parallelism: int | None = None
     """The parallelism for programs that set none for this source; None: that of the environment."""
+    reads_all_fields: bool = False
+    """Whether its readers parse fields that no function reads, too: `penstock.task.parse-unread-fields`. The driver sets it."""
 
     @property
     @abstractmethod

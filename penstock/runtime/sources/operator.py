@@ -73,10 +73,6 @@ class SourceOperator(Operator):
     """Built in the driver; `start` activates it on a TaskManager."""
 
     accepts = Accepts.ANY
-    fields_read: Sequence[str] | None = None
-    """The fields of its records that the program reads, if it reads them as Python values only. The chain sets it before `start`."""
-    reads_all_fields: bool = False
-    """Whether fields that nobody reads are to be read and checked, too. Source: `penstock.task.parse-unread-fields`; the driver sets it."""
 
     def __init__(self, source: Source, watermark_strategy: WatermarkStrategy) -> None:
         self.source = source
@@ -108,8 +104,6 @@ class SourceOperator(Operator):
     ) -> None:
         """`report_watermark`: reports to the coordinator of the alignment group."""
         self._reader = reader
-        if self.fields_read is not None:
-            reader.read_fields(self.fields_read)
         self._clock = clock
         self._settings = settings
         self._report = report_watermark

@@ -36,7 +36,6 @@ from penstock.runtime.records.shared_records import Sharing
 from penstock.runtime.row_functions.runner import FusedRows
 from penstock.runtime.state.snapshot import OperatorSnapshot, check_all_taken
 from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, let_put_aside, node_of
-from penstock.runtime.task.fields_read import note_fields_read
 from penstock.runtime.task.fusing import fuse, passed
 from penstock.runtime.task.latency import LatencySettings, LatencyStats
 from penstock.runtime.task.operator_calls import (
@@ -135,7 +134,6 @@ class OperatorChain:
         for node in reversed(self.nodes):
             self._open(node)
         fuse(self.nodes)
-        note_fields_read(self.nodes)
 
     def _open(self, node: ChainNode) -> None:
         context = self._context_for(node.spec, node.timer)

@@ -25,28 +25,28 @@ class _Others(Exception):
     """Somebody takes the records otherwise than as Python values."""
 
 
-def note_fields_read(nodes: Sequence[ChainNode]) -> None:
-    """Tell the source at the head of a chain which fields are read. The operators are open."""
+def fields_read(nodes: Sequence[ChainNode]) -> tuple[str, ...] | None:
+    """The fields that a source at the head of a chain has to read; None: whole records, as columns if it can. The operators are open."""
     head = nodes[0].operator if nodes else None
     if not isinstance(head, SourceOperator):
-        return
+        return None
     kind = head.source.produced_type
     if not isinstance(kind, RowTypeInfo) or not is_columnar(kind):
-        return
+        return None
     schema = arrow_schema(kind)
-    names: list[str] = schema.names
+    everything = set(range(len(schema)))
     strategy = head.watermark_strategy
+    if strategy.assigner is not None and strategy.takes_any_batch:
+        return None  # It takes timestamps from a column.
     try:
-        if strategy.assigner is None:
-            places = _read_behind(nodes, nodes[0], schema, kind)
-        elif strategy.takes_any_batch:
-            return  # It takes timestamps from a column.
-        else:
-            places = set(range(len(names)))
+        read = (
+            _read_behind(nodes, nodes[0], schema, kind) if strategy.assigner is None else everything
+        )
     except _Others:
-        return
-    is_all = head.reads_all_fields
-    head.fields_read = tuple(name for place, name in enumerate(names) if is_all or place in places)
+        return None
+    if head.source.reads_all_fields:
+        read = everything
+    return tuple(name for place, name in enumerate(schema.names) if place in read)
 
 
 def _read_behind(

@@ -12,6 +12,7 @@ from penstock.runtime.operators.sinks import SinkOperator
 from penstock.runtime.sink import Sink
 from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.fields_read import fields_read
 from penstock.runtime.watermarks.strategy import ColumnTimestamps
 from tests.tools.runtime.task_parts import context_for, output, spec_of
 
@@ -47,11 +48,12 @@ class RowSink(Sink):
 
 
 def read(*operators, kind=KIND, strategy=None, types=None, all_fields=False, **spec):
-    source = SourceOperator(Source(kind), strategy or WatermarkStrategy.no_watermarks())
-    source.reads_all_fields = all_fields
+    given = Source(kind)
+    given.reads_all_fields = all_fields
+    source = SourceOperator(given, strategy or WatermarkStrategy.no_watermarks())
     chain = OperatorChain(typed(spec_of([source, *operators], **spec), types or kind), lambda: 0)
     chain.open(context_for)
-    return source.fields_read
+    return fields_read(chain.nodes)
 
 
 def typed(spec, kind):
