@@ -42,7 +42,6 @@ from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.sources.operator import SourceOperator, SourceSettings
 from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.task.chain_node import OperatorTimer
-from penstock.runtime.task.fields_read import fields_read
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.operator_contexts import (
     OperatorServices,
@@ -113,8 +112,8 @@ class _WholeSource(SourceInput):
         super().__init__(operator, spec, host)
         self._splits = splits
 
-    def start(self, fields_read: Sequence[str] | None = None) -> None:
-        super().start(fields_read)
+    def start(self, chain: OperatorChain) -> None:
+        super().start(chain)
         self.add_splits(self._splits)
         self.reader.notify_no_more_splits()
 
@@ -165,7 +164,7 @@ class BatchTask:
         try:
             self._chain.open(self._context_of)
             if isinstance(self._input, SourceInput):
-                self._input.start(fields_read(self._chain.nodes))
+                self._input.start(self._chain)
             self._metrics.opened(time.monotonic())
             while (status := self._task.process_input()) is not InputStatus.END_OF_INPUT:
                 yield from self._outbox.take()

@@ -60,7 +60,6 @@ from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.state.contract import MakeKeyedStateBackend
 from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.task.chain_node import OperatorTimer
-from penstock.runtime.task.fields_read import fields_read
 from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.task.input_processor import (
     StreamMultipleInputProcessor,
@@ -120,7 +119,7 @@ class BuiltTask:
         self._start_debloating()
         source = self.task.input
         if isinstance(source, SourceInput):
-            source.start(fields_read(self.chain.nodes))
+            source.start(self.chain)
 
     def read_announcements(self) -> None:
         """Read the barriers that have been announced in the queues of inputs."""
