@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
@@ -85,7 +84,9 @@ def _has_infinite(array: pa.Array) -> bool:
     if pa.types.is_nested(kind):
         parts = array.flatten()
         return any(map(_has_infinite, [parts] if isinstance(parts, pa.Array) else parts))
-    return bool(pa.types.is_floating(kind) and pc.is_inf(array).true_count)
+    if not pa.types.is_floating(kind):
+        return False
+    return bool(np.isinf(array.to_numpy(zero_copy_only=False)).any())
 
 
 def _has_object_on_each_line(block: bytes, objects: int) -> bool:
