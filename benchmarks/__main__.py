@@ -14,6 +14,7 @@ from benchmarks.measures import (
     exchange,
     fan_out,
     flat_memory,
+    json_fields,
     large_state,
     latency,
     metrics,
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "protection": protection.measure,
     "operators": operators.measure,
     "row_functions": row_functions.measure,
+    "json_fields": json_fields.measure,
     "startup": startup.measure,
     "latency": latency.measure,
     "scheduler": scheduler.measure,
@@ -64,6 +66,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "calls": word_count.ABOUT_CALLS,
     "protection": protection.ABOUT,
     "row_functions": row_functions.ABOUT,
+    "json_fields": json_fields.ABOUT,
     "scheduler": scheduler.ABOUT,
     "flat_memory": flat_memory.ABOUT,
     "slow_consumer": slow_consumer.ABOUT,
@@ -82,6 +85,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
 }
 WITHOUT_SPARK = frozenset({
     "row_functions",
+    "json_fields",
     "scheduler",
     "slow_consumer",
     "fan_out",

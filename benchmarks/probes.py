@@ -127,6 +127,9 @@ class _TimedReader(SourceReader):
         self._mark = mark
         self._is_marked = False
 
+    def read_fields(self, names: Sequence[str]) -> None:
+        self._inner.read_fields(names)
+
     def start(self) -> None:
         self._inner.start()
 

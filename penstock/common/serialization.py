@@ -16,7 +16,7 @@ from penstock.common.absent import absent
 from penstock.common.places import ROW_SCHEMAS
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.model.errors import ConfigurationError
-from penstock.runtime.elements import Batch
+from penstock.runtime.elements import Batch, ColumnBatch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.records.text import format_batch, java_text
 
@@ -36,7 +36,16 @@ class DeserializationSchema(ABC):
     def deserialize(self, data: bytes) -> Any:
         """Return the value; None: there is no record."""
 
-    def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
+    def reading(self, names: Sequence[str]) -> DeserializationSchema:
+        """Return the schema for programs that read only these fields of its Rows, as Python values; by default itself. Not in PyFlink.
+
+        What its `deserialize_columns` returns may be a `ColumnBatch` then, of which other fields are not parsed.
+        """
+        return self
+
+    def deserialize_columns(
+        self, messages: Sequence[bytes | None]
+    ) -> pa.RecordBatch | ColumnBatch | None:
         """Return all messages as one batch, in the Arrow form of `produced_type`. Not in PyFlink.
 
         It has a row for each message, in order. None: the messages must be read one by one, for example because one of

@@ -50,6 +50,15 @@ class ColumnBatch:
     def __len__(self) -> int:
         return int(self.data.num_rows)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of `data`."""
+        return self.data.schema
+
+    def column(self, place: int) -> pa.Array:
+        """The column at this index."""
+        return self.data.column(place)
+
     def slice(self, start: int, stop: int) -> ColumnBatch:
         stamps = None if self.timestamps is None else self.timestamps[start:stop]
         return ColumnBatch(self.data.slice(start, stop - start), stamps)

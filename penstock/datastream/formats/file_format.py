@@ -7,7 +7,7 @@ themselves how a file may be cut.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from penstock.common.io import InputFormat
 from penstock.common.typeinfo import TypeInformation
@@ -25,6 +25,13 @@ class FileFormat(ABC):
     @abstractmethod
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         """Yield the batches of one piece, each of at most about 4,096 rows or 1 MiB."""
+
+    def reading(self, names: Sequence[str]) -> FileFormat:
+        """Return the format for programs that read only these fields of its Rows, as Python values; by default itself.
+
+        Its batches may be `PartialColumns`.
+        """
+        return self
 
     @property
     def produced_type(self) -> TypeInformation | None:

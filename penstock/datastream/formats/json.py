@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.json_columns import json_schema_of, read_messages
+from penstock.datastream.formats.json_fields import FieldsReader, fields_in_order
 from penstock.datastream.formats.json_schema import type_of_schema
 from penstock.datastream.formats.text_values import (
     checked_int,
@@ -29,6 +30,7 @@ from penstock.model import types as t
 from penstock.model.errors import ConfigurationError
 from penstock.model.row import make_row
 from penstock.model.texts.bounded_text import bounded_repr
+from penstock.runtime.elements import ColumnBatch
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
@@ -37,6 +39,10 @@ Write: TypeAlias = Callable[[Any], str]
 
 _B = t.BasicType
 _WHOLE = frozenset({_B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.BIG_INT})
+_MOST_DIGITS: Final = 4300
+"""Of an integer that is written with an exponent, as Python has it for those without."""
+_TOO_LONG: Final = object()
+"""Stands for a number that is too long for Python. No type takes it."""
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
@@ -56,6 +62,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         self._row_type = row_type
         self._rules = _Rules(fails_on_missing_field, ignores_errors)
         self._convert: Convert | None = None
+        self._reader: FieldsReader | None = None
+
+    _read: Sequence[str] | None = None
+    """The fields that somebody reads; None: all."""
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
@@ -76,10 +86,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         if not data:
             return None
         if self._convert is None:
-            self._convert = _row_reader(self._row_type, self._rules)
+            self._convert = _row_reader(self._row_type, self._rules, self._read)
         try:
-            return self._convert(json.loads(data, parse_float=Decimal))
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            return self._convert(self._loaded(data))
+        except (ValueError, TypeError, KeyError, RecursionError, ArithmeticError) as error:
             if self._rules.ignores_errors:
                 return None
             shown = bytes(data[:200])
@@ -87,17 +97,56 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                 f"a message cannot be read as JSON of {self._row_type}: {error}. Message: {shown!r}"
             ) from error
 
-    def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
+    def _loaded(self, data: bytes) -> Any:
+        try:
+            return json.loads(data, parse_float=Decimal)
+        except (ValueError, ArithmeticError):
+            # A number may be too long for Python, which is of no matter in a field that nobody reads.
+            if self._read is None:
+                raise
+            return json.loads(data, parse_float=_decimal_if_it_fits, parse_int=_int_if_it_fits)
+
+    def deserialize_columns(
+        self, messages: Sequence[bytes | None]
+    ) -> pa.RecordBatch | ColumnBatch | None:
         """Return all messages as columns, if all are objects of simple types; else None.
 
         Simple types are strings, booleans, doubles, whole numbers of up to 64 bits, and lists and rows of them.
         """
         is_strict = self._rules.fails_on_missing_field
         schema = None if is_strict else json_schema_of(self._row_type)
-        return None if schema is None else read_messages(messages, schema)
+        if schema is None:
+            return None
+        if self._read is not None and all(messages):
+            whole: Sequence[bytes] = messages  # type: ignore[assignment] # none of them is None
+            made = self.fields().batch(b"\n".join(whole), whole)
+            if made is not None:
+                return made
+        return read_messages(messages, schema)
+
+    def reading(self, names: Sequence[str]) -> JsonRowDeserializationSchema:
+        """Return the schema for programs that read only these fields.
+
+        Other fields are not checked against their types, as fields that are not declared: where such a value cannot be read, it is
+        None in the Rows that are still made. It is the schema itself if a missing field is an error or a type has no columns.
+        """
+        if self._rules.fails_on_missing_field or json_schema_of(self._row_type) is None:
+            return self
+        made = JsonRowDeserializationSchema(
+            self._row_type, ignores_errors=self._rules.ignores_errors
+        )
+        made._read = fields_in_order(self._row_type, names)
+        return made
+
+    def fields(self) -> FieldsReader:
+        """Return what reads the fields of `reading`."""
+        if self._reader is None:
+            names = self._row_type.get_field_names() if self._read is None else self._read
+            self._reader = FieldsReader(self._row_type, names, self.deserialize)
+        return self._reader
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_convert": None}
+        return {**self.__dict__, "_convert": None, "_reader": None}
 
     class Builder:
         """Builds the schema; `type_info` or `json_schema` is required."""
@@ -216,7 +265,7 @@ class _Rules:
         def read(item: Any) -> Any:
             try:
                 return None if item is None else convert(item)
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, ArithmeticError):
                 return None
 
         return read
@@ -251,9 +300,17 @@ def _reader(type_info: TypeInformation, rules: _Rules) -> Convert:  # ruff: igno
     return rules.or_none(lambda item: parse(_expected(item, str, "a string")))
 
 
-def _row_reader(row_type: RowTypeInfo, rules: _Rules) -> Convert:
+def _row_reader(
+    row_type: RowTypeInfo, rules: _Rules, read_names: Sequence[str] | None = None
+) -> Convert:
+    """`read_names`: a value of another field is None if it cannot be read. None: all fields count."""
     names = tuple(row_type.get_field_names())
-    readers = [_reader(kind, rules) for kind in row_type.get_field_types()]
+    unread = _Rules(rules.fails_on_missing_field, ignores_errors=True)
+    counts = names if read_names is None else read_names
+    readers = [
+        _reader(kind, rules if name in counts else unread)
+        for name, kind in zip(names, row_type.get_field_types(), strict=True)
+    ]
 
     def read(item: Any) -> Any:
         if isinstance(item, list):  # a tuple in JSON Schema
@@ -274,10 +331,24 @@ def _row_reader(row_type: RowTypeInfo, rules: _Rules) -> Convert:
     return read
 
 
+def _int_if_it_fits(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        return _TOO_LONG
+
+
+def _decimal_if_it_fits(text: str) -> Any:
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return _TOO_LONG
+
+
 def _read_field(name: str, read: Convert, item: Any) -> Any:
     try:
         return read(item)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise ValueError(f"field '{name}': {error}") from error
 
 
@@ -293,7 +364,7 @@ def _basic_reader(type_info: t.BasicTypeInfo) -> Convert:
         is_number = isinstance(item, int | Decimal) and not isinstance(item, bool)
         if kind is _B.BOOLEAN and isinstance(item, bool):
             return item
-        if kind in _WHOLE and is_number and item == math.floor(item):
+        if kind in _WHOLE and is_number and _is_whole(item):
             return checked_int(int(item), kind)
         if kind in {_B.FLOAT, _B.DOUBLE} and is_number:
             return float(item)
@@ -302,6 +373,12 @@ def _basic_reader(type_info: t.BasicTypeInfo) -> Convert:
         raise ValueError(f"expected {type_info}, got {bounded_repr(item)}")
 
     return read
+
+
+def _is_whole(item: int | Decimal) -> bool:
+    # A text as short as 1e999999999 would fill the memory.
+    is_short = isinstance(item, int) or item.adjusted() < _MOST_DIGITS
+    return is_short and item == math.floor(item)
 
 
 def _plain(item: Any) -> Any:

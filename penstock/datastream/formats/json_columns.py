@@ -18,7 +18,12 @@ from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 # Words that Python's JSON accepts and standard JSON does not. pyarrow takes them for numbers.
 _STRANGE: Final = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")
-_NULL: Final = re.compile(rb"^\s*null\s*$", re.MULTILINE)
+# An integer for Python, and so 0.0 as a DOUBLE. For pyarrow it is -0.0.
+_NEGATIVE_ZERO: Final = re.compile(rb"-0\s*[,}\]]")
+_LINE_END, _OPENS, _CLOSES = b"\n{}"
+_MOST_SPACE: Final = 1024
+"""Behind the last object. Where there is more, lines are read one by one."""
+_BOUNDARY: Final = re.compile(rb"}[ \t\r]*\n[ \t\r]*{")
 
 
 def json_schema_of(type_info: TypeInformation | None) -> pa.Schema | None:
@@ -48,9 +53,8 @@ def read_messages(messages: Sequence[bytes | None], schema: pa.Schema) -> pa.Rec
 
 def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     """One row for each line; the last line needs no end. None: a line is not a plain object of these columns."""
-    lines = block.count(b"\n") + (not block.endswith(b"\n"))
     # A block that begins with `null` crashes pyarrow.
-    if not block.startswith(b"{") or _may_be_strange(block, schema) or not _is_text(block):
+    if not block.startswith(b"{") or _may_be_strange(block, schema) or not is_text(block):
         return None
     from pyarrow import (
         json,
@@ -66,18 +70,39 @@ def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
         )
     except pa.ArrowInvalid:
         return None
-    if table.num_rows != lines or (_has_row_of_nulls(table) and _NULL.search(block) is not None):
+    if not _has_object_on_each_line(block, table.num_rows):
         return None
     batch: pa.RecordBatch = table.select(schema.names).combine_chunks().to_batches()[0]
+    if any(map(_has_infinite, batch.columns)):
+        return None
     return batch if batch.schema.equals(schema) else None
 
 
-def _has_row_of_nulls(table: pa.Table) -> bool:
-    """Whether a row has only nulls: a line that says `null` looks like an object without fields."""
-    if any(not column.null_count for column in table.columns):
+def _has_infinite(array: pa.Array) -> bool:
+    """Whether it has an integer of hundreds of digits, which pyarrow takes for infinity and Python refuses."""
+    kind = array.type
+    if pa.types.is_nested(kind):
+        parts = array.flatten()
+        return any(map(_has_infinite, [parts] if isinstance(parts, pa.Array) else parts))
+    if not pa.types.is_floating(kind):
         return False
-    are_null = [column.is_null().to_numpy() for column in table.columns]
-    return bool(np.logical_and.reduce(are_null).any())
+    return bool(np.isinf(array.to_numpy(zero_copy_only=False)).any())
+
+
+def _has_object_on_each_line(block: bytes, objects: int) -> bool:
+    """Whether so many objects are one on each line. pyarrow takes an object on two lines, two on one line, and `null`, too.
+
+    If each line end is between `}` and `{`, it is between two objects: no other JSON has it there.
+    """
+    signs = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(signs == _LINE_END)
+    if len(ends) and ends[-1] == len(signs) - 1:
+        ends = ends[:-1]
+    if len(ends) != objects - 1 or not block[-_MOST_SPACE:].rstrip().endswith(b"}"):
+        return False
+    if (signs[ends - 1] == _CLOSES).all() and (signs[ends + 1] == _OPENS).all():
+        return True
+    return len(_BOUNDARY.findall(block)) == objects - 1
 
 
 def _may_be_strange(block: bytes, schema: pa.Schema) -> bool:
@@ -85,7 +110,9 @@ def _may_be_strange(block: bytes, schema: pa.Schema) -> bool:
     if not any(_has_doubles(field.type) for field in schema):
         return False
     is_likely = b"NaN" in block or b"Inf" in block  # a quick check that is mostly enough
-    return is_likely and _STRANGE.search(block) is not None
+    if is_likely and _STRANGE.search(block) is not None:
+        return True
+    return b"-0" in block and _NEGATIVE_ZERO.search(block) is not None
 
 
 def _has_doubles(kind: pa.DataType) -> bool:
@@ -94,7 +121,7 @@ def _has_doubles(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind))
 
 
-def _is_text(block: bytes) -> bool:
+def is_text(block: bytes) -> bool:
     if block.isascii():
         return True
     try:

@@ -20,6 +20,7 @@ from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.datastream.formats.json_columns import json_schema_of, read_lines
+from penstock.datastream.formats.json_fields import FieldsReader, fields_in_order
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH, TextLineFormat
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.texts.bounded_text import bounded_repr, bounded_str
@@ -42,15 +43,28 @@ class JsonLinesFormat(FileFormat):
         self._type = type_info
         self._timestamps = timestamps
         self._schema = json_schema_of(type_info)
+        self._fields: FieldsReader | None = None
         self._parse: Callable[[str | bytes], Any] = _OfText(self._text.charset, json.loads)
         if isinstance(type_info, RowTypeInfo):
-            schema = JsonRowDeserializationSchema(type_info)
-            self._parse = _OfText(self._text.charset, _RowParser(schema))
+            self._of_rows(JsonRowDeserializationSchema(type_info))
         if timestamps is not None and not _is_long(self._schema, timestamps):
             raise ConfigurationError(
                 f"json_lines_format: timestamps={timestamps!r} must name a LONG field of a ROW of plain types, but the type is "
                 f"{type_info}. Declare the field, or assign timestamps with a WatermarkStrategy."
             )
+
+    def _of_rows(self, schema: JsonRowDeserializationSchema) -> None:
+        self._parse = _OfText(self._text.charset, _RowParser(schema))
+
+    def reading(self, names: Sequence[str]) -> JsonLinesFormat:
+        if not isinstance(self._type, RowTypeInfo) or self._schema is None:
+            return self
+        made = JsonLinesFormat(self._type, self._text.charset, self._timestamps)
+        read = fields_in_order(self._type, names, self._timestamps)
+        schema = JsonRowDeserializationSchema(self._type).reading(read)
+        made._of_rows(schema)
+        made._fields = schema.fields()
+        return made
 
     @property
     def produced_type(self) -> TypeInformation | None:
@@ -71,7 +85,12 @@ class JsonLinesFormat(FileFormat):
         """The block as columns; None: read it line by line."""
         if isinstance(text, bytes) and not self._text.is_exact(text):
             return None
-        data = read_lines(self._text.as_utf8(text), schema)
+        block = self._text.as_utf8(text)
+        if self._fields is not None:
+            made = self._fields.batch(block, stamps_of=self._timestamps)
+            if made is not None:
+                return made
+        data = read_lines(block, schema)
         if data is None:
             return None
         if self._timestamps is None:

@@ -112,8 +112,8 @@ class _WholeSource(SourceInput):
         super().__init__(operator, spec, host)
         self._splits = splits
 
-    def start(self) -> None:
-        super().start()
+    def start(self, chain: OperatorChain) -> None:
+        super().start(chain)
         self.add_splits(self._splits)
         self.reader.notify_no_more_splits()
 
@@ -164,7 +164,7 @@ class BatchTask:
         try:
             self._chain.open(self._context_of)
             if isinstance(self._input, SourceInput):
-                self._input.start()
+                self._input.start(self._chain)
             self._metrics.opened(time.monotonic())
             while (status := self._task.process_input()) is not InputStatus.END_OF_INPUT:
                 yield from self._outbox.take()

@@ -1,4 +1,4 @@
-"""Lets the functions of a program be called as they are written, when the option for that is set."""
+"""Lets the functions of a program be called as they are written, and its sources read all fields, when the options for that are set."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators.key_check import KeyCheckOperator
 from penstock.runtime.operators.keyed import KeyTaker
 from penstock.runtime.operators.stateless import FunctionOperator
+from penstock.runtime.sources.operator import SourceOperator
 
 
 def call_functions(graph: StreamGraph) -> None:
@@ -22,6 +23,13 @@ def call_functions(graph: StreamGraph) -> None:
             _call_selectors((node.operator.keys,))
     partitionings = (edge.partitioning for edge in graph.edges if edge.partitioning is not None)
     _call_selectors(one.key_selector for one in partitionings)
+
+
+def read_all_fields(graph: StreamGraph) -> None:
+    """Let the sources of this program read fields that no function reads, too."""
+    for node in graph.nodes.values():
+        if isinstance(node.operator, SourceOperator):
+            node.operator.source.reads_all_fields = True
 
 
 def _call_selectors(selections: Iterable[object]) -> None:

@@ -119,7 +119,7 @@ class BuiltTask:
         self._start_debloating()
         source = self.task.input
         if isinstance(source, SourceInput):
-            source.start()
+            source.start(self.chain)
 
     def read_announcements(self) -> None:
         """Read the barriers that have been announced in the queues of inputs."""

@@ -16,6 +16,8 @@ from penstock.runtime.elements import Element
 from penstock.runtime.interruption import UNWATCHED, OperatorCalls, uninterruptible
 from penstock.runtime.sources.contract import SourceReader, SplitFetcher, SplitReader
 from penstock.runtime.sources.operator import SourceOperator, SourceSettings
+from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.fields_read import fields_read
 from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
 
 
@@ -60,8 +62,12 @@ class SourceInput:
         self.wake_at_ms: int | None = None
         self.reader: SourceReader = operator.source.create_reader(self)
 
-    def start(self) -> None:
+    def start(self, chain: OperatorChain) -> None:
+        """`chain`: that of the source, whose operators are open."""
+        read = fields_read(chain.nodes)
         with self._in_reader():
+            if read is not None:
+                self.reader.read_fields(read)
             self._operator.start(
                 self.reader, self, self._host.settings, self._host.report_watermark
             )

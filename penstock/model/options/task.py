@@ -70,6 +70,15 @@ class TaskOptions(OptionGroup, title="Tasks"):
             "debugger, or if results differ."
         ),
     )
+    PARSE_UNREAD_FIELDS: Final = flag(
+        "penstock.task.parse-unread-fields",
+        "false",
+        (
+            "Whether a source of JSON reads all declared fields where the functions behind it read "
+            "only some. false: a field that nobody reads is not checked against its type, as the "
+            "guide [Speed of row functions](../guides/row-functions.md) says."
+        ),
+    )
     COLUMN_ROWS: Final = whole(
         "python.fn-execution.arrow.batch.size",
         None,

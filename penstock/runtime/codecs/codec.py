@@ -70,7 +70,7 @@ class ChannelEncoder:
             stamps = None if element.timestamps is None else element.timestamps.tobytes()
             data = self._dumps((element.values, stamps))
             return FrameKind.ROWS, [data]
-        if type(element) is ColumnBatch:
+        if isinstance(element, ColumnBatch):
             return FrameKind.COLUMNS, self._columns(element)
         return encode_event(element)
 
@@ -80,7 +80,7 @@ class ChannelEncoder:
 
         Returns: (kind, parts, records) of each frame, in order.
         """
-        if type(batch) is ColumnBatch:
+        if isinstance(batch, ColumnBatch):
             return [
                 (FrameKind.COLUMNS, self._columns(piece), len(piece))
                 for piece in _sized(batch, limit + (limit >> _SLACK_SHIFT))

@@ -19,6 +19,7 @@ from penstock.model.types import TypeInformation, is_pickled
 from penstock.runtime.codecs.base import Codec
 from penstock.runtime.codecs.by_type import RecordCodec, codec_of
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
+from penstock.runtime.partial_columns import PartialColumns
 
 ROW_KIND_COLUMN: Final = "__row_kind__"
 MISFIT: Final = (TypeError, AssertionError, OverflowError, ValueError)
@@ -76,6 +77,8 @@ def to_rows(batch: ColumnBatch, type_info: TypeInformation | None) -> RowBatch:
 
     Raises: TypeError when the columns are not those of the declared type.
     """
+    if isinstance(batch, PartialColumns):
+        return RowBatch(batch.rows(), batch.timestamps)
     return rows_of_fields(batch, type_info, field_values(batch, type_info))
 
 

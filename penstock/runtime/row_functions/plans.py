@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import keyword
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from itertools import repeat
@@ -28,6 +28,7 @@ from penstock.runtime.codecs.convert import (
     values_of_array,
 )
 from penstock.runtime.elements import ColumnBatch
+from penstock.runtime.partial_columns import DecodedColumns
 from penstock.runtime.row_functions.interpreters import READS_BYTECODE
 from penstock.runtime.row_functions.known_code import MAKES_LIST, Guard, has_plain_values, hold
 from penstock.runtime.row_functions.read_only import fields_read
@@ -85,17 +86,17 @@ class Fields:
             told = self.types[place] if kind is None else kind
             raise Refused(f"it reads a field of type {told}")
 
-    def place_of(self, field: int | str) -> int:
+    def place_of(self, read: int | str) -> int:
         """The index of a field of a Row. Raises: Refused."""
         names = self.names or ()
-        if isinstance(field, int):
-            if not -len(names) <= field < len(names):
-                raise Refused(f"the record has no field {field}")
-            place = field % len(names)
-        elif field in names:
-            place = names.index(field)
+        if isinstance(read, int):
+            if not -len(names) <= read < len(names):
+                raise Refused(f"the record has no field {read}")
+            place = read % len(names)
+        elif read in names:
+            place = names.index(read)
         else:
-            raise Refused(f"the record has no field {field!r}")
+            raise Refused(f"the record has no field {read!r}")
         self.check(place)
         return place
 
@@ -135,30 +136,66 @@ class Plan:
     tree: Node | None = None
     run_flat: Compiled | None = None
     """Gives the items of all lists that the function returns, if it returns lists of what cannot be changed."""
+    name: str = ""
+    _loops: dict[Any, Compiled | None] = field(default_factory=dict)
+    """Loops over decoded records, by what they give and by the records' attributes."""
 
     def values(self, batch: ColumnBatch) -> list[list[Any]]:
         """The Python values of the columns that it reads."""
         assert self.fields is not None
         made = []
         for place in self.places:
-            codec, array = self.fields.codecs[place], batch.data.column(place)
-            made.append(values_of_array(array) if codec is None else codec.from_array(array))
+            decoded = batch.values_of(place) if isinstance(batch, DecodedColumns) else None
+            if decoded is None:
+                codec, array = self.fields.codecs[place], batch.column(place)
+                decoded = values_of_array(array) if codec is None else codec.from_array(array)
+            made.append(decoded)
         return made
 
     def results(self, batch: ColumnBatch) -> list[Any]:
         """What the function returns for each record. Raises: what one of its operations raises, for some record."""
-        assert self.run is not None
-        made = self.run(len(batch), *self.values(batch))
+        made = self._run(batch, is_flat=False)
         return make_rows(self.made_names, made, len(made)) if self.makes_rows else made
 
     def items(self, batch: ColumnBatch) -> list[Any]:
         """The items of the lists that the function returns for all records. Raises: as `results`."""
-        assert self.run_flat is not None
-        return self.run_flat(len(batch), *self.values(batch))
+        return self._run(batch, is_flat=True)
+
+    def _run(self, batch: ColumnBatch, *, is_flat: bool) -> list[Any]:
+        if isinstance(batch, DecodedColumns):
+            loop = self._loop_over(batch, is_flat=is_flat)
+            if loop is not None:
+                return loop(len(batch), batch.records)
+        run = self.run_flat if is_flat else self.run
+        assert run is not None
+        return run(len(batch), *self.values(batch))
+
+    def _loop_over(self, batch: DecodedColumns, *, is_flat: bool) -> Compiled | None:
+        """The loop over decoded records with these attributes; None: they lack a field."""
+        key = (is_flat, tuple(batch.attributes.items()))
+        if key not in self._loops:
+            self._loops[key] = self._made_loop(batch, is_flat=is_flat)
+        return self._loops[key]
+
+    def _made_loop(self, batch: DecodedColumns, *, is_flat: bool) -> Compiled | None:
+        if self.tree is None or not batch.attributes.keys() >= set(self.places):
+            return None
+        attributes = batch.attributes
+        try:
+            return compiled(self.tree, (), self.name, is_flat=is_flat, attributes=attributes)
+        except TooLarge:  # Attributes have longer names than columns.
+            return None
 
     def records(self, batch: ColumnBatch) -> Iterator[Any]:
         """A named tuple for each record, of the fields that the function reads."""
+        if isinstance(batch, DecodedColumns) and self._has_as_named(batch.attributes):
+            return iter(batch.records)
         return map(tuple.__new__, repeat(self.record_class), zip(*self.values(batch), strict=True))
+
+    def _has_as_named(self, attributes: Mapping[int, str]) -> bool:
+        """Whether the function finds the fields that it reads at decoded records, too."""
+        names: tuple[str, ...] = getattr(self.fields, "names", None) or ()
+        return all(attributes.get(place) == names[place] for place in self.places)
 
     def holds(self) -> bool:
         """Whether the variables outside of the function have the values with which the plan was made."""
@@ -295,7 +332,7 @@ def plan_of_tree(tree: Node, fields: Fields, name: str) -> Plan:
     read = {one.value for one in nodes_of(tree) if one.kind is Kind.COLUMN}
     plan.places = tuple(sorted(read))
     plan.run = compiled(tree, plan.places, name)
-    plan.tree = tree
+    plan.tree, plan.name = tree, name
     return plan
 
 

@@ -21,12 +21,20 @@ class TooLarge(Exception):
     """The text of a function would be too long, or too deep for Python."""
 
 
-def compiled(tree: Node, places: Iterable[int], name: str, *, is_flat: bool = False) -> Compiled:
+def compiled(
+    tree: Node,
+    places: Iterable[int],
+    name: str,
+    *,
+    is_flat: bool = False,
+    attributes: Mapping[int, str] | None = None,
+) -> Compiled:
     """The function `(count, *columns) -> results` of this tree. Rows come out as tuples of their values.
 
-    Args: is_flat: the results are lists, whose items are wanted. places: of the columns, in the order in which they are given. name: shown in stacks. Raises: TooLarge.
+    Args: is_flat: the results are lists, whose items are wanted. places: of the columns, in the order in which they are given. name: shown in stacks.
+        attributes: in place of columns one list of records is given, which have the columns as these attributes. Raises: TooLarge.
     """
-    text = _Text(tree)
+    text = _Text(tree, attributes)
     conditions, kept = [], tree
     defined: set[int] = set()
     while kept.kind is Kind.IF and kept.args[2].kind is Kind.DROP:
@@ -46,7 +54,9 @@ def compiled(tree: Node, places: Iterable[int], name: str, *, is_flat: bool = Fa
         value = "item"
     columns = [f"c{place}" for place in places]
     given = ", ".join(f"l{place}" for place in places)
-    if not columns:
+    if attributes is not None:
+        given, loop = "records", "record in records"
+    elif not columns:
         loop = "_ in range(count)"
     elif len(columns) == 1:
         loop = f"{columns[0]} in {given}"
@@ -96,7 +106,8 @@ def expression(tree: Node) -> Expression:
 class _Text:
     """The text of the nodes of one tree. A node that is used more than once is kept in a variable from its first use on."""
 
-    def __init__(self, tree: Node) -> None:
+    def __init__(self, tree: Node, attributes: Mapping[int, str] | None = None) -> None:
+        self._attributes = attributes
         self.namespace: dict[str, Any] = {
             "_drop": object(), "_nothing": object(), "_format": format, "_texts": "".join,
             "_repr": repr, "_str": str, "_ascii": ascii, "_slice": slice, "zip": zip,
@@ -123,7 +134,8 @@ class _Text:
 
     def _leaf(self, node: Node) -> str:
         if node.kind is Kind.COLUMN:
-            return f"c{node.value}"
+            names = self._attributes
+            return f"c{node.value}" if names is None else f"record.{names[node.value]}"
         if node.kind is Kind.DROP:
             return "_drop"
         return self._named(node.value, id(node))

@@ -110,9 +110,12 @@ class RowFunction:
 
     def plan(self, batch: ColumnBatch, type_info: TypeInformation | None) -> Plan:
         """How the function runs on such columns."""
+        return self.plan_for(batch.schema, type_info)
+
+    def plan_for(self, schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
+        """`plan` for batches with these columns, before one has come."""
         if self._off is not None:
             return self._off
-        schema = batch.data.schema
         for known, kind, plan in self._plans:
             if kind is type_info and known.equals(schema):
                 return plan

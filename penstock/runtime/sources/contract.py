@@ -214,6 +214,12 @@ class SourceReader(ABC):
     bytes_read: int = 0
     fetched_at_ms: int | None = None
 
+    def read_fields(self, names: Sequence[str]) -> None:
+        """Note that the program reads only these fields of the Rows, as Python values, not as columns.
+
+        Called at most once, before `start`. By default nothing changes.
+        """
+
     def start(self) -> None:
         """Prepare; called once. Most readers ask for their first split here."""
 
@@ -287,6 +293,8 @@ class Source(ABC):
     """Whether its records are Python objects, never columns."""
     default_parallelism: int | None = None
     """The parallelism for programs that set none for this source; None: that of the environment."""
+    reads_all_fields: bool = False
+    """Whether its readers parse fields that no function reads, too: `penstock.task.parse-unread-fields`. The driver sets it."""
 
     @property
     @abstractmethod

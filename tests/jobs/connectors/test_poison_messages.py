@@ -65,6 +65,22 @@ def test_malformed_messages_are_put_aside_and_written_to_a_topic(broker, name):
     ]
 
 
+def test_a_field_that_nobody_reads_is_not_checked_in_messages_of_a_queue(amqp, queue):
+    for number in (1, "no number", 3):
+        publish(amqp, queue, json.dumps({"k": f"a{number}", "n": number}))
+    schema = JsonRowDeserializationSchema.builder().type_info(PAIR).build()
+    env = restarting_environment(Watcher(), parallelism=1)
+    env.enable_checkpointing(50)
+    source = source_of(amqp, queue, schema=schema)
+    results = CollectingSink()
+    rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "in")
+    rows.map(lambda row: row.k).sink_to(results)
+    client = env.execute_async("fields of a queue")
+    wait_until(lambda: len(results.values) == 3, "not all came")
+    client.cancel().result()
+    assert sorted(results.values) == ["a1", "a3", "ano number"]
+
+
 def test_messages_of_a_queue_that_are_malformed_or_lack_an_id_are_put_aside(amqp, queue):
     """They are acknowledged with their checkpoint, so that they do not come again for ever."""
     for number in (1, 2):

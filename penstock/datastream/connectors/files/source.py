@@ -282,6 +282,9 @@ class _FileReader(PolledSplitReader):
         super().__init__(context)
         self._format = file_format
 
+    def read_fields(self, names: Sequence[str]) -> None:
+        self._format = self._format.reading(names)
+
     def read(self, split: Any) -> Iterator[Batch]:
         for piece in split.pieces:
             yield from self._format.read(piece)

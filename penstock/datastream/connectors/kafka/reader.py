@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.common.serialization import DeserializationSchema
@@ -75,6 +75,9 @@ class KafkaReader(CommittingReader):
     def __init__(self, context: ReaderContext, settings: KafkaReaderSettings) -> None:
         super().__init__(context, commits=settings.commits_on_checkpoint)
         self._settings = settings
+
+    def read_fields(self, names: Sequence[str]) -> None:
+        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
 
     def open_split_reader(self) -> KafkaSplitReader:
         return KafkaSplitReader(self._settings, self.context.subtask())

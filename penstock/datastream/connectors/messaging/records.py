@@ -26,6 +26,9 @@ def batch_of(
     the n-th message in errors.
     """
     columns = schema.deserialize_columns(values)
+    if isinstance(columns, ColumnBatch):
+        columns.timestamps = stamps
+        return columns
     if columns is not None:
         return ColumnBatch(columns, stamps)
     records, has_marks = _deserialized(values, schema, place)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final
 
@@ -107,6 +107,9 @@ class PulsarReader(CommittingReader):
     def __init__(self, context: ReaderContext, settings: PulsarReaderSettings) -> None:
         super().__init__(context, commits=not settings.acknowledges_by_itself)
         self._settings = settings
+
+    def read_fields(self, names: Sequence[str]) -> None:
+        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
 
     def open_split_reader(self) -> PulsarSplitReader:
         return PulsarSplitReader(self._settings, self.context.subtask())

@@ -7,7 +7,7 @@ that its message is acknowledged. If that is not known, the id is forgotten when
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.common.serialization import DeserializationSchema
@@ -71,6 +71,9 @@ class RMQReader(SourceReader):
         heartbeat_s = settings.config.heartbeat_s or HEARTBEAT_S
         self._gone_after_ms = HEARTBEATS_UNTIL_GONE * heartbeat_s * 1000
         self._gone_at_ms = context.monotonic_ms() + self._gone_after_ms
+
+    def read_fields(self, names: Sequence[str]) -> None:
+        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
 
     def start(self) -> None:
         self._consumer.start()

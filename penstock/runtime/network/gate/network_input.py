@@ -210,7 +210,7 @@ class NetworkInput:
 
     def _accept(self, polled: Polled) -> Sequence[Element]:
         element = polled.element
-        if type(element) is RowBatch or type(element) is ColumnBatch:
+        if type(element) is RowBatch or isinstance(element, ColumnBatch):
             return self._accept_data(element)
         if isinstance(element, Watermark):
             return self._valve.input_watermark(element.timestamp_ms, self.gate.last_channel)

@@ -124,7 +124,7 @@ class PipelinedSubpartition:
         """`is_whole`: nothing may be joined to the batch."""
         queue, limit = self.queue, self.queue.frame_rows(self.sizes.frame_rows)
         is_whole = is_whole or rows >= limit
-        is_whole = is_whole or (rows >= _COLUMN_ROWS_DIRECT and type(batch) is ColumnBatch)
+        is_whole = is_whole or (rows >= _COLUMN_ROWS_DIRECT and isinstance(batch, ColumnBatch))
         with self._lock:
             if queue.is_finished or self.is_released:
                 return

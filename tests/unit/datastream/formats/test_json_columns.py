@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Types
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
+from penstock.datastream.formats.json_columns import json_schema_of, read_lines
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import ColumnBatch
 
@@ -59,11 +60,23 @@ def test_ordinary_objects_are_read_as_columns():
     [
         None, b"", b"null", b"[1]", b"5", b"x", b'{"s": 5}', b'{"i": 1.0}', b'{"i": "1"}', b'{"i": 3000000000}', b'{"d": NaN}',
         b'{"d": 1e999}', b'{"b": 1}', b'{"s": "\xff"}', b'{"s":\n"a"}', b'{"s":"a"}{"s":"b"}', b'{"s":"a"} null {}', b'{"i": 1, "i": 2}',
-        b'{"s": "a"', b"{]}", b'{"s": "\\ud800"}',
+        b'{"s": "a"', b"{]}", b'{"s": "\\ud800"}', b'{"d": -0}', b'{"d": ' + b"9" * 400 + b"}",
     ],
 )  # fmt: skip
 def test_anything_odd_is_left_to_be_read_one_by_one(message):
     assert schema().deserialize_columns([b'{"s": "a"}', message]) is None
+
+
+@pytest.mark.parametrize("block", [b'{"i":\n1}{"i": 2}', b'{"i": 1}{"i": 2}\n \n'])
+def test_as_many_objects_as_lines_do_not_make_each_line_an_object(block):
+    """pyarrow would take them."""
+    assert read_lines(block, json_schema_of(WIDE)) is None
+
+
+@pytest.mark.parametrize("end", [b"\n", b" \n", b"\r\n", b"\t\n  "])
+def test_space_around_objects_is_of_no_matter(end):
+    block = b'{"i": 1}' + end + b'{"d": -0.0}' + end.rstrip(b" ")
+    assert read_lines(block, json_schema_of(WIDE)).num_rows == 2
 
 
 def test_only_what_is_read_alike_is_read_as_columns():

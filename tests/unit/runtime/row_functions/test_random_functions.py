@@ -3,10 +3,13 @@
 import os
 import warnings
 from collections import Counter
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from penstock.runtime.codecs.convert import to_rows
+from penstock.runtime.partial_columns import DecodedColumns
 from penstock.runtime.row_functions.plans import Stage, Way, add_flat, fused_plan, plan_of
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import TooLarge
@@ -75,6 +78,40 @@ def test_random_functions_give_the_same_on_columns():
     # Else this would show little.
     assert ways[Way.COLUMNS] > 1600
     assert ways[Way.FIELDS] > 5
+
+
+def decoded(batch):
+    """The same records, with their fields as attributes of objects."""
+    records = [SimpleNamespace(**one) for one in values_by_field(batch)]
+    names = dict(enumerate(batch.schema.names))
+    return DecodedColumns(Whole(batch), range(len(batch)), batch.schema, records, names)
+
+
+def values_by_field(batch):
+    return [dict(zip(batch.schema.names, row, strict=True)) for row in to_rows(batch, TYPE).values]
+
+
+class Whole:
+    def __init__(self, batch):
+        self.batch = batch
+
+    def columns(self, picked):
+        return self.batch.data.take(pa.array(list(picked)))
+
+
+def test_random_functions_give_the_same_on_decoded_records():
+    ways = Counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(9000, 9600):
+            grammar = Grammar(seed)
+            text = grammar.function(STYLES[seed % len(STYLES)])
+            function, batch = made(text), decoded(columns(grammar.records(8)))
+            plan = plan_of(function, batch.schema, TYPE)
+            ways[plan.way] += 1
+            if plan.way is not Way.RECORDS:
+                assert difference(text, function, batch, plan) is None
+    assert ways[Way.COLUMNS] > 450
 
 
 def called(stages, record):

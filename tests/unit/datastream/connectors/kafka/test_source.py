@@ -20,6 +20,7 @@ from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import ColumnBatch
+from penstock.runtime.partial_columns import DecodedColumns
 from tests.tools.brokers.kafka_topics import (
     bounded,
     produce,
@@ -141,6 +142,17 @@ def test_rows_of_json_come_as_columns_and_odd_ones_one_by_one(broker):
     produce(broker, "a", '{"name": 5, "n": 1.0}', "")
     odd = bounded(broker.servers, "a", schema=schema).set_starting_offsets(at("a", 0, 3)).build()
     assert Task(odd).read_to_end() == [Row(name="5", n=1)]
+
+
+def test_only_the_fields_that_are_read_are_parsed(broker):
+    broker.create("a")
+    produce(broker, "a", '{"name": "x", "n": 1}', '{"n": [], "name": "y"}', '{"name": 5}')
+    schema = JsonRowDeserializationSchema.builder().type_info(PAIR).build()
+    task = Task(bounded(broker.servers, "a", schema=schema).build())
+    task.reader.read_fields(["name"])
+    assert [row["name"] for row in task.read_to_end()] == ["x", "y", "5"]
+    assert all(isinstance(batch, DecodedColumns) for batch in task.batches)
+    assert [stamp > 0 for batch in task.batches for stamp in batch.timestamps] == [True] * 3
 
 
 class Told:

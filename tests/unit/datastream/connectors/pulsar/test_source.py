@@ -21,6 +21,7 @@ from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import NO_TIMESTAMP, ColumnBatch
+from penstock.runtime.partial_columns import DecodedColumns
 from tests.tools.brokers.pulsar_topics import (
     bounded,
     client_of,
@@ -83,6 +84,16 @@ def test_rows_of_json_come_as_columns(pulsar_broker):
     assert all(isinstance(batch, ColumnBatch) for batch in task.batches)
     rows = [row for batch in task.batches for row in to_rows(batch, PAIR).values]
     assert rows == [Row(name="x", n=1), Row(name=None, n=None)]
+
+
+def test_only_the_fields_that_are_read_are_parsed(pulsar_broker):
+    pulsar_broker.create("a")
+    produce(pulsar_broker, "a", '{"name": "x", "n": 1}', '{"n": [], "name": "y"}', batch=True)
+    schema = JsonRowDeserializationSchema.builder().type_info(PAIR).build()
+    task = Task(bounded(pulsar_broker, "a", schema=schema).build())
+    task.reader.read_fields(["name"])
+    assert [row["name"] for row in task.read_to_end()] == ["x", "y"]
+    assert all(isinstance(batch, DecodedColumns) for batch in task.batches)
 
 
 def test_topics_that_are_empty_end_at_once_and_may_be_single_partitions(pulsar_broker):

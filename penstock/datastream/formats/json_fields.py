@@ -1,0 +1,245 @@
+"""Reads only some fields of many JSON objects at once: those that the functions behind a source read. Does not know any connector.
+
+With msgspec, each object becomes a Python object with these fields as attributes; without it pyarrow makes columns of them. msgspec
+accepts less than Python's JSON in the declared types (no NaN, no text for a number, no lone surrogate). What it refuses, the usual
+parser reads, so a message gives the same values either way, or the same error. Source: msgspec, pyarrow.json. msgspec's `decode_lines`
+is not used: it takes objects that are not on lines of their own, and is no quicker when that is checked.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.formats.json_columns import is_text, read_lines, read_messages
+from penstock.model import types as t
+from penstock.runtime.codecs.convert import arrow_schema, to_columns, to_rows
+from penstock.runtime.elements import ColumnBatch, Int64s, RowBatch
+from penstock.runtime.partial_columns import DecodedColumns, ParsedColumns, PartialColumns
+
+_B = t.BasicType
+_WIDTHS: Final = {_B.BYTE: 8, _B.SHORT: 16, _B.INT: 32, _B.LONG: 64}
+_PLAIN: Final = {_B.DOUBLE: float, _B.BOOLEAN: bool, _B.STRING: str}
+_LEAST_SEEN: Final = 4096
+_TOLERATED: Final = 8
+"""msgspec is not used any more if more than one record in so many had to be read again."""
+_FIRST: Final = 16
+"""So many odd records may stand at the beginning of a batch."""
+_WORTH_COLUMNS: Final = 64
+
+ParseOne = Callable[[bytes], Any]
+
+
+@cache
+def msgspec_module() -> ModuleType | None:
+    """msgspec, if it is installed here."""
+    try:
+        import msgspec
+    except ImportError:
+        return None
+    return msgspec
+
+
+class FieldsReader:
+    """Reads the fields `names` of objects of a ROW type.
+
+    `parse`: the usual parser of one object, which gives the whole Row; a field that is not among `names` is None where it cannot be
+    read. The type is columnar (`json_schema_of`).
+    """
+
+    def __init__(self, row_type: RowTypeInfo, names: Sequence[str], parse: ParseOne) -> None:
+        self._type = row_type
+        self.schema = arrow_schema(row_type)
+        known: list[str] = self.schema.names
+        self._places = {known.index(name): at for at, name in enumerate(names)}
+        self._parts = pa.schema([self.schema.field(name) for name in names])
+        self._parse = parse
+        self._attributes = {place: _attribute(known[place], place) for place in self._places}
+        self._make, self._decode = _decoder(row_type, self._attributes)
+        self._seen = self._again = 0
+
+    def batch(
+        self, text: bytes, objects: Sequence[bytes] = (), stamps_of: str | None = None
+    ) -> PartialColumns | None:
+        """A batch of the fields; None: an object cannot be read, or is no record, or there is nothing to gain.
+
+        Args: text: one object on each line, without blank lines; the last line needs no end. objects: the same, one by one; empty: the
+            lines, which are known to be UTF-8. stamps_of: the LONG field with timestamps, among the fields.
+        """
+        if self._decode is None:
+            return self._columns(text, objects, stamps_of)
+        if objects and not is_text(text):
+            return None
+        objects = objects or _lines_of(text)
+        records = self._decoded(objects)
+        if records is None:
+            return None
+        stamps = None
+        if stamps_of is not None:
+            stamps = _stamps(records, self._attributes[self.schema.names.index(stamps_of)])
+            if stamps is None:
+                return None
+        whole = _Objects(self, objects)
+        picked = range(len(records))
+        return DecodedColumns(whole, picked, self.schema, records, self._attributes, stamps)
+
+    def _columns(
+        self, text: bytes, objects: Sequence[bytes], stamps_of: str | None
+    ) -> PartialColumns | None:
+        if len(self._places) == len(self.schema):
+            return None
+        data = read_lines(text, self._parts)
+        if data is None or (objects and data.num_rows != len(objects)):
+            return None
+        stamps = None
+        if stamps_of is not None:
+            column = data.column(stamps_of)
+            if column.null_count:
+                return None
+            stamps = column.to_numpy()
+        whole = _Objects(self, objects, text)
+        picked = range(data.num_rows)
+        return ParsedColumns(whole, picked, self.schema, data, self._places, stamps)
+
+    def _decoded(self, objects: Sequence[bytes]) -> list[Any] | None:
+        """One decoded record for each object."""
+        decode = self._decode
+        assert decode is not None, "asked for records without msgspec"
+        records: list[Any] = []
+        most = len(objects) // _TOLERATED + _FIRST
+        found = map(decode, objects)
+        again = 0
+        while True:
+            try:
+                records.extend(found)
+                break
+            # What the decoder raises is not the message's error: that comes from the usual parser.
+            except Exception:
+                again += 1
+                is_common = again > most or (again > _FIRST and again * 2 > len(records))
+                one = None if is_common else self._read_again(objects[len(records)])
+                if one is None:
+                    self.note_again(len(objects))
+                    return None
+                records.append(one)
+        self._seen += len(objects)
+        self.note_again(again)
+        return records
+
+    def _read_again(self, one: bytes) -> Any:
+        """The record of an object that the decoder refuses, by the usual parser; None: it has none, or cannot be read."""
+        try:
+            row = self._parse(one)
+        except Exception:  # The caller reads it once more, where its error is told.
+            return None
+        return None if row is None else self._make(*[row[place] for place in self._places])
+
+    def note_again(self, records: int) -> None:
+        """So many records had to be read once more."""
+        self._again += records
+        if self._seen + self._again >= _LEAST_SEEN and self._again * _TOLERATED > self._seen:
+            self._decode = None
+
+    def rows(self, objects: Sequence[bytes]) -> list[Any]:
+        """The whole records."""
+        if len(objects) >= _WORTH_COLUMNS:
+            self.note_again(len(objects))
+            data = read_messages(objects, self.schema)
+            if data is not None:
+                return to_rows(ColumnBatch(data), self._type).values
+        return list(map(self._parse, objects))
+
+    def columns(self, objects: Sequence[bytes]) -> pa.RecordBatch:
+        data = read_messages(objects, self.schema) if objects else None
+        if data is None:
+            data = to_columns(RowBatch(list(map(self._parse, objects))), self._type).data
+        return data
+
+
+class _Objects:
+    """What a batch was made of: see `Unparsed`."""
+
+    __slots__ = ("_objects", "_reader", "_text")
+
+    def __init__(self, reader: FieldsReader, objects: Sequence[bytes], text: bytes = b"") -> None:
+        """`objects`: empty: the lines of the text."""
+        self._reader = reader
+        self._objects = objects
+        self._text = text
+
+    def rows(self, picked: Sequence[int]) -> list[Any]:
+        return self._reader.rows(self._at(picked))
+
+    def columns(self, picked: Sequence[int]) -> pa.RecordBatch:
+        return self._reader.columns(self._at(picked))
+
+    def _at(self, picked: Sequence[int]) -> list[bytes]:
+        self._objects = self._objects or _lines_of(self._text)
+        return list(map(self._objects.__getitem__, picked))
+
+
+def _lines_of(text: bytes) -> list[bytes]:
+    lines = text.split(b"\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _attribute(name: str, place: int) -> str:
+    """The attribute of a field: its name, where that can be one."""
+    is_plain = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
+    return name if is_plain and not name.startswith("_") else f"_{place}"
+
+
+def _decoder(
+    row_type: RowTypeInfo, attributes: Mapping[int, str]
+) -> tuple[Callable[..., Any], Callable[[bytes], Any] | None]:
+    """What makes a record of its values, and what decodes one; None: msgspec is not there, or a field has no type that it reads alike."""
+    names, kinds = row_type.get_field_names(), row_type.get_field_types()
+    msgspec = msgspec_module()
+    types = [] if msgspec is None else [_type(msgspec, kinds[place]) for place in attributes]
+    if msgspec is None or None in types:
+        return tuple, None
+    fields = [
+        (attribute, one | None, msgspec.field(default=None, name=names[place]))
+        for (place, attribute), one in zip(attributes.items(), types, strict=True)
+    ]
+    # Their values refer to nothing that could refer back, so the garbage collector need not look at them.
+    made = msgspec.defstruct("Fields", fields, frozen=True, gc=False)
+    return made, msgspec.json.Decoder(made).decode
+
+
+def _type(msgspec: Any, kind: TypeInformation) -> Any:
+    """The type for msgspec; None: other types are read by the usual parser."""
+    if not isinstance(kind, t.BasicTypeInfo):
+        return None
+    bits = _WIDTHS.get(kind.basic_type)
+    if bits is None:
+        return _PLAIN.get(kind.basic_type)
+    from typing import Annotated
+
+    half = 1 << (bits - 1)
+    return Annotated[int, msgspec.Meta(ge=-half, le=half - 1)]
+
+
+def _stamps(records: list[Any], attribute: str) -> Int64s | None:
+    """The timestamps of records; None: one has none."""
+    try:
+        return np.fromiter(map(attrgetter(attribute), records), np.int64, len(records))
+    except TypeError:
+        return None
+
+
+def fields_in_order(
+    row_type: RowTypeInfo, read: Sequence[str], *further: str | None
+) -> tuple[str, ...]:
+    """The fields that are read and `further` ones, in the order of the type; one, if it is none."""
+    wanted = {*read, *further}
+    names = row_type.get_field_names()
+    return tuple(name for name in names if name in wanted) or tuple(names[:1])
