@@ -149,6 +149,7 @@ PAGES: Final = (
                     "kafka",
                     "pulsar",
                     "rabbitmq",
+                    "redis",
                     "sql_sink",
                     "sql_source",
                     "jdbc",
