@@ -150,6 +150,7 @@ PAGES: Final = (
                     "pulsar",
                     "rabbitmq",
                     "redis",
+                    "mqtt",
                     "sql_sink",
                     "sql_source",
                     "jdbc",

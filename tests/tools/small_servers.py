@@ -114,3 +114,24 @@ def redis_server(*settings: str) -> Generator[SmallServer]:
     # It has read its file when it answers at all; -NOAUTH is an answer.
     with running("redis", command, (b"PING\r\n", b"PONG" if not settings else b"\r\n")) as server:
         yield server
+
+
+@contextlib.contextmanager
+def mosquitto(*settings: str, keeps: bool = False) -> Generator[SmallServer]:
+    """A broker of MQTT. `settings`: more lines of its configuration. `keeps`: it saves all messages and sessions when one changes."""
+
+    def command(server: SmallServer) -> list[str]:
+        config = server.folder / "mosquitto.conf"
+        config.write_text(
+            "\n".join([
+                f"listener {server.port} 127.0.0.1", "user root", "max_queued_messages 0",
+                f"persistence {str(keeps).lower()}", f"persistence_location {server.folder}/",
+                "autosave_on_changes true", "autosave_interval 1",
+                *([] if settings else ["allow_anonymous true", "max_inflight_messages 0"]),
+                *(one.replace("{folder}", str(server.folder)) for one in settings), "",
+            ])
+        )  # fmt: skip
+        return [program("mosquitto", target="mosquitto"), "-c", str(config)]
+
+    with running("mosquitto", command) as server:
+        yield server

@@ -48,8 +48,8 @@ def checked_url(where: str, url: object) -> str:
         is_right = parts.port is None or parts.port > 0
     except ValueError:  # its text may have a piece of the password
         raise ConfigurationError(
-            f"{where}.set_url: the URL cannot be parsed. Expected {form}. Check the port, and write "
-            "/, ?, # and @ in a password as %2F, %3F, %23 and %40, or use set_credentials."
+            f"{where}.set_url: the URL cannot be parsed. Expected {form}. Check the port, and "
+            "write /, ?, # and @ in a password as %2F, %3F, %23 and %40, or use set_credentials."
         ) from None
     if parts.scheme not in SCHEMES or not is_right:
         raise ConfigurationError(

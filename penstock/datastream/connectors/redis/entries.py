@@ -13,12 +13,11 @@ from typing import Any, Final, TypeAlias
 
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from penstock.datastream.connectors.messaging.records import batch_of
+from penstock.datastream.connectors.messaging.records import batch_of, rows_of
 from penstock.model.errors import ConfigurationError
 from penstock.model.row import Row, make_row
 from penstock.model.texts.bounded_text import bounded_repr
-from penstock.runtime.elements import Batch, Int64s, RowBatch
-from penstock.runtime.records.dead_letters import MarkedRows, decoded
+from penstock.runtime.elements import Batch, Int64s
 
 Entry: TypeAlias = Mapping[bytes, bytes]
 Flat: TypeAlias = list[bytes]
@@ -173,13 +172,7 @@ def _marked(
             'entries, give the source .on_error("skip").'
         )
 
-    records, has_marks = decoded(entries, decode, failure)
-    kept = [number for number, record in enumerate(records) if record is not None]
-    if not kept:
-        return None
-    if len(kept) < len(records):
-        records, stamps = [records[number] for number in kept], stamps[kept]
-    return MarkedRows(records, stamps) if has_marks else RowBatch(records, stamps)
+    return rows_of(entries, stamps, decode, failure)
 
 
 class EntryWriter(ABC):

@@ -7,7 +7,7 @@ Redis has nothing to keep. Source: Redis' XREAD and XINFO STREAM; Flink's KafkaS
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
