@@ -151,6 +151,7 @@ PAGES: Final = (
                     "rabbitmq",
                     "redis",
                     "mqtt",
+                    "http",
                     "sql_sink",
                     "sql_source",
                     "jdbc",
