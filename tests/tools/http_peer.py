@@ -95,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         if fault is None:
             return False
         if fault == "hang":
-            time.sleep(HANG_S)
+            threading.Event().wait(HANG_S)
         elif fault == "drip":
             self.send_response(200)
             self.send_header("Content-Length", "1000000")
@@ -103,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
             with contextlib.suppress(OSError):
                 while True:
                     self.wfile.write(b" ")
-                    time.sleep(0.02)
+                    threading.Event().wait(0.02)
         elif fault == "cut":
             self.send_response(200)
             self.send_header("Content-Length", "10")

@@ -116,9 +116,10 @@ def checked_url(where: str, url: object) -> str:
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         is_right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        is_right = is_right and parts.username is None
     except ValueError:
         is_right = False
-    if not is_right or parts.username is not None:
+    if not is_right:
         raise ConfigurationError(
             f"{where}: expected {form}; got {type(url).__name__} that has another form, or a user "
             "before its host."
@@ -160,8 +161,8 @@ class HttpClient:
             delay_s = next(delays_s, None)
             if delay_s is None or self._is_closed:
                 raise ExternalError(
-                    f"{self._where}: {request} has failed {self._limits.retries + 1} times, the last "
-                    f"time with {why}. set_retries and set_timeout allow more."
+                    f"{self._where}: {request} has failed {self._limits.retries + 1} times, the "
+                    f"last time with {why}. set_retries and set_timeout allow more."
                 )
             self._wait(delay_s if after_s is None else min(after_s, LONGEST_DELAY_S))
 

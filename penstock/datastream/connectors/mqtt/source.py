@@ -239,9 +239,9 @@ class _MqttPoller(Poller):
 
         def failure(number: int, error: Exception) -> ValueError:
             return ValueError(
-                f"{place(number)} cannot be deserialized by {type(schema).__name__}: {error!r:.500}. "
-                f"Its value: {taken[number].payload[:200]!r}. To skip such messages, give the "
-                'source .on_error("skip").'
+                f"{place(number)} cannot be deserialized by {type(schema).__name__}: "
+                f"{error!r:.500}. Its value: {taken[number].payload[:200]!r}. To skip such "
+                'messages, give the source .on_error("skip").'
             )
 
         return rows_of(taken, None, decode, failure)
