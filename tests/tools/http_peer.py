@@ -112,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif fault == "date":
             self._answer(503, "later", {"Retry-After": formatdate(time.time() + 1, usegmt=True)})
-        elif fault in {"drop", "lost answer"}:
+        elif fault in ("drop", "lost answer"):
             self.close_connection = True
         else:
             status, headers = fault if isinstance(fault, list) else (fault, {})
