@@ -52,6 +52,8 @@ class Poller:
     def poll(self) -> Sequence[Any] | Batch | None:
         """Return the records that have come; empty: none for now; None: no more will come.
 
+        An empty Batch says that what came gave no records: only the position moves.
+
         It may wait for up to about a second: the job's checkpoints do not wait for it, but its end does.
         """
 
@@ -230,7 +232,7 @@ class _PollingSplitReader(CommittingSplitReader):
                 self._ended[number] = self._pollers.pop(self._turns.popleft())
                 return Fetched((), (number,))
             self._turns.rotate(-1)
-            if len(found):
+            if len(found) or isinstance(found, Batch):
                 position = poller.position()
                 if self._acknowledges:
                     poller.acknowledge(position)

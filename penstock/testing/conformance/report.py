@@ -92,7 +92,7 @@ class Conformance:
         """Note a scenario. Records are compared without their order."""
         self.scenarios += 1
         wanted, there = list(expected), list(found)
-        lost, doubled = _missing(wanted, there), _missing(there, wanted)
+        lost, doubled = missing(wanted, there), missing(there, wanted)
         if lost or doubled or early:
             self.findings.append(Finding(scenario, tuple(lost), tuple(doubled), early))
 
@@ -102,17 +102,17 @@ class Conformance:
         self.findings.append(Finding(scenario, error=error))
 
 
-def _missing(records: Iterable[Any], among: Iterable[Any]) -> list[Any]:
+def missing(records: Iterable[Any], among: Iterable[Any]) -> list[Any]:
     """Those of the records that are not among the others, as often as they are missing."""
     left = Counter(map(_key, among))
-    missing = []
+    lacking = []
     for record in records:
         key = _key(record)
         if left[key]:
             left[key] -= 1
         else:
-            missing.append(record)
-    return missing
+            lacking.append(record)
+    return lacking
 
 
 def _key(record: Any) -> Hashable:

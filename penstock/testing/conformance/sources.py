@@ -14,7 +14,7 @@ from typing import Any
 from penstock.datastream.connectors.base import Boundedness, Source
 from penstock.model.errors import CancelSignal
 from penstock.model.texts.bounded_text import bounded_str
-from penstock.testing.conformance.report import Conformance, spread
+from penstock.testing.conformance.report import Conformance, missing, spread
 from penstock.testing.conformance.source_run import Kept, SourceRun
 
 _LOST_BATCHES = 2
@@ -74,7 +74,7 @@ class _Plan:
         def scenario() -> list[Any]:
             nonlocal batches
             with closing(self._run(self.make(), parallelism)) as run:
-                self._to_the_end(run, 0)
+                self._to_the_end(run, [])
                 batches = run.batches
                 return run.records
 
@@ -90,7 +90,7 @@ class _Plan:
                 if is_told:
                     first.complete(1)
                 first.read(batches=_LOST_BATCHES, records=len(self.wanted))
-            return before + self._rest(source, other, kept, len(before))
+            return before + self._rest(source, other, kept, before)
 
         told = "" if is_told else ", of which nobody was told"
         self._note(
@@ -109,7 +109,7 @@ class _Plan:
                 first.read(batches=1, records=len(self.wanted))
                 first.checkpoint(2)  # it never completes
                 first.read(batches=1, records=len(self.wanted))
-            return before + self._rest(source, parallelism, kept, len(before))
+            return before + self._rest(source, parallelism, kept, before)
 
         self._note(
             f"restored at parallelism {parallelism} behind batch {point}, after a checkpoint that "
@@ -123,7 +123,7 @@ class _Plan:
             with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
                 first.checkpoint(1)  # it never completes
-            return self._rest(source, parallelism, None, 0)
+            return self._rest(source, parallelism, None, [])
 
         self._note(
             f"begun anew at parallelism {parallelism} behind batch {point}, without a checkpoint",
@@ -141,23 +141,33 @@ class _Plan:
                 for subtask in range(parallelism):
                     run.read(batches=1, records=len(self.wanted))
                     run.fail(subtask, kept)
-                self._to_the_end(run, 0)
+                self._to_the_end(run, [])
                 return run.records
 
         self._note(
             f"splits given back by each of {parallelism} subtasks behind batch {point}", scenario
         )
 
-    def _rest(self, source: Source, parallelism: int, kept: Kept | None, had: int) -> list[Any]:
+    def _rest(
+        self, source: Source, parallelism: int, kept: Kept | None, before: list[Any]
+    ) -> list[Any]:
         with closing(self._run(source, parallelism, kept)) as run:
-            self._to_the_end(run, had)
+            self._to_the_end(run, before)
             return run.records
 
-    def _to_the_end(self, run: SourceRun, had: int) -> None:
-        is_bounded = run.boundedness is Boundedness.BOUNDED
-        run.read(records=None if is_bounded else len(self.wanted) - had)
-        if not is_bounded:
-            run.look_on()
+    def _to_the_end(self, run: SourceRun, before: list[Any]) -> None:
+        """`before`: what counts of a former run."""
+        if run.boundedness is Boundedness.BOUNDED:
+            run.read()
+            return
+        run.read(records=len(self.wanted) - len(before))
+        # If some came twice, others are still to come.
+        while missing(self.wanted, [*before, *run.records]):
+            batches = run.batches
+            run.read(batches=1)
+            if run.batches == batches:
+                return
+        run.look_on()
 
     def _run(self, source: Source, parallelism: int, kept: Kept | None = None) -> SourceRun:
         return SourceRun(source, parallelism, kept, self.patience_s)

@@ -31,7 +31,31 @@ def batch_of(
         return columns
     if columns is not None:
         return ColumnBatch(columns, stamps)
-    records, has_marks = _deserialized(values, schema, place)
+
+    def failure(number: int, error: Exception) -> ValueError:
+        shown = values[number]
+        return ValueError(
+            f"{place(number)} cannot be deserialized by {type(schema).__name__}: "
+            f"{type(error).__name__}: {bounded_str(error, 2000)}. Its value: "
+            f"{shown if shown is None else bytes(shown[:200])!r}. To skip such messages, give the source "
+            '.on_error("skip"), or let the schema return None for them.'
+        )
+
+    # A tombstone is the schema's to judge.
+    return rows_of(values, stamps, schema.deserialize, failure)
+
+
+def rows_of(
+    raw: Sequence[Any],
+    stamps: Int64s | None,
+    decode: Callable[[Any], Any],
+    failure: Callable[[int, Exception], Exception],
+) -> Batch | None:
+    """The rows that `decode` makes, in order; None: it makes none. As `batch_of` else.
+
+    `failure(n, error)`: the error that says where the n-th was.
+    """
+    records, has_marks = decoded(raw, decode, failure)
     kept = [number for number, record in enumerate(records) if record is not None]
     if not kept:
         return None
@@ -50,19 +74,3 @@ def stamps_of(stamps: Int64s, lowest: int) -> Int64s | None:
         return None
     stamps[is_missing] = NO_TIMESTAMP
     return stamps
-
-
-def _deserialized(
-    values: Sequence[bytes | None], schema: DeserializationSchema, place: Callable[[int], str]
-) -> tuple[list[Any], bool]:
-    def failure(number: int, error: Exception) -> ValueError:
-        shown = values[number]
-        return ValueError(
-            f"{place(number)} cannot be deserialized by {type(schema).__name__}: "
-            f"{type(error).__name__}: {bounded_str(error, 2000)}. Its value: "
-            f"{shown if shown is None else bytes(shown[:200])!r}. To skip such messages, give the source "
-            '.on_error("skip"), or let the schema return None for them.'
-        )
-
-    # A tombstone is the schema's to judge.
-    return decoded(values, schema.deserialize, failure)

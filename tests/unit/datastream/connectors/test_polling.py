@@ -1,5 +1,6 @@
 """Sources without splits: what is asked for again after a restart, what is acknowledged when, who polls what."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -17,6 +18,7 @@ from penstock.datastream.connectors.base import (
 from penstock.testing import CollectingSink, check_source
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
+from tests.tools.waiting import wait_until
 
 QUEUES = {}
 """Messages that nobody has acknowledged, by the queue's name, and how far each is acknowledged."""
@@ -193,3 +195,32 @@ def test_a_poller_may_give_a_batch_with_times(queue):
     run.read()
     run.close()
     assert run.records == all_of(1, 4)
+
+
+class NothingButPositions(QueuePoller):
+    """Its messages give no records."""
+
+    def poll(self):
+        return RowBatch([]) if super().poll() else []
+
+
+class SilentSource(QueueSource):
+    def create_poller(self, shard):
+        return NothingButPositions(QUEUES[self.name], shard, self.is_bounded, self.seeks)
+
+
+def test_an_empty_batch_moves_the_position_and_is_acknowledged():
+    queue = QUEUES["silent"] = Queue(1, 6)
+    run = SourceRun(SilentSource("silent", is_bounded=False), 1)
+    numbers = itertools.count(1)
+
+    def is_acknowledged():
+        run.look_on(1)
+        number = next(numbers)
+        run.checkpoint(number)
+        run.complete(number)
+        return queue.acknowledged[0] == 6
+
+    wait_until(is_acknowledged, "it is not acknowledged")
+    run.close()
+    assert run.records == []

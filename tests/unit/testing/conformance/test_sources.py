@@ -8,6 +8,8 @@ from penstock.datastream.connectors.base import (
     Boundedness,
     Fetched,
     PolledSplitReader,
+    Poller,
+    PollingSource,
     QueueEnumerator,
     ReaderStatus,
     RowBatch,
@@ -189,3 +191,34 @@ def test_kafka_is_exactly_once(broker):
         lambda: bounded(broker.servers, "in").build(), records, parallelisms=(2,), most_points=3
     )
     report.require(EXACTLY)
+
+
+class ForgetfulPoller(Poller):
+    """It begins at the beginning each time, and pauses for longer than anybody looks who expects nothing more."""
+
+    def open(self, position):
+        self.at = self.polls = 0
+
+    def poll(self):
+        self.polls += 1
+        if self.at == 8 and self.polls < 40:
+            return []
+        found = EXPECTED[self.at : self.at + 4]
+        self.at += len(found)
+        return found
+
+    def position(self):
+        return self.at
+
+
+class Forgetful(PollingSource):
+    produced_type = Types.STRING()
+
+    def create_poller(self, shard):
+        return ForgetfulPoller()
+
+
+def test_records_that_come_behind_doubled_ones_are_waited_for():
+    """What came twice counts as much, so that all seemed to be there."""
+    report = check_source(Forgetful, EXPECTED, parallelisms=(1,))
+    assert report.guarantee is AT_LEAST, str(report)

@@ -1,0 +1,275 @@
+"""A small HTTP client of the standard library: time limits on whole requests, retries with back-off, Retry-After.
+
+Does not know streams. Source: RFC 9110 (statuses, Retry-After).
+"""
+
+from __future__ import annotations
+
+import http.client
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar, Final, Self
+from urllib.parse import urlsplit
+
+from penstock.common.time import Duration
+from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
+
+AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Statuses of which another try may get another: the server is busy, or something behind it."""
+FIRST_DELAY_S: Final = 0.25
+LONGEST_DELAY_S: Final = 30.0
+MOST_BYTES: Final = 64 << 20
+_SLICE_S: Final = 0.25
+_PIECE: Final = 1 << 16
+_SHOWN: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request. As text it shows neither headers nor the query, which may have secrets."""
+
+    url: str = field(repr=False)
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{self.method} {parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """An answer with a 2xx status. `headers`: names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """`timeout_s`: for one try. `retries`: after the first try."""
+
+    timeout_s: float = 30.0
+    retries: int = 8
+
+
+class HttpBuilder:
+    """What the builders of source and sink share. `settings`: a dataclass with `headers` and `limits`."""
+
+    name: ClassVar[str]
+
+    def __init__(self, settings: Any) -> None:
+        self._settings = settings
+
+    def set_header(self, name: str, value: str) -> Self:
+        """Set a header of each request. Values are shown nowhere."""
+        if not all(isinstance(one, str) and one.isprintable() for one in (name, value)):
+            raise ConfigurationError(
+                f"{self.name}.set_header: name and value are printable text on one line; the name "
+                f"is {name!r:.100}."
+            )
+        return self._set(headers={**self._settings.headers, name: value})
+
+    def set_bearer_token(self, token: str) -> Self:
+        """Set the token of the header Authorization."""
+        return self.set_header("Authorization", f"Bearer {token}")
+
+    def set_timeout(self, timeout: Duration) -> Self:
+        """Set how long one try may take, from the connection to the last byte; 30 s by default."""
+        timeout_s = timeout.to_millis() / 1000
+        if timeout_s <= 0:
+            raise ConfigurationError(f"{self.name}.set_timeout: expected 1 ms or more.")
+        return self._set(limits=replace(self._settings.limits, timeout_s=timeout_s))
+
+    def set_retries(self, retries: int) -> Self:
+        """Set how often a request is tried again before the task fails; 8 times by default.
+
+        Delays grow from 0.25 s to 30 s, half of it by chance. `Retry-After` of the server wins, up to 30 s.
+        """
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise ConfigurationError(
+                f"{self.name}.set_retries: expected 0 or more, got {retries!r}."
+            )
+        return self._set(limits=replace(self._settings.limits, retries=retries))
+
+    def _set(self, **changes: Any) -> Self:
+        self._settings = replace(self._settings, **changes)
+        return self
+
+    def _complete(self, **calls: str) -> Any:
+        """The settings. `calls`: who sets each. Raises: ConfigurationError: one is missing."""
+        for name, call in calls.items():
+            if getattr(self._settings, name) is None:
+                raise ConfigurationError(f"{self.name}: {call} is missing before build().")
+        return self._settings
+
+
+def checked_url(where: str, url: object) -> str:
+    """The URL. Raises: ConfigurationError, which does not show it."""
+    form = "http://host:port/path or https://..., with a token in set_bearer_token or set_header"
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        is_right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        is_right = is_right and parts.username is None
+    except ValueError:
+        is_right = False
+    if not is_right:
+        raise ConfigurationError(
+            f"{where}: expected {form}; got {type(url).__name__} that has another form, or a user "
+            "before its host."
+        )
+    return str(url)
+
+
+class HttpClient:
+    """Keeps one connection. Used by one thread at a time; `close` may come from another one."""
+
+    def __init__(
+        self,
+        where: str,
+        limits: HttpLimits,
+        *,
+        sleep_s: Callable[[float], None] = time.sleep,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        """`where`: begins errors."""
+        self._where = where
+        self._limits = limits
+        self._sleep_s = sleep_s
+        self._now_s = now_s
+        self._connection: http.client.HTTPConnection | None = None
+        self._target: tuple[str, str] | None = None
+        self._is_closed = False
+
+    def send(self, request: HttpRequest) -> HttpResponse:
+        """The answer.
+
+        Raises: RefusedForGood: a status that another try gets again. ExternalError: no tries are left, or it is closed.
+        """
+        checked_url(f"{self._where}: the URL of a request", request.url)
+        delays_s = self._delays_s()
+        while True:
+            answer, after_s, why = self._try(request)
+            if answer is not None:
+                return answer
+            delay_s = next(delays_s, None)
+            if delay_s is None or self._is_closed:
+                raise ExternalError(
+                    f"{self._where}: {request} has failed {self._limits.retries + 1} times, the "
+                    f"last time with {why}. set_retries and set_timeout allow more."
+                )
+            self._wait(delay_s if after_s is None else min(after_s, LONGEST_DELAY_S))
+
+    def close(self) -> None:
+        """Also ends a request under way."""
+        self._is_closed = True
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            try:
+                connection.sock.shutdown(2)
+            except OSError:  # it is closed already
+                pass
+
+    def _try(self, request: HttpRequest) -> tuple[HttpResponse | None, float | None, str]:
+        """The answer; or None, how long the server wants us to wait, and what was wrong."""
+        try:
+            answer = self._fresh(request)
+        except (OSError, http.client.HTTPException) as error:
+            self._drop()
+            return None, None, f"{type(error).__name__}: {error}"
+        if 200 <= answer.status < 300:
+            return answer, None, ""
+        text = answer.body[:_SHOWN].decode("utf-8", "replace")
+        why = f"status {answer.status}: {text!r}"
+        if answer.status in AGAIN:
+            return None, self._retry_after_s(answer.headers.get("retry-after")), why
+        raise RefusedForGood(
+            f"{self._where}: {request} is refused with {why}. Correct the address, the rights of "
+            "the token, or what is sent."
+        )
+
+    def _fresh(self, request: HttpRequest) -> HttpResponse:
+        """Once; and again if the server had closed a connection that was idle."""
+        was_used = self._connection is not None
+        try:
+            return self._once(request)
+        except ConnectionError:
+            if not was_used or self._is_closed:
+                raise
+            self._drop()
+            return self._once(request)
+
+    def _once(self, request: HttpRequest) -> HttpResponse:
+        deadline_s = time.monotonic() + self._limits.timeout_s
+        parts = urlsplit(request.url)
+        target = (parts.scheme, parts.netloc)
+        if self._connection is None or self._target != target:
+            self._drop()
+            is_tls = parts.scheme == "https"
+            kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
+            self._connection = kind(parts.hostname or "", parts.port)
+            self._target = target
+        connection = self._connection
+        connection.timeout = self._limits.timeout_s
+        if connection.sock is not None:
+            connection.sock.settimeout(self._limits.timeout_s)
+        query = f"?{parts.query}" if parts.query else ""
+        connection.request(
+            request.method, f"{parts.path or '/'}{query}", request.body, dict(request.headers)
+        )
+        answer = connection.getresponse()
+        body = bytearray()
+        while piece := answer.read1(_PIECE):
+            body += piece
+            if len(body) > MOST_BYTES:
+                self._drop()
+                raise RefusedForGood(
+                    f"{self._where}: the answer of {request} has more than {MOST_BYTES} bytes. Ask "
+                    "for smaller pages."
+                )
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"the answer is not there after {self._limits.timeout_s} s")
+        if answer.length:
+            raise http.client.IncompleteRead(bytes(body), answer.length)
+        answer.close()  # or the connection would not be free for the next request
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return HttpResponse(answer.status, headers, bytes(body))
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _delays_s(self) -> Iterator[float]:
+        """Half of each delay is by chance, so that many writers do not come back at once."""
+        for number in range(self._limits.retries):
+            delay_s = min(FIRST_DELAY_S * 2**number, LONGEST_DELAY_S)
+            yield delay_s * (0.5 + random.random() / 2)
+
+    def _retry_after_s(self, value: str | None) -> float | None:
+        """Seconds, or until a date; None: the server does not say."""
+        if value is None:
+            return None
+        if value.strip().isdecimal():
+            return float(value)
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - self._now_s())
+        except ValueError:
+            return None
+
+    def _wait(self, delay_s: float) -> None:
+        """In slices, so that a task that is cancelled does not wait for all of it."""
+        while delay_s > 0 and not self._is_closed:
+            self._sleep_s(min(delay_s, _SLICE_S))
+            delay_s -= _SLICE_S
+
+    def release(self) -> None:
+        """Close the connection. No request is under way."""
+        self.close()
+        self._drop()

@@ -1,0 +1,322 @@
+"""HttpSource: asks for page after page, with a cursor that checkpoints keep.
+
+Each record comes once if a page of a cursor only grows at its end until the server gives the next cursor, as in logs and
+feeds. Source: the usual forms of paginated APIs; Flink has no such source.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+from urllib.parse import urlencode, urlsplit
+
+from penstock.common.serialization import DeserializationSchema
+from penstock.common.time import Duration
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.connectors.base import (
+    Batch,
+    Boundedness,
+    Poller,
+    PollingSource,
+    RowBatch,
+)
+from penstock.datastream.connectors.http.client import (
+    HttpBuilder,
+    HttpClient,
+    HttpLimits,
+    HttpRequest,
+    HttpResponse,
+    checked_url,
+)
+from penstock.datastream.connectors.messaging.records import NO_RECORDS, batch_of
+from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.model.texts.bounded_text import bounded_repr
+
+_NAME: Final = "HttpSource"
+_ROWS: Final = 1000
+_WAIT_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class HttpPage:
+    """What a page function returns.
+
+    `records`: bytes if the source has a deserializer, else the records. `cursor`: plain data for the next request; None:
+    that of this one, and what its page has behind these records is read then. `has_more`: ask again at once.
+    """
+
+    records: Sequence[Any]
+    cursor: Any = None
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HttpPosition:
+    """In checkpoints: the cursor to ask with, and how many records of its page were read."""
+
+    cursor: Any = None
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonPages:
+    records: str | None
+    cursor: str | None
+
+    def __call__(self, response: HttpResponse) -> HttpPage:
+        page = json.loads(response.body)
+        found = page if self.records is None else page[self.records]
+        if not isinstance(found, list):
+            raise TypeError(f"expected a list of records, got {type(found).__name__}")
+        cursor = None if self.cursor is None else page.get(self.cursor)
+        rows = [json.dumps(one, ensure_ascii=False).encode() for one in found]
+        return HttpPage(rows, cursor, has_more=bool(rows) and cursor is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _UrlRequests:
+    url: str = field(repr=False)
+    parameter: str | None
+
+    def __call__(self, cursor: Any) -> HttpRequest:
+        if cursor is None or self.parameter is None:
+            return HttpRequest(self.url)
+        joint = "&" if urlsplit(self.url).query else "?"
+        return HttpRequest(f"{self.url}{joint}{urlencode({self.parameter: cursor})}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    request: Callable[[Any], HttpRequest] | None = None
+    page: Callable[[HttpResponse], HttpPage] | None = None
+    schema: DeserializationSchema | None = None
+    produced_type: TypeInformation | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    limits: HttpLimits = field(default_factory=HttpLimits)
+    cursor: Any = None
+    interval_s: float = 60.0
+    is_bounded: bool = False
+
+
+class HttpSource(PollingSource):
+    """Polls an HTTP server for pages. Not in PyFlink. Build it with `HttpSource.builder()`."""
+
+    def __init__(self, settings: _Settings) -> None:
+        """Use the builder."""
+        self._settings = settings
+
+    @staticmethod
+    def builder() -> HttpSource.Builder:
+        return HttpSource.Builder()
+
+    class Builder(HttpBuilder):
+        """Builds an HttpSource; the setters return the builder."""
+
+        name = _NAME
+
+        def __init__(self) -> None:
+            super().__init__(_Settings())
+
+        def set_url(self, url: str, cursor_parameter: str | None = None) -> Self:
+            """Set the address to GET. `cursor_parameter`: the query parameter that has the cursor."""
+            url = checked_url(f"{_NAME}.set_url", url)
+            return self._set(request=_UrlRequests(url, cursor_parameter))
+
+        def set_request(self, function: Callable[[Any], HttpRequest]) -> Self:
+            """Set a function from the cursor, None at the beginning, to the request of its page."""
+            return self._set(request=function)
+
+        def set_json_pages(self, records: str | None = None, cursor: str | None = None) -> Self:
+            """Read pages of JSON. `records`: the field with the list of records; None: the page is the list.
+
+            `cursor`: the field with the next cursor. Each record goes to the deserializer, as JSON.
+            """
+            return self._set(page=_JsonPages(records, cursor))
+
+        def set_page(self, function: Callable[[HttpResponse], HttpPage]) -> Self:
+            """Set a function that takes an answer apart."""
+            return self._set(page=function)
+
+        def set_deserializer(self, schema: DeserializationSchema) -> Self:
+            """Set the schema that makes a record of each of a page's records, which are bytes."""
+            if not isinstance(schema, DeserializationSchema):
+                raise TypeError(
+                    f"{_NAME}.set_deserializer: expected a DeserializationSchema, got "
+                    f"{type(schema).__name__}."
+                )
+            return self._set(schema=schema)
+
+        def set_produced_type(self, produced_type: TypeInformation) -> Self:
+            """Set the type of records that the page function makes itself; by default they are pickled."""
+            return self._set(produced_type=produced_type)
+
+        def set_starting_cursor(self, cursor: Any) -> Self:
+            """Set the cursor of the first request; a checkpoint wins."""
+            return self._set(cursor=cursor)
+
+        def set_interval(self, interval: Duration) -> Self:
+            """Set the time from an answer without more to the next request; a minute by default."""
+            if interval.to_millis() < 1:
+                raise ConfigurationError(f"{_NAME}.set_interval: expected 1 ms or more.")
+            return self._set(interval_s=interval.to_millis() / 1000)
+
+        def set_bounded(self) -> Self:
+            """End with the first page that has no more."""
+            return self._set(is_bounded=True)
+
+        def build(self) -> HttpSource:
+            """Return the source. Raises ConfigurationError: something is missing."""
+            settings = self._complete(
+                request="set_url(url) or set_request(function)",
+                page='set_json_pages("items", "next") or set_page(function)',
+            )
+            if isinstance(settings.page, _JsonPages) and settings.schema is None:
+                raise ConfigurationError(
+                    f"{_NAME}: set_deserializer(schema) is missing before build(): pages of JSON "
+                    "have records as JSON, such as for a JsonRowDeserializationSchema."
+                )
+            return HttpSource(settings)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        if self._settings.is_bounded:
+            return Boundedness.BOUNDED
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        schema = self._settings.schema
+        return self._settings.produced_type if schema is None else schema.produced_type
+
+    def create_poller(self, shard: int) -> Poller:
+        return _HttpPoller(self._settings)
+
+
+class _HttpPoller(Poller):
+    """A request runs on a thread of its own, so that a server that does not answer holds nothing up."""
+
+    def __init__(self, settings: _Settings) -> None:
+        self._settings = settings
+        self._client = HttpClient(_NAME, settings.limits)
+        self._changed = threading.Condition()
+        self._answer: HttpResponse | BaseException | None = None
+        self._is_asking = self._is_woken = self._is_over = self._is_closed = False
+        self._rows: Sequence[Any] = ()
+        self._behind = HttpPosition()
+        self._ask_at_s = time.monotonic()
+
+    def open(self, position: Any) -> None:
+        # `_position` is behind what was given, `_behind` behind the page whose rest is `_rows`.
+        self._position = position or HttpPosition(self._settings.cursor)
+
+    def poll(self) -> Sequence[Any] | Batch | None:
+        if not self._rows:
+            if self._is_over:
+                return None
+            answer = self._asked()
+            if answer is None:
+                return []
+            if not self._take(answer):
+                return NO_RECORDS  # the cursor may have moved
+        rows, self._rows = self._rows[:_ROWS], self._rows[_ROWS:]
+        here = self._position
+        first = here.rows
+        self._position = (
+            HttpPosition(here.cursor, first + len(rows)) if self._rows else self._behind
+        )
+        schema = self._settings.schema
+        if schema is None:
+            return RowBatch(list(rows))
+        batch = batch_of(
+            rows, None, schema, lambda n: f"record {first + n} of the page of {here.cursor!r:.100}"
+        )
+        return NO_RECORDS if batch is None else batch
+
+    def position(self) -> HttpPosition:
+        return self._position
+
+    def wake_up(self) -> None:
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """A request under way ends, and its thread releases the connection."""
+        self._client.close()
+        with self._changed:
+            self._is_closed = True
+            if not self._is_asking:
+                self._client.release()
+
+    def _asked(self) -> HttpResponse | None:
+        """The answer, if it is there. Else it sees to it that somebody asks, and waits for a moment."""
+        with self._changed:
+            if not self._is_asking and self._answer is None and time.monotonic() >= self._ask_at_s:
+                self._is_asking = True
+                threading.Thread(target=self._ask, name="http-source", daemon=True).start()
+            wait_s = _WAIT_S if self._is_asking else self._ask_at_s - time.monotonic()
+            self._changed.wait_for(
+                lambda: self._answer is not None or self._is_woken, min(max(wait_s, 0), _WAIT_S)
+            )
+            self._is_woken = False
+            answer, self._answer = self._answer, None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _ask(self) -> None:
+        answer: HttpResponse | BaseException
+        settings = self._settings
+        try:
+            request = _by_user("set_request", settings.request, self._position.cursor, HttpRequest)
+            headers = {**settings.headers, **request.headers}
+            answer = self._client.send(
+                HttpRequest(request.url, request.method, headers, request.body)
+            )
+        except BaseException as error:  # raised by poll, on the reader's thread
+            answer = error
+        with self._changed:
+            self._answer, self._is_asking = answer, False
+            if self._is_closed:
+                self._client.release()
+            self._changed.notify()
+
+    def _take(self, answer: HttpResponse) -> bool:
+        """Takes a page. Returns whether it has new records."""
+        page = _by_user("set_page", self._settings.page, answer, HttpPage)
+        here = self._position
+        stays = page.cursor is None or page.cursor == here.cursor
+        self._rows = page.records[here.rows :]
+        self._behind = (
+            HttpPosition(here.cursor, max(here.rows, len(page.records)))
+            if stays
+            else HttpPosition(page.cursor)
+        )
+        has_more = page.has_more and not (stays and not self._rows)
+        self._is_over = self._settings.is_bounded and not has_more
+        self._ask_at_s = time.monotonic() + (0 if has_more else self._settings.interval_s)
+        if not self._rows:
+            self._position = self._behind
+        return bool(self._rows)
+
+
+def _by_user(call: str, function: Any, argument: Any, expected: type) -> Any:
+    """What the user's function returns. Raises: UserCodeError: its error, or it returned something else."""
+    try:
+        got = function(argument)
+    except Exception as error:
+        shown = argument.body[:200] if isinstance(argument, HttpResponse) else argument
+        raise UserCodeError(
+            f"{_NAME}: the function of {call} raised {type(error).__name__}: {error!s:.500}. Its "
+            f"argument: {bounded_repr(shown, 300)}"
+        ) from error
+    if not isinstance(got, expected):
+        raise UserCodeError(
+            f"{_NAME}: the function of {call} returned {type(got).__name__}, expected "
+            f"{expected.__name__}."
+        )
+    return got
