@@ -74,4 +74,4 @@ def test_without_that_sight_its_silence_is_noticed(unheard, monkeypatch):
     monkeypatch.setattr(ThreadProvider, "progress", lambda _provider, _resource_id: None)
     observer = Losses()
     run(observer)
-    assert "no heartbeat for 0.4 s" in observer.told[0]
+    assert observer.told[0].startswith("no heartbeat for ")
