@@ -64,6 +64,9 @@ class JobControl(Protocol):
     def cancel(self) -> None:
         """Request cancellation, and return at once."""
 
+    def interrupted(self) -> None:
+        """Ctrl-C came while the program did something else than wait for the job: cancel it, and say so."""
+
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None
     ) -> Callable[[float | None], str]:

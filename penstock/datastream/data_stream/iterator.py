@@ -24,7 +24,8 @@ class CloseableIterator(Generic[T]):
     """Iterates over the results of a running job; use it in `with`.
 
     Without `with`, the job is cancelled when nobody holds the iterator any more, because nobody can read its results then. Ctrl-C, or
-    an interrupt of a notebook's kernel, that comes while the iterator waits for a record cancels the job too.
+    an interrupt of a notebook's kernel, that comes while the iterator waits for a record cancels the job too; with `with`, wherever the
+    program is in the block.
 
     Raises:
         JobExecutionError: from the iteration, when the job fails.
@@ -74,6 +75,9 @@ class CloseableIterator(Generic[T]):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        is_running = not self._is_closed and not self._control.status().is_terminal
+        if isinstance(exc_value, KeyboardInterrupt) and is_running:
+            self._control.interrupted()
         self.close()
 
     def close(self) -> None:

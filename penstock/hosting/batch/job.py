@@ -29,7 +29,7 @@ from penstock.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
 from penstock.hosting.observer import JobObserver, guarded
 from penstock.hosting.shipping.pickling import loads_records
 from penstock.hosting.transition_log import log_attempt, log_status
-from penstock.hosting.waiting import Interruptible, Reader, awaited, wait_for_end
+from penstock.hosting.waiting import Interruptible, Reader, awaited, interrupted, wait_for_end
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.batch.master import BatchMaster
 from penstock.model.checkpoint_statistics import CheckpointStatistics
@@ -138,6 +138,9 @@ class BatchJob(NotRescalable):
 
     def cancel(self) -> None:
         self._feed(lambda: self._master.cancel(monotonic_ms()))
+
+    def interrupted(self) -> None:
+        interrupted(self._interruptible)
 
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None

@@ -43,6 +43,9 @@ class EndedJob(NotRescalable):
     def cancel(self) -> None:
         return
 
+    def interrupted(self) -> None:
+        """Does nothing: the job has ended."""
+
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None
     ) -> Callable[[float | None], str]:

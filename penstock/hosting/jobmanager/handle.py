@@ -73,6 +73,9 @@ class JobHandle:
     def cancel(self) -> None:
         self.manager.cancel()
 
+    def interrupted(self) -> None:
+        interrupted(self._interruptible)
+
     def suspend(self, cause: str) -> None:
         """End the job here and give its lease back: another driver goes on with it at once."""
         self.manager.parts.guard.gives_back = True

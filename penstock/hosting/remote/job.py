@@ -15,7 +15,7 @@ from penstock.hosting.remote.heartbeats import HeartbeatTimes, LivingReader
 from penstock.hosting.remote.rows import rows_of
 from penstock.hosting.remote.session_client import SessionClient
 from penstock.hosting.remote.vertices import requirements_with
-from penstock.hosting.waiting import Interruptible, awaited, wait_for_end
+from penstock.hosting.waiting import Interruptible, awaited, interrupted, wait_for_end
 from penstock.model.checkpoint_statistics import CheckpointStatistics, CheckpointSummary
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.elastic.parallelism_bounds import (
@@ -99,6 +99,10 @@ class RemoteJob:
     def cancel(self) -> None:
         """Raises RemoteError: the session does not answer, or the job has ended otherwise."""
         self._session.rest.change("PATCH", self._path, mode="cancel")
+
+    def interrupted(self) -> None:
+        """Raises RemoteError: see `cancel`."""
+        interrupted(self._interruptible)
 
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None

@@ -56,6 +56,7 @@ except KeyboardInterrupt:
     print("at the end", rows.get_job_client().get_job_status().result().name, flush=True)
     raise
 """
+COMPUTES = READS.replace("print(row, flush=True)", "raise KeyboardInterrupt")
 CTRL_C = b"\x03"
 INTERRUPTED = {-signal.SIGINT, 1}
 """Python's exit codes. It is 1 if any thread has called `exec` after the program had ended."""
@@ -98,6 +99,15 @@ def test_the_first_one_cancels_the_job_and_says_so_in_one_line(running, code):
     assert told[1] == "its client's stop_with_savepoint()"
     assert "at the end CANCELED" in terminal.lines()
     assert terminal.lines()[-1] == "KeyboardInterrupt"
+
+
+def test_one_that_comes_between_two_rows_says_so_too(running):
+    """The program's own code has the turn then, and not the iterator."""
+    terminal = running(COMPUTES)
+    assert terminal.finish() in INTERRUPTED
+    (told,) = told_in(terminal)
+    assert told[1] == "its client's stop_with_savepoint()"
+    assert "at the end CANCELED" in terminal.lines()
 
 
 def test_the_line_names_the_command_that_takes_a_savepoint(running):
