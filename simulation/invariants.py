@@ -8,6 +8,7 @@ of the machines are what is checked.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -145,6 +146,19 @@ class Violation(AssertionError):
     def __init__(self, name: Name | str, what: str) -> None:
         super().__init__(f"'{name}' does not hold: {what}")
         self.name = str(name)
+
+
+def violation_of(run: Callable[[], None]) -> tuple[str, str] | None:
+    """Run a world. Returns: name and text of the invariant that broke, or of an error, which would have ended the driver; None: all held."""
+    try:
+        run()
+    except Violation as violation:
+        return violation.name, str(violation)
+    except EngineBug as error:
+        return type(error).__name__, str(error)
+    except Exception as error:  # Whatever a machine raises.
+        return type(error).__name__, "".join(traceback.format_exception(error))
+    return None
 
 
 class Invariants:

@@ -6,21 +6,19 @@ nothing.
 
 from __future__ import annotations
 
-import traceback
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Final
 
-from penstock.model.errors import EngineBug
 from penstock.model.ids import JobId
 from penstock.model.states import JobStatus
 from simulation.clock import SimClock, SimLoop, installed
 from simulation.cluster import Cluster
 from simulation.elastic import elastic_plan, schedule, wishes_of
 from simulation.faults import Faults
-from simulation.invariants import Invariants, Name, Violation
+from simulation.invariants import Invariants, Name, Violation, violation_of
 from simulation.scenario import RECOVERY_MS, job_plan, scenario_of
 
 _GIVE_BACK_MS: Final = 120_000
@@ -66,15 +64,7 @@ def run_seed(
     """
     world = World(seed, is_traced=is_traced, is_calm=is_calm, is_elastic=is_elastic)
     result = world.result
-    try:
-        world.run()
-    except Violation as violation:
-        result.violation = (violation.name, str(violation))
-    except EngineBug as error:
-        result.violation = (type(error).__name__, str(error))
-    except Exception as error:  # Any error would have ended the driver.
-        text = "".join(traceback.format_exception(error))
-        result.violation = (type(error).__name__, text)
+    result.violation = violation_of(world.run)
     result.simulated_ms = world.clock.now_ms
     result.faults = Counter({kind.value: n for kind, n in world.faults.fired.items()})
     result.moments = Counter({kind.value: n for kind, n in world.faults.moments.items()})

@@ -12,7 +12,6 @@ from penstock.model.ids import ResourceId
 from penstock.model.messages.workers import StartId, StartWanted, WorkerKind
 from penstock.model.slot_size import SlotSize
 from simulation.cluster import Cluster
-from simulation.elastic import Wish
 from simulation.faults import Faults
 from simulation.invariants import Invariants
 from simulation.scenario import FaultKind
@@ -47,10 +46,6 @@ class SharedCluster(Cluster):
         self._held: dict[ResourceId, int] = {}
         super().__init__(clock, job.scenario, job.plan, faults, invariants, trace, left)
         faults.cluster = self
-
-    def wish(self, wish: Wish) -> None:
-        """Ask for other parallelisms."""
-        self.generations.wish(wish)
 
     # ------------------------------------------------------------------ what the driver asks of its host
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Entry:
-    """`owner`: the number of the driver that runs the job; None: nobody. `left`: what the former driver has left. `has_begun`: it ran."""
+    """`owner`: the number of the driver that runs the job; None: nobody. `left`: what the former driver has left. `result`: how the
+    job has ended for good; None: it has not."""
 
     job: SessionJob
     owner: int | None = None

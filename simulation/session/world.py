@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-import traceback
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Final
 
-from penstock.model.errors import EngineBug
 from penstock.model.ids import JobId
 from penstock.model.states import JobStatus
 from simulation.clock import Call, SimClock, SimLoop, installed
 from simulation.elastic import schedule, wishes_of
 from simulation.faults import Faults
-from simulation.invariants import Invariants, Name, Violation
+from simulation.invariants import Invariants, Name, Violation, violation_of
 from simulation.scenario import RECOVERY_MS
 from simulation.session.client import SimClient
 from simulation.session.driver import SessionDriver, SessionParts
@@ -64,15 +62,7 @@ def run_session_seed(seed: int, *, is_traced: bool = False) -> SessionResult:
     """Run one seed. A broken invariant or an error of the driver is in the result and not raised."""
     world = SessionWorld(seed, is_traced=is_traced)
     result = world.result
-    try:
-        world.run()
-    except Violation as violation:
-        result.violation = (violation.name, str(violation))
-    except EngineBug as error:
-        result.violation = (type(error).__name__, str(error))
-    except Exception as error:  # Any error would have ended the driver.
-        text = "".join(traceback.format_exception(error))
-        result.violation = (type(error).__name__, text)
+    result.violation = violation_of(world.run)
     result.simulated_ms = world.clock.now_ms
     names = world.expectations.evaluated.items()
     result.evaluated = Counter({str(name): count for name, count in names})

@@ -1,10 +1,7 @@
 """Jobs that are rescaled in the simulator: what must hold holds, and planted bugs are caught."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
-from unittest.mock import patch
+from functools import cache, partial
 
 import pytest
 
@@ -23,6 +20,7 @@ from penstock.machines.job.inheritance import Inheritance
 from penstock.machines.job.succession import Succession
 from simulation.elastic import ElasticName
 from simulation.world import SeedResult, run_seed
+from tests.sim.planting import Plants, swap
 
 SEEDS = range(24)
 MOST_SEEDS = 40
@@ -35,16 +33,7 @@ LIKELY = {
     "a_handover_that_is_given_up_begins_all_anew": 2,
 }
 """Seeds that have caught a bug: they are tried first, all others after them."""
-PLANTS: dict[str, Callable[[ExitStack], None]] = {}
-
-
-def plant(bug: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
-    PLANTS[bug.__name__] = bug
-    return bug
-
-
-def swap(stack: ExitStack, owner: object, name: str, broken: object) -> None:
-    stack.enter_context(patch.object(owner, name, broken))
+plant = Plants(partial(run_seed, is_elastic=True))
 
 
 @plant
@@ -222,16 +211,6 @@ def result_of(seed: int) -> SeedResult:
     return run_seed(seed, is_elastic=True)
 
 
-def caught(name: str) -> str | None:
-    with ExitStack() as stack:
-        PLANTS[name](stack)
-        for seed in (LIKELY.get(name, 0), *range(MOST_SEEDS)):
-            violation = run_seed(seed, is_elastic=True).violation
-            if violation is not None:
-                return violation[0]
-    return None
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_must_hold_holds(seed):
     result = result_of(seed)
@@ -252,6 +231,7 @@ def test_a_seed_gives_the_same_run_again():
     assert one.trace == other.trace
 
 
-@pytest.mark.parametrize("name", sorted(PLANTS))
+@pytest.mark.parametrize("name", plant.names)
 def test_a_planted_bug_is_caught(name):
-    assert caught(name) is not None, f"{name} was not caught"
+    seeds = (LIKELY.get(name, 0), *range(MOST_SEEDS))
+    assert plant.caught(name, seeds) is not None, f"{name} was not caught"

@@ -1,10 +1,7 @@
 """Sessions with several jobs in the simulator: what must hold holds, and planted bugs are caught."""
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
 from functools import cache
-from unittest.mock import patch
 
 import pytest
 
@@ -16,6 +13,7 @@ from penstock.model.states import JobStatus
 from simulation.session.command import summarize
 from simulation.session.expectations import SessionName
 from simulation.session.world import SessionResult, run_session_seed
+from tests.sim.planting import Plants, swap
 
 SEEDS = range(24)
 MOST_SEEDS = 60
@@ -31,16 +29,7 @@ LIKELY = {
     "what_a_job_has_dropped_goes_on": 2,
 }
 """Seeds that have caught a bug: they are tried first, all others after them."""
-PLANTS: dict[str, Callable[[ExitStack], None]] = {}
-
-
-def plant(bug: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
-    PLANTS[bug.__name__] = bug
-    return bug
-
-
-def swap(stack: ExitStack, owner: object, name: str, broken: object) -> None:
-    stack.enter_context(patch.object(owner, name, broken))
+plant = Plants(run_session_seed)
 
 
 @plant
@@ -252,17 +241,6 @@ def result_of(seed: int) -> SessionResult:
     return run_session_seed(seed)
 
 
-def caught(name: str) -> tuple[str, int] | None:
-    """Return the invariant that caught it, and the seed."""
-    with ExitStack() as stack:
-        PLANTS[name](stack)
-        for seed in (LIKELY.get(name, 0), *range(MOST_SEEDS)):
-            violation = run_session_seed(seed).violation
-            if violation is not None:
-                return violation[0], seed
-    return None
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_must_hold_holds(seed):
     result = result_of(seed)
@@ -287,6 +265,7 @@ def test_a_seed_gives_the_same_run_again():
     assert one.trace == other.trace
 
 
-@pytest.mark.parametrize("name", sorted(PLANTS))
+@pytest.mark.parametrize("name", plant.names)
 def test_a_planted_bug_is_caught(name):
-    assert caught(name) is not None, f"{name} was not caught"
+    seeds = (LIKELY.get(name, 0), *range(MOST_SEEDS))
+    assert plant.caught(name, seeds) is not None, f"{name} was not caught"

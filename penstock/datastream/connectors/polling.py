@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from penstock.datastream.connectors.assigned_splits import AssignedSplits
 from penstock.datastream.connectors.committing_reader import (
     CommittingReader,
     CommittingSplitReader,
@@ -149,31 +150,15 @@ class _GeneratorPoller(Poller):
             close()
 
 
-class _ShardEnumerator(SplitEnumerator):
-    """Gives shard i to subtask i modulo the parallelism. Each is given once; the readers keep it in their state."""
+class _ShardEnumerator(AssignedSplits):
+    """Gives shard i to subtask i modulo the parallelism."""
 
     def __init__(self, context: EnumeratorContext, source: PollingSource) -> None:
-        self._context = context
-        self._is_bounded = source.boundedness is Boundedness.BOUNDED
-        self._left: dict[int, list[Shard]] = {}
+        super().__init__(context, is_bounded=source.boundedness is Boundedness.BOUNDED)
         self._spread([Shard(number) for number in range(source.shards)])
 
-    def handle_split_request(self, subtask: int, host: str) -> None:
-        shards = self._left.pop(subtask, [])
-        if shards:
-            self._context.assign_splits(subtask, shards)
-        if self._is_bounded:
-            self._context.signal_no_more_splits(subtask)
-
-    def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
-        """The subtask starts again, and asks for them."""
-        self._left.setdefault(subtask, []).extend(splits)
-
-    def unassigned_splits(self) -> int:
-        return sum(map(len, self._left.values()))
-
     def snapshot_state(self) -> Any:
-        return [shard for shards in self._left.values() for shard in shards]
+        return self.left()
 
     def restore_state(self, state: Any) -> None:
         self._left.clear()
@@ -181,8 +166,7 @@ class _ShardEnumerator(SplitEnumerator):
 
     def _spread(self, shards: Sequence[Shard]) -> None:
         for shard in shards:
-            subtask = shard.number % self._context.parallelism()
-            self._left.setdefault(subtask, []).append(shard)
+            self.give(shard.number, shard)
 
 
 class _PollingReader(CommittingReader):

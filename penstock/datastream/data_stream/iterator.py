@@ -75,8 +75,8 @@ class CloseableIterator(Generic[T]):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        is_running = not self._is_closed and not self._control.status().is_terminal
-        if isinstance(exc_value, KeyboardInterrupt) and is_running:
+        is_interrupted = isinstance(exc_value, KeyboardInterrupt) and not self._is_closed
+        if is_interrupted and not self._control.status().is_terminal:
             self._control.interrupted()
         self.close()
 

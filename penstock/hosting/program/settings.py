@@ -110,7 +110,6 @@ def _column_rows(settings: Settings) -> int:
 
 
 def _stack_settings(settings: Settings) -> StackSettings:
-    wants_flame_graphs = settings.get(StackOptions.FLAME_GRAPHS)
     return StackSettings(
         samples=settings.get(StackOptions.SAMPLES),
         delay_ms=settings.get(StackOptions.DELAY),
@@ -118,7 +117,7 @@ def _stack_settings(settings: Settings) -> StackSettings:
         refresh_ms=settings.get(StackOptions.REFRESH_INTERVAL),
         cleanup_ms=settings.get(StackOptions.CLEANUP_INTERVAL),
         dump_depth=settings.get(StackOptions.DUMP_DEPTH),
-        has_flame_graphs=wants_flame_graphs or not settings.is_set(StackOptions.FLAME_GRAPHS),
+        has_flame_graphs=settings.get(StackOptions.FLAME_GRAPHS),
     )
 
 

@@ -82,9 +82,8 @@ def _check_content(path: str) -> None:
 def _entries(path: str) -> list[_Entry]:
     try:
         return [*(_in_zip(path) if path.endswith(".zip") else _in_tar(path))]
-    except (
-        Exception
-    ) as error:  # Of many kinds: each compression has its own, and zipfile cannot read all.
+    # Of many kinds: each compression has its own, and zipfile cannot read all.
+    except Exception as error:
         raise ConfigurationError(
             f"add_python_archive: {path!r} cannot be read as an archive: {type(error).__name__}: "
             f"{str(error)[:500]}. Make it anew."

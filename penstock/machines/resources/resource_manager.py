@@ -139,7 +139,7 @@ class StartFailures:
 
 
 class ResourceManager:
-    """All TaskManagers of one application."""
+    """All TaskManagers of one application. `slots_each`: slots of one. `most`: so many may there be; None: any number."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class ResourceManager:
         return any(need.required > self._allocated[key] for key, need in self.needs.items())
 
     @property
-    def are_slots_kept(self) -> bool:
+    def _are_slots_kept(self) -> bool:
         """Whether free slots wait for TaskManagers that are to come: slots are to be spread, and the first one would be filled.
 
         They wait as long as a start usually takes, and for none that comes in place of one that has failed: there may be no room for it.
@@ -340,7 +340,7 @@ class ResourceManager:
         redundant = self._settings.redundant_taskmanagers if self.needs and not size else 0
         if not count and not redundant:
             return False
-        is_waiting = self.are_slots_kept
+        is_waiting = self._are_slots_kept
         plan = plan_allocation(
             {UNKNOWN: count} if count else {},
             [] if is_waiting else self.taskmanagers.workers(size),
@@ -350,7 +350,7 @@ class ResourceManager:
         )
         for _ in plan.new_workers:
             self._start(size)
-        if not self.are_slots_kept:
+        if not self._are_slots_kept:
             jobs = chain.from_iterable(repeat(*of_job) for of_job in missing)
             for job_id, worker in zip(jobs, plan.on_registered, strict=False):
                 self._request_slot(ResourceId(worker.name), job_id)

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, Final, Self
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 from penstock.common.time import Duration
+from penstock.datastream.connectors.messaging.builder import CompleteBuilder
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -59,13 +60,8 @@ class HttpLimits:
     retries: int = 8
 
 
-class HttpBuilder:
+class HttpBuilder(CompleteBuilder):
     """What the builders of source and sink share. `settings`: a dataclass with `headers` and `limits`."""
-
-    name: ClassVar[str]
-
-    def __init__(self, settings: Any) -> None:
-        self._settings = settings
 
     def set_header(self, name: str, value: str) -> Self:
         """Set a header of each request. Values are shown nowhere."""
@@ -74,7 +70,7 @@ class HttpBuilder:
                 f"{self.name}.set_header: name and value are printable text on one line; the name "
                 f"is {name!r:.100}."
             )
-        return self._set(headers={**self._settings.headers, name: value})
+        return self._with(headers={**self._settings.headers, name: value})
 
     def set_bearer_token(self, token: str) -> Self:
         """Set the token of the header Authorization."""
@@ -85,7 +81,7 @@ class HttpBuilder:
         timeout_s = timeout.to_millis() / 1000
         if timeout_s <= 0:
             raise ConfigurationError(f"{self.name}.set_timeout: expected 1 ms or more.")
-        return self._set(limits=replace(self._settings.limits, timeout_s=timeout_s))
+        return self._with(limits=replace(self._settings.limits, timeout_s=timeout_s))
 
     def set_retries(self, retries: int) -> Self:
         """Set how often a request is tried again before the task fails; 8 times by default.
@@ -96,18 +92,7 @@ class HttpBuilder:
             raise ConfigurationError(
                 f"{self.name}.set_retries: expected 0 or more, got {retries!r}."
             )
-        return self._set(limits=replace(self._settings.limits, retries=retries))
-
-    def _set(self, **changes: Any) -> Self:
-        self._settings = replace(self._settings, **changes)
-        return self
-
-    def _complete(self, **calls: str) -> Any:
-        """The settings. `calls`: who sets each. Raises: ConfigurationError: one is missing."""
-        for name, call in calls.items():
-            if getattr(self._settings, name) is None:
-                raise ConfigurationError(f"{self.name}: {call} is missing before build().")
-        return self._settings
+        return self._with(limits=replace(self._settings.limits, retries=retries))
 
 
 def checked_url(where: str, url: object) -> str:

@@ -84,7 +84,7 @@ class HttpSink(StagingSink):
                 raise ConfigurationError(
                     f"{_NAME}.set_url: expected the method POST, PUT or PATCH, got {method!r}."
                 )
-            return self._set(url=checked_url(f"{_NAME}.set_url", url), method=method)
+            return self._with(url=checked_url(f"{_NAME}.set_url", url), method=method)
 
         def set_serializer(self, schema: SerializationSchema) -> Self:
             """Set the schema that makes bytes of a record."""
@@ -93,7 +93,7 @@ class HttpSink(StagingSink):
                     f"{_NAME}.set_serializer: expected a SerializationSchema, got "
                     f"{type(schema).__name__}."
                 )
-            return self._set(schema=schema)
+            return self._with(schema=schema)
 
         def set_body_form(self, form: str) -> Self:
             """Set how records become a body: "json-array", the default, "lines", or "single": a request for each."""
@@ -101,7 +101,7 @@ class HttpSink(StagingSink):
                 raise ConfigurationError(
                     f"{_NAME}.set_body_form: expected one of {', '.join(_FORMS)}, got {form!r}."
                 )
-            return self._set(form=form)
+            return self._with(form=form)
 
         def set_max_batch(self, records: int = 500, size_bytes: int = 1 << 20) -> Self:
             """Set how many records and bytes a request has at most. A record that is larger has a request of its own."""
@@ -109,18 +109,18 @@ class HttpSink(StagingSink):
                 raise ConfigurationError(
                     f"{_NAME}.set_max_batch: expected 1 or more, got {records} and {size_bytes}."
                 )
-            return self._set(most_records=records, most_bytes=size_bytes)
+            return self._with(most_records=records, most_bytes=size_bytes)
 
         def set_idempotency_key(self, function: Callable[[Any], str]) -> Self:
             """Set a function from a record to its key, with the body form "single".
 
             It must give the same for a record that comes again. By default each request has a key of its own.
             """
-            return self._set(key=function)
+            return self._with(key=function)
 
         def set_idempotency_header(self, name: str) -> Self:
             """Set the header that has the key; Idempotency-Key by default."""
-            return self._set(key_header=name)
+            return self._with(key_header=name)
 
         def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:
             """Set AT_LEAST_ONCE, the default, or EXACTLY_ONCE, for servers that do nothing for a key that they know.
@@ -132,7 +132,7 @@ class HttpSink(StagingSink):
                     f"{_NAME}.set_delivery_guarantee: expected DeliveryGuarantee.AT_LEAST_ONCE or "
                     f"EXACTLY_ONCE, got {guarantee!r}."
                 )
-            return self._set(guarantee=guarantee)
+            return self._with(guarantee=guarantee)
 
         def build(self) -> HttpSink:
             """Return the sink. Raises ConfigurationError: something is missing, or does not go together."""

@@ -124,22 +124,22 @@ class HttpSource(PollingSource):
         def set_url(self, url: str, cursor_parameter: str | None = None) -> Self:
             """Set the address to GET. `cursor_parameter`: the query parameter that has the cursor."""
             url = checked_url(f"{_NAME}.set_url", url)
-            return self._set(request=_UrlRequests(url, cursor_parameter))
+            return self._with(request=_UrlRequests(url, cursor_parameter))
 
         def set_request(self, function: Callable[[Any], HttpRequest]) -> Self:
             """Set a function from the cursor, None at the beginning, to the request of its page."""
-            return self._set(request=function)
+            return self._with(request=function)
 
         def set_json_pages(self, records: str | None = None, cursor: str | None = None) -> Self:
             """Read pages of JSON. `records`: the field with the list of records; None: the page is the list.
 
             `cursor`: the field with the next cursor. Each record goes to the deserializer, as JSON.
             """
-            return self._set(page=_JsonPages(records, cursor))
+            return self._with(page=_JsonPages(records, cursor))
 
         def set_page(self, function: Callable[[HttpResponse], HttpPage]) -> Self:
             """Set a function that takes an answer apart."""
-            return self._set(page=function)
+            return self._with(page=function)
 
         def set_deserializer(self, schema: DeserializationSchema) -> Self:
             """Set the schema that makes a record of each of a page's records, which are bytes."""
@@ -148,25 +148,25 @@ class HttpSource(PollingSource):
                     f"{_NAME}.set_deserializer: expected a DeserializationSchema, got "
                     f"{type(schema).__name__}."
                 )
-            return self._set(schema=schema)
+            return self._with(schema=schema)
 
         def set_produced_type(self, produced_type: TypeInformation) -> Self:
             """Set the type of records that the page function makes itself; by default they are pickled."""
-            return self._set(produced_type=produced_type)
+            return self._with(produced_type=produced_type)
 
         def set_starting_cursor(self, cursor: Any) -> Self:
             """Set the cursor of the first request; a checkpoint wins."""
-            return self._set(cursor=cursor)
+            return self._with(cursor=cursor)
 
         def set_interval(self, interval: Duration) -> Self:
             """Set the time from an answer without more to the next request; a minute by default."""
             if interval.to_millis() < 1:
                 raise ConfigurationError(f"{_NAME}.set_interval: expected 1 ms or more.")
-            return self._set(interval_s=interval.to_millis() / 1000)
+            return self._with(interval_s=interval.to_millis() / 1000)
 
         def set_bounded(self) -> Self:
             """End with the first page that has no more."""
-            return self._set(is_bounded=True)
+            return self._with(is_bounded=True)
 
         def build(self) -> HttpSource:
             """Return the source. Raises ConfigurationError: something is missing."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from penstock.model.errors import ConfigurationError
 
@@ -50,6 +50,22 @@ class MessageSourceBuilder(MessagingBuilder):
                 f"one of {setters}, and only once."
             )
         return self._with(subscription=subscription)
+
+
+class CompleteBuilder(MessagingBuilder):
+    """Builds what certain settings must be there for. `name`: begins errors. `always`: the fields of `settings` that source and sink
+    need, and who sets each.
+    """
+
+    name: ClassVar[str]
+    always: ClassVar[Mapping[str, str]] = {}
+
+    def _complete(self, **calls: str) -> Any:
+        """The settings. `calls`: who sets each further field. Raises ConfigurationError: one is missing."""
+        for name, call in {**self.always, **calls}.items():
+            if not getattr(self._settings, name):
+                raise ConfigurationError(f"{self.name}: {call} is missing before build().")
+        return self._settings
 
 
 def checked_kind(setter: str, value: object, kind: type[Value]) -> Value:

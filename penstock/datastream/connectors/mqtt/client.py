@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from penstock.common.extras import extra
+from penstock.datastream.connectors.messaging.builder import CompleteBuilder
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
@@ -78,35 +79,21 @@ def checked_topic(where: str, topic: object, *, is_filter: bool) -> str:
     return str(topic)
 
 
-class MqttBuilder:
+class MqttBuilder(CompleteBuilder):
     """What the builders of source and sink share. `settings`: a dataclass with `broker`."""
 
-    name: ClassVar[str]
-
-    def __init__(self, settings: Any) -> None:
-        self._settings = settings
+    always: ClassVar = {"broker": 'set_url("mqtt://host:1883")'}
 
     def set_url(self, url: str) -> Self:
         """Set the broker: mqtt://host:1883, or mqtts://host:8883 for TLS with the certificates that this Python trusts."""
-        return self._set(broker=parsed_url(self.name, url))
+        return self._with(broker=parsed_url(self.name, url))
 
     def set_credentials(self, username: str, password: str | None) -> Self:
         """Set user and password, behind set_url, instead of writing them into the URL."""
         if self._settings.broker is None:
             raise ConfigurationError(f"{self.name}.set_credentials: call set_url before it.")
         login = {"username": username, "password": password}
-        return self._set(broker=replace(self._settings.broker, **login))
-
-    def _set(self, **changes: Any) -> Self:
-        self._settings = replace(self._settings, **changes)
-        return self
-
-    def _complete(self, **calls: str) -> Any:
-        """The settings. `calls`: who sets each. Raises: ConfigurationError: one is missing."""
-        for name, call in {"broker": 'set_url("mqtt://host:1883")', **calls}.items():
-            if not getattr(self._settings, name):
-                raise ConfigurationError(f"{self.name}: {call} is missing before build().")
-        return self._settings
+        return self._with(broker=replace(self._settings.broker, **login))
 
 
 def make_client(broker: Broker, where: str, client_id: str = "", **more: Any) -> Any:

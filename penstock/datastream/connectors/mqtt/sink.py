@@ -71,7 +71,7 @@ class MqttSink(Sink):
             """Set the topic, or a function from a record to its topic."""
             if not callable(topic):
                 checked_topic(f"{_NAME}.set_topic", topic, is_filter=False)
-            return self._set(topic=topic)
+            return self._with(topic=topic)
 
         def set_serializer(self, schema: SerializationSchema) -> Self:
             """Set the schema that makes a message of a record."""
@@ -80,11 +80,11 @@ class MqttSink(Sink):
                     f"{_NAME}.set_serializer: expected a SerializationSchema, got "
                     f"{type(schema).__name__}."
                 )
-            return self._set(schema=schema)
+            return self._with(schema=schema)
 
         def set_retained(self, is_retained: bool) -> Self:
             """Set whether the broker keeps the last message of a topic for who subscribes later; by default it does not."""
-            return self._set(is_retained=is_retained)
+            return self._with(is_retained=is_retained)
 
         def set_max_in_flight(self, messages: int) -> Self:
             """Set how many messages are on their way without a confirmation; 20 by default, which brokers allow."""
@@ -92,7 +92,7 @@ class MqttSink(Sink):
                 raise ConfigurationError(
                     f"{_NAME}.set_max_in_flight: expected 1 to {MAX_IN_FLIGHT}, got {messages!r}."
                 )
-            return self._set(in_flight=messages)
+            return self._with(in_flight=messages)
 
         def build(self) -> MqttSink:
             """Return the sink. Raises ConfigurationError: something is missing."""

@@ -81,12 +81,12 @@ class MqttSource(PollingSource):
                 raise ConfigurationError(
                     f"{_NAME}.set_client_id: expected a text without '/', got {client_id!r}."
                 )
-            return self._set(client_id=client_id)
+            return self._with(client_id=client_id)
 
         def set_topics(self, *filters: str) -> Self:
             """Set topics, with + for any one level, and # for all that follow."""
             where = f"{_NAME}.set_topics"
-            return self._set(
+            return self._with(
                 topics=tuple(checked_topic(where, one, is_filter=True) for one in filters)
             )
 
@@ -102,7 +102,7 @@ class MqttSource(PollingSource):
                     f"{_NAME}.set_deserializer: expected a DeserializationSchema, got "
                     f"{type(schema).__name__}."
                 )
-            return self._set(schema=schema, with_topic=with_topic)
+            return self._with(schema=schema, with_topic=with_topic)
 
         def set_clients(self, clients: int) -> Self:
             """Set how many clients share the messages, 1 by default: a shared subscription, without an order."""
@@ -110,7 +110,7 @@ class MqttSource(PollingSource):
                 raise ConfigurationError(
                     f"{_NAME}.set_clients: expected 1 or more, got {clients!r}."
                 )
-            return self._set(clients=clients)
+            return self._with(clients=clients)
 
         def set_session_expiry(self, expiry: Duration) -> Self:
             """Set how long the broker keeps messages while the job is away; a day by default."""
@@ -119,7 +119,7 @@ class MqttSource(PollingSource):
                 raise ConfigurationError(
                     f"{_NAME}.set_session_expiry: expected 1 s to {(1 << 32) - 1} s, got {expiry}."
                 )
-            return self._set(keeps_s=keeps_s)
+            return self._with(keeps_s=keeps_s)
 
         def build(self) -> MqttSource:
             """Return the source. Raises ConfigurationError: something is missing."""

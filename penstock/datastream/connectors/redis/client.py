@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from penstock.common.extras import extra
+from penstock.datastream.connectors.messaging.builder import CompleteBuilder
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 SCHEMES: Final = ("redis", "rediss", "unix")
@@ -70,32 +71,18 @@ def checked_name(where: str, name: object) -> str:
     return name
 
 
-class RedisBuilder:
+class RedisBuilder(CompleteBuilder):
     """What the builders of source and sink share. `settings`: a dataclass with `url` and `login`."""
 
-    name: ClassVar[str]
-
-    def __init__(self, settings: Any) -> None:
-        self._settings = settings
+    always: ClassVar = {"url": 'set_url("redis://host:6379/0")'}
 
     def set_url(self, url: str) -> Self:
         """Set the server: redis://host:6379/0, rediss:// for TLS, or unix:///path."""
-        return self._set(url=checked_url(self.name, url))
+        return self._with(url=checked_url(self.name, url))
 
     def set_credentials(self, username: str | None, password: str) -> Self:
         """Set user (None: the default one) and password, instead of writing them into the URL."""
-        return self._set(login=(username, password))
-
-    def _set(self, **changes: Any) -> Self:
-        self._settings = replace(self._settings, **changes)
-        return self
-
-    def _complete(self, **calls: str) -> Any:
-        """The settings. `calls`: who sets each. Raises: ConfigurationError: one is missing."""
-        for name, call in {"url": 'set_url("redis://host:6379/0")', **calls}.items():
-            if not getattr(self._settings, name):
-                raise ConfigurationError(f"{self.name}: {call} is missing before build().")
-        return self._settings
+        return self._with(login=(username, password))
 
 
 def connect(address: RedisAddress, where: str, *, is_look: bool = False) -> Any:

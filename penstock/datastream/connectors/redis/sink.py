@@ -94,7 +94,7 @@ class RedisStreamSink(StagingSink):
             """Set the stream's key, or a function from a record to the key of its stream."""
             if not callable(stream):
                 checked_name(f"{_NAME}.set_stream", stream)
-            return self._set(stream=stream)
+            return self._with(stream=stream)
 
         def set_value_serializer(self, schema: SerializationSchema, field: str = "value") -> Self:
             """Have entries with one field, whose value the schema makes of the record."""
@@ -103,11 +103,13 @@ class RedisStreamSink(StagingSink):
                     f"{_NAME}.set_value_serializer: expected a SerializationSchema, got "
                     f"{type(schema).__name__}."
                 )
-            return self._set(entries=ValueWriter(field, schema))
+            return self._with(entries=ValueWriter(field, schema))
 
         def set_row_type(self, row_type: RowTypeInfo) -> Self:
             """Have entries with a field for each field of the Row, as text; None: the entry does not have the field."""
-            return self._set(entries=RowWriter(checked_row_type(f"{_NAME}.set_row_type", row_type)))
+            return self._with(
+                entries=RowWriter(checked_row_type(f"{_NAME}.set_row_type", row_type))
+            )
 
         def set_max_length(self, entries: int) -> Self:
             """Have Redis trim the stream to about so many entries (`MAXLEN ~`). By default it grows without end."""
@@ -115,7 +117,7 @@ class RedisStreamSink(StagingSink):
                 raise ConfigurationError(
                     f"{_NAME}.set_max_length: expected 1 or more, got {entries!r}."
                 )
-            return self._set(most_entries=entries)
+            return self._with(most_entries=entries)
 
         def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:
             """Set AT_LEAST_ONCE, the default, or EXACTLY_ONCE: entries come when a checkpoint is complete."""
@@ -124,7 +126,7 @@ class RedisStreamSink(StagingSink):
                     f"{_NAME}.set_delivery_guarantee: expected DeliveryGuarantee.AT_LEAST_ONCE or "
                     f"EXACTLY_ONCE, got {guarantee!r}."
                 )
-            return self._set(guarantee=guarantee)
+            return self._with(guarantee=guarantee)
 
         def set_mark_retention(self, retention: Duration) -> Self:
             """Set how long Redis remembers a commit, 7 days by default; for EXACTLY_ONCE.
@@ -136,7 +138,7 @@ class RedisStreamSink(StagingSink):
                 raise ConfigurationError(
                     f"{_NAME}.set_mark_retention: expected 1 s or more, got {retention}."
                 )
-            return self._set(retention_s=retention_s)
+            return self._with(retention_s=retention_s)
 
         def build(self) -> RedisStreamSink:
             """Return the sink. Raises ConfigurationError: something is missing."""

@@ -89,7 +89,7 @@ class RedisStreamSource(Source):
                 checked_name(f"{_NAME}.set_streams", name)
             if len(set(names)) < len(names):
                 raise ConfigurationError(f"{_NAME}.set_streams: a name is there twice: {names}.")
-            return self._set(streams=names)
+            return self._with(streams=names)
 
         def set_value_deserializer(
             self, schema: DeserializationSchema, field: str = "value"
@@ -100,34 +100,36 @@ class RedisStreamSource(Source):
                     f"{_NAME}.set_value_deserializer: expected a DeserializationSchema, got "
                     f"{type(schema).__name__}."
                 )
-            return self._set(entries=ValueReader(field, schema))
+            return self._with(entries=ValueReader(field, schema))
 
         def set_row_type(self, row_type: RowTypeInfo) -> Self:
             """Have records be Rows with the entry's fields of these names, read from text by their types."""
-            return self._set(entries=RowReader(checked_row_type(f"{_NAME}.set_row_type", row_type)))
+            return self._with(
+                entries=RowReader(checked_row_type(f"{_NAME}.set_row_type", row_type))
+            )
 
         def set_starting_id(self, entry_id: str) -> Self:
             """Begin behind this entry, such as "1526919030474-55". By default with the first one that is there."""
-            return self._set(starting=parsed_id(f"{_NAME}.set_starting_id", entry_id))
+            return self._with(starting=parsed_id(f"{_NAME}.set_starting_id", entry_id))
 
         def set_starting_timestamp(self, epoch_ms: int) -> Self:
             """Begin with the first entry of this time or later."""
-            return self._set(starting=before_ms(f"{_NAME}.set_starting_timestamp", epoch_ms))
+            return self._with(starting=before_ms(f"{_NAME}.set_starting_timestamp", epoch_ms))
 
         def set_starting_latest(self) -> Self:
             """Begin with the entries that come after the start of the job. The driver must reach the server."""
-            return self._set(starting=LATEST)
+            return self._with(starting=LATEST)
 
         def set_bounded(self) -> Self:
             """End behind the last entry that is there when the job starts. The driver must reach the server."""
-            return self._set(is_bounded=True)
+            return self._with(is_bounded=True)
 
         def set_fail_on_missing_entries(self, fails: bool) -> Self:
             """Set whether entries that were deleted or trimmed before they were read end the job; by default they do.
 
             If not, a warning is logged. Servers before Redis 7 do not tell.
             """
-            return self._set(fails_on_loss=fails)
+            return self._with(fails_on_loss=fails)
 
         def build(self) -> RedisStreamSource:
             """Return the source. Raises ConfigurationError: something is missing."""

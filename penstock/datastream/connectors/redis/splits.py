@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.common.extras import extra
-from penstock.datastream.connectors.base import EnumeratorContext, SplitEnumerator
+from penstock.datastream.connectors.assigned_splits import AssignedSplits
+from penstock.datastream.connectors.base import EnumeratorContext
 from penstock.datastream.connectors.redis.client import RedisAddress, connect, told
 from penstock.model.errors import ConfigurationError
 
@@ -56,8 +57,8 @@ def before_ms(where: str, epoch_ms: object) -> str:
     return BEGINNING if not epoch_ms else f"{epoch_ms - 1}-{_MOST}"
 
 
-class StreamsEnumerator(SplitEnumerator):
-    """Gives stream i to subtask i modulo the parallelism. Each is given once; the readers keep it in their state."""
+class StreamsEnumerator(AssignedSplits):
+    """Gives stream i to subtask i modulo the parallelism."""
 
     def __init__(
         self,
@@ -68,13 +69,11 @@ class StreamsEnumerator(SplitEnumerator):
         *,
         is_bounded: bool,
     ) -> None:
-        self._context = context
+        super().__init__(context, is_bounded=is_bounded)
         self._address = address
         self._streams = streams
         self._starting = starting
-        self._is_bounded = is_bounded
         self._known: set[str] = set()
-        self._left: dict[int, list[StreamSplit]] = {}
 
     def start(self) -> None:
         """Finds the positions of streams that no checkpoint has."""
@@ -87,23 +86,8 @@ class StreamsEnumerator(SplitEnumerator):
         self._known.update(new)
         self._spread(splits)
 
-    def handle_split_request(self, subtask: int, host: str) -> None:
-        splits = self._left.pop(subtask, [])
-        if splits:
-            self._context.assign_splits(subtask, splits)
-        if self._is_bounded:
-            self._context.signal_no_more_splits(subtask)
-
-    def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
-        """The subtask starts again, and asks for them."""
-        self._left.setdefault(subtask, []).extend(splits)
-
-    def unassigned_splits(self) -> int:
-        return sum(map(len, self._left.values()))
-
     def snapshot_state(self) -> Any:
-        left = [split for splits in self._left.values() for split in splits]
-        return {"left": left, "known": sorted(self._known)}
+        return {"left": self.left(), "known": sorted(self._known)}
 
     def restore_state(self, state: Any) -> None:
         self._known = set(state["known"])
@@ -111,8 +95,7 @@ class StreamsEnumerator(SplitEnumerator):
 
     def _spread(self, splits: Sequence[StreamSplit]) -> None:
         for split in splits:
-            subtask = self._streams.index(split.stream) % self._context.parallelism()
-            self._left.setdefault(subtask, []).append(split)
+            self.give(self._streams.index(split.stream), split)
 
     def _last_ids(self, streams: Sequence[str]) -> dict[str, str]:
         """The id of the last entry of each stream, also if it was deleted; of one that is not there the beginning."""
