@@ -65,7 +65,7 @@ class JobControl(Protocol):
         """Request cancellation, and return at once."""
 
     def interrupted(self) -> None:
-        """Ctrl-C came while the program did something else than wait for the job: cancel it, and say so."""
+        """Ctrl-C came while the program did something else than `wait` for the job: cancel it, and say so."""
 
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None

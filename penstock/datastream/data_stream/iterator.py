@@ -24,7 +24,7 @@ class CloseableIterator(Generic[T]):
     """Iterates over the results of a running job; use it in `with`.
 
     Without `with`, the job is cancelled when nobody holds the iterator any more, because nobody can read its results then. Ctrl-C, or
-    an interrupt of a notebook's kernel, that comes while the iterator waits for a record cancels the job too; with `with`, wherever the
+    an interrupt of a notebook's kernel, that comes within the iterator cancels the job too; with `with`, wherever the
     program is in the block.
 
     Raises:
@@ -48,18 +48,18 @@ class CloseableIterator(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        while not self._is_exhausted:
-            for value in self._values:
-                return value
-            try:
+        try:
+            while not self._is_exhausted:
+                for value in self._values:
+                    return value
                 batch = None if self._is_closed else next(self._batches, None)
-            except KeyboardInterrupt:
-                self.close()
-                raise
-            if batch is None:
-                self._finish()
-            else:
-                self._values = iter(batch)
+                if batch is None:
+                    self._finish()
+                else:
+                    self._values = iter(batch)
+        except KeyboardInterrupt:
+            self._interrupted()
+            raise
         raise StopIteration
 
     def next(self) -> T:
@@ -75,9 +75,8 @@ class CloseableIterator(Generic[T]):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        is_interrupted = isinstance(exc_value, KeyboardInterrupt) and not self._is_closed
-        if is_interrupted and not self._control.status().is_terminal:
-            self._control.interrupted()
+        if isinstance(exc_value, KeyboardInterrupt):
+            self._interrupted()
         self.close()
 
     def close(self) -> None:
@@ -97,6 +96,11 @@ class CloseableIterator(Generic[T]):
         """Return the client of the running job, which then does not end with this iterator. Not in PyFlink."""
         self._letting_go.detach()
         return JobClient(self._control)
+
+    def _interrupted(self) -> None:
+        if not self._is_closed and not self._control.status().is_terminal:
+            self._control.interrupted()
+        self.close()
 
     def _finish(self) -> None:
         self._is_exhausted = True

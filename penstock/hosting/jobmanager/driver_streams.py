@@ -80,7 +80,10 @@ class CollectStream:
         self._is_held = is_held
         self._held: list[_Frame] = []
         self._queue: deque[_Frame] = deque()
-        self._changed = threading.Condition()
+        # The program's thread takes both, and Ctrl-C may come at any time: a Lock is always freed then, a Condition is not.
+        self._lock = threading.Lock()
+        self._unchanged = threading.Lock()
+        self._unchanged.acquire()
         self._failure: str | None = None
         self._is_ended = False
         self._handed_out: set[ExecutionVertexId] = set()
@@ -89,10 +92,10 @@ class CollectStream:
         """Add a frame. The senders' credit bounds the queue; held frames are bounded by what comes
         between two checkpoints.
         """
-        with self._changed:
+        with self._lock:
             if not self._is_held:
                 self._queue.append(_Frame(data))
-                self._changed.notify()
+                self._tell()
                 return
             frame = _Frame(data, len(self._queue) < _MOST_UNREAD)
             self._held.append(frame)
@@ -101,18 +104,18 @@ class CollectStream:
 
     def release(self, checkpoint_id: int | None) -> None:
         """Release the rows that a completed checkpoint covers; None: the job is complete, and all rows count."""
-        with self._changed:
+        with self._lock:
             least = math.inf if checkpoint_id is None else checkpoint_id
             self._queue.extend(f for f in self._held if f.data.behind_checkpoint < least)
             self._held = [f for f in self._held if f.data.behind_checkpoint >= least]
-            self._changed.notify()
+            self._tell()
 
     def restart(self, vertices: Collection[ExecutionVertexId]) -> bool:
         """These subtasks begin again: drop their rows that nobody has seen.
 
         Returns: False if rows that will come again were handed out already.
         """
-        with self._changed:
+        with self._lock:
             if self._is_held:
                 self._held = _without(self._held, vertices)
                 return True
@@ -125,10 +128,10 @@ class CollectStream:
         """Nothing more comes. A reader gets the remaining rows before the failure."""
         if failure is None:
             self.release(None)
-        with self._changed:
+        with self._lock:
             self._failure = failure
             self._is_ended = True
-            self._changed.notify_all()
+            self._tell()
 
     def batches(self) -> Iterator[list[Any]]:
         """Yield lists of rows. Raises JobExecutionError at the end of a failed job."""
@@ -143,7 +146,7 @@ class CollectStream:
 
     def take_now(self) -> tuple[bytes | None, bool]:
         """Return the next pickled rows if there are any, and whether none come any more."""
-        with self._changed:
+        with self._lock:
             if not self._queue:
                 return None, self._is_ended
             frame = self._queue.popleft()
@@ -152,16 +155,23 @@ class CollectStream:
             self._grant(DriverCredit(frame.data.stream, frame.data.attempt_id, 1))
         return frame.data.payload, False
 
+    def _tell(self) -> None:
+        """A reader is to look again. Call it with the lock held."""
+        if self._unchanged.locked():
+            self._unchanged.release()
+
     def _take(self) -> _Frame | None:
         """Return the next frame, which now counts as handed out; None at the end."""
-        with self._changed:
-            while not self._queue and not self._is_ended:
-                self._changed.wait()
-            if not self._queue:
-                return None
-            frame = self._queue.popleft()
-            self._handed_out.add(frame.data.attempt_id.execution_vertex_id)
-            return frame
+        while True:
+            with self._lock:
+                if self._queue:
+                    frame = self._queue.popleft()
+                    self._handed_out.add(frame.data.attempt_id.execution_vertex_id)
+                    return frame
+                if self._is_ended:
+                    self._tell()  # Another reader.
+                    return None
+            self._unchanged.acquire()
 
 
 def _without(frames: Iterable[_Frame], vertices: Collection[ExecutionVertexId]) -> list[_Frame]:

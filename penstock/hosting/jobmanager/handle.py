@@ -188,10 +188,6 @@ class JobHandle:
                 except JobExecutionError:
                     reader.was_given()
                     raise
-                except KeyboardInterrupt:
-                    if not self.manager.ended.is_set():
-                        interrupted(self._interruptible)
-                    raise
             if batch is None:
                 return
             yield batch

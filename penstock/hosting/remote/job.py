@@ -159,6 +159,7 @@ class RemoteJob:
         )
 
     def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:
+        self._interruptible.goes_on = ""  # It ends with the reader of its results.
         rows = rows_of(self._session, self._job_id, stream)
         return LivingReader(rows, self._session.rest, self._job_id, self._heartbeats)
 

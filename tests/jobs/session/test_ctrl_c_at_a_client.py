@@ -19,8 +19,16 @@ from penstock.datastream.connectors.number_seq import NumberSequenceSource
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
 source = NumberSequenceSource(0, 10**12)
 numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-numbers.filter(lambda number: False).print()
+nothing = numbers.filter(lambda number: False)
+"""
+WAITS = """
+nothing.print()
 env.execute("endless")
+"""
+READS = """
+with nothing.execute_and_collect("endless") as rows:
+    for row in rows:
+        print(row)
 """
 PATIENCE_S = 120
 
@@ -29,7 +37,6 @@ PATIENCE_S = 120
 def run(session, tmp_path):
     """Runs the program with `penstock run -m`, and presses Ctrl-C when its job runs. Returns: what it says."""
     program = tmp_path / "job.py"
-    program.write_text(PROGRAM, "utf-8")
     address = session.client.address.removeprefix("http://")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
@@ -37,7 +44,8 @@ def run(session, tmp_path):
         jobs = session.client.get("/jobs/overview")["jobs"]
         return jobs[0]["state"] if jobs else None
 
-    def interrupted(*options):
+    def interrupted(*options, code=WAITS):
+        program.write_text(PROGRAM + code, "utf-8")
         client = subprocess.Popen(
             [sys.executable, "-c", CODE, "run", "-m", address, *options, str(program)],
             text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -73,4 +81,12 @@ def test_the_job_goes_on_in_the_session_and_a_line_says_so(session, run):
 def test_with_sae_it_is_cancelled(run):
     told = run("-sae")
     assert "penstock: interrupted; job 'endless' is cancelled" in told
+    assert run.state() == "CANCELED"
+
+
+def test_a_job_whose_results_it_reads_ends_with_it(session, run):
+    """Nobody else can read them."""
+    told = run(code=READS)
+    assert told.count("penstock: interrupted; job 'endless' is cancelled") == 1
+    assert "goes on" not in told
     assert run.state() == "CANCELED"

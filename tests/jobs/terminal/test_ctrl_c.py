@@ -51,12 +51,13 @@ READS = """
 try:
     with numbers.execute_and_collect("numbers") as rows:
         for row in rows:
-            print(row, flush=True)
+            sys.stdout.write(f"{row}\\n")  # In one piece: Ctrl-C comes at once.
+            sys.stdout.flush()
 except KeyboardInterrupt:
     print("at the end", rows.get_job_client().get_job_status().result().name, flush=True)
     raise
 """
-COMPUTES = READS.replace("print(row, flush=True)", "raise KeyboardInterrupt")
+COMPUTES = READS.replace("sys.stdout.flush()", "raise KeyboardInterrupt")
 CTRL_C = b"\x03"
 INTERRUPTED = {-signal.SIGINT, 1}
 """Python's exit codes. It is 1 if any thread has called `exec` after the program had ended."""

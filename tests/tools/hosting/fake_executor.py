@@ -28,6 +28,10 @@ class FakeControl:
             raise TimeoutError
         return self.outcome
 
+    def interrupted(self):
+        self.is_interrupted = True
+        self.cancel()
+
     def cancel(self):
         self.is_cancelled = self.is_over = True
         self.outcome = JobOutcome(JobStatus.CANCELED, 1)

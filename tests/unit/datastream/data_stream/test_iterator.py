@@ -23,5 +23,6 @@ def test_ctrl_c_cancels_the_job_whose_results_are_waited_for():
     assert next(results) == 1
     with pytest.raises(KeyboardInterrupt):
         next(results)
+    assert control.is_interrupted
     assert control.is_cancelled
     assert list(results) == []
