@@ -17,6 +17,9 @@ STAMP := $(VENV)/.ready
 OF_NAMES := tests/test_tidy.py tests/test_mirror.py tests/unit/model/test_own_places.py  # `make check` has them
 CHECKED := $(OF_NAMES:%=--ignore=%)
 
+# Each process compiles all of Penstock anew where Python may keep nothing of it.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto object-stores prometheus chromium
 
 run: $(STAMP) java
@@ -29,9 +32,10 @@ q5: $(STAMP) java
 # busy (three take as long): each file in one worker, so that its tests share a Spark, and in the files' order, for the longest is the
 # first. (With this pytest xdist's loadgroup does not see groups: it spreads single tests, and Spark starts anew all the time.)
 # 5: nothing was selected.
+WITH_SPARK := tests/chaos tests/dashboard tests/docs tests/spark
 test: $(STAMP) java postgres mariadb zookeeper redis mosquitto object-stores chromium
 	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign" -n 3 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(WITH_SPARK) -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
 # What is too long for every run besides: more tests, and more examples of each law.
 test-all: test

@@ -106,3 +106,15 @@ def test_limits_are_kept_but_by_those_that_are_listed(kind):
 def test_no_unfinished_marks(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert not re.search(r"\b(TODO|FIXME|XXX)\b", text), f"{name} has an unfinished mark"
+
+
+def test_what_needs_spark_or_a_browser_is_where_make_test_looks_for_it():
+    folders = re.search(r"^WITH_SPARK := (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
+    needs = re.compile(r"mark\.(spark|browser)\b")
+    elsewhere = [
+        name
+        for name in TESTS
+        if needs.search((ROOT / name).read_text(encoding="utf-8"))
+        and not name.startswith((*(f"{folder}/" for folder in folders), "tests/foreign/"))
+    ]
+    assert elsewhere == []

@@ -14,6 +14,7 @@ from audit.jvm import SHORT_LIVED_JVM
 from tests.spark.processes import taskmanagers_left
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)  # Of drivers that tests start.
 LOCAL = "local[4]"
 LOCAL_CLUSTER = "local-cluster[2,3,1024]"
 COMMON = {

@@ -8,9 +8,11 @@ import socket
 import struct
 import threading
 from collections import defaultdict
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
+import numpy as np
 import pytest
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can listen to a network")
@@ -18,7 +20,8 @@ _ALL_PROTOCOLS = 3
 _OUTGOING = 4
 _RCVBUFFORCE = 33
 _ROOM = 1 << 28
-_TURN_S = 0.2
+_DISCARD = 9
+"""A port that nobody listens to."""
 _ETHERNET = 14
 _IPV4 = 0x0800
 _TCP = 6
@@ -30,11 +33,10 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[bytes] = []
         self._packets: list[bytes] = []
-        self._is_over = False
+        self._last = os.urandom(32)
         self._sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS))
         self._sock.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, _ROOM)
         self._sock.bind(("lo", 0))
-        self._sock.settimeout(_TURN_S)
         self._thread = threading.Thread(target=self._listen)
 
     def __enter__(self) -> Self:
@@ -47,26 +49,49 @@ class Listener:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        self._is_over = True
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(self._last, ("127.0.0.1", _DISCARD))
         self._thread.join()
         self._sock.close()
         self.heard = _put_together(self._packets)
 
-    def has_heard(self, what: bytes) -> bool:
-        """Whether it crossed, as it is or in one of the usual forms as text."""
-        forms = {what, what.hex().encode(), what.hex().upper().encode(), *_in_base64(what)}
-        return any(form in sent for sent in self.heard for form in forms)
+    def has_heard(self, whats: Iterable[bytes]) -> set[bytes]:
+        """Return those of twelve bytes or more that crossed, as they are or in one of the usual forms as text."""
+        of_form = {form: what for what in whats for form in _forms(what)}
+        of_start = defaultdict(list)
+        for form in of_form:
+            of_start[form[:4]].append(form)
+        return {
+            of_form[form]
+            for sent in self.heard
+            for place in _places(sent, of_start)
+            for form in of_start[sent[place : place + 4]]
+            if sent.startswith(form, place)
+        }
 
     def _listen(self) -> None:
-        while True:
-            try:
-                packet, address = self._sock.recvfrom(1 << 18)
-            except TimeoutError:
-                if self._is_over:
-                    return
-                continue
+        """Until what was sent last has come."""
+        packet = b""
+        while not packet.endswith(self._last):
+            packet, address = self._sock.recvfrom(1 << 18)
             if address[2] == _OUTGOING:  # Each packet is seen as it goes and as it comes.
                 self._packets.append(packet)
+
+
+def _forms(what: bytes) -> set[bytes]:
+    return {what, what.hex().encode(), what.hex().upper().encode(), *_in_base64(what)}
+
+
+def _places(sent: bytes, starts: Iterable[bytes]) -> list[int]:
+    """Where one of `starts`, of four bytes, stands. Looks at all places at once, by two bytes and the next two."""
+    wanted = np.frombuffer(b"".join(starts), ">u2").reshape(-1, 2)
+    firsts, seconds = np.zeros((2, 1 << 16), bool)
+    firsts[wanted[:, 0]] = seconds[wanted[:, 1]] = True
+    of_bytes = np.frombuffer(sent, np.uint8).astype(np.uint16)
+    pairs = of_bytes[:-1] << 8 | of_bytes[1:]
+    found = np.flatnonzero(firsts[pairs[:-2]] & seconds[pairs[2:]])
+    starts = set(starts)
+    return [place for place in found.tolist() if sent[place : place + 4] in starts]
 
 
 def _in_base64(what: bytes) -> list[bytes]:
