@@ -104,9 +104,9 @@ def test_a_debloated_job_loses_nothing():
         taskmanager_network_memory_buffer__debloat_target="1 ms",
         taskmanager_network_memory_buffer__debloat_samples="1",
     )
-    stream = numbers(env, 60_000).map(wide).rebalance().map(len)
+    stream = numbers(env, 20_000).map(wide).rebalance().map(len)
     with stream.execute_and_collect("debloated") as results:
-        assert sum(results) == 60_000 * RECORD
+        assert sum(results) == 20_000 * RECORD
     assert cluster.last_provider is not None
 
 

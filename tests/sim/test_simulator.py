@@ -24,7 +24,7 @@ from simulation.scenario import AT_MOMENTS, FaultKind, Moment
 from simulation.summary import Summary
 from simulation.world import SeedResult, World, run_seed
 
-SEEDS = 160
+SEEDS = 120
 
 
 def test_every_invariant_holds_in_hundreds_of_seeds_and_they_say_enough() -> None:
