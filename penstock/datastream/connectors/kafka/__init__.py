@@ -15,6 +15,10 @@ from penstock.datastream.connectors.kafka.offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
 )
+from penstock.datastream.connectors.kafka.record_schema import (
+    KafkaRecord,
+    KafkaRecordDeserializationSchema,
+)
 from penstock.datastream.connectors.kafka.serialization import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
@@ -31,6 +35,8 @@ __all__ = [
     "FlinkKafkaProducerBase",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
+    "KafkaRecord",
+    "KafkaRecordDeserializationSchema",
     "KafkaRecordSerializationSchema",
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaSink",

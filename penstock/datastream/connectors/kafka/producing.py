@@ -53,14 +53,15 @@ class RecordProducer:
         produce = self.client.produce
         stamps = repeat(0) if records.timestamps is None else records.timestamps.tolist()
         keys = repeat(None) if records.keys is None else records.keys
-        rows = zip(records.topics, records.values, keys, stamps, strict=False)
-        for topic, value, key, stamp in rows:
+        headers = repeat(None) if records.headers is None else map(list, records.headers)
+        rows = zip(records.topics, records.values, keys, stamps, headers, strict=False)
+        for topic, value, key, stamp, found in rows:
             # 0 means now. Kafka has no times before 1970, and NO_TIMESTAMP is such a time.
             at_ms = max(0, stamp)
             try:
-                produce(topic, value, key, timestamp=at_ms)
+                produce(topic, value, key, timestamp=at_ms, headers=found)
             except BufferError:
-                self._produce_when_there_is_room(topic, value, key, at_ms)
+                self._produce_when_there_is_room(topic, value, key, at_ms, found)
             except Exception as error:  # the client's errors have no common base class
                 raise ExternalError(
                     f"{self._where}: cannot write to the topic {topic!r}: {text_of(error)}"
@@ -101,13 +102,18 @@ class RecordProducer:
             client.poll(0)
 
     def _produce_when_there_is_room(
-        self, topic: str, value: bytes | None, key: bytes | None, at_ms: int
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        at_ms: int,
+        headers: list[tuple[str, bytes | None]] | None,
     ) -> None:
         while True:
             self.client.poll(WAIT_S)
             self.check()
             try:
-                self.client.produce(topic, value, key, timestamp=at_ms)
+                self.client.produce(topic, value, key, timestamp=at_ms, headers=headers)
             except BufferError:
                 continue
             return

@@ -28,7 +28,7 @@ from penstock.datastream.connectors.kafka.properties import (
     COMMIT_ON_CHECKPOINT,
     GROUP_ID,
 )
-from penstock.datastream.connectors.kafka.records import batch_of
+from penstock.datastream.connectors.kafka.records import KafkaSchema, batch_of
 from penstock.datastream.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
 from penstock.datastream.connectors.messaging.properties import flag_of
 from penstock.datastream.connectors.messaging.records import NO_RECORDS
@@ -55,7 +55,7 @@ class KafkaReaderSettings:
     """`properties`: as the program set them, with Flink's own. `has_stops`: whether partitions have an end."""
 
     properties: Mapping[str, str]
-    schema: DeserializationSchema
+    schema: KafkaSchema
     auto_offset_reset: str
     has_stops: bool
 
@@ -77,7 +77,9 @@ class KafkaReader(CommittingReader):
         self._settings = settings
 
     def read_fields(self, names: Sequence[str]) -> None:
-        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
+        schema = self._settings.schema
+        if isinstance(schema, DeserializationSchema):
+            self._settings = replace(self._settings, schema=schema.reading(names))
 
     def open_split_reader(self) -> KafkaSplitReader:
         return KafkaSplitReader(self._settings, self.context.subtask())

@@ -7,7 +7,7 @@ batches.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
@@ -25,6 +25,10 @@ class KafkaTopicSelector(ABC):
 
 
 Select: TypeAlias = "Callable[[Any], str]"
+HeaderProvider: TypeAlias = (
+    "Callable[[Any], Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]]"
+)
+"""Returns the headers of a value's record: pairs of name and value, or a mapping."""
 
 
 class KafkaRecordSerializationSchema(SerializationSchema):
@@ -35,7 +39,9 @@ class KafkaRecordSerializationSchema(SerializationSchema):
         topic: str | Select,
         value_schema: SerializationSchema,
         key_schema: SerializationSchema | None = None,
+        header_provider: HeaderProvider | None = None,
     ) -> None:
+        self._header_provider = header_provider
         self._topic = topic
         self._value_schema = value_schema
         self._key_schema = key_schema
@@ -65,9 +71,11 @@ class KafkaRecordSerializationSchema(SerializationSchema):
         else:
             topics = [_checked_topic(select(value), value) for value in values]
         keys = None if key_schema is None else list(map(key_schema.serialize, values))
-        return ProducedRecords(
-            topics, keys, list(map(self._value_schema.serialize, values)), timestamps
-        )
+        serialized = list(map(self._value_schema.serialize, values))
+        # A checkpoint of a former release has a schema without it.
+        provider = self.__dict__.get("_header_provider")
+        headers = None if provider is None else [_headers(provider(one), one) for one in values]
+        return ProducedRecords(topics, keys, serialized, timestamps, headers)
 
 
 class KafkaRecordSerializationSchemaBuilder:
@@ -77,6 +85,7 @@ class KafkaRecordSerializationSchemaBuilder:
         self._topic: str | Select | None = None
         self._value_schema: SerializationSchema | None = None
         self._key_schema: SerializationSchema | None = None
+        self._header_provider: HeaderProvider | None = None
 
     def build(self) -> KafkaRecordSerializationSchema:
         """Return the schema. Raises ConfigurationError if something required is missing."""
@@ -89,7 +98,9 @@ class KafkaRecordSerializationSchemaBuilder:
                 "KafkaRecordSerializationSchema: no serializer of values is set: call "
                 "set_value_serialization_schema(SimpleStringSchema()), or with another SerializationSchema."
             )
-        return KafkaRecordSerializationSchema(self._topic, self._value_schema, self._key_schema)
+        return KafkaRecordSerializationSchema(
+            self._topic, self._value_schema, self._key_schema, self._header_provider
+        )
 
     def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
         """Write all values to one topic."""
@@ -119,6 +130,20 @@ class KafkaRecordSerializationSchemaBuilder:
         self._key_schema = _checked_schema(
             "set_key_serialization_schema", key_serialization_schema, self._key_schema
         )
+        return self
+
+    def set_header_provider(
+        self, header_provider: HeaderProvider
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Set a function that returns the headers of a value's record: pairs of name and bytes, or a mapping. Not in PyFlink.
+
+        A header's value may be None, and a name may come several times.
+        """
+        if not callable(header_provider):
+            raise TypeError(f"set_header_provider: expected a function, got {header_provider!r}.")
+        if self._header_provider is not None:
+            raise ConfigurationError("set_header_provider: a function is set already. Set it once.")
+        self._header_provider = header_provider
         return self
 
     def set_value_serialization_schema(
@@ -157,3 +182,18 @@ def _checked_topic(topic: object, value: object) -> str:
             f"the topic selector returned {topic!r} for {value!r}; expected a topic's name"
         )
     return topic
+
+
+def _headers(found: Any, value: object) -> list[tuple[str, bytes | None]]:
+    pairs = list(found.items() if isinstance(found, Mapping) else found or ())
+    for pair in pairs:
+        if not (
+            isinstance(pair, tuple)
+            and len(pair) == 2
+            and isinstance(pair[0], str)
+            and isinstance(pair[1], bytes | None)
+        ):
+            raise TypeError(
+                f"the header provider returned {pair!r:.200} for {value!r:.200}; expected pairs of a name and bytes or None"
+            )
+    return pairs

@@ -28,6 +28,8 @@ from penstock.datastream.connectors.kafka.properties import (
     GROUP_ID,
 )
 from penstock.datastream.connectors.kafka.reader import KafkaReader, KafkaReaderSettings
+from penstock.datastream.connectors.kafka.record_schema import KafkaRecordDeserializationSchema
+from penstock.datastream.connectors.kafka.records import KafkaSchema
 from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
 from penstock.datastream.connectors.messaging.builder import (
     MessageSourceBuilder,
@@ -57,7 +59,7 @@ class KafkaSourceSettings:
     starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
     stopping: KafkaOffsetsInitializer | None = None
     is_bounded: bool = False
-    schema: DeserializationSchema | None = None
+    schema: KafkaSchema | None = None
     name: str = "KafkaSource"
 
 
@@ -177,6 +179,20 @@ class KafkaSourceBuilder(MessageSourceBuilder):
         """Set what turns a record's value into a value of the stream."""
         return self._with(schema=deserialization_schema)
 
+    def set_deserializer(
+        self, deserialization_schema: KafkaRecordDeserializationSchema
+    ) -> KafkaSourceBuilder:
+        """Set what turns a whole record, with key, headers and place, into a value of the stream. Not in PyFlink.
+
+        Raises TypeError: it is no KafkaRecordDeserializationSchema.
+        """
+        if not isinstance(deserialization_schema, KafkaRecordDeserializationSchema):
+            raise TypeError(
+                "set_deserializer: expected a KafkaRecordDeserializationSchema, got "
+                f"{deserialization_schema!r}. For values alone call set_value_only_deserializer."
+            )
+        return self._with(schema=deserialization_schema)
+
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
         """Set the prefix of the clients' ids."""
         return self.set_property(CLIENT_ID_PREFIX, prefix)
@@ -205,7 +221,7 @@ def _checked(settings: KafkaSourceSettings) -> KafkaSourceSettings:
         )
     if settings.subscription is None:
         raise ConfigurationError(f"{name}: there is nothing to read. Call one of {SETTERS}.")
-    if not isinstance(settings.schema, DeserializationSchema):
+    if not isinstance(settings.schema, KafkaSchema):
         raise ConfigurationError(
             f"{name}: a deserializer is required, got {settings.schema!r}: call "
             "set_value_only_deserializer(SimpleStringSchema()), or with another DeserializationSchema."

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, ClassVar, Protocol
 
-from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.connectors.base import (
     Boundedness,
@@ -26,6 +25,13 @@ from penstock.datastream.connectors.messaging.enumerator import (
 from penstock.datastream.connectors.messaging.topics import topics_of_settings
 
 
+class ProducesValues(Protocol):
+    """A schema of whatever a broker's messages are."""
+
+    @property
+    def produced_type(self) -> TypeInformation: ...
+
+
 class MessageSourceSettings(Protocol):
     """The settings that builders of all message sources collect."""
 
@@ -34,7 +40,7 @@ class MessageSourceSettings(Protocol):
     @property
     def is_bounded(self) -> bool: ...
     @property
-    def schema(self) -> DeserializationSchema | None: ...
+    def schema(self) -> ProducesValues | None: ...
 
 
 class MessageSource(Source):
@@ -73,7 +79,7 @@ class MessageSource(Source):
         return subscription
 
     @property
-    def _schema(self) -> DeserializationSchema:
+    def _schema(self) -> Any:
         schema = self._settings.schema
         assert schema is not None, "the settings were checked when the source was made"
         return schema

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import add
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,30 +33,40 @@ _SCHEMA: Final = pa.schema([
 ])
 
 
+_HEADERS: Final = pa.list_(
+    pa.struct([pa.field("name", pa.string(), nullable=False), ("value", pa.large_binary())])
+)
+_WITH_HEADERS: Final = _SCHEMA.append(pa.field("headers", _HEADERS))
+
+Headers: TypeAlias = "Sequence[tuple[str, bytes | None]]"
+"""Of one record, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProducedRecords:
-    """Columns of equal length; `keys` and `timestamps` None: no record has one."""
+    """Columns of equal length; `keys`, `timestamps` and `headers` None: no record has one."""
 
     topics: Sequence[str]
     keys: Sequence[bytes | None] | None
     values: Sequence[bytes | None]
     timestamps: Int64s | None
+    headers: Sequence[Headers] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
 
     def total_bytes(self) -> int:
-        """The bytes of all keys and values."""
-        keys = () if self.keys is None else self.keys
-        return sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, keys)))
+        """The bytes of all keys, values and headers."""
+        return sum(self.sizes())
 
     def sizes(self) -> list[int]:
-        """The bytes of key and value of each record."""
-        values = [0 if value is None else len(value) for value in self.values]
-        if self.keys is None:
-            return values
-        keys = [0 if key is None else len(key) for key in self.keys]
-        return list(map(add, keys, values))
+        """The bytes of key, value and headers of each record."""
+        sizes = [0 if value is None else len(value) for value in self.values]
+        if self.keys is not None:
+            sizes = list(map(add, sizes, [0 if key is None else len(key) for key in self.keys]))
+        if self.headers is not None:
+            sizes = list(map(add, sizes, map(_bytes_of, self.headers)))
+        return sizes
 
 
 class StagedRecords:
@@ -109,12 +119,14 @@ class StagedRecords:
 
 def pack(parts: Sequence[ProducedRecords]) -> bytes:
     """The records as compressed bytes."""
-    batches = [_columns(part) for part in parts]
+    has_headers = any(part.headers is not None for part in parts)
+    schema = _WITH_HEADERS if has_headers else _SCHEMA
+    batches = [_columns(part, schema) for part in parts]
     sink = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, _SCHEMA, options=options) as stream:
+    with pa.ipc.new_stream(sink, schema, options=options) as stream:
         stream.write_table(
-            pa.Table.from_batches(batches, _SCHEMA).unify_dictionaries().combine_chunks()
+            pa.Table.from_batches(batches, schema).unify_dictionaries().combine_chunks()
         )
     return sink.getvalue()
 
@@ -123,21 +135,38 @@ def unpack(piece: bytes) -> Iterable[ProducedRecords]:
     """The records that were given to `pack`."""
     for batch in pa.ipc.open_stream(piece):
         stamps = batch.column("timestamp")
+        has_headers = "headers" in batch.schema.names
         yield ProducedRecords(
             batch.column("topic").to_pylist(),
             batch.column("key").to_pylist(),
             batch.column("value").to_pylist(),
             stamps.to_numpy(zero_copy_only=False),
+            [_pairs(found) for found in batch.column("headers").to_pylist()]
+            if has_headers
+            else None,
         )
 
 
-def _columns(part: ProducedRecords) -> pa.RecordBatch:
+def _pairs(headers: list[dict[str, Any]] | None) -> Headers:
+    return [(header["name"], header["value"]) for header in headers or ()]
+
+
+def _bytes_of(headers: Headers) -> int:
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers)
+
+
+def _columns(part: ProducedRecords, schema: pa.Schema) -> pa.RecordBatch:
     count = len(part)
     stamps = np.full(count, NO_TIMESTAMP) if part.timestamps is None else part.timestamps
     keys = pa.nulls(count, pa.large_binary()) if part.keys is None else part.keys
     topics = pa.array(part.topics, pa.string()).dictionary_encode()
     arrays = [topics, pa.array(keys, pa.large_binary()), pa.array(part.values, pa.large_binary())]
-    return pa.RecordBatch.from_arrays([*arrays, pa.array(stamps, pa.int64())], schema=_SCHEMA)
+    arrays.append(pa.array(stamps, pa.int64()))
+    if schema is _WITH_HEADERS:
+        found = [()] * count if part.headers is None else part.headers
+        rows = [[{"name": name, "value": value} for name, value in one] for one in found]
+        arrays.append(pa.array(rows, _HEADERS))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class StagingLog(Protocol):
