@@ -29,12 +29,19 @@ class SerializationSchema(ABC):
         """Return the value as bytes."""
 
 
+class Several(list[Any]):
+    """What `DeserializationSchema.deserialize` returns for a message that has several values, or none. Not in PyFlink.
+
+    Source: the collector of Flink's DeserializationSchema.
+    """
+
+
 class DeserializationSchema(ABC):
-    """Turns bytes into one value of type `produced_type`."""
+    """Turns bytes into one value of type `produced_type`, or into `Several`."""
 
     @abstractmethod
     def deserialize(self, data: bytes) -> Any:
-        """Return the value; None: there is no record."""
+        """Return the value; None: there is no record. `Several`: each of its values is a record."""
 
     def reading(self, names: Sequence[str]) -> DeserializationSchema:
         """Return the schema for programs that read only these fields of its Rows, as Python values; by default itself. Not in PyFlink.

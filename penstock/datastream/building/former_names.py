@@ -109,6 +109,7 @@ _FORMATS: Final = {
         "CsvRowSerializationSchema",
         "CsvSchema",
     ),
+    "debezium": ("DebeziumJsonDeserializationSchema", "DebeziumJsonSerializationSchema"),
     "json": ("JsonRowDeserializationSchema", "JsonRowSerializationSchema"),
     "orc": ("OrcBulkWriters",),
     "parquet": (

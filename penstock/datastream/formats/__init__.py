@@ -27,6 +27,12 @@ if TYPE_CHECKING:  # Completion and type checkers find them here.
         CsvRowSerializationSchema as CsvRowSerializationSchema,
     )
     from penstock.datastream.formats.csv import CsvSchema as CsvSchema
+    from penstock.datastream.formats.debezium import (
+        DebeziumJsonDeserializationSchema as DebeziumJsonDeserializationSchema,
+    )
+    from penstock.datastream.formats.debezium import (
+        DebeziumJsonSerializationSchema as DebeziumJsonSerializationSchema,
+    )
     from penstock.datastream.formats.json import (
         JsonRowDeserializationSchema as JsonRowDeserializationSchema,
     )

@@ -42,7 +42,11 @@ def standing_by(settings: Settings, *, serves: bool) -> Generator[None]:
 
 
 class ObservedJob:
-    """One job that is about to start. `observer`: for its JobManager."""
+    """One job that is about to start. `observer`: for its JobManager. `look`, from `watch` on: gives a snapshot of the job at any
+    time.
+    """
+
+    look: Look
 
     def __init__(
         self, job_graph: JobGraph, settings: Settings, *, serves: bool, given: JobObserver | None
@@ -70,6 +74,8 @@ class ObservedJob:
             or directory is not None
             or self._settings.get(AutoscalerOptions.ENABLED),
         )
+        # A job may end, and be forgotten, before anybody asks.
+        self.look = OBSERVATORY.look_of(facts.job_id)
         if directory is None:
             self.observer = all_of(recorder, self.observer)
         else:  # The archivist comes after the recorder: it looks at what is recorded.
@@ -82,11 +88,6 @@ class ObservedJob:
         if self._address is None:
             return "its client's stop_with_savepoint()"
         return f"`penstock stop {self._graph.job_id[:8]}`"
-
-    @property
-    def look(self) -> Look:
-        """What gives a snapshot of the job at any time. Raises KeyError before `watch`."""
-        return OBSERVATORY.look_of(self._graph.job_id)
 
     def started(self, control: JobControl) -> None:
         """The job has a JobManager."""

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from penstock.common.serialization import DeserializationSchema
+from penstock.common.serialization import DeserializationSchema, Several
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.model.errors import ConfigurationError
 from penstock.model.row import Row
@@ -109,7 +109,8 @@ class KafkaRecordDeserializationSchema(ABC):
         """Return a schema of Rows: the fields `key`, if it has a schema, `value`, and then the metadata.
 
         Args:
-            value: deserializes the value. If it gives None, for example for a tombstone, the field is None.
+            value: deserializes the value. The field is None for a tombstone, and where it gives None. `Several` values are several Rows,
+                each of the kind of its value.
             metadata: names of metadata columns, in the order of the fields: topic, partition, headers (a list of pairs of name and
                 bytes), leader-epoch, offset, timestamp (milliseconds since 1970), timestamp-type.
             key: deserializes the key. The field is None where a record has no key.
@@ -145,15 +146,17 @@ class _ByFields(KafkaRecordDeserializationSchema):
         self._key = None if key is None else _checked_schema("key", key)
         self._metadata = _checked_metadata(metadata)
 
-    def deserialize(self, record: KafkaRecord) -> Row:
+    def deserialize(self, record: KafkaRecord) -> Row | Several:
         columns = METADATA
         fields = [columns[name][1](record) for name in self._metadata]
         # A tombstone has no value, and most schemas cannot read what is not there.
         value = None if record.value is None else self._value.deserialize(record.value)
-        if self._key is None:
-            return Row(value, *fields)
-        key = None if record.key is None else self._key.deserialize(record.key)
-        return Row(key, value, *fields)
+        keys = []
+        if self._key is not None:
+            keys = [None if record.key is None else self._key.deserialize(record.key)]
+        if isinstance(value, Several):
+            return Several(_of_kind_of(one, keys, fields) for one in value)
+        return Row(*keys, value, *fields)
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -162,6 +165,14 @@ class _ByFields(KafkaRecordDeserializationSchema):
         if self._key is not None:
             names, types = ["key", *names], [self._key.produced_type, *types]
         return Types.ROW_NAMED(names, types)
+
+
+def _of_kind_of(value: Any, keys: list[Any], fields: list[Any]) -> Row:
+    """A change stays a change, with the metadata of its record."""
+    row = Row(*keys, value, *fields)
+    if isinstance(value, Row):
+        row.set_row_kind(value.get_row_kind())
+    return row
 
 
 def _checked_schema(of: str, schema: object) -> DeserializationSchema:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, Final
 
-from penstock.common.serialization import DeserializationSchema
+import numpy as np
+
+from penstock.common.serialization import DeserializationSchema, Several
 from penstock.model.texts.bounded_text import bounded_str
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.records.dead_letters import MarkedRows, decoded
@@ -56,6 +59,8 @@ def rows_of(
     `failure(n, error)`: the error that says where the n-th was.
     """
     records, has_marks = decoded(raw, decode, failure)
+    if Several in set(map(type, records)):
+        records, stamps = _each(records, stamps)
     kept = [number for number, record in enumerate(records) if record is not None]
     if not kept:
         return None
@@ -63,6 +68,14 @@ def rows_of(
         records = [records[number] for number in kept]
         stamps = None if stamps is None else stamps[kept]
     return MarkedRows(records, stamps) if has_marks else RowBatch(records, stamps)
+
+
+def _each(records: Sequence[Any], stamps: Int64s | None) -> tuple[list[Any], Int64s | None]:
+    """The values of all messages, with the event time of their message."""
+    several = [found if type(found) is Several else [found] for found in records]
+    if stamps is not None:
+        stamps = np.repeat(stamps, list(map(len, several)))
+    return list(chain.from_iterable(several)), stamps
 
 
 def stamps_of(stamps: Int64s, lowest: int) -> Int64s | None:
