@@ -85,6 +85,7 @@ def test_a_program_and_rest_say_the_same_of_checkpoints(client, start):
     job = start(**SETTINGS, execution__checkpointing__interval=EVERY)
     wait_until(lambda: told(client, job)["counts"]["completed"] >= 3, "no checkpoints")
     job.cancel().result()
+    wait_until(lambda: job.get_job_status().result().name == "CANCELED", "it is not cancelled")
     rest, own = told(client, job), job.get_checkpoints().result()
     assert own.completed == rest["counts"]["completed"]
     assert own.failed == rest["counts"]["failed"]
