@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.machines.checkpoints.settings import Retention
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.errors import BrokenInvariant
 from penstock.model.states import JobStatus
@@ -74,11 +75,11 @@ class CompletedCheckpointStore:
         if status is JobStatus.SUSPENDED:
             return []
         checkpoints, self._checkpoints = self._checkpoints, []
-        return [old for old in checkpoints if self.is_discarded_at(status, old)]
+        return [old for old in checkpoints if self.is_discarded_at(status, old.checkpoint_type)]
 
-    def is_discarded_at(self, status: JobStatus, checkpoint: CompletedCheckpoint) -> bool:
-        """Whether a completed checkpoint is discarded when the job ends with this status."""
-        if checkpoint.checkpoint_type.is_savepoint or status is JobStatus.SUSPENDED:
+    def is_discarded_at(self, status: JobStatus, kind: CheckpointType) -> bool:
+        """Whether a completed checkpoint of this kind is discarded when the job ends with this status."""
+        if kind.is_savepoint or status is JobStatus.SUSPENDED:
             return False
         if status is JobStatus.FINISHED or self._retention is Retention.NO_EXTERNALIZED_CHECKPOINTS:
             return True

@@ -106,9 +106,13 @@ class CheckpointGateway:
         if isinstance(event, CheckpointStored):
             checkpoint = pending.stored(event.location)
             self.answer(pending.request, event.location)
-            if store.is_discarded_at(status, checkpoint):
+            if store.is_discarded_at(status, pending.checkpoint_type):
                 self._emit(DiscardCheckpoint(checkpoint))
+            else:
+                self._emit(pending.ended(event.location, metadata_bytes=event.metadata_bytes))
             return
+        if not store.is_discarded_at(status, pending.checkpoint_type):
+            self._emit(pending.ended(None, event.reason, event.text))
         self.answer_failure(pending.request, event.reason, event.text)
         if status is not JobStatus.SUSPENDED:
             states = tuple(pending.states.values())

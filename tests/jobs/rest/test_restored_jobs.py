@@ -86,6 +86,8 @@ def test_a_program_and_rest_say_the_same_of_checkpoints(client, start):
     wait_until(lambda: told(client, job)["counts"]["completed"] >= 3, "no checkpoints")
     job.cancel().result()
     wait_until(lambda: job.get_job_status().result().name == "CANCELED", "it is not cancelled")
+    # The metadata of one may have been under way.
+    wait_until(lambda: told(client, job)["counts"]["in_progress"] == 0, "one does not end")
     rest, own = told(client, job), job.get_checkpoints().result()
     assert own.completed == rest["counts"]["completed"]
     assert own.failed == rest["counts"]["failed"]

@@ -12,6 +12,7 @@ from penstock.model.messages import (
     CancelJob,
     CheckpointEnded,
     CheckpointFailureReason,
+    CheckpointNotStored,
     CheckpointStored,
     CoordinatorsCheckpointEnded,
     DeployTask,
@@ -395,11 +396,32 @@ def test_a_suspended_job_touches_nothing() -> None:
 def test_what_is_written_after_the_end_goes_as_the_others() -> None:
     bench = CheckpointBench()
     bench.ack(bench.trigger(), *ALL)
-    bench.step(CancelJob(bench.now_ms))
-    bench.confirm_cancels()
+    effects = bench.step(CancelJob(bench.now_ms)) + bench.confirm_cancels()
+    ended = only(effects, CheckpointEnded)
+    assert (ended.checkpoint_id, ended.location) == (1, None)
+    assert ended.reason is CheckpointFailureReason.COORDINATOR_SHUTDOWN
     effects = bench.step(CheckpointStored(1, "chk-1", bench.now_ms))
     assert only(effects, DiscardCheckpoint).checkpoint.location == "chk-1"
+    assert not [e for e in effects if isinstance(e, CheckpointEnded)], "its end was told"
     assert bench.step(CheckpointStored(1, "chk-1", bench.now_ms)) == []
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_savepoint_that_is_written_after_the_end_is_told_then(is_stored) -> None:
+    bench = CheckpointBench()
+    effects = bench.savepoint()
+    (checkpoint_id,) = ids_of(effects, TriggerCheckpoint)
+    bench.ack(checkpoint_id, *ALL)
+    effects = bench.step(CancelJob(bench.now_ms)) + bench.confirm_cancels()
+    assert not [e for e in effects if isinstance(e, CheckpointEnded)]
+    reason = CheckpointFailureReason.IO_EXCEPTION
+    event = (
+        CheckpointStored(checkpoint_id, "sp-1", bench.now_ms)
+        if is_stored
+        else CheckpointNotStored(checkpoint_id, "full", bench.now_ms, reason)
+    )
+    ended = only(bench.step(event), CheckpointEnded)
+    assert (ended.location, ended.reason) == (("sp-1", None) if is_stored else (None, reason))
 
 
 def test_a_job_with_blocking_results_takes_none() -> None:
