@@ -166,7 +166,7 @@ def _known(value: Any, kind: type) -> Any:
 def _time(value: Any) -> dt.time:
     if not dt.timedelta(0) <= value < dt.timedelta(days=1):
         raise ValueError(f"{value} is no time of a day")
-    return (dt.datetime.min + value).time()
+    return (dt.datetime(1, 1, 1) + value).time()  # ruff: ignore[call-datetime-without-tzinfo] - times of a day have none
 
 
 def _json(value: Any) -> str:

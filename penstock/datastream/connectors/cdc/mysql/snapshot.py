@@ -8,7 +8,7 @@ Source: MariaDB's START TRANSACTION WITH CONSISTENT SNAPSHOT and binlog_snapshot
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -116,12 +116,13 @@ def _query(split: SnapshotSplit, shape: TableShape) -> tuple[str, tuple[Any, ...
         terms.append(f"({keys}) > ({', '.join(['%s'] * len(split.after))})")
         given += split.after
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
+    # ruff: ignore[hardcoded-sql-expression] - names are quoted, values are bound
     query = f"SELECT {names} FROM {quoted(*shape.table)}{where} ORDER BY {keys}"
     return query, tuple(given)
 
 
 @contextmanager
-def _streaming(connection: Any, kind: type) -> Iterator[Any]:
+def _streaming(connection: Any, kind: type) -> Generator[Any]:
     """A cursor that reads rows as they are asked for. If it is left before the end, so is the connection."""
     cursor = connection.cursor(kind)
     try:

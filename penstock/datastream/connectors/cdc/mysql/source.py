@@ -129,7 +129,7 @@ class MySqlSource(Source):
 
     @property
     def produced_type(self) -> TypeInformation:
-        """Return the type of the records; the driver asks the database for it once."""
+        """The type of the records; the driver asks the database for it once."""
         return self._maker().produced_type
 
     def validate(self) -> None:

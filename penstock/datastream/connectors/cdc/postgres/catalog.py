@@ -164,12 +164,11 @@ def check_publication(
         )
     has_lists = connection.info.server_version >= 150_000
     more = "attnames, rowfilter" if has_lists else "NULL, NULL"
+    # ruff: ignore[hardcoded-sql-expression] - it is one of the two above
+    query = f"SELECT schemaname, tablename, {more} FROM pg_publication_tables WHERE pubname = %s"
     published = {
         TableId(schema, table): (columns, rows)
-        for schema, table, columns, rows in connection.execute(
-            f"SELECT schemaname, tablename, {more} FROM pg_publication_tables WHERE pubname = %s",
-            (name,),
-        )
+        for schema, table, columns, rows in connection.execute(query, (name,))
     }
     for shape in shapes:
         _check_published(name, shape, published, where)

@@ -131,7 +131,8 @@ class ReplicationStream(ChangeStream):
         elif data[0] == 0x6B:  # k: a keepalive
             end, _, wants_reply = _KEEPALIVE.unpack_from(data)
             # All that was committed before it has been sent: WAL without changes of ours is let go, too.
-            if not self._is_inside and end > self._position.lsn:
+            is_between = not self._is_inside and not self._position.skip
+            if is_between and end > self._position.lsn:
                 self._position = LsnPosition(end)
             if wants_reply:
                 self._tell()
@@ -222,14 +223,11 @@ class ReplicationStream(ChangeStream):
         connection = connect(settings, self._where, replicates=True)
         status = self._psycopg.pq.ExecStatus
         with errors(settings, self._where, f"starting replication of the slot {settings.slot!r}"):
-            try:
-                result = connection.pgconn.exec_(command.encode())
-                if result.status != status.COPY_BOTH:
-                    raise self._psycopg.errors.error_from_result(result)
-                connection.pgconn.nonblocking = 1
-            except BaseException:
+            result = connection.pgconn.exec_(command.encode())
+            if result.status != status.COPY_BOTH:
                 connection.close()
-                raise
+                raise self._psycopg.errors.error_from_result(result)
+            connection.pgconn.nonblocking = 1
         return connection
 
     def _check_slot(self) -> None:
