@@ -1,13 +1,41 @@
 """Changelogs of tables: replayed as strictly as a table would take them, and read from sources under stress."""
 
+import contextlib
+import itertools
 import random
 import threading
 import time
 
+from penstock.hosting.shipping.pickling import deserialize
 from penstock.model.row import RowKind
 from penstock.testing.conformance.source_run import SourceRun
+from tests.tools.waiting import wait_until
 
 PATIENCE_S = 60
+
+
+def told(records):
+    """Kinds and values."""
+    return [(str(row.get_row_kind()), *row) for row in records]
+
+
+@contextlib.contextmanager
+def streaming(source, count, parallelism=1):
+    """A run whose snapshot of `count` rows is read and complete, so that it reads changes next. Tests' checkpoints begin at 1."""
+    with contextlib.closing(SourceRun(source, parallelism)) as run:
+        numbers = itertools.count(-1000)
+
+        def has_streamed():
+            number = next(numbers)
+            kept = run.checkpoint(number)
+            run.complete(number)
+            run.look_on(1)
+            return deserialize(kept.enumerator)["has_streamed"]
+
+        run.read(records=count)
+        wait_until(has_streamed, "the snapshot does not end")
+        assert len(run.records) == count
+        yield run
 
 
 class Replayed:
@@ -43,6 +71,7 @@ class Restarting:
     """Reads a source that is stopped and restored again and again, at other parallelisms. `records`: those that count."""
 
     def __init__(self, source, parallelisms=(1, 2, 3), seed=0):
+        assert source.produced_type is not None  # a job asks for it once, too, and keeps what it found
         self._source = source
         self._parallelisms = parallelisms
         self._random = random.Random(seed)

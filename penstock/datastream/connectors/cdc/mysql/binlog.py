@@ -172,7 +172,8 @@ class BinlogStream(ChangeStream):
         now_s = time.monotonic()
         if self._broken_since_s is None:
             self._broken_since_s = now_s
-            _LOG.warning("%s: the binlog of %s broke off: %s", self._where, self._settings, error)
+            # As text: a handler that keeps the record would keep the connection.
+            _LOG.warning("%s Connecting again.", str(told))
         elif now_s > self._broken_since_s + _RETRY_S:
             raise told from error
 
@@ -211,6 +212,8 @@ class BinlogStream(ChangeStream):
         """Opens a connection for the client, which would also connect again when one breaks."""
         if len(self._connections) == _CONNECTIONS:
             raise _Broken("the connection broke")
+        if "db" in given:  # its old name, of which PyMySQL warns
+            given["database"] = given.pop("db")
         connection = self._pymysql.connect(**given)
         self._connections.append(connection)
         return connection

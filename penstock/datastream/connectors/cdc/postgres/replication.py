@@ -191,7 +191,7 @@ class ReplicationStream(ChangeStream):
         told = failure(self._settings, self._where, "streaming", error)
         if isinstance(told, RefusedForGood):
             raise told from error
-        _LOG.warning("%s; connecting again", told)
+        _LOG.warning("%s Connecting again.", str(told))
 
     def _connect(self) -> None:
         """Raises: ExternalError: there is no connection, or the slot is in use, for a minute."""

@@ -21,27 +21,8 @@ from penstock.model.row import RowKind
 from penstock.runtime.records.dead_letters import Malformed
 from penstock.testing import check_source
 from penstock.testing.conformance.source_run import SourceRun
-from tests.tools.connectors.changelogs import Replayed, Restarting, Writers
+from tests.tools.connectors.changelogs import Replayed, Restarting, Writers, streaming, told
 from tests.tools.waiting import wait_until
-
-INSERT, BEFORE, AFTER, DELETE = RowKind
-
-
-def told(records):
-    """Kinds and values."""
-    return [(str(row.get_row_kind()), *row) for row in records]
-
-
-@contextlib.contextmanager
-def streaming(source, count, parallelism=1):
-    """A run whose snapshot of `count` rows is read and complete, so that it reads changes next."""
-    with contextlib.closing(SourceRun(source, parallelism)) as run:
-        run.read(records=count)
-        run.look_on()  # the ranges end
-        assert len(run.records) == count
-        run.checkpoint(1)
-        run.complete(1)
-        yield run
 
 
 def test_rows_of_the_table_come_first_and_then_each_change_with_its_kind(orders):
@@ -161,13 +142,19 @@ class _Context:
         return 1
 
 
+def known(source):
+    """The source when it has been asked for its type, as each job does."""
+    assert source.produced_type is not None
+    return source
+
+
 def test_every_restart_and_rescale_of_the_stream_gives_each_change_once(database):
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, name text)")
     expected = [Row(id=number, name=f"n{number}") for number in range(40)]
 
     def make():
         source = database.builder().startup_options(StartupOptions.never())
-        source = source.changelog_mode(ChangelogMode.UPSERT).build()
+        source = known(source.changelog_mode(ChangelogMode.UPSERT).build())
         database.clear_slots()
         database.execute("TRUNCATE orders")
         enumerator = source.create_enumerator(_Context())
@@ -206,7 +193,7 @@ def test_every_restart_and_rescale_of_the_snapshot_gives_each_row_once(
     def make():
         made = database.builder().changelog_mode(ChangelogMode.UPSERT)
         database.clear_slots()
-        return made.split_size(25).build()
+        return known(made.split_size(25).build())
 
     report = check_source(make, expected, parallelisms=(1, 2), most_points=3)
     report.require(DeliveryGuarantee.EXACTLY_ONCE)
@@ -462,7 +449,7 @@ def test_tables_of_the_same_columns_are_one_stream_with_metadata(orders):
         (2, "b", "orders", 0),
         (9, "z", "old", 0),
     ]
-    assert (last.get_row_kind(), *last)[:4] == (DELETE, 9, "z", "old")
+    assert (last.get_row_kind(), *last)[:4] == (RowKind.DELETE, 9, "z", "old")
     assert abs(last.op_ts / 1000 - dt.datetime.now().timestamp()) < 600
 
 
