@@ -71,7 +71,9 @@ class Restarting:
     """Reads a source that is stopped and restored again and again, at other parallelisms. `records`: those that count."""
 
     def __init__(self, source, parallelisms=(1, 2, 3), seed=0):
-        assert source.produced_type is not None  # a job asks for it once, too, and keeps what it found
+        assert (
+            source.produced_type is not None
+        )  # a job asks for it once, too, and keeps what it found
         self._source = source
         self._parallelisms = parallelisms
         self._random = random.Random(seed)

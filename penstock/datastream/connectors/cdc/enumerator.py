@@ -144,7 +144,7 @@ class CdcEnumerator(SplitEnumerator):
 
     def _next(self) -> SnapshotSplit | StreamSplit | None:
         if self._back:
-            split = self._back.pop(0)
+            split: SnapshotSplit | StreamSplit = self._back.pop(0)
             if isinstance(split, SnapshotSplit):
                 self._running.add(split.split_id)
             return split

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
@@ -35,7 +35,7 @@ class TableShape:
 
 
 def common_row_type(
-    shapes: Sequence[TableShape], more: dict[str, TypeInformation], where: str
+    shapes: Sequence[TableShape], more: Mapping[str, TypeInformation], where: str
 ) -> RowTypeInfo:
     """The ROW type of the tables' rows. `more`: further fields.
 

@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from penstock.common.extras import extra
 from penstock.datastream.connectors.cdc.mysql.columns import type_of
-from penstock.datastream.connectors.cdc.mysql.connection import MySqlSettings, ask, errors, quoted
+from penstock.datastream.connectors.cdc.mysql.connection import (
+    EXTRA,
+    MySqlSettings,
+    ask,
+    errors,
+    quoted,
+)
 from penstock.datastream.connectors.cdc.splits import TableId
 from penstock.datastream.connectors.cdc.tables import Column, TableShape
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
@@ -41,8 +48,7 @@ def is_mariadb(connection: Any) -> bool:
 
 def binlog_end(connection: Any) -> tuple[str, int]:
     """File and position of the binlog's end. Raises: PyMySQL's errors."""
-    import pymysql
-
+    pymysql = extra("pymysql", EXTRA, "MySqlSource")
     try:
         found = ask(connection, "SHOW BINARY LOG STATUS")
     except pymysql.MySQLError as error:  # before MySQL 8.2
@@ -96,7 +102,8 @@ def shape_of(connection: Any, table: TableId, where: str) -> TableShape:
             f"{where}: {table} is stored by {found[0][1]}, which has no consistent snapshots; "
             "expected InnoDB."
         )
-    columns, places = [], {}
+    columns: list[Column] = []
+    places: dict[int, int] = {}
     for name, kind, declared, place, _ in ask(connection, _COLUMNS, tuple(table)):
         type_info = type_of(kind.lower(), declared.lower(), is_key=place is not None)
         if type_info is None:

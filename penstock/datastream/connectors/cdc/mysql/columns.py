@@ -146,24 +146,20 @@ def _members(names: list[str]) -> Reader:
 
 
 def _date(value: Any) -> dt.date | None:
-    return _known(value, dt.date)
+    """A SELECT gives dates with zeros, such as 0000-00-00, as text; the binlog has None. There is no such day."""
+    return value if isinstance(value, dt.date) else None
 
 
 def _timestamp(value: Any) -> dt.datetime | None:
-    return _known(value, dt.datetime)
+    return value if isinstance(value, dt.datetime) else None
 
 
 def _utc(value: Any) -> dt.datetime | None:
-    found: dt.datetime | None = _known(value, dt.datetime)
+    found = _timestamp(value)
     return None if found is None else found.replace(tzinfo=dt.UTC)
 
 
-def _known(value: Any, kind: type) -> Any:
-    """A SELECT gives dates with zeros, such as 0000-00-00, as text; the binlog has None. There is no such day."""
-    return value if isinstance(value, kind) else None
-
-
-def _time(value: Any) -> dt.time:
+def _time(value: dt.timedelta) -> dt.time:
     if not dt.timedelta(0) <= value < dt.timedelta(days=1):
         raise ValueError(f"{value} is no time of a day")
     return (dt.datetime(1, 1, 1) + value).time()  # ruff: ignore[call-datetime-without-tzinfo] - times of a day have none

@@ -38,7 +38,8 @@ _LEAST_VERSION: Final = 130_000
 def shape_of(connection: Any, table: TableId, where: str) -> TableShape:
     """The table's columns and key. Raises: ConfigurationError: there is no such table, or it has no primary key."""
     oid = _look_up(connection, table, where)[0]
-    columns, places = [], {}
+    columns: list[Column] = []
+    places: dict[int, int] = {}
     for name, kind, declared, type_oid, place in connection.execute(_COLUMNS, (oid, oid)):
         if place is not None:
             places[place] = len(columns)

@@ -213,9 +213,7 @@ def writer(database, keys):
     return connected
 
 
-@pytest.mark.parametrize(
-    ("key", "locks"), [("int", False), ("int", True), ("varchar(10)", False)]
-)
+@pytest.mark.parametrize(("key", "locks"), [("int", False), ("int", True), ("varchar(10)", False)])
 @pytest.mark.filterwarnings("ignore::pymysql.err.Warning")
 def test_snapshot_and_binlog_under_writers_and_restarts_give_the_table(
     database, monkeypatch, key, locks
@@ -341,7 +339,12 @@ def test_upsert_gives_only_the_row_after_an_update(orders):
         orders.execute("UPDATE orders SET name = 'A' WHERE id = 1", "DELETE FROM orders")
         run.read(records=7)
         run.look_on()
-    assert told(run.records[3:]) == [("+U", 1, "A"), ("-D", 1, "A"), ("-D", 2, "b"), ("-D", 3, None)]
+    assert told(run.records[3:]) == [
+        ("+U", 1, "A"),
+        ("-D", 1, "A"),
+        ("-D", 2, "b"),
+        ("-D", 3, None),
+    ]
 
 
 def test_a_truncated_table_ends_the_job_or_is_gone_over(orders):
@@ -403,7 +406,9 @@ def test_records_may_be_the_json_of_debezium_also_of_tables_that_differ(orders):
     made = orders.builder("orders", "shop.other")
     source = made.deserializer(JsonDebeziumDeserializationSchema()).build()
     with streaming(source, 3) as run:
-        orders.execute("UPDATE orders SET name = 'A' WHERE id = 1", "INSERT INTO other VALUES ('x')")
+        orders.execute(
+            "UPDATE orders SET name = 'A' WHERE id = 1", "INSERT INTO other VALUES ('x')"
+        )
         run.read(records=5)
     found = [json.loads(text) for text in run.records]
     assert [(one["source"]["table"], one["op"], one["before"], one["after"]) for one in found[2:]] == [

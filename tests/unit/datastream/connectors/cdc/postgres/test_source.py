@@ -457,7 +457,9 @@ def test_records_may_be_the_json_of_debezium(orders):
     source = orders.builder().deserializer(JsonDebeziumDeserializationSchema()).build()
     assert source.produced_type == Types.STRING()
     with streaming(source, 3) as run:
-        orders.execute("UPDATE orders SET name = 'A' WHERE id = 1", "DELETE FROM orders WHERE id = 2")
+        orders.execute(
+            "UPDATE orders SET name = 'A' WHERE id = 1", "DELETE FROM orders WHERE id = 2"
+        )
         run.read(records=5)
     found = [json.loads(text) for text in run.records]
     assert [(one["op"], one["before"], one["after"]) for one in found] == [
@@ -491,4 +493,3 @@ def test_a_savepoint_that_is_older_than_what_the_slot_has_confirmed_is_refused(o
     with pytest.raises(RefusedForGood, match="is gone"):
         run.read(records=1)
     run.close()
-
