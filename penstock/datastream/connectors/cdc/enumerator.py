@@ -15,16 +15,21 @@ from typing import Any, Final
 
 from penstock.datastream.connectors.base import EnumeratorContext, SplitEnumerator
 from penstock.datastream.connectors.cdc.database import Begin, DriverSide
-from penstock.datastream.connectors.cdc.splits import Piece, SnapshotSplit, StreamSplit, TableId
+from penstock.datastream.connectors.cdc.splits import (
+    Piece,
+    SnapshotSplit,
+    StreamSplit,
+    TableId,
+    View,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A reader's event: ranges that it has read. With checkpoints they are in a complete one."""
-
-    splits: tuple[SnapshotSplit, ...]
+FINISHED: Final = "finished"
+"""A reader's event: (FINISHED, ranges): it has read them, and with checkpoints they are in a complete one. See `told_range`."""
+NO_CHECKPOINTS: Final = "no checkpoints"
+"""A reader's event: the job takes none. Then one subtask reads everything, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,13 @@ class Forget:
     """Goes to a reader as a split: the enumerator has its finished ranges for good."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoCheckpoints:
-    """A reader's event: the job takes none. Then one subtask reads everything, in order."""
+def told_range(split: SnapshotSplit) -> tuple[Any, ...]:
+    """A finished range as plain data: its id, and its pieces."""
+    pieces = tuple(
+        (*piece.table, piece.low, piece.high, piece.after, piece.upto, piece.view.plain)
+        for piece in split.pieces
+    )
+    return split.split_id, pieces
 
 
 class CdcEnumerator(SplitEnumerator):
@@ -46,12 +55,14 @@ class CdcEnumerator(SplitEnumerator):
         tables: Sequence[TableId],
         open_database: Callable[[], DriverSide],
         chunk_rows: int,
+        view_type: Callable[..., View],
     ) -> None:
-        """`chunk_rows`: about how many rows a range has, where the key can be cut."""
+        """`chunk_rows`: about how many rows a range has, where the key can be cut. `view_type`: the class of views."""
         self._context = context
         self._open_database = open_database
         self._database: DriverSide | None = None
         self._chunk_rows = chunk_rows
+        self._view_type = view_type
         self._begin: Begin | None = None
         self._left = list(tables)
         self._cut: SnapshotSplit | None = None
@@ -71,16 +82,18 @@ class CdcEnumerator(SplitEnumerator):
                 self._left.clear()
 
     def handle_source_event(self, subtask: int, event: object) -> None:
-        if isinstance(event, NoCheckpoints):
+        if event == NO_CHECKPOINTS:
             self._has_checkpoints = False
-        elif isinstance(event, Finished):
-            for split in event.splits:
-                self._finished[split.split_id] = split.pieces
-                self._running.discard(split.split_id)
-            if self._has_streamed:
-                self._context.assign_splits(subtask, [Forget()])
-            else:
-                self._serve()
+            return
+        assert isinstance(event, tuple), "there is no other event"
+        for split_id, pieces in event[1]:
+            self._finished[split_id] = tuple(map(self._piece, pieces))
+            self._running.discard(split_id)
+        if self._has_streamed:
+            self._finished.clear()
+            self._context.assign_splits(subtask, [Forget()])
+        else:
+            self._serve()
 
     def handle_split_request(self, subtask: int, host: str) -> None:
         if subtask not in self._waiting:
@@ -176,6 +189,10 @@ class CdcEnumerator(SplitEnumerator):
         self._has_streamed = True
         self._finished = {}
         return StreamSplit(self._begin.position, pieces)
+
+    def _piece(self, told: Sequence[Any]) -> Piece:
+        schema, name, low, high, after, upto, view = told
+        return Piece(TableId(schema, name), low, high, after, upto, self._view_type(*view))
 
     def _connected(self) -> DriverSide:
         if self._database is None:

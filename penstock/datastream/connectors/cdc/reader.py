@@ -20,7 +20,12 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
 )
 from penstock.datastream.connectors.cdc.database import ChangeStream, ReaderSide
-from penstock.datastream.connectors.cdc.enumerator import Finished, Forget, NoCheckpoints
+from penstock.datastream.connectors.cdc.enumerator import (
+    FINISHED,
+    NO_CHECKPOINTS,
+    Forget,
+    told_range,
+)
 from penstock.datastream.connectors.cdc.splits import STREAM, SnapshotSplit, StreamSplit
 
 _PAUSE_S: Final = 0.1
@@ -50,7 +55,7 @@ class CdcReader(CommittingReader):
 
     def start(self) -> None:
         if not self._takes_checkpoints:
-            self.context.send_source_event(NoCheckpoints())
+            self.context.send_source_event(NO_CHECKPOINTS)
         if self._finished:  # they were restored, so they are in a complete checkpoint
             self._tell(tuple(self._finished))
         if not self._open:
@@ -90,9 +95,9 @@ class CdcReader(CommittingReader):
         self._tell(found)
 
     def _tell(self, split_ids: Sequence[str]) -> None:
-        found = tuple(self._finished[one] for one in split_ids if one in self._finished)
+        found = tuple(told_range(self._finished[one]) for one in split_ids if one in self._finished)
         if found:
-            self.context.send_source_event(Finished(found))
+            self.context.send_source_event((FINISHED, found))
 
 
 def _is_open(split: object) -> bool:

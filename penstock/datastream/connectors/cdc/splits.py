@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 Key: TypeAlias = tuple[Any, ...]
-"""A row's key, in a form whose order is the one in which the database reads the range."""
+"""A row's key, as integers, texts, bytes and floats, whose order is the one in which the database reads the range."""
 STREAM: Final = "stream"
 
 
@@ -30,7 +30,10 @@ class TableId(NamedTuple):
 
 
 class View(Protocol):
-    """What of a table's history a reading saw."""
+    """What of a table's history a reading saw. `plain`: its constructor's arguments, as plain data."""
+
+    @property
+    def plain(self) -> tuple[Any, ...]: ...
 
     def covers(self, mark: Any) -> bool:
         """Whether it saw the change with this mark."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.common.extras import extra
-from penstock.datastream.connectors.cdc.mysql.columns import type_of
+from penstock.datastream.connectors.cdc.mysql.columns import key_part, type_of
 from penstock.datastream.connectors.cdc.mysql.connection import (
     EXTRA,
     MySqlSettings,
@@ -120,6 +120,12 @@ def shape_of(connection: Any, table: TableId, where: str) -> TableShape:
             f"{where}: the table {table} has no primary key, by which its rows could be told "
             "apart. Add one: ALTER TABLE ... ADD PRIMARY KEY (...)."
         )
+    for place in key:
+        if key_part(columns[place]) is None:
+            raise ConfigurationError(
+                f"{where}: the key column {columns[place].name!r} of {table} is "
+                f"{columns[place].declared}, by whose order this source cannot read."
+            )
     return TableShape(table, tuple(columns), key)
 
 

@@ -95,18 +95,30 @@ def reader_of(column: Column) -> Reader:
     return known.get(kind, _same)
 
 
-def key_part(column: Column) -> Reader:
-    """From a value to one whose order is that of `ordered`."""
-    if column.kind in WHOLE:
+def key_part(column: Column) -> Reader | None:
+    """From a value to a plain one whose order is that of `ordered`; None: there is none."""
+    kind = column.kind
+    if kind in WHOLE:
         return int
-    return str.encode if column.type_info == Types.STRING() else _same
+    if column.type_info == Types.STRING():
+        return str.encode
+    if kind in {"binary", "varbinary", "double"}:
+        return _same
+    digits, scale = _sizes(column.declared)
+    if kind == "decimal":
+        return lambda value: f"{value:.{scale}f}".encode()
+    if kind == "date":
+        return lambda value: value.isoformat().encode()
+    if kind in {"datetime", "timestamp"}:
+        return _moment_text(digits if "(" in column.declared else 0)
+    return None
 
 
 def ordered(column: Column, name: str) -> str:
-    """The column in SQL, in a form whose order does not depend on collations."""
-    if column.type_info == Types.STRING():
-        return f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
-    return name
+    """The column in SQL, in a form whose order does not depend on collations, and is that of `key_part`."""
+    if column.kind in WHOLE or column.kind in {"binary", "varbinary", "double"}:
+        return name
+    return f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
 
 
 def selected(column: Column, name: str) -> str:
@@ -117,6 +129,12 @@ def selected(column: Column, name: str) -> str:
 def _sizes(declared: str) -> tuple[int, int]:
     found = _SIZES.match(declared)
     return (int(found[1]), int(found[2] or 0)) if found else (1, 0)
+
+
+def _moment_text(digits: int) -> Reader:
+    """A time as the server writes it in UTC, with so many digits of its second."""
+    length = len("2024-02-29 12:00:00") + (1 + digits if digits else 0)
+    return lambda value: value.isoformat(" ", "microseconds")[:length].encode()
 
 
 def _same(value: Any) -> Any:

@@ -41,6 +41,10 @@ class BinlogView:
 
     end: tuple[int, int]
 
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        return (self.end,)
+
     def covers(self, mark: tuple[int, int]) -> bool:
         """`mark`: the end of the change's event."""
         return mark <= self.end

@@ -32,6 +32,7 @@ from penstock.datastream.connectors.cdc.mysql.connection import (
 )
 from penstock.datastream.connectors.cdc.mysql.driver import MySqlDriverSide, file_number
 from penstock.datastream.connectors.cdc.mysql.reader import MySqlReaderSide
+from penstock.datastream.connectors.cdc.mysql.snapshot import BinlogView
 from penstock.datastream.connectors.cdc.options import CdcBuilder, ChangelogMode, checked_tables
 from penstock.datastream.connectors.cdc.reader import CdcReader
 from penstock.datastream.connectors.cdc.records import (
@@ -155,7 +156,9 @@ class MySqlSource(Source):
         def open_database() -> MySqlDriverSide:
             return MySqlDriverSide(settings, self._reflected().shapes, where)
 
-        return CdcEnumerator(context, settings.tables, open_database, settings.chunk_rows)
+        return CdcEnumerator(
+            context, settings.tables, open_database, settings.chunk_rows, BinlogView
+        )
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         where = f"{_NAME}, subtask {context.subtask()}"

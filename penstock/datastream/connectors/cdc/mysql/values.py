@@ -19,7 +19,7 @@ class ValueReader:
         self._shape = shape
         self._where = where
         self._readers = [reader_of(column) for column in shape.columns]
-        self._key = [(place, key_part(shape.columns[place])) for place in shape.key]
+        self._key = [(place, key_part(shape.columns[place]) or repr) for place in shape.key]
 
     def row(self, raw: Sequence[Any]) -> Values:
         """The values of a row. Raises ValueError: the stream's type cannot hold one."""

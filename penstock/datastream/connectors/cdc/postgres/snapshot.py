@@ -48,6 +48,10 @@ class TransactionView:
     running: frozenset[int]
     high: int
 
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        return self.xmin, self.xmax, self.running, self.high
+
     def covers(self, mark: tuple[int, int]) -> bool:
         """`mark`: the transaction's 32-bit number, and where its commit stands in the WAL."""
         xid, lsn = mark

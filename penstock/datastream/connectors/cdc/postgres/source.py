@@ -36,6 +36,7 @@ from penstock.datastream.connectors.cdc.postgres.connection import (
 )
 from penstock.datastream.connectors.cdc.postgres.driver import PostgresDriverSide
 from penstock.datastream.connectors.cdc.postgres.reader import PostgresReaderSide
+from penstock.datastream.connectors.cdc.postgres.snapshot import TransactionView
 from penstock.datastream.connectors.cdc.reader import CdcReader
 from penstock.datastream.connectors.cdc.records import (
     DEBEZIUM,
@@ -178,7 +179,9 @@ class PostgresSource(Source):
         def open_database() -> PostgresDriverSide:
             return PostgresDriverSide(settings, self._reflected().shapes, where)
 
-        return CdcEnumerator(context, settings.tables, open_database, settings.chunk_rows)
+        return CdcEnumerator(
+            context, settings.tables, open_database, settings.chunk_rows, TransactionView
+        )
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         where = f"{_NAME}, subtask {context.subtask()}"

@@ -16,6 +16,10 @@ class UpTo:
 
     last: int
 
+    @property
+    def plain(self):
+        return (self.last,)
+
     def covers(self, mark):
         return mark <= self.last
 

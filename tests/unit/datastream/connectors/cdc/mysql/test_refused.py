@@ -18,6 +18,7 @@ def refused(made, expected):
         ("CREATE OR REPLACE VIEW seen AS SELECT * FROM orders", "seen", "shop.seen is a view"),
         ("CREATE TABLE keyless (id int)", "keyless", "no primary key.*ADD PRIMARY KEY"),
         ("CREATE TABLE mine (id int PRIMARY KEY) ENGINE=MyISAM", "mine", "by MyISAM, .*InnoDB"),
+        ("CREATE TABLE f (id float PRIMARY KEY)", "f", "key column 'id' of shop.f is float"),
         ("CREATE TABLE u (id int PRIMARY KEY, x uuid)", "u", "column 'x' of shop.u is uuid"),
     ],
 )

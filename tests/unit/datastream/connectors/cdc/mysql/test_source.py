@@ -159,8 +159,9 @@ def test_every_restart_and_rescale_of_the_binlog_gives_each_change_once(database
         ("bigint", "seq * 100000000000"),
         ("varchar(20)", "CONCAT('k', seq)"),
         ("varbinary(20)", "CONCAT('k', seq)"),
-        ("decimal(8,1)", "seq"),
+        ("decimal(8,1)", "seq * 3.5 - 40"),
         ("datetime(3)", "FROM_UNIXTIME(1700000000 + seq * 0.5)"),
+        ("date", "DATE'2024-01-31' + INTERVAL seq DAY"),
     ],
 )
 def test_every_restart_and_rescale_of_the_snapshot_gives_each_row_once(

@@ -10,7 +10,7 @@ from penstock.model.errors import ConfigurationError
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.connectors.changelogs import streaming
 from tests.tools.postgres import running_postgres
-from tests.unit.datastream.connectors.cdc.postgres.conftest import Database
+from tests.tools.connectors.cdc_postgres import Database
 
 UPSERT = ChangelogMode.UPSERT
 
