@@ -77,7 +77,11 @@ class CdcEnumerator(SplitEnumerator):
 
     def start(self) -> None:
         if self._begin is None:
-            self._begin = self._connected().begin()
+            try:
+                self._begin = self._connected().begin()
+            except BaseException:
+                self.close()
+                raise
             if not self._begin.has_snapshot:
                 self._left.clear()
 

@@ -72,6 +72,7 @@ class CdcBuilder(CompleteBuilder):
     """What the builders share. `settings` has a field for each setter."""
 
     modes: ClassVar[tuple[str, ...]]
+    _names: tuple[str, ...] = ()
 
     def hostname(self, hostname: str) -> Self:
         """Set the host of the database; for PostgreSQL also the directory of its Unix socket."""
@@ -143,23 +144,27 @@ class CdcBuilder(CompleteBuilder):
     def _call(self, setter: str) -> str:
         return f"{self.name}.{setter}"
 
+    def _tables(self, example: str, default: str | None) -> tuple[TableId, ...]:
+        """The tables, each once. `default`: the schema of names without one; None: they need one.
 
-def checked_tables(where: str, names: tuple[str, ...], default: str | None) -> tuple[TableId, ...]:
-    """The tables, each once. `default`: the schema of names without one; None: they need one.
-
-    Raises: ConfigurationError.
-    """
-    made = []
-    for name in names:
-        parts = name.split(".") if isinstance(name, str) else []
-        if len(parts) == 1 and default is not None:
-            parts = [default, *parts]
-        if len(parts) != 2 or not all(_NAME.fullmatch(part) for part in parts):
+        Raises: ConfigurationError.
+        """
+        if not self._names:
             raise ConfigurationError(
-                f'{where}: got {name!r}, expected names such as "public.orders": schema (or '
-                "database) and table, as the database keeps them, without quotes."
+                f'{self.name}: table_list("{example}") is missing before build().'
             )
-        made.append(TableId(*parts))
-    if len(set(made)) < len(made):
-        raise ConfigurationError(f"{where}: a table is there twice: {', '.join(map(str, made))}.")
-    return tuple(made)
+        where, made = self._call("table_list"), []
+        for name in self._names:
+            parts = name.split(".") if isinstance(name, str) else []
+            if len(parts) == 1 and default is not None:
+                parts = [default, *parts]
+            if len(parts) != 2 or not all(_NAME.fullmatch(part) for part in parts):
+                raise ConfigurationError(
+                    f'{where}: got {name!r}, expected names such as "{example}": schema (or '
+                    "database) and table, as the database keeps them, without quotes."
+                )
+            made.append(TableId(*parts))
+        if len(set(made)) < len(made):
+            tables = ", ".join(map(str, made))
+            raise ConfigurationError(f"{where}: a table is there twice: {tables}.")
+        return tuple(made)

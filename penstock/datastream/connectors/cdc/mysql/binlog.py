@@ -157,7 +157,8 @@ class BinlogStream(ChangeStream):
 
     def _has_more(self) -> bool:
         """Whether more has come already, as far as the socket knows."""
-        sock = self._connections[0]._sock  # ruff: ignore[private-member-access] - PyMySQL gives it to nobody
+        # ruff: ignore[private-member-access] - PyMySQL gives it to nobody
+        sock = self._connections[0]._sock
         return bool(select.select([sock], [], [], 0)[0])
 
     # ------------------------------------------------------------------ connections

@@ -98,20 +98,18 @@ def reader_of(column: Column) -> Reader:
 def key_part(column: Column) -> Reader | None:
     """From a value to a plain one whose order is that of `ordered`; None: there is none."""
     kind = column.kind
-    if kind in WHOLE:
-        return int
+    size, scale = _sizes(column.declared) if "(" in column.declared else (0, 0)
     if column.type_info == Types.STRING():
         return str.encode
-    if kind in {"binary", "varbinary", "double"}:
-        return _same
-    digits, scale = _sizes(column.declared)
-    if kind == "decimal":
-        return lambda value: f"{value:.{scale}f}".encode()
-    if kind == "date":
-        return lambda value: value.isoformat().encode()
-    if kind in {"datetime", "timestamp"}:
-        return _moment_text(digits if "(" in column.declared else 0)
-    return None
+    known: dict[str, Reader] = {
+        **dict.fromkeys(WHOLE, int),
+        **dict.fromkeys(("binary", "varbinary", "double"), _same),
+        "decimal": lambda value: f"{value:.{scale}f}".encode(),
+        "date": lambda value: value.isoformat().encode(),
+        "datetime": _moment_text(size),
+        "timestamp": _moment_text(size),
+    }
+    return known.get(kind)
 
 
 def ordered(column: Column, name: str) -> str:
@@ -180,7 +178,7 @@ def _utc(value: Any) -> dt.datetime | None:
 def _time(value: dt.timedelta) -> dt.time:
     if not dt.timedelta(0) <= value < dt.timedelta(days=1):
         raise ValueError(f"{value} is no time of a day")
-    return (dt.datetime(1, 1, 1) + value).time()  # ruff: ignore[call-datetime-without-tzinfo] - times of a day have none
+    return (dt.datetime(1, 1, 1, tzinfo=dt.UTC) + value).time()
 
 
 def _json(value: Any) -> str:

@@ -30,8 +30,6 @@ class MySqlSettings:
     port: int = 3306
     user: str = ""
     password: str = field(default="", repr=False)
-    databases: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
     tables: tuple[TableId, ...] = ()
     server_id: int = 0
     startup: StartupOptions = field(default_factory=StartupOptions.initial)

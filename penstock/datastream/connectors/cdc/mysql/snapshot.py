@@ -132,7 +132,8 @@ def _streaming(connection: Any, kind: type) -> Generator[Any]:
     try:
         yield cursor
     except BaseException:
-        result = cursor._result  # ruff: ignore[private-member-access] - else it reads all rows that are left
+        # ruff: ignore[private-member-access] - else it reads all rows that are left
+        result = cursor._result
         if result is not None:
             result.unbuffered_active = False
         raise

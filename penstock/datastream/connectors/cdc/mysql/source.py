@@ -33,7 +33,7 @@ from penstock.datastream.connectors.cdc.mysql.connection import (
 from penstock.datastream.connectors.cdc.mysql.driver import MySqlDriverSide, file_number
 from penstock.datastream.connectors.cdc.mysql.reader import MySqlReaderSide
 from penstock.datastream.connectors.cdc.mysql.snapshot import BinlogView
-from penstock.datastream.connectors.cdc.options import CdcBuilder, ChangelogMode, checked_tables
+from penstock.datastream.connectors.cdc.options import CdcBuilder, ChangelogMode
 from penstock.datastream.connectors.cdc.reader import CdcReader
 from penstock.datastream.connectors.cdc.records import (
     DEBEZIUM,
@@ -89,14 +89,17 @@ class MySqlSource(Source):
 
         def __init__(self) -> None:
             super().__init__(MySqlSettings())
+            self._databases: tuple[str, ...] = ()
 
         def database_list(self, *databases: str) -> Self:
             """Set the database of tables that are named without one; of several, the tables are named with theirs."""
-            return self._with(databases=databases)
+            self._databases = databases
+            return self
 
         def table_list(self, *tables: str) -> Self:
             """Set the tables, as "database.table". They need a primary key, and InnoDB."""
-            return self._with(names=tables)
+            self._names = tables
+            return self
 
         def server_id(self, server_id: int) -> Self:
             """Set the id of this replica, which no other has; by default a random one above 2^30."""
@@ -116,14 +119,9 @@ class MySqlSource(Source):
             return self._with(parameters=dict(parameters))
 
         def build(self) -> MySqlSource:
-            settings = self._complete(
-                host='hostname("db-1")',
-                user='username("jobs")',
-                names='table_list("shop.orders")',
-            )
-            databases = settings.databases
-            default = databases[0] if len(databases) == 1 else None
-            self._with(tables=checked_tables(f"{_NAME}.table_list", settings.names, default))
+            self._complete(host='hostname("db-1")', user='username("jobs")')
+            default = self._databases[0] if len(self._databases) == 1 else None
+            self._with(tables=self._tables("shop.orders", default))
             return MySqlSource(self._settings)
 
     # ------------------------------------------------------------------ contract

@@ -21,7 +21,8 @@ SELECT c.oid, c.relkind, c.relreplident, c.relpersistence,
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s"""
 _COLUMNS: Final = """
-SELECT a.attname, b.typname, format_type(b.oid, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END),
+SELECT a.attname, b.typname,
+  format_type(b.oid, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END),
   a.atttypid::bigint, k.place
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
@@ -60,8 +61,8 @@ def _look_up(connection: Any, table: TableId, where: str) -> Any:
     if found is None or found[1] not in {"r", "p"}:
         what = "is no table" if found else "does not exist"
         like = connection.execute(
-            "SELECT schemaname || '.' || tablename FROM pg_tables WHERE lower(tablename) = lower(%s)"
-            " LIMIT 3",
+            "SELECT schemaname || '.' || tablename FROM pg_tables "
+            "WHERE lower(tablename) = lower(%s) LIMIT 3",
             (table.name,),
         ).fetchall()
         hint = f" There is {', '.join(one for (one,) in like)}." if like else ""

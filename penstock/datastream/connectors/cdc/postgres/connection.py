@@ -29,8 +29,6 @@ class PostgresSettings:
     database: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
-    schemas: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
     tables: tuple[TableId, ...] = ()
     slot: str = "penstock"
     publication: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.common.extras import extra
 from penstock.datastream.connectors.cdc.database import Begin, DriverSide
@@ -17,6 +17,9 @@ from penstock.datastream.connectors.cdc.postgres.connection import (
 )
 from penstock.datastream.connectors.cdc.splits import TableId
 from penstock.datastream.connectors.cdc.tables import TableShape
+from penstock.model.errors import ExternalError
+
+_CREATE_S: Final = 60
 
 
 class LsnPosition(NamedTuple):
@@ -50,9 +53,7 @@ class PostgresDriverSide(DriverSide):
                 self._publish(connection)
             slot = find_slot(connection, settings)
             if slot is None:
-                connection.execute(
-                    "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (settings.slot,)
-                )
+                self._create_slot(connection)
                 slot = find_slot(connection, settings)
             assert slot is not None, "it was created"
             if settings.startup.mode == "never":
@@ -92,6 +93,21 @@ class PostgresDriverSide(DriverSide):
         connection, self._open = self._open, None
         if connection is not None:
             connection.close()
+
+    def _create_slot(self, connection: Any) -> None:
+        """Raises: ExternalError: transactions that have written stay open for too long, which it waits for."""
+        psycopg = extra("psycopg", EXTRA, self._where)
+        slot = self._settings.slot
+        connection.execute(f"SET statement_timeout = '{_CREATE_S}s'")
+        try:
+            connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+        except psycopg.errors.QueryCanceled as error:
+            raise ExternalError(
+                f"{self._where}: the slot {slot!r} was not created within {_CREATE_S} s, because "
+                "transactions that have written are still open. Find them in pg_stat_activity "
+                "(backend_xid), and end them."
+            ) from error
+        connection.execute("RESET statement_timeout")
 
     def _publish(self, connection: Any) -> None:
         sql = extra("psycopg.sql", EXTRA, self._where)

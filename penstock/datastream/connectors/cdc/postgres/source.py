@@ -21,7 +21,7 @@ from penstock.datastream.connectors.base import (
 )
 from penstock.datastream.connectors.cdc.database import ReaderSide
 from penstock.datastream.connectors.cdc.enumerator import CdcEnumerator
-from penstock.datastream.connectors.cdc.options import CdcBuilder, ChangelogMode, checked_tables
+from penstock.datastream.connectors.cdc.options import CdcBuilder, ChangelogMode
 from penstock.datastream.connectors.cdc.postgres.catalog import (
     check_publication,
     check_server,
@@ -93,6 +93,7 @@ class PostgresSource(Source):
 
         def __init__(self) -> None:
             super().__init__(PostgresSettings())
+            self._schemas: tuple[str, ...] = ()
 
         def database(self, database: str) -> Self:
             """Set the database."""
@@ -100,11 +101,13 @@ class PostgresSource(Source):
 
         def schema_list(self, *schemas: str) -> Self:
             """Set the schema of tables that are named without one; of several, the tables are named with theirs."""
-            return self._with(schemas=schemas)
+            self._schemas = schemas
+            return self
 
         def table_list(self, *tables: str) -> Self:
             """Set the tables, as "schema.table". They need a primary key."""
-            return self._with(names=tables)
+            self._names = tables
+            return self
 
         def slot_name(self, name: str) -> Self:
             """Set the replication slot, "penstock" by default. It is created if it is missing, and never dropped.
@@ -138,12 +141,11 @@ class PostgresSource(Source):
                 host='hostname("db-1")',
                 database='database("shop")',
                 user='username("jobs")',
-                names='table_list("public.orders")',
             )
-            schemas = settings.schemas
+            schemas = self._schemas
             default = schemas[0] if len(schemas) == 1 else None if schemas else "public"
             self._with(
-                tables=checked_tables(f"{_NAME}.table_list", settings.names, default),
+                tables=self._tables("public.orders", default),
                 publication=settings.publication or settings.slot,
             )
             return PostgresSource(self._settings)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.datastream.connectors.cdc import MySqlSource, StartupOptions
+from penstock.datastream.connectors.cdc import StartupOptions
+from penstock.datastream.connectors.cdc.mysql.source import MySqlSource
 from penstock.model.errors import ConfigurationError
 
 

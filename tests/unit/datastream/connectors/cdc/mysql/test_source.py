@@ -17,6 +17,7 @@ from penstock.datastream.connectors.cdc import (
     JsonDebeziumDeserializationSchema,
     StartupOptions,
 )
+from penstock.datastream.connectors.cdc.mysql import snapshot
 from penstock.testing import check_source
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.connectors.changelogs import Replayed, Restarting, Writers, streaming, told
@@ -49,6 +50,8 @@ def test_rows_of_the_table_come_first_and_then_each_change_with_its_kind(orders)
     ]
 
 
+NOON = dt.datetime.fromisoformat("2024-02-29T12:00:00.5")
+NOON_UTC = NOON.replace(tzinfo=dt.UTC)
 BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 COLUMNS = [
     ("id", "bigint PRIMARY KEY", None, Types.LONG(), None),
@@ -60,14 +63,14 @@ COLUMNS = [
     ("medium", "mediumint", "-8388608", Types.INT(), -8388608),
     ("whole", "int", "2147483647", Types.INT(), 2147483647),
     ("whole_unsigned", "int unsigned", "4294967295", Types.LONG(), 4294967295),
-    ("big_unsigned", "bigint unsigned", "18446744073709551615", Types.DECIMAL(20, 0), Decimal(2**64 - 1)),
+    ("big_unsigned", "bigint unsigned", f"{2**64 - 1}", Types.DECIMAL(20, 0), Decimal(2**64 - 1)),
     ("year_of", "year", "2024", Types.INT(), 2024),
     ("price", "decimal(12,2)", "-12345678.90", Types.DECIMAL(12, 2), Decimal("-12345678.90")),
     ("single", "float", "3.14159274", Types.FLOAT(), 3.1415927410125732),
     ("twice", "double", "0.1", Types.DOUBLE(), 0.1),
     ("day", "date", "'2024-02-29'", Types.SQL_DATE(), dt.date(2024, 2, 29)),
-    ("stamp", "datetime(6)", "'2024-02-29 12:00:00.5'", Types.SQL_TIMESTAMP(), dt.datetime(2024, 2, 29, 12, 0, 0, 500000)),
-    ("moment", "timestamp(3) NULL", "'2024-02-29 12:00:00.25'", Types.TIMESTAMP_LTZ(), dt.datetime(2024, 2, 29, 12, 0, 0, 250000, dt.UTC)),
+    ("stamp", "datetime(6)", "'2024-02-29 12:00:00.5'", Types.SQL_TIMESTAMP(), NOON),
+    ("moment", "timestamp(3) NULL", "'2024-02-29 12:00:00.5'", Types.TIMESTAMP_LTZ(), NOON_UTC),
     ("at", "time(3)", "'23:59:59.5'", Types.SQL_TIME(), dt.time(23, 59, 59, 500000)),
     ("name", "varchar(20)", "'wörd'", Types.STRING(), "wörd"),
     ("latin", "varchar(20) CHARACTER SET latin1", "'wörd'", Types.STRING(), "wörd"),
@@ -87,10 +90,11 @@ COLUMNS = [
 
 def test_values_of_all_types_are_the_same_in_snapshot_and_binlog(database):
     names = ", ".join(f"`{name}`" for name, *_ in COLUMNS)
+    columns = ", ".join(f"`{name}` {declared}" for name, declared, *_ in COLUMNS)
     values = ", ".join(value for _, _, value, _, _ in COLUMNS[1:])
     insert = f"INSERT INTO orders ({names}) VALUES (%s, {values})"
     database.execute(
-        f"CREATE TABLE orders ({', '.join(f'`{name}` {declared}' for name, declared, *_ in COLUMNS)})",
+        f"CREATE TABLE orders ({columns})",
         "SET time_zone = '+00:00'",
         insert % 1,
         "INSERT INTO orders (id) VALUES (2)",
@@ -152,37 +156,43 @@ def test_every_restart_and_rescale_of_the_binlog_gives_each_change_once(database
     report.require(DeliveryGuarantee.EXACTLY_ONCE)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("int unsigned", "seq"),
-        ("bigint", "seq * 100000000000"),
-        ("varchar(20)", "CONCAT('k', seq)"),
-        ("varbinary(20)", "CONCAT('k', seq)"),
-        ("decimal(8,1)", "seq * 3.5 - 40"),
-        ("datetime(3)", "FROM_UNIXTIME(1700000000 + seq * 0.5)"),
-        ("date", "DATE'2024-01-31' + INTERVAL seq DAY"),
-    ],
-)
-def test_every_restart_and_rescale_of_the_snapshot_gives_each_row_once(
-    database, monkeypatch, key, value
-):
-    monkeypatch.setattr("penstock.datastream.connectors.cdc.mysql.snapshot._ROWS", 10)
-    database.execute(
-        f"CREATE TABLE orders (id {key}, part varchar(5), name varchar(20), PRIMARY KEY (id, part))",
-        f"INSERT INTO orders SELECT {value}, p, CONCAT('n', seq) FROM seq_1_to_40 "
-        "JOIN (SELECT 'x' AS p UNION SELECT 'Y') parts",
-    )
-    expected = [
-        Row(id=one, part=part, name=name)
-        for one, part, name in database.rows("SELECT id, part, name FROM orders")
-    ]
+def test_every_restart_and_rescale_of_the_snapshot_gives_each_row_once(orders, monkeypatch):
+    monkeypatch.setattr(snapshot, "_ROWS", 10)
+    orders.execute("INSERT INTO orders SELECT seq, 'n' FROM seq_4_to_60")
+    expected = [Row(id=one, name=name) for one, name in orders.rows("SELECT * FROM orders")]
 
     def make():
-        return known(database.builder().split_size(25).build())
+        return known(orders.builder().split_size(25).build())
 
     report = check_source(make, expected, parallelisms=(1, 2), most_points=2)
     report.require(DeliveryGuarantee.EXACTLY_ONCE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("bigint unsigned", "seq * 100000000000"),
+        ("varchar(20)", "CONCAT('k', seq)"),
+        ("varbinary(20)", "CONCAT('k', seq)"),
+        ("decimal(8,1)", "seq * 3.5 - 40"),
+        ("datetime(3)", "TIMESTAMP'2024-01-31 00:00:00' + INTERVAL seq * 500000 MICROSECOND"),
+        ("date", "DATE'2024-01-31' + INTERVAL seq DAY"),
+    ],
+)
+def test_rows_with_keys_of_any_type_come_once_through_restarts(database, monkeypatch, key, value):
+    monkeypatch.setattr(snapshot, "_ROWS", 5)
+    database.execute(
+        f"CREATE TABLE orders (id {key}, part varchar(5), name varchar(20), "
+        "PRIMARY KEY (id, part))",
+        f"INSERT INTO orders SELECT {value}, p, CONCAT('n', seq) FROM seq_1_to_40 "
+        "JOIN (SELECT 'x' AS p UNION SELECT 'Y') parts",
+    )
+    source = database.builder().split_size(25).build()
+    restarting = Restarting(source, parallelisms=(1, 2), seed=5)
+    restarting.read_until(lambda records: len(records) >= 80)
+    expected = sorted(map(tuple, database.rows("SELECT id, part, name FROM orders")))
+    assert sorted(map(tuple, restarting.records)) == expected
+    assert restarting.restarts > 1
 
 
 def writer(database, keys):
@@ -219,7 +229,7 @@ def writer(database, keys):
 def test_snapshot_and_binlog_under_writers_and_restarts_give_the_table(
     database, monkeypatch, key, locks
 ):
-    monkeypatch.setattr("penstock.datastream.connectors.cdc.mysql.snapshot._ROWS", 40)
+    monkeypatch.setattr(snapshot, "_ROWS", 40)
     database.execute(
         f"CREATE TABLE orders (id {key} PRIMARY KEY, n int)",
         "INSERT INTO orders SELECT seq, 0 FROM seq_0_to_1999",
@@ -299,10 +309,14 @@ def test_a_binlog_that_was_purged_ends_the_job_and_says_what_to_do(orders):
     with streaming(source, 3) as run:
         kept = run.checkpoint(2)
     orders.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
-    readers = "SELECT 1 FROM information_schema.PROCESSLIST WHERE COMMAND = 'Binlog Dump'"
-    wait_until(lambda: not orders.rows(readers), "the server still sends the file")
     last = orders.rows("SHOW BINARY LOGS")[-1][0]
-    orders.execute(f"PURGE BINARY LOGS TO '{last}'")
+
+    def is_purged():
+        """The server keeps a file as long as a thread sends it, also one whose client is gone."""
+        orders.execute(f"PURGE BINARY LOGS TO '{last}'")
+        return len(orders.rows("SHOW BINARY LOGS")) == 1
+
+    wait_until(is_purged, "the server still sends the file")
     run = SourceRun(source, 1, kept)
     with pytest.raises(RefusedForGood, match="does not have the job's position any more"):
         run.read(records=1)
@@ -391,7 +405,7 @@ def test_a_column_that_is_added_is_left_out_and_comes_with_the_next_submit(order
     ("statement", "expected"),
     [
         ("ALTER TABLE orders DROP COLUMN name", "column 'name' of shop.orders was dropped"),
-        ("ALTER TABLE orders CHANGE name title text", "'name' of shop.orders was dropped or renamed"),
+        ("ALTER TABLE orders CHANGE name title text", "'name' of shop.orders was dropped or ren"),
         ("ALTER TABLE orders MODIFY id bigint", "'id' of shop.orders has another type now"),
     ],
 )  # fmt: skip
@@ -412,7 +426,8 @@ def test_records_may_be_the_json_of_debezium_also_of_tables_that_differ(orders):
         )
         run.read(records=5)
     found = [json.loads(text) for text in run.records]
-    assert [(one["source"]["table"], one["op"], one["before"], one["after"]) for one in found[2:]] == [
+    told_ones = [(one["source"]["table"], one["op"], one["before"], one["after"]) for one in found]
+    assert told_ones[2:] == [
         ("orders", "r", None, {"id": 3, "name": None}),
         ("orders", "u", {"id": 1, "name": "a"}, {"id": 1, "name": "A"}),
         ("other", "c", None, {"k": "x"}),

@@ -3,14 +3,12 @@
 import contextlib
 import datetime as dt
 import json
-import threading
+import time
 from decimal import Decimal
 
 import pytest
-from psycopg.errors import DeadlockDetected, UniqueViolation
 
-from penstock.common import Row, Types
-from penstock.datastream.connectors import DeliveryGuarantee
+from penstock.common import Types
 from penstock.datastream.connectors.base import Boundedness, RefusedForGood
 from penstock.datastream.connectors.cdc import (
     ChangelogMode,
@@ -19,10 +17,8 @@ from penstock.datastream.connectors.cdc import (
 )
 from penstock.model.row import RowKind
 from penstock.runtime.records.dead_letters import Malformed
-from penstock.testing import check_source
 from penstock.testing.conformance.source_run import SourceRun
-from tests.tools.connectors.changelogs import Replayed, Restarting, Writers, streaming, told
-from tests.tools.waiting import wait_until
+from tests.tools.connectors.changelogs import streaming, told
 
 
 def test_rows_of_the_table_come_first_and_then_each_change_with_its_kind(orders):
@@ -56,10 +52,12 @@ TYPES = """CREATE TABLE orders (
   id bigint PRIMARY KEY, small smallint, whole int, price numeric(10,2), free numeric, single real,
   twice double precision, paid bool, raw bytea, name varchar(20), fixed char(4), day date, at time,
   stamp timestamp, moment timestamptz, document json, binary_document jsonb, ident uuid,
-  numbers int[], mood mood, span interval, long quantity, doubled bigint GENERATED ALWAYS AS (id * 2) STORED
+  numbers int[], mood mood, span interval, long quantity,
+  doubled bigint GENERATED ALWAYS AS (id * 2) STORED
 )"""
 VALUES = """(%s, -32768, 2147483647, 12345678.90, 1e40, 1.5, 0.1, true, '\\x00ff', 'wörd', 'ab',
-  '2024-02-29', '23:59:59.123456', '2024-02-29 12:00:00.5', '2024-02-29 12:00:00+02', '{"a": 1}', '{"a":1}',
+  '2024-02-29', '23:59:59.123456', '2024-02-29 12:00:00.5',
+  '2024-02-29 12:00:00+02', '{"a": 1}', '{"a":1}',
   'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{1,NULL,3}', 'happy', '1 day 02:00:00', 7)"""
 EXPECTED = {
     "id": (Types.LONG(), None),
@@ -75,7 +73,7 @@ EXPECTED = {
     "fixed": (Types.STRING(), "ab  "),
     "day": (Types.SQL_DATE(), dt.date(2024, 2, 29)),
     "at": (Types.SQL_TIME(), dt.time(23, 59, 59, 123456)),
-    "stamp": (Types.SQL_TIMESTAMP(), dt.datetime(2024, 2, 29, 12, 0, 0, 500000)),
+    "stamp": (Types.SQL_TIMESTAMP(), dt.datetime.fromisoformat("2024-02-29T12:00:00.5")),
     "moment": (Types.TIMESTAMP_LTZ(), dt.datetime(2024, 2, 29, 10, tzinfo=dt.UTC)),
     "document": (Types.STRING(), '{"a": 1}'),
     "binary_document": (Types.STRING(), '{"a": 1}'),
@@ -140,196 +138,6 @@ class _Context:
 
     def parallelism(self):
         return 1
-
-
-def known(source):
-    """The source when it has been asked for its type, as each job does."""
-    assert source.produced_type is not None
-    return source
-
-
-def test_every_restart_and_rescale_of_the_stream_gives_each_change_once(database):
-    database.execute("CREATE TABLE orders (id int PRIMARY KEY, name text)")
-    expected = [Row(id=number, name=f"n{number}") for number in range(40)]
-
-    def make():
-        source = database.builder().startup_options(StartupOptions.never())
-        source = known(source.changelog_mode(ChangelogMode.UPSERT).build())
-        database.clear_slots()
-        database.execute("TRUNCATE orders")
-        enumerator = source.create_enumerator(_Context())
-        enumerator.start()  # the slot is there before the changes
-        enumerator.close()
-        database.execute(
-            *(f"INSERT INTO orders VALUES ({one.id}, '{one.name}')" for one in expected[:10]),
-            "INSERT INTO orders SELECT n, 'n' || n FROM generate_series(10, 39) n",
-        )
-        return source
-
-    report = check_source(make, expected, parallelisms=(1, 2), most_points=2)
-    report.require(DeliveryGuarantee.EXACTLY_ONCE)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("int", "n"), ("text", "'k' || n"), ("numeric(6,1)", "n"), ("char(3)", "chr(97 + n % 26) || n / 26")],
-)  # fmt: skip
-def test_every_restart_and_rescale_of_the_snapshot_gives_each_row_once(
-    database, monkeypatch, key, value
-):
-    monkeypatch.setattr("penstock.datastream.connectors.cdc.postgres.snapshot._ROWS", 10)
-    database.execute(
-        f"CREATE TABLE orders (id {key}, part text, name text, PRIMARY KEY (id, part))",
-        f"INSERT INTO orders SELECT {value}, p, 'n' || n FROM generate_series(1, 40) n, unnest(ARRAY['x', 'Y']) p",
-    )
-    kind = {"int": int, "numeric(6,1)": Decimal}.get(key, str)
-    expected = [
-        Row(id=kind(one), part=part, name=name)
-        for one, part, name in database.rows("SELECT id::text, part, name FROM orders")
-    ]
-    if key == "char(3)":
-        expected = [Row(id=f"{row.id:<3}", part=row.part, name=row.name) for row in expected]
-
-    def make():
-        made = database.builder().changelog_mode(ChangelogMode.UPSERT)
-        database.clear_slots()
-        return known(made.split_size(25).build())
-
-    report = check_source(make, expected, parallelisms=(1, 2), most_points=3)
-    report.require(DeliveryGuarantee.EXACTLY_ONCE)
-
-
-def writer(database, keys):
-    """Transactions of the usual kinds on a table (id, part, n)."""
-
-    @contextlib.contextmanager
-    def connected():
-        with database.connect() as connection:
-            yield lambda chance: write(connection, chance)
-
-    def write(connection, chance):
-        with contextlib.suppress(DeadlockDetected), connection.transaction():
-            for _ in range(chance.randrange(1, 5)):
-                one, two = str(chance.randrange(keys)), str(chance.randrange(keys))
-                statement, values = chance.choice([
-                    (
-                        "INSERT INTO orders VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET n = orders.n + 1",
-                        (one, chance.randrange(100)),
-                    ),
-                    ("DELETE FROM orders WHERE id = %s", (one,)),
-                    ("UPDATE orders SET n = n + 1 WHERE id = %s", (one,)),
-                    (
-                        "UPDATE orders SET id = %s WHERE id = %s AND NOT EXISTS (SELECT FROM orders WHERE id = %s)",
-                        (two, one, two),
-                    ),
-                ])
-                with contextlib.suppress(UniqueViolation), connection.transaction():
-                    connection.execute(statement, values)
-
-    return connected
-
-
-@pytest.mark.parametrize("key", ["int", "text"])
-def test_snapshot_and_changes_under_writers_and_restarts_give_the_table(database, monkeypatch, key):
-    monkeypatch.setattr("penstock.datastream.connectors.cdc.postgres.snapshot._ROWS", 40)
-    database.execute(
-        f"CREATE TABLE orders (id {key} PRIMARY KEY, n int)",
-        "ALTER TABLE orders REPLICA IDENTITY FULL",
-        "INSERT INTO orders SELECT n, 0 FROM generate_series(0, 1999) n",
-    )
-    source = database.builder().split_size(150).build()
-    restarting = Restarting(source, parallelisms=(1, 2, 3), seed=7)
-    with Writers(writer(database, 2000)):
-        restarting.read_until(lambda records: len(records) > 4000)
-    content = sorted(database.rows("SELECT id, n FROM orders"))
-    restarting.read_until(lambda records: Replayed().apply(records).content == content)
-    assert restarting.restarts > 3
-
-
-def test_a_restart_inside_of_a_large_transaction_goes_on_behind_the_row_it_was_at(orders):
-    source = orders.builder().build()
-    with streaming(source, 3) as run:
-        orders.execute(
-            "INSERT INTO orders SELECT n, 'n' FROM generate_series(10, 5009) n",
-            "INSERT INTO orders VALUES (6000, 'last')",
-        )
-        run.read(batches=2)
-        kept = run.checkpoint(2)
-        before = run.records
-        run.complete(2)
-        assert 3 < len(before) < 5003
-        run.read(batches=1)
-    with contextlib.closing(SourceRun(source, 1, kept)) as other:
-        other.read(records=5004 - len(before))
-        other.look_on()
-    assert [row.id for row in before + other.records][3:] == [*range(10, 5010), 6000]
-
-
-def test_the_slot_moves_only_behind_complete_checkpoints_and_also_without_changes_of_ours(orders):
-    source = orders.builder().build()
-    with streaming(source, 3) as run:
-        run.look_on()
-        begin = orders.confirmed()
-        orders.execute("INSERT INTO orders VALUES (4, 'd')")
-        run.read(records=4)
-        run.look_on()
-        run.checkpoint(2)
-        run.look_on()
-        assert orders.confirmed() == begin
-        run.complete(2)
-        orders.execute("CREATE TABLE other (id int PRIMARY KEY)")
-        orders.execute("INSERT INTO other SELECT generate_series(1, 1000)")
-        end = orders.end()
-        checkpoint = 3
-
-        def has_moved():
-            nonlocal checkpoint
-            run.look_on(1)
-            run.checkpoint(checkpoint)
-            run.complete(checkpoint)
-            checkpoint += 1
-            return orders.confirmed() >= end
-
-        wait_until(has_moved, "the slot keeps WAL that nobody needs")
-    assert len(run.records) == 4
-
-
-def test_a_server_that_is_killed_is_waited_for_and_no_change_is_lost_or_doubled(own_postgres):
-    database = own_postgres
-    database.execute(
-        "CREATE TABLE orders (id int PRIMARY KEY, name text)",
-        "ALTER TABLE orders REPLICA IDENTITY FULL",
-        "INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, NULL)",
-    )
-    with streaming(database.builder().build(), 3) as run:
-        database.execute("INSERT INTO orders SELECT n, 'n' FROM generate_series(10, 3009) n")
-        run.read(batches=1)
-        assert len(run.records) < 3003
-        database.server.kill()
-        run.read(batches=1)
-        database.server.start()
-        database.execute("DELETE FROM orders WHERE id = 1")
-        run.read(records=3004)
-        run.look_on()
-    content = sorted(database.rows("SELECT id, coalesce(name, '') FROM orders"))
-    found = Replayed().apply(run.records).rows.values()
-    assert sorted((one, name or "") for one, name in found) == content
-
-
-def test_a_slot_that_its_last_reader_still_holds_is_waited_for(orders):
-    source = orders.builder().build()
-    with streaming(source, 3) as run:
-        run.look_on()
-        kept = run.checkpoint(2)
-        run.complete(2)
-        other = SourceRun(source, 1, kept)
-        closing = threading.Timer(1, run.close)
-        closing.start()
-        orders.execute("INSERT INTO orders VALUES (4, 'd')")
-        other.read(records=1)
-        closing.join()
-        other.close()
-    assert told(other.records) == [("+I", 4, "d")]
 
 
 def test_latest_gives_only_what_comes_after_the_start(orders):
@@ -421,8 +229,8 @@ def test_a_column_that_is_added_is_left_out_and_comes_with_the_next_submit(order
     ("statement", "expected"),
     [
         ("ALTER TABLE orders DROP COLUMN name", "column 'name' of public.orders was dropped"),
-        ("ALTER TABLE orders RENAME COLUMN name TO title", "'name' of public.orders was dropped or renamed"),
-        ("ALTER TABLE orders ALTER COLUMN name TYPE bytea USING name::bytea", "type of the column 'name'"),
+        ("ALTER TABLE orders RENAME name TO title", "'name' of public.orders was dropped or ren"),
+        ("ALTER TABLE orders ALTER name TYPE bytea USING name::bytea", "type of the column 'name'"),
     ],
 )  # fmt: skip
 def test_a_column_that_is_dropped_renamed_or_changed_ends_the_job(orders, statement, expected):
@@ -450,7 +258,7 @@ def test_tables_of_the_same_columns_are_one_stream_with_metadata(orders):
         (9, "z", "old", 0),
     ]
     assert (last.get_row_kind(), *last)[:4] == (RowKind.DELETE, 9, "z", "old")
-    assert abs(last.op_ts / 1000 - dt.datetime.now().timestamp()) < 600
+    assert abs(last.op_ts / 1000 - time.time()) < 600
 
 
 def test_records_may_be_the_json_of_debezium(orders):
@@ -471,25 +279,3 @@ def test_records_may_be_the_json_of_debezium(orders):
     ]
     assert found[3]["source"]["table"] == "orders"
     assert [one["source"]["snapshot"] for one in found] == ["true"] * 3 + ["false"] * 2
-
-
-def test_a_savepoint_that_is_older_than_what_the_slot_has_confirmed_is_refused(orders):
-    source = orders.builder().build()
-    with streaming(source, 3) as run:
-        orders.execute("INSERT INTO orders VALUES (4, 'd')")
-        run.read(records=4)
-        old = run.checkpoint(2)
-        orders.execute("INSERT INTO orders VALUES (5, 'e')")
-        run.read(records=5)
-        run.checkpoint(3)
-        run.complete(3)
-        run.look_on()
-    run = SourceRun(source, 1, old)
-    with pytest.raises(RefusedForGood, match="is confirmed up to .* Restore a newer checkpoint"):
-        run.read(records=1)
-    run.close()
-    orders.drop_slot(orders.slot)
-    run = SourceRun(source, 1, old)
-    with pytest.raises(RefusedForGood, match="is gone"):
-        run.read(records=1)
-    run.close()
