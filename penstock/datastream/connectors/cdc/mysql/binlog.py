@@ -31,6 +31,7 @@ from penstock.datastream.connectors.cdc.splits import StreamSplit
 _LOG: Final = logging.getLogger(__name__)
 _CHANGES: Final = 1000
 _HEARTBEAT_S: Final = 0.1
+_READ_S: Final = 0.1
 _RETRY_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
@@ -98,14 +99,18 @@ class BinlogStream(ChangeStream):
     # ------------------------------------------------------------------ reading
 
     def _read(self, changes: list[Change]) -> None:
-        """What is there, up to some rows. Without anything the server's next heartbeat ends it."""
+        """What is there, up to some rows, and not for long: most events may be of others, or seen already.
+
+        Without anything the server's next heartbeat ends it.
+        """
+        deadline_s = time.monotonic() + _READ_S
         events, rows = self._events, self._row_events
         ops = {
             rows.WriteRowsEvent: "c",
             rows.UpdateRowsEvent: "u",
             rows.DeleteRowsEvent: "d",
         }
-        while len(changes) < _CHANGES:
+        while len(changes) < _CHANGES and time.monotonic() < deadline_s:
             event = self._client.fetchone()
             if event is None:
                 raise _Broken("the server ended the stream")

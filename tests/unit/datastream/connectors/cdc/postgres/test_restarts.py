@@ -98,6 +98,11 @@ def test_rows_with_keys_of_any_type_come_once_through_restarts(database, monkeyp
     assert restarting.restarts > 1
 
 
+UPSERT = "INSERT INTO orders VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET n = orders.n + 1"
+MOVE = """UPDATE orders SET id = %s WHERE id = %s
+AND NOT EXISTS (SELECT FROM orders WHERE id = %s)"""
+
+
 def writer(database, keys):
     """Transactions of the usual kinds on a table (id, part, n)."""
 
@@ -112,15 +117,13 @@ def writer(database, keys):
                 one, two = str(chance.randrange(keys)), str(chance.randrange(keys))
                 statement, values = chance.choice([
                     (
-                        "INSERT INTO orders VALUES (%s, %s) ON CONFLICT (id) "
-                        "DO UPDATE SET n = orders.n + 1",
+                        UPSERT,
                         (one, chance.randrange(100)),
                     ),
                     ("DELETE FROM orders WHERE id = %s", (one,)),
                     ("UPDATE orders SET n = n + 1 WHERE id = %s", (one,)),
                     (
-                        "UPDATE orders SET id = %s WHERE id = %s "
-                        "AND NOT EXISTS (SELECT FROM orders WHERE id = %s)",
+                        MOVE,
                         (two, one, two),
                     ),
                 ])
