@@ -37,9 +37,11 @@ class View(Protocol):
 
     def covers(self, mark: Any) -> bool:
         """Whether it saw the change with this mark."""
+        ...
 
     def is_passed(self, mark: Any) -> bool:
         """Whether it saw neither this change nor any later one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,6 @@ class MySqlSource(Source):
     change in epoch ms (whole seconds), and for rows of the snapshot when they were read.
     """
 
-    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
     default_parallelism = 1
     sends_events = True
 
@@ -125,6 +124,10 @@ class MySqlSource(Source):
             return MySqlSource(self._settings)
 
     # ------------------------------------------------------------------ contract
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.CONTINUOUS_UNBOUNDED
 
     @property
     def produced_type(self) -> TypeInformation:

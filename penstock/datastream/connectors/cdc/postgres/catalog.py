@@ -6,7 +6,7 @@ Source: PostgreSQL's documentation, "Logical Replication" (publications, replica
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.datastream.connectors.cdc.options import ChangelogMode
 from penstock.datastream.connectors.cdc.postgres.columns import WHOLE, type_of
@@ -221,22 +221,29 @@ def _check_may_publish(connection: Any, settings: PostgresSettings, where: str) 
         )
 
 
-def find_slot(connection: Any, settings: PostgresSettings) -> dict[str, Any] | None:
-    """The slot; None: there is none. LSNs are numbers."""
+class Slot(NamedTuple):
+    """A replication slot. `is_here`: of this database. `confirmed`: up to where it was confirmed, as a number."""
+
+    plugin: str
+    is_here: bool
+    is_active: bool
+    pid: int | None
+    wal_status: str | None
+    confirmed: int
+
+
+def find_slot(connection: Any, settings: PostgresSettings) -> Slot | None:
+    """The slot of the source; None: there is none."""
     found = connection.execute(
         "SELECT plugin, database = current_database(), active, active_pid, wal_status, "
-        "confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots WHERE slot_name = %s",
+        "(confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots "
+        "WHERE slot_name = %s",
         (settings.slot,),
     ).fetchone()
-    if found is None:
-        return None
-    names = ("plugin", "is_here", "is_active", "pid", "wal_status", "confirmed")
-    slot = dict(zip(names, found, strict=True))
-    slot["confirmed"] = None if slot["confirmed"] is None else int(slot["confirmed"])
-    return slot
+    return None if found is None else Slot(*found)
 
 
-def check_slot(connection: Any, settings: PostgresSettings, where: str) -> dict[str, Any] | None:
+def check_slot(connection: Any, settings: PostgresSettings, where: str) -> Slot | None:
     """The slot, which may be active. Raises: ConfigurationError: it is another one's, lost, or there is no room for one."""
     slot, name = find_slot(connection, settings), settings.slot
     if slot is None:
@@ -250,12 +257,12 @@ def check_slot(connection: Any, settings: PostgresSettings, where: str) -> dict[
                 "nobody needs (pg_drop_replication_slot), or raise max_replication_slots."
             )
         return None
-    if slot["plugin"] != "pgoutput" or not slot["is_here"]:
+    if slot.plugin != "pgoutput" or not slot.is_here:
         raise ConfigurationError(
-            f"{where}: the slot {name!r} is there, but with the plugin {slot['plugin']} or for "
+            f"{where}: the slot {name!r} is there, but with the plugin {slot.plugin} or for "
             "another database. Choose another slot_name."
         )
-    if slot["wal_status"] == "lost":
+    if slot.wal_status == "lost":
         raise ConfigurationError(
             f"{where}: the server has removed WAL that the slot {name!r} needs (see "
             f"max_slot_wal_keep_size). Drop it, SELECT pg_drop_replication_slot('{name}'), and "

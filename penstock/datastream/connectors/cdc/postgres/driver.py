@@ -57,11 +57,11 @@ class PostgresDriverSide(DriverSide):
                 slot = find_slot(connection, settings)
             assert slot is not None, "it was created"
             if settings.startup.mode == "never":
-                return Begin(LsnPosition(slot["confirmed"]), has_snapshot=False)
+                return Begin(LsnPosition(slot.confirmed), has_snapshot=False)
             (lsn,) = connection.execute(
                 "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
             ).fetchone()
-            position = LsnPosition(max(int(lsn), slot["confirmed"]))
+            position = LsnPosition(max(int(lsn), slot.confirmed))
             if settings.startup.mode == "latest":
                 return Begin(position, has_snapshot=False)
             (horizon,) = connection.execute(

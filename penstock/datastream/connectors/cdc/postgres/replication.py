@@ -239,16 +239,16 @@ class ReplicationStream(ChangeStream):
         ):
             slot = find_slot(connection, settings)
         position = self._position.lsn
-        if slot is None or slot["wal_status"] == "lost":
+        if slot is None or slot.wal_status == "lost":
             what = "is gone" if slot is None else "was invalidated"
             raise RefusedForGood(
                 f"{self._where}: the slot {settings.slot!r} {what}, and with it the WAL behind "
                 f"{shown_lsn(position)}. Begin anew with a snapshot."
             )
-        if slot["confirmed"] is not None and slot["confirmed"] > position:
+        if slot.confirmed > position:
             raise RefusedForGood(
                 f"{self._where}: the slot {settings.slot!r} is confirmed up to "
-                f"{shown_lsn(slot['confirmed'])}, but the job goes on at {shown_lsn(position)}, "
+                f"{shown_lsn(slot.confirmed)}, but the job goes on at {shown_lsn(position)}, "
                 "and the WAL between is gone. Restore a newer checkpoint, or begin anew with a "
                 "snapshot."
             )

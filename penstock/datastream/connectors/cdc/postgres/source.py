@@ -67,7 +67,6 @@ class PostgresSource(Source):
     the commit in epoch ms, and for rows of the snapshot when they were read.
     """
 
-    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
     default_parallelism = 1
     sends_events = True
 
@@ -153,6 +152,10 @@ class PostgresSource(Source):
     # ------------------------------------------------------------------ contract
 
     @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
     def produced_type(self) -> TypeInformation:
         """The type of the records; the driver asks the database for it once."""
         return self._maker().produced_type
@@ -227,11 +230,11 @@ class PostgresSource(Source):
     def _check_slot_is_free(self, connection: Any, where: str) -> None:
         """The reader of a job that has just ended may hold it for a moment."""
         deadline_s = time.monotonic() + _IN_USE_S
-        while (slot := check_slot(connection, self._settings, where)) and slot["is_active"]:
+        while (slot := check_slot(connection, self._settings, where)) and slot.is_active:
             if time.monotonic() > deadline_s:
                 raise ConfigurationError(
                     f"{where}: the slot {self._settings.slot!r} is in use, by the server's process "
-                    f"{slot['pid']}. Each job needs a slot of its own: set another slot_name, or "
+                    f"{slot.pid}. Each job needs a slot of its own: set another slot_name, or "
                     "stop the job that has it."
                 )
             time.sleep(0.1)
