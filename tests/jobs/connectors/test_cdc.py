@@ -80,15 +80,15 @@ def copying(source, name, copy, tmp_path, parallelism, **more):
 
 
 def change(database, chance, count):
+    statements = []
     for _ in range(count):
         one = chance.randrange(1, ROWS + 100)
-        database.execute(
-            chance.choice([
-                f"DELETE FROM orders WHERE id = {one}",
-                f"UPDATE orders SET n = n + 1 WHERE id = {one}",
-                f"UPDATE orders SET n = n + 1 WHERE id BETWEEN {one} AND {one + 50}",
-            ])
-        )
+        statements += chance.choices([
+            f"DELETE FROM orders WHERE id = {one}",
+            f"UPDATE orders SET n = n + 1 WHERE id = {one}",
+            f"UPDATE orders SET n = n + 1 WHERE id BETWEEN {one} AND {one + 50}",
+        ])
+    database.execute(*statements)
 
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])

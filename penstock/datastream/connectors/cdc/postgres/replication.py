@@ -40,7 +40,7 @@ _WAIT_S: Final = 0.1
 _STATUS_EVERY_S: Final = 5.0
 _RETRY_S: Final = 60.0
 """How long a server that is away, or a slot that its last reader still holds, is waited for."""
-_FIRST_PAUSE_S: Final = 0.1
+_FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 2.0
 _XLOG_DATA: Final = struct.Struct("!xqqq")
 _KEEPALIVE: Final = struct.Struct("!xqqB")

@@ -279,3 +279,27 @@ def test_records_may_be_the_json_of_debezium(orders):
     ]
     assert found[3]["source"]["table"] == "orders"
     assert [one["source"]["snapshot"] for one in found] == ["true"] * 3 + ["false"] * 2
+
+
+def test_a_partitioned_table_is_read_as_one_also_when_rows_change_their_partition(database):
+    parts = ("orders", "low", "high")
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, name text) PARTITION BY RANGE (id)",
+        "CREATE TABLE low PARTITION OF orders FOR VALUES FROM (0) TO (100)",
+        "CREATE TABLE high PARTITION OF orders FOR VALUES FROM (100) TO (200)",
+        *(f"ALTER TABLE {part} REPLICA IDENTITY FULL" for part in parts),
+        "INSERT INTO orders VALUES (1, 'a'), (101, 'b')",
+    )
+    source = database.builder().build()
+    source.validate()
+    with streaming(source, 2) as run:
+        database.execute(
+            "UPDATE orders SET name = 'B' WHERE id = 101", "UPDATE orders SET id = 102 WHERE id = 1"
+        )
+        run.read(records=6)
+    assert told(run.records[2:]) == [
+        ("-U", 101, "b"),
+        ("+U", 101, "B"),
+        ("-D", 1, "a"),
+        ("+I", 102, "a"),
+    ]
