@@ -436,8 +436,8 @@ def test_records_may_be_the_json_of_debezium_also_of_tables_that_differ(orders):
 
 def test_generated_columns_and_dates_with_zeros_are_the_same_in_snapshot_and_binlog(database):
     database.execute(
-        "CREATE TABLE orders (id int PRIMARY KEY, day date, at datetime(3), n int AS (id * 2) VIRTUAL, "
-        "m int AS (id * 3) STORED)"
+        "CREATE TABLE orders (id int PRIMARY KEY, day date, at datetime(3), "
+        "n int AS (id * 2) VIRTUAL, m int AS (id * 3) STORED)"
     )
     insert = "INSERT INTO orders (id, day, at) VALUES (%s, '0000-00-00', '0000-00-00 00:00:00')"
     database.execute("SET sql_mode = ''", insert % 1)
