@@ -155,6 +155,7 @@ PAGES: Final = (
                     "sql_sink",
                     "sql_source",
                     "jdbc",
+                    "cdc",
                     "elasticsearch",
                     "lakehouse",
                     "hybrid_source",

@@ -21,7 +21,7 @@ PLACES = (
 # A lost machine is not what is tested, and syncs are slow.
 SETTINGS = (
     "--skip-networking", "--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync",
-    "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--skip-log-bin",
+    "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M",
 )  # fmt: skip
 
 
@@ -40,45 +40,77 @@ def binary(name: str) -> str:
     return found
 
 
-@contextlib.contextmanager
-def mariadb_server() -> Generator[str]:
-    """URL of an empty database of the user penstock, whose password is `secret`, for SQLAlchemy."""
-    install, server = binary("mariadb-install-db"), binary("mariadbd")
-    folder = tempfile.mkdtemp(prefix="penstock-maria-")
-    as_root = ("--user=root",) if os.getuid() == 0 else ()
-    data, socket = f"{folder}/data", f"{folder}/socket"
-    try:
+class MariaDbServer:
+    """`kill`, then `start`: it is there again, with what it had committed. `socket`: the path of its Unix socket."""
+
+    def __init__(self, folder: str, *settings: str) -> None:
+        """`settings`: more of its command line."""
+        install, server = binary("mariadb-install-db"), binary("mariadbd")
+        as_root = ("--user=root",) if os.getuid() == 0 else ()
+        data = f"{folder}/data"
+        self.socket = f"{folder}/socket"
+        self._log = f"{folder}/log"
+        self._process: subprocess.Popen | None = None
         subprocess.run(
             [install, "--no-defaults", f"--datadir={data}", "--skip-test-db", *as_root,
              "--auth-root-authentication-method=normal"],
             check=True, capture_output=True, cwd="/",
         )  # fmt: skip
-        command = [
-            server, "--no-defaults", f"--datadir={data}", f"--socket={socket}",
+        self._command = [
+            server, "--no-defaults", f"--datadir={data}", f"--socket={self.socket}",
             f"--pid-file={folder}/pid",
-            *SETTINGS, *as_root,
+            *SETTINGS, *(settings or ("--skip-log-bin",)), *as_root,
         ]  # fmt: skip
-        with open(f"{folder}/log", "wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
+
+    @property
+    def url(self) -> str:
+        """Of an empty database of the user penstock, whose password is `secret`, for SQLAlchemy."""
+        return f"mariadb+pymysql://penstock:secret@localhost/shop?unix_socket={self.socket}"
+
+    def start(self) -> None:
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, cwd="/")
+        wait_until(self._is_up, "MariaDB does not answer")
+
+    def kill(self) -> None:
+        """As `kill -9`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _is_up(self) -> bool:
+        """Nobody dials before: PyMySQL leaves a socket behind where the server is not ready."""
+        told = Path(self._log).read_text(errors="replace")
+        if self._process.poll() is not None:
+            raise AssertionError(f"MariaDB has ended:\n{told}")
+        return "ready for connections" in told
+
+
+@contextlib.contextmanager
+def running_mariadb(*settings: str) -> Generator[MariaDbServer]:
+    """A server with these settings, and a database `shop` of the user penstock."""
+    binary("mariadbd")
+    folder = tempfile.mkdtemp(prefix="penstock-maria-")
+    try:
+        server = MariaDbServer(folder, *settings)
         try:
-            _make_user(process, socket, f"{folder}/log")
-            yield f"mariadb+pymysql://penstock:secret@localhost/shop?unix_socket={socket}"
+            server.start()
+            _make_user(server.socket)
+            yield server
         finally:
-            process.kill()
-            process.wait()
+            server.kill()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make_user(process: subprocess.Popen, socket: str, log: str) -> None:
-    def is_up() -> bool:
-        """Nobody dials before: PyMySQL leaves a socket behind where the server is not ready."""
-        told = Path(log).read_text(errors="replace")
-        if process.poll() is not None:
-            raise AssertionError(f"MariaDB has ended:\n{told}")
-        return "ready for connections" in told
+@contextlib.contextmanager
+def mariadb_server() -> Generator[str]:
+    """URL of an empty database of the user penstock, whose password is `secret`, for SQLAlchemy."""
+    with running_mariadb() as server:
+        yield server.url
 
-    wait_until(is_up, "MariaDB does not answer")
+
+def _make_user(socket: str) -> None:
     engine = sa.create_engine(
         f"mariadb+pymysql://root@localhost/mysql?unix_socket={socket}", poolclass=sa.NullPool
     )

@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 from collections.abc import Generator
 
+import psutil
+
 PLACES = (
     "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin",
     "/usr/local/opt/postgresql*/bin", "/usr/libexec/postgresql*",
@@ -54,23 +56,64 @@ def _run(*command: str) -> None:
         )
 
 
+class PostgresServer:
+    """`kill`, then `start`: it is there again, with what it had committed. `folder`: where its socket is."""
+
+    def __init__(self, folder: str, *settings: str) -> None:
+        """`settings`: such as wal_level=logical."""
+        self.folder = folder
+        self._data = f"{folder}/data"
+        chosen = (*SETTINGS.split(), *settings)
+        self._options = " ".join(f"-c {setting}" for setting in chosen) + f" -k {folder}"
+        as_made = ("-U", "penstock", "--auth=trust", "-E", "UTF8", "--locale=C", "-N")
+        _run(binary("initdb"), "-D", self._data, *as_made)
+
+    @property
+    def url(self) -> str:
+        """Of an empty database, for SQLAlchemy."""
+        return f"postgresql+psycopg://penstock@/postgres?host={self.folder}"
+
+    def start(self) -> None:
+        # With its output to a file, for pg_ctl would wait for a server that holds its pipe.
+        _run(
+            binary("pg_ctl"), "-D", self._data, "-l", f"{self.folder}/log", "-w", "-t", "60",
+            "-o", self._options, "start",
+        )  # fmt: skip
+
+    def stop(self, mode: str = "immediate") -> None:
+        _run(binary("pg_ctl"), "-D", self._data, "-w", "-m", mode, "stop")
+
+    def kill(self) -> None:
+        """As `kill -9`, of the server and of each of its processes."""
+        with open(f"{self._data}/postmaster.pid") as file:
+            postmaster = psutil.Process(int(file.readline()))
+        processes = [postmaster, *postmaster.children()]
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(processes, 30)
+
+
 @contextlib.contextmanager
-def postgres_server() -> Generator[str]:
-    """URL of an empty database, for SQLAlchemy."""
-    initdb, pg_ctl = binary("initdb"), binary("pg_ctl")
+def running_postgres(*settings: str) -> Generator[PostgresServer]:
+    """A server with these settings."""
+    binary("initdb")
     folder = tempfile.mkdtemp(prefix="penstock-pg-")
     try:
         if user := _as_user():
             os.chown(folder, user["user"], user["group"])
-        data, log = f"{folder}/data", f"{folder}/log"
-        _run(initdb, "-D", data, "-U", "penstock", "--auth=trust", "-E", "UTF8", "--locale=C", "-N")
-        options = " ".join(f"-c {setting}" for setting in SETTINGS.split())
-        options += f" -k {folder}"
-        # With its output to a file, for pg_ctl would wait for a server that holds its pipe.
-        _run(pg_ctl, "-D", data, "-l", log, "-w", "-t", "60", "-o", options, "start")
+        server = PostgresServer(folder, *settings)
+        server.start()
         try:
-            yield f"postgresql+psycopg://penstock@/postgres?host={folder}"
+            yield server
         finally:
-            _run(pg_ctl, "-D", data, "-w", "-m", "immediate", "stop")
+            server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def postgres_server() -> Generator[str]:
+    """URL of an empty database, for SQLAlchemy."""
+    with running_postgres() as server:
+        yield server.url

@@ -1,0 +1,1 @@
+"""MySQL's and MariaDB's side of change data capture: the binlog in row format."""

@@ -1,0 +1,1 @@
+"""PostgreSQL's side of change data capture: logical replication by pgoutput."""
