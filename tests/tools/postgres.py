@@ -17,6 +17,10 @@ PLACES = (
 SETTINGS = "listen_addresses='' fsync=off synchronous_commit=off full_page_writes=off"
 
 
+_STARTS: dict[str, tuple[str, ...]] = {}
+"""By folder: the command that has started the server."""
+
+
 class PostgresMissing(AssertionError):
     """There is no PostgreSQL to test with. A failure, for a test that quietly does not run proves nothing."""
 
@@ -55,8 +59,11 @@ def _run(*command: str) -> None:
 
 
 @contextlib.contextmanager
-def postgres_server() -> Generator[str]:
-    """URL of an empty database, for SQLAlchemy."""
+def postgres_server(*settings: str) -> Generator[str]:
+    """URL of an empty database, for SQLAlchemy. `settings`: more of the server's.
+
+    One that is to crash and to keep what was committed has `synchronous_commit=on`.
+    """
     initdb, pg_ctl = binary("initdb"), binary("pg_ctl")
     folder = tempfile.mkdtemp(prefix="penstock-pg-")
     try:
@@ -64,13 +71,27 @@ def postgres_server() -> Generator[str]:
             os.chown(folder, user["user"], user["group"])
         data, log = f"{folder}/data", f"{folder}/log"
         _run(initdb, "-D", data, "-U", "penstock", "--auth=trust", "-E", "UTF8", "--locale=C", "-N")
-        options = " ".join(f"-c {setting}" for setting in SETTINGS.split())
+        options = " ".join(f"-c {setting}" for setting in (*SETTINGS.split(), *settings))
         options += f" -k {folder}"
         # With its output to a file, for pg_ctl would wait for a server that holds its pipe.
-        _run(pg_ctl, "-D", data, "-l", log, "-w", "-t", "60", "-o", options, "start")
+        start = (pg_ctl, "-D", data, "-l", log, "-w", "-t", "60", "-o", options, "start")
+        _run(*start)
+        _STARTS[folder] = start
         try:
             yield f"postgresql+psycopg://penstock@/postgres?host={folder}"
         finally:
             _run(pg_ctl, "-D", data, "-w", "-m", "immediate", "stop")
     finally:
+        _STARTS.pop(folder, None)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def crash(url: str) -> None:
+    """Ends the server of this URL at once, its connections too, without any clean-up."""
+    folder = url.partition("host=")[2]
+    _run(binary("pg_ctl"), "-D", f"{folder}/data", "-w", "-m", "immediate", "stop")
+
+
+def start_again(url: str) -> None:
+    """Starts the server of this URL, which had crashed."""
+    _run(*_STARTS[url.partition("host=")[2]])
