@@ -17,7 +17,7 @@ STAMP := $(VENV)/.ready
 OF_NAMES := tests/test_tidy.py tests/test_mirror.py tests/unit/model/test_own_places.py  # `make check` has them
 CHECKED := $(OF_NAMES:%=--ignore=%)
 
-.PHONY: run test test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto object-stores prometheus chromium
+.PHONY: run test test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto nats object-stores prometheus chromium
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -29,7 +29,7 @@ q5: $(STAMP) java
 # busy (three take as long): each file in one worker, so that its tests share a Spark, and in the files' order, for the longest is the
 # first. (With this pytest xdist's loadgroup does not see groups: it spreads single tests, and Spark starts anew all the time.)
 # 5: nothing was selected.
-test: $(STAMP) java postgres mariadb zookeeper redis mosquitto object-stores chromium
+test: $(STAMP) java postgres mariadb zookeeper redis mosquitto nats object-stores chromium
 	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign" -n 3 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
@@ -126,6 +126,9 @@ mosquitto:
 
 redis:
 	@sh scripts/ensure-redis
+
+nats:
+	@sh scripts/ensure-nats
 
 object-stores:
 	@sh scripts/ensure-object-stores

@@ -135,3 +135,22 @@ def mosquitto(*settings: str, keeps: bool = False) -> Generator[SmallServer]:
 
     with running("mosquitto", command) as server:
         yield server
+
+
+@contextlib.contextmanager
+def nats_server(*settings: str) -> Generator[SmallServer]:
+    """A server of NATS with JetStream, whose streams are on its disk. `settings`: more lines of its configuration."""
+
+    def command(server: SmallServer) -> list[str]:
+        config = server.folder / "nats.conf"
+        config.write_text(
+            "\n".join([
+                f"listen: 127.0.0.1:{server.port}", f'jetstream {{ store_dir: "{server.folder}" }}',
+                *(one.replace("{folder}", str(server.folder)) for one in settings), "",
+            ])
+        )  # fmt: skip
+        return [program("nats-server", target="nats"), "-c", str(config)]
+
+    # It tells of JetStream when it has read its streams.
+    with running("nats", command, (b"", b'"jetstream":true')) as server:
+        yield server
