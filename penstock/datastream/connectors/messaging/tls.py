@@ -92,6 +92,27 @@ def tls_refusal(error: BaseException | None) -> str | None:
     return None
 
 
+def tls_doubt(error: BaseException | None) -> str | None:
+    """What may be wrong if a first connection with TLS ends like this; None: nothing of TLS.
+
+    A server without TLS closes the connection or says nothing, and one that wants a certificate may close it, too. So do servers that
+    are killed: later, such an error says little.
+    """
+    if refusal := tls_refusal(error):
+        return refusal
+    for one in _chain(error):
+        has_ended = isinstance(
+            one, ssl.SSLError | ConnectionResetError | BrokenPipeError | EOFError
+        )
+        if has_ended or "handshake" in str(one) or type(one).__name__ == "UnexpectedEOF":
+            return (
+                f"it does not answer as a server with TLS ({type(one).__name__}: {one}). Correct the port "
+                "or the scheme of the URL; or, if it asks for a certificate, name one with "
+                "set_tls(certificate_file=...)"
+            )
+    return None
+
+
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:

@@ -16,7 +16,12 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from penstock.common.extras import extra
-from penstock.datastream.connectors.messaging.tls import TlsBuilder, TlsFiles, tls_refusal
+from penstock.datastream.connectors.messaging.tls import (
+    TlsBuilder,
+    TlsFiles,
+    tls_doubt,
+    tls_refusal,
+)
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -273,15 +278,15 @@ class NatsLink:
         except Exception as error:
             # "No servers" hides what each of them said. What another try gets again is told first.
             told = sorted((*errors, error), key=lambda one: not _is_refusal(one))[0]
-            await _closed(client)
+            await _closed(client, 0.1)  # the library waits for an end that TLS may never tell
             raise told from (None if told is error else error)
         self._lost = lost
         return client
 
 
-async def _closed(client: Any) -> None:
+async def _closed(client: Any, timeout_s: float = 1.0) -> None:
     with contextlib.suppress(Exception):  # it may be broken
-        await asyncio.wait_for(client.close(), 1.0)
+        await asyncio.wait_for(client.close(), timeout_s)
 
 
 async def _cancel_all() -> None:
@@ -340,6 +345,8 @@ def look(address: NatsAddress, where: str, check: Callable[[Any], Awaitable[None
     except ExternalError as error:
         if isinstance(error.__cause__, ConfigurationError):
             raise error.__cause__ from None
+        if address.wants_tls and (doubt := tls_doubt(error)):
+            raise ConfigurationError(f"{where}: {address}: {doubt}.") from error
     finally:
         link.close()
 
