@@ -272,8 +272,8 @@ class SqlLookupFunction(AsyncFunction[Any, Any]):
         """Raises: TimeoutError."""
         raise TimeoutError(
             f"{_NAME}: the table {str(self._settings.target)!r} gave no rows within the timeout of "
-            f"the join, for the record {bounded_repr(value)}. An index on the key columns, a longer "
-            "timeout or a smaller capacity may help."
+            f"the join, for the record {bounded_repr(value)}. An index on the key columns, a "
+            "longer timeout or a smaller capacity may help."
         )
 
     def close(self) -> None:

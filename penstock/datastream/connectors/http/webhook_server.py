@@ -245,7 +245,8 @@ class _Server(ThreadingHTTPServer):
         connection, address = super().get_request()
         connection.settimeout(_READ_TIMEOUT_S)
         if self._context is not None:
-            # Hands are shaken on the thread of the request: here a silent client would hold up all others.
+            # Hands are shaken on the thread of the request: here a silent client would hold up all
+            # others.
             connection = self._context.wrap_socket(
                 connection, server_side=True, do_handshake_on_connect=False
             )

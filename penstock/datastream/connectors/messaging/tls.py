@@ -106,9 +106,9 @@ def tls_doubt(error: BaseException | None) -> str | None:
         )
         if has_ended or "handshake" in str(one) or type(one).__name__ == "UnexpectedEOF":
             return (
-                f"it does not answer as a server with TLS ({type(one).__name__}: {one}). Correct the port "
-                "or the scheme of the URL; or, if it asks for a certificate, name one with "
-                "set_tls(certificate_file=...)"
+                f"it does not answer as a server with TLS ({type(one).__name__}: {one}). Correct "
+                "the port or the scheme of the URL; or, if it asks for a certificate, name one "
+                "with set_tls(certificate_file=...)"
             )
     return None
 

@@ -123,8 +123,8 @@ class JetStreamSink(StagingSink):
             )
             if settings.message_id and settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
                 raise ConfigurationError(
-                    f"{_NAME}: EXACTLY_ONCE gives messages ids of its own. Leave set_message_id out, "
-                    "or set_delivery_guarantee."
+                    f"{_NAME}: EXACTLY_ONCE gives messages ids of its own. Leave set_message_id "
+                    "out, or set_delivery_guarantee."
                 )
             return JetStreamSink(settings, self._address(settings))
 

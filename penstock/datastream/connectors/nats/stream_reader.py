@@ -226,20 +226,21 @@ class JetStreamPoller(Poller):
             return
         if last < position.after:
             raise RefusedForGood(
-                f"{settings.where}: the stream on {settings.address} ends with the message {last}, and "
-                f"{position.after} was read already: it is another stream of this name, or was "
-                "restored. Begin anew without the checkpoint."
+                f"{settings.where}: the stream on {settings.address} ends with the message "
+                f"{last}, and {position.after} was read already: it is another stream of this name, or "
+                "was restored. Begin anew without the checkpoint."
             )
         if first <= position.after + 1:
             return
         text = (
-            f"{settings.where}: messages behind {position.after} and before {first} were removed from "
-            f"the stream on {settings.address} before they were read"
+            f"{settings.where}: messages behind {position.after} and before {first} were removed "
+            f"from the stream on {settings.address} before they were read"
         )
         if settings.fails_on_loss and settings.reads_all:
             raise RefusedForGood(
-                f"{text}. Let the stream keep more (max_age, max_bytes, max_msgs), and begin anew; or "
-                "set set_fail_on_missing_messages(False) on the source to go on without them."
+                f"{text}. Let the stream keep more (max_age, max_bytes, max_msgs), and begin "
+                "anew; or set set_fail_on_missing_messages(False) on the source to go on without "
+                "them."
             )
         if not self._has_warned:
             self._has_warned = True
@@ -360,7 +361,8 @@ class _Pull:
             self.is_broken = True
 
     def _on_record(self, message: Any) -> None:
-        # $JS.ACK.<stream>.<consumer>.<tries>.<sequence>.<number>.<ns>.<pending>, with domain and account in between since 2.11
+        # $JS.ACK.<stream>.<consumer>.<tries>.<sequence>.<number>.<ns>.<pending>; newer servers add
+        # domain and account behind $JS.ACK, and a token at the end.
         fields = message.reply.split(".")
         sequence, number, stamp_ns, pending = map(
             int, fields[5:9] if len(fields) == 9 else fields[7:11]
@@ -380,20 +382,21 @@ class _Pull:
 async def check_stream(stream: Any, name: str, where: str) -> Any:
     """What the server says about the stream.
 
-    Raises: ConfigurationError: there is none, or it does not keep messages that nobody acknowledges.
+    Raises: RefusedForGood: there is none, or it does not keep messages that nobody acknowledges.
     """
     not_found = extra("nats.js.errors", "nats", where).NotFoundError
     try:
         info = await stream.stream_info(name)
     except not_found as error:
         raise RefusedForGood(
-            f"{where}: there is no stream {name!r}. Create it (nats stream add), or correct set_stream."
+            f"{where}: there is no stream {name!r}. Create it (nats stream add), or correct "
+            "set_stream."
         ) from error
     retention = str(getattr(info.config.retention, "value", info.config.retention) or _RETENTION)
     if retention != _RETENTION:
         raise RefusedForGood(
-            f"{where}: the stream {name!r} has the retention {retention!r}, so that it keeps messages "
-            "only until they are acknowledged, and a restart could not read them again. Expected "
-            f"{_RETENTION!r}."
+            f"{where}: the stream {name!r} has the retention {retention!r}, so that it keeps "
+            "messages only until they are acknowledged, and a restart could not read them again. "
+            f"Expected {_RETENTION!r}."
         )
     return info

@@ -246,9 +246,9 @@ class LookupTable:
         if not self._has_warned:
             self._has_warned = True
             _LOG.warning(
-                "%s: the database finds rows with the key %r, which equals none that was asked for. They are left out. Its "
-                "collation may ignore case or accents: convert keys with upper() on both sides, or give the column a binary "
-                "collation.",
+                "%s: the database finds rows with the key %r, which equals none that was asked "
+                "for. They are left out. Its collation may ignore case or accents: convert keys "
+                "with upper() on both sides, or give the column a binary collation.",
                 self._where,
                 key,
             )
