@@ -249,24 +249,33 @@ class SqlLookupFunction(AsyncFunction[Any, Any]):
             max_retries=settings.max_retries,
         )
 
+    def results_now(self, value: Any) -> list[Any] | None:
+        """Return what the cache knows, without an await; None: the database has to be asked."""
+        key = self._key(value)
+        if None in key:
+            return self._results(value, ())
+        rows = None if self._cache is None else self._cache.get(key)
+        if rows is None:
+            return None
+        self._figures.hits.inc()
+        return self._results(value, rows)
+
     async def async_invoke(self, value: Any) -> list[Any]:
-        key = self._key_of(value)
-        if not isinstance(key, tuple):
-            key = (key,)
+        known = self.results_now(value)
+        if known is not None:
+            return known
+        self._figures.misses.inc()
+        return self._results(value, await self._loader.load(self._key(value)))
+
+    def _key(self, value: Any) -> tuple[Any, ...]:
+        found = self._key_of(value)
+        key: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
         if len(key) != self._width:
             raise ValueError(
                 f"{_NAME}: the key of a record is {bounded_repr(key)}, which has {len(key)} "
                 f"values for the key columns {list(self._settings.target.keys)}"
             )
-        if None in key:
-            return self._results(value, ())
-        rows = None if self._cache is None else self._cache.get(key)
-        if rows is None:
-            self._figures.misses.inc()
-            rows = await self._loader.load(key)
-        else:
-            self._figures.hits.inc()
-        return self._results(value, rows)
+        return key
 
     def timeout(self, value: Any) -> list[Any]:
         """Raises: TimeoutError."""

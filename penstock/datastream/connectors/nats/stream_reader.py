@@ -227,8 +227,8 @@ class JetStreamPoller(Poller):
         if last < position.after:
             raise RefusedForGood(
                 f"{settings.where}: the stream on {settings.address} ends with the message "
-                f"{last}, and {position.after} was read already: it is another stream of this name, "
-                "or was restored. Begin anew without the checkpoint."
+                f"{last}, and {position.after} was read already: it is another stream of this "
+                "name, or was restored. Begin anew without the checkpoint."
             )
         if first <= position.after + 1:
             return
