@@ -65,7 +65,8 @@ class SqlLookup:
         return self._settings
 
     def __setstate__(self, state: Any) -> None:
-        self.__init__(state)  # type: ignore[misc]
+        self._settings = state
+        self._looked_at = None
 
     @staticmethod
     def builder() -> SqlLookup.Builder:

@@ -152,14 +152,15 @@ class LookupTable:
     @property
     def table(self) -> sa.Table:
         """With the types that the database reports. Raises: SQLAlchemyError."""
-        if self._table is None:
-            self._table = self._sa.Table(
+        found = self._table
+        if found is None:
+            found = self._table = self._sa.Table(
                 self.target.table,
                 self._sa.MetaData(),
                 schema=self.target.schema,
                 autoload_with=self._engine,
             )
-        return self._table
+        return found
 
     def rows_of(self, keys: Sequence[Hashable]) -> Mapping[Hashable, Sequence[Row]]:
         """The rows of each key, by one query. Raises: ExternalError."""
