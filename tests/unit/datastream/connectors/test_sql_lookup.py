@@ -61,6 +61,12 @@ def orders(env, *pairs):
 
 
 @pytest.fixture
+def file_url(tmp_path):
+    """Where the database does not matter."""
+    return f"sqlite:///{tmp_path}/test.db"
+
+
+@pytest.fixture
 def env():
     return minicluster_environment(MiniCluster(parallelism=2))
 
@@ -85,11 +91,11 @@ def test_a_job_joins_each_record_with_its_row(url, env):
     ]
 
 
-def test_a_left_join_keeps_records_without_a_row(url, env):
-    users(url)
+def test_a_left_join_keeps_records_without_a_row(file_url, env):
+    users(file_url)
     env.set_parallelism(1)
     joined = AsyncDataStream.lookup_join(
-        orders(env, *ORDERS), builder(url).set_columns(["name"]).build(), ["user"], "left",
+        orders(env, *ORDERS), builder(file_url).set_columns(["name"]).build(), ["user"], "left",
         is_ordered=True,
     )  # fmt: skip
     assert [(row["order"], row["name"]) for row in collected(joined)] == [
@@ -108,9 +114,9 @@ def test_a_key_has_all_of_its_rows_and_may_have_several_columns(url):
     assert lookup.row_type == Types.ROW_NAMED(["price"], [Types.BIG_DEC()])
 
 
-def test_the_function_is_one_for_any_async_operator(url, env):
-    users(url)
-    function = builder(url).build().function(lambda pair: pair[1], "left")
+def test_the_function_is_one_for_any_async_operator(file_url, env):
+    users(file_url)
+    function = builder(file_url).build().function(lambda pair: pair[1], "left")
     assert isinstance(function, AsyncFunction)
     pairs = env.from_collection([("x", 1), ("y", 7)])
     joined = AsyncDataStream.ordered_wait(pairs, function, Duration.of_seconds(60), 10)
@@ -180,17 +186,17 @@ def test_a_key_that_the_column_cannot_hold_has_no_row_and_disturbs_no_other(url)
         ("BOOLEAN", Types.BOOLEAN(), [True, False]),
     ],
 )
-def test_keys_may_be_dates_times_texts_and_any_numbers(url, env, kind, field, values):
+def test_keys_may_be_dates_times_texts_and_any_numbers(url, kind, field, values):
     db = Db(url, f"CREATE TABLE things (k {kind}, n INTEGER)")
     table = sa.Table("things", sa.MetaData(), autoload_with=db.engine)
     with db.engine.begin() as connection:
         rows = [{"k": value, "n": number} for number, value in enumerate(values)]
         connection.execute(table.insert(), rows)
-    stream = env.from_collection(
-        [Row(key=one) for one in values], Types.ROW_NAMED(["key"], [field])
-    )
-    joined = AsyncDataStream.lookup_join(stream, builder(url, "things", ["k"]).build(), "key")
-    assert sorted((row["n"], row["key"]) for row in collected(joined)) == list(enumerate(values))
+    key_type = Types.ROW_NAMED(["key"], [field])
+    function, _ = builder(url, "things", ["k"]).build().joined(key_type, "key", "inner")
+    with Lookups(function) as look:
+        found = [row for rows in look(*(Row(key=one) for one in values)) for row in rows]
+    assert sorted((row["n"], row["key"]) for row in found) == list(enumerate(values))
 
 
 def test_rows_that_only_the_database_calls_equal_are_left_out_and_told(mariadb_db, caplog):
@@ -280,19 +286,19 @@ def test_the_password_is_not_shown(mariadb_db):
     assert "secret" not in f"{lookup!r} {lookup._settings!r} {caught.value}"
 
 
-def test_a_key_with_the_wrong_number_of_values_is_told(url):
-    users(url)
-    function = builder(url).build().function(lambda n: (n, n))
+def test_a_key_with_the_wrong_number_of_values_is_told(file_url):
+    users(file_url)
+    function = builder(file_url).build().function(lambda n: (n, n))
     text = r"which has 2 values for the key columns \['id'\]"
     with Lookups(function) as look, pytest.raises(ValueError, match=text):
         look(1)
 
 
-def test_rows_keep_their_kind(url, env):
-    users(url)
+def test_rows_keep_their_kind(file_url, env):
+    users(file_url)
     rows = [Row.of_kind(RowKind.DELETE, "o1", 1)]
     joined = AsyncDataStream.lookup_join(
-        env.from_collection(rows, ORDER), builder(url).build(), "user"
+        env.from_collection(rows, ORDER), builder(file_url).build(), "user"
     )
     (row,) = collected(joined)
     assert (row.get_row_kind(), row["name"]) == (RowKind.DELETE, "ada")
