@@ -6,9 +6,10 @@ Time, Duration, timedelta or int (ms), and 0 means no timeout.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
+from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building.checks import check_call, check_is_object, check_methods
 from penstock.datastream.data_stream.data_stream import DataStream
@@ -19,7 +20,12 @@ from penstock.model.time import millis_of
 from penstock.runtime import operators as ops
 from penstock.runtime.context import UserFunction
 
+if TYPE_CHECKING:
+    from penstock.datastream.connectors.sql_lookup import SqlLookup
+
 DEFAULT_CAPACITY = 100
+LOOKUP_CAPACITY = 1000
+LOOKUP_TIMEOUT = Duration.of_minutes(3)
 
 
 class AsyncDataStream:
@@ -96,6 +102,41 @@ class AsyncDataStream:
         """
         settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=True)
         return _add(data_stream, async_function, settings, async_retry_strategy, output_type)
+
+    @staticmethod
+    def lookup_join(
+        data_stream: DataStream[Any],
+        lookup: SqlLookup,
+        on: Sequence[str] | str | None = None,
+        how: Literal["inner", "left"] = "inner",
+        *,
+        is_ordered: bool = False,
+        timeout: Any = LOOKUP_TIMEOUT,
+        capacity: int = LOOKUP_CAPACITY,
+    ) -> DataStream[Any]:
+        """Join each record with the rows that a table has for its key when the record comes. Not in PyFlink.
+
+        Results are Rows with the fields of the record and the columns that were looked up, one for each row. Changes of the
+        table do not change results that were given.
+
+        Args:
+            data_stream: a stream of named Rows, whose type is declared.
+            lookup: the table.
+            on: the fields that are looked up, in the order of the key columns; by default those with their names.
+            how: "inner": a record without a row is dropped; "left": its columns are None.
+            is_ordered: whether results keep the order of their records.
+            timeout: the longest time of a record, tries that failed included; 3 min by default, then the job fails.
+            capacity: the largest number of records at once, and with it of keys that a query may ask for.
+
+        Raises:
+            ConfigurationError: the table cannot be read, lacks a column, or has keys of a type that no field equals.
+            GraphError: the stream lacks a field, or has no declared type.
+        """
+        if not isinstance(data_stream, DataStream):
+            raise TypeError(f"data_stream must be a DataStream, got {type(data_stream).__name__}.")
+        function, output_type = lookup.joined(data_stream.plumbing.element_type, on, how)
+        settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=is_ordered)
+        return _add(data_stream, function, settings, None, output_type)
 
 
 def _add(

@@ -96,7 +96,7 @@ class PostgresServer:
 
 @contextlib.contextmanager
 def running_postgres(*settings: str) -> Generator[PostgresServer]:
-    """A server with these settings."""
+    """A server with these settings. One that is to crash and to keep what was committed has `synchronous_commit=on`."""
     binary("initdb")
     folder = tempfile.mkdtemp(prefix="penstock-pg-")
     try:

@@ -42,7 +42,7 @@ class SmallServer:
     ) -> None:
         """`hello`: what to say, and what is in the answer of one that is ready. By default it is when it listens."""
         self.folder = Path(folder)
-        self.port = free_port()
+        self.port = self.tls_port = free_port()
         self._command = command
         self._hello = hello
         self._process: subprocess.Popen[bytes] | None = None
@@ -98,21 +98,24 @@ def running(
 
 
 @contextlib.contextmanager
-def redis_server(*settings: str) -> Generator[SmallServer]:
+def redis_server(*settings: str, has_tls: bool = False) -> Generator[SmallServer]:
     """It keeps every write that it has acknowledged, also when it is killed: only the process dies here, never the machine.
 
-    `settings`: more of its command line.
+    `settings`: more of its command line. `has_tls`: it listens on its `tls_port` too.
     """
+    tls_port = free_port()
 
     def command(server: SmallServer) -> list[str]:
         found = program("redis-server", "valkey-server", target="redis")
         return [
             found, "--port", str(server.port), "--bind", "127.0.0.1", "--save", "",
             "--appendonly", "yes", "--appendfsync", "no", *settings,
+            *(("--tls-port", str(tls_port)) if has_tls else ()),
         ]  # fmt: skip
 
     # It has read its file when it answers at all; -NOAUTH is an answer.
     with running("redis", command, (b"PING\r\n", b"PONG" if not settings else b"\r\n")) as server:
+        server.tls_port = tls_port
         yield server
 
 
@@ -134,4 +137,23 @@ def mosquitto(*settings: str, keeps: bool = False) -> Generator[SmallServer]:
         return [program("mosquitto", target="mosquitto"), "-c", str(config)]
 
     with running("mosquitto", command) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def nats_server(*settings: str) -> Generator[SmallServer]:
+    """A server of NATS with JetStream, whose streams are on its disk. `settings`: more lines of its configuration."""
+
+    def command(server: SmallServer) -> list[str]:
+        config = server.folder / "nats.conf"
+        config.write_text(
+            "\n".join([
+                f"listen: 127.0.0.1:{server.port}", f'jetstream {{ store_dir: "{server.folder}" }}',
+                *(one.replace("{folder}", str(server.folder)) for one in settings), "",
+            ])
+        )  # fmt: skip
+        return [program("nats-server", target="nats"), "-c", str(config)]
+
+    # It tells of JetStream when it has read its streams.
+    with running("nats", command, (b"", b'"jetstream":true')) as server:
         yield server

@@ -51,7 +51,7 @@ class AsyncCallThreads:
         self._on_outcomes = on_outcomes
         with uninterruptible():
             if _is_async(function):
-                self._runner = _EventLoop(function, self._done, self._name)
+                self._runner = _EventLoop(function, self._done_together, self._name)
             else:
                 threads = min(capacity, MAX_POOL_THREADS)
                 self._runner = _Pool(function, self._done, threads, self._name)
@@ -73,12 +73,15 @@ class AsyncCallThreads:
             runner.close()
 
     def _done(self, outcome: Outcome) -> None:
-        """Take an outcome. Any thread. The first one sends a mail; outcomes that come before the
+        self._done_together((outcome,))
+
+    def _done_together(self, outcomes: Sequence[Outcome]) -> None:
+        """Take outcomes. Any thread. The first ones send a mail; outcomes that come before the
         mail is read are in it too.
         """
         with self._lock:
-            self._outcomes.append(outcome)
-            is_first = len(self._outcomes) == 1
+            is_first = not self._outcomes
+            self._outcomes.extend(outcomes)
         if is_first:
             self._mail(self._deliver)
 
@@ -90,12 +93,20 @@ class AsyncCallThreads:
 
 
 class _EventLoop:
-    """One thread with one event loop; each call is a task of the loop."""
+    """One thread with one event loop; each call is a task of the loop.
+
+    A function whose owner has a method `results_now` is asked there first: what it knows without
+    waiting (a list) needs no task. None: it has to wait.
+    """
 
     def __init__(
-        self, function: Callable[[Any], Awaitable[Any]], done: Callable[[Outcome], None], name: str
+        self,
+        function: Callable[[Any], Awaitable[Any]],
+        done: Callable[[Sequence[Outcome]], None],
+        name: str,
     ) -> None:
         self._function = function
+        self._now = getattr(getattr(function, "__self__", None), "results_now", None)
         self._done = done
         self._loop = asyncio.new_event_loop()
         self._is_over = asyncio.Event()
@@ -129,9 +140,30 @@ class _EventLoop:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _start(self, calls: Sequence[tuple[int, Any]]) -> None:
+        if self._now is not None:
+            calls = self._without_the_known(calls, self._now)
         for number, value in calls:
             task = self._loop.create_task(self._call(number, value))
             self._tasks[number] = task
+
+    def _without_the_known(
+        self, calls: Sequence[tuple[int, Any]], known_of: Callable[[Any], Any]
+    ) -> list[tuple[int, Any]]:
+        """The calls that have to wait. The others are done."""
+        known, others = [], []
+        for number, value in calls:
+            try:
+                results = known_of(value)
+            except BaseException as error:
+                known.append(_failed(number, error))
+                continue
+            if results is None:
+                others.append((number, value))
+            else:
+                known.append(Outcome(number, results))
+        if known:
+            self._done(known)
+        return others
 
     def _cancel(self, number: int) -> None:
         task = self._tasks.get(number)
@@ -150,7 +182,7 @@ class _EventLoop:
         finally:
             if self._tasks.get(number) is asyncio.current_task():
                 del self._tasks[number]
-        self._done(outcome)
+        self._done((outcome,))
 
     def _is_ours(self, number: int) -> bool:
         task = self._tasks.get(number)

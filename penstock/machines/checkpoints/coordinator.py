@@ -128,10 +128,7 @@ class CheckpointCoordinator:
                     reason = Reason.COORDINATOR_SHUTDOWN
                     self._gateway.answer_failure(pending.request, reason, "the job is SUSPENDED")
         self.stop(Reason.COORDINATOR_SHUTDOWN)
-        for pending in self.pending.values():  # They are being written.
-            if self.store.is_discarded_at(status, pending.checkpoint_type):
-                reason, text = Reason.COORDINATOR_SHUTDOWN, f"the job is {status}"
-                self._emit(pending.ended(None, reason, text))
+        self._gateway.tell_ends(self.pending.values(), self.store, status)
         for checkpoint in self.store.shut_down(status):
             self._emit(DiscardCheckpoint(checkpoint))
 

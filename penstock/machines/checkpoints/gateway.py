@@ -6,7 +6,7 @@ Decides nothing. Source: Flink CheckpointCoordinator.sendAcknowledgeMessages, se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
@@ -94,6 +94,18 @@ class CheckpointGateway:
         self._emit(CoordinatorsCheckpointEnded(checkpoint_id, is_completed=False))
         if pending.states:
             self._emit(DiscardStates(checkpoint_id, tuple(pending.states.values())))
+
+    def tell_ends(
+        self,
+        written: Iterable[PendingCheckpoint],
+        store: CompletedCheckpointStore,
+        status: JobStatus,
+    ) -> None:
+        """The job ends with this status, while these are being written. Those that are discarded then have ended for people."""
+        reason = CheckpointFailureReason.COORDINATOR_SHUTDOWN
+        for pending in written:
+            if store.is_discarded_at(status, pending.checkpoint_type):
+                self._emit(pending.ended(None, reason, f"the job is {status}"))
 
     def end_after_job(
         self,

@@ -1,7 +1,19 @@
-"""HTTP as a source that polls pages and as a sink that sends batches. Needs the standard library only."""
+"""HTTP as a source that polls pages, as a source that takes requests, and as a sink that sends batches. Needs the standard library
+only.
+"""
 
 from penstock.datastream.connectors.http.client import HttpRequest, HttpResponse
 from penstock.datastream.connectors.http.sink import HttpSink
 from penstock.datastream.connectors.http.source import HttpPage, HttpSource
+from penstock.datastream.connectors.http.webhook import WebhookSource
+from penstock.datastream.connectors.http.webhook_server import WebhookRequest
 
-__all__ = ["HttpPage", "HttpRequest", "HttpResponse", "HttpSink", "HttpSource"]
+__all__ = [
+    "HttpPage",
+    "HttpRequest",
+    "HttpResponse",
+    "HttpSink",
+    "HttpSource",
+    "WebhookRequest",
+    "WebhookSource",
+]

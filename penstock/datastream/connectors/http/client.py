@@ -15,7 +15,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from penstock.common.time import Duration
-from penstock.datastream.connectors.messaging.builder import CompleteBuilder
+from penstock.datastream.connectors.messaging.tls import TlsBuilder, TlsFiles, tls_refusal
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -60,8 +60,8 @@ class HttpLimits:
     retries: int = 8
 
 
-class HttpBuilder(CompleteBuilder):
-    """What the builders of source and sink share. `settings`: a dataclass with `headers` and `limits`."""
+class HttpBuilder(TlsBuilder):
+    """What the builders of source and sink share. `settings`: a dataclass with `headers`, `limits` and `tls`."""
 
     def set_header(self, name: str, value: str) -> Self:
         """Set a header of each request. Values are shown nowhere."""
@@ -119,13 +119,15 @@ class HttpClient:
         self,
         where: str,
         limits: HttpLimits,
+        tls: TlsFiles | None = None,
         *,
         sleep_s: Callable[[float], None] = time.sleep,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`where`: begins errors."""
+        """`where`: begins errors. Raises: ConfigurationError: a file of `tls` cannot be read."""
         self._where = where
         self._limits = limits
+        self._tls = None if tls is None else tls.context(where)
         self._sleep_s = sleep_s
         self._now_s = now_s
         self._connection: http.client.HTTPConnection | None = None
@@ -167,6 +169,8 @@ class HttpClient:
             answer = self._fresh(request)
         except (OSError, http.client.HTTPException) as error:
             self._drop()
+            if refusal := tls_refusal(error):
+                raise RefusedForGood(f"{self._where}: {request}: {refusal}.") from error
             return None, None, f"{type(error).__name__}: {error}"
         if 200 <= answer.status < 300:
             return answer, None, ""
@@ -196,9 +200,12 @@ class HttpClient:
         target = (parts.scheme, parts.netloc)
         if self._connection is None or self._target != target:
             self._drop()
-            is_tls = parts.scheme == "https"
-            kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
-            self._connection = kind(parts.hostname or "", parts.port)
+            host = parts.hostname or ""
+            self._connection = (
+                http.client.HTTPSConnection(host, parts.port, context=self._tls)
+                if parts.scheme == "https"
+                else http.client.HTTPConnection(host, parts.port)
+            )
             self._target = target
         connection = self._connection
         connection.timeout = self._limits.timeout_s

@@ -28,6 +28,7 @@ from penstock.datastream.connectors.http.client import (
     HttpRequest,
     checked_url,
 )
+from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.sink import SendFigures
@@ -48,6 +49,7 @@ class _Settings:
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: HttpLimits = field(default_factory=HttpLimits)
+    tls: TlsFiles | None = None
     form: str = "json-array"
     most_records: int = 500
     most_bytes: int = 1 << 20
@@ -151,6 +153,11 @@ class HttpSink(StagingSink):
     def is_exactly_once(self) -> bool:
         return self._settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
+    def validate(self) -> None:
+        """Check the files of TLS. Raises ConfigurationError. Nothing is sent."""
+        if self._settings.tls is not None:
+            self._settings.tls.context(f"{_NAME} on the driver")
+
     def direct_writer(self, context: WriterContext) -> SinkWriter:
         return _DirectWriter(self._settings, context)
 
@@ -174,7 +181,7 @@ class _Sender:
 
     def __init__(self, settings: _Settings, where: str) -> None:
         self._settings = settings
-        self._client = HttpClient(where, settings.limits)
+        self._client = HttpClient(where, settings.limits, settings.tls)
         self._headers = {"Content-Type": _FORMS[settings.form][3], **settings.headers}
 
     def send(self, key: str, body: bytes) -> None:

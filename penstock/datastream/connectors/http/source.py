@@ -33,6 +33,7 @@ from penstock.datastream.connectors.http.client import (
     checked_url,
 )
 from penstock.datastream.connectors.messaging.records import NO_RECORDS, batch_of
+from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.texts.bounded_text import bounded_repr
 
@@ -97,6 +98,7 @@ class _Settings:
     produced_type: TypeInformation | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: HttpLimits = field(default_factory=HttpLimits)
+    tls: TlsFiles | None = None
     cursor: Any = None
     interval_s: float = 60.0
     is_bounded: bool = False
@@ -192,6 +194,11 @@ class HttpSource(PollingSource):
         schema = self._settings.schema
         return self._settings.produced_type if schema is None else schema.produced_type
 
+    def validate(self) -> None:
+        """Check the files of TLS. Raises ConfigurationError. Nothing is sent."""
+        if self._settings.tls is not None:
+            self._settings.tls.context(f"{_NAME} on the driver")
+
     def create_poller(self, shard: int) -> Poller:
         return _HttpPoller(self._settings)
 
@@ -201,7 +208,7 @@ class _HttpPoller(Poller):
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
-        self._client = HttpClient(_NAME, settings.limits)
+        self._client = HttpClient(_NAME, settings.limits, settings.tls)
         self._changed = threading.Condition()
         self._answer: HttpResponse | BaseException | None = None
         self._is_asking = self._is_woken = self._is_over = self._is_closed = False

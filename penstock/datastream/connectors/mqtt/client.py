@@ -5,13 +5,19 @@ Only MQTT 5: it tells reasons, and how long the broker keeps a session.
 
 from __future__ import annotations
 
+import ssl
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from penstock.common.extras import extra
-from penstock.datastream.connectors.messaging.builder import CompleteBuilder
+from penstock.datastream.connectors.messaging.tls import (
+    TlsBuilder,
+    TlsFiles,
+    tls_doubt,
+    tls_refusal,
+)
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
@@ -34,6 +40,7 @@ class Broker:
     has_tls: bool = False
     username: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
+    tls: TlsFiles = field(default_factory=TlsFiles)
 
     def __str__(self) -> str:
         return f"{'mqtts' if self.has_tls else 'mqtt'}://{self.host}:{self.port}"
@@ -79,8 +86,8 @@ def checked_topic(where: str, topic: object, *, is_filter: bool) -> str:
     return str(topic)
 
 
-class MqttBuilder(CompleteBuilder):
-    """What the builders of source and sink share. `settings`: a dataclass with `broker`."""
+class MqttBuilder(TlsBuilder):
+    """What the builders of source and sink share. `settings`: a dataclass with `broker` and `tls`."""
 
     always: ClassVar = {"broker": 'set_url("mqtt://host:1883")'}
 
@@ -95,6 +102,28 @@ class MqttBuilder(CompleteBuilder):
         login = {"username": username, "password": password}
         return self._with(broker=replace(self._settings.broker, **login))
 
+    def _complete(self, **calls: str) -> Any:
+        """The settings, whose broker has the files of set_tls. Raises: ConfigurationError: its URL is without TLS."""
+        settings = super()._complete(**calls)
+        if settings.tls is None:
+            return settings
+        if not settings.broker.has_tls:
+            raise ConfigurationError(
+                f"{self.name}.set_tls: the URL is without TLS. Write mqtts:// instead of mqtt://."
+            )
+        return replace(settings, broker=replace(settings.broker, tls=settings.tls))
+
+
+class _ClosingSocket(ssl.SSLSocket):
+    """Closed where hands cannot be shaken: the library forgets it then."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
+
 
 def make_client(broker: Broker, where: str, client_id: str = "", **more: Any) -> Any:
     """A client that is not connected. Raises: ConfigurationError: paho is missing."""
@@ -104,7 +133,9 @@ def make_client(broker: Broker, where: str, client_id: str = "", **more: Any) ->
     if broker.username is not None:
         client.username_pw_set(broker.username, broker.password)
     if broker.has_tls:
-        client.tls_set()
+        context = broker.tls.context(where)
+        context.sslsocket_class = _ClosingSocket
+        client.tls_set_context(context)
     client.reconnect_delay_set(1, LONGEST_DELAY_S)
     return client
 
@@ -125,6 +156,8 @@ def connect(client: Any, broker: Broker, where: str, *, keeps_s: int = 0) -> Non
             broker.host, broker.port, KEEP_ALIVE_S, clean_start=not keeps_s, properties=wanted
         )
     except OSError as error:
+        if refusal := tls_refusal(error):
+            raise RefusedForGood(f"{where}: {broker}: {refusal}.") from error
         raise ExternalError(f"{where}: {broker} cannot be reached: {error}") from error
     client.loop_start()
 
@@ -153,7 +186,9 @@ def check_login(broker: Broker, where: str) -> None:
     client.on_connect = note
     try:
         connect(client, broker, where)
-    except ExternalError:
+    except ExternalError as error:
+        if broker.has_tls and (doubt := tls_doubt(error)):
+            raise ConfigurationError(f"{where}: {broker}: {doubt}.") from error
         return
     told.wait(LOOK_TIMEOUT_S)
     client.disconnect()

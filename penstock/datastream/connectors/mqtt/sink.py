@@ -12,6 +12,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
 from penstock.datastream.connectors.base import Accepts, Batch, RowBatch, Sink, WriterContext
+from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.mqtt.client import (
     MAX_IN_FLIGHT,
     Broker,
@@ -36,6 +37,7 @@ Converted: TypeAlias = list[tuple[str, bytes]]
 @dataclass(frozen=True, slots=True)
 class _Settings:
     broker: Broker | None = None
+    tls: TlsFiles | None = None
     topic: str | Callable[[Any], str] | None = None
     schema: SerializationSchema | None = None
     is_retained: bool = False

@@ -19,6 +19,7 @@ from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.datastream.connectors.base import Batch, Poller, PollingSource
 from penstock.datastream.connectors.messaging.records import NO_RECORDS, batch_of, rows_of
+from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.mqtt.client import (
     MAX_IN_FLIGHT,
     TAKEN_OVER,
@@ -43,6 +44,7 @@ _FIELDS: Final = ("topic", "value")
 @dataclass(frozen=True, slots=True)
 class _Settings:
     broker: Broker | None = None
+    tls: TlsFiles | None = None
     client_id: str = ""
     topics: tuple[str, ...] = ()
     schema: DeserializationSchema | None = None

@@ -12,7 +12,12 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from penstock.common.extras import extra
-from penstock.datastream.connectors.messaging.builder import CompleteBuilder
+from penstock.datastream.connectors.messaging.tls import (
+    TlsBuilder,
+    TlsFiles,
+    tls_doubt,
+    tls_refusal,
+)
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 SCHEMES: Final = ("redis", "rediss", "unix")
@@ -31,6 +36,7 @@ class RedisAddress:
     url: str = field(repr=False)
     username: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
+    tls: TlsFiles | None = None
 
     def __str__(self) -> str:
         parts = urlsplit(self.url)
@@ -71,8 +77,8 @@ def checked_name(where: str, name: object) -> str:
     return name
 
 
-class RedisBuilder(CompleteBuilder):
-    """What the builders of source and sink share. `settings`: a dataclass with `url` and `login`."""
+class RedisBuilder(TlsBuilder):
+    """What the builders of source and sink share. `settings`: a dataclass with `url`, `login` and `tls`."""
 
     always: ClassVar = {"url": 'set_url("redis://host:6379/0")'}
 
@@ -83,6 +89,15 @@ class RedisBuilder(CompleteBuilder):
     def set_credentials(self, username: str | None, password: str) -> Self:
         """Set user (None: the default one) and password, instead of writing them into the URL."""
         return self._with(login=(username, password))
+
+    def _address(self, settings: Any) -> RedisAddress:
+        """Raises: ConfigurationError: files of TLS for a URL without TLS."""
+        if settings.tls is not None and not settings.url.startswith("rediss:"):
+            raise ConfigurationError(
+                f"{self.name}.set_tls: the URL is without TLS. Write rediss:// instead of redis://."
+            )
+        username, password = settings.login
+        return RedisAddress(settings.url, username, password, settings.tls)
 
 
 def connect(address: RedisAddress, where: str, *, is_look: bool = False) -> Any:
@@ -96,7 +111,14 @@ def connect(address: RedisAddress, where: str, *, is_look: bool = False) -> Any:
     # A server that was killed is back after a while, and loads its data meanwhile, which is a
     # ConnectionError too.
     waits = backoff.ExponentialBackoff(cap=LONGEST_DELAY_S, base=FIRST_DELAY_S)
-    login = {"username": address.username, "password": address.password}
+    options = {"username": address.username, "password": address.password}
+    if address.tls is not None:
+        address.tls.context(where)  # whether the files can be read
+        options |= {
+            "ssl_ca_certs": address.tls.ca_file,
+            "ssl_certfile": address.tls.certificate_file,
+            "ssl_keyfile": address.tls.key_file,
+        }
     try:
         return redis.Redis.from_url(
             address.url,
@@ -105,7 +127,7 @@ def connect(address: RedisAddress, where: str, *, is_look: bool = False) -> Any:
             socket_connect_timeout=LOOK_TIMEOUT_S if is_look else CONNECT_TIMEOUT_S,
             socket_timeout=LOOK_TIMEOUT_S if is_look else SOCKET_TIMEOUT_S,
             retry=retry(backoff.NoBackoff(), 0) if is_look else retry(waits, RETRIES),
-            **{name: value for name, value in login.items() if value is not None},
+            **{name: value for name, value in options.items() if value is not None},
         )
     except (TypeError, ValueError) as error:
         raise ConfigurationError(
@@ -124,6 +146,8 @@ def told(address: RedisAddress, where: str) -> Generator[None]:
     try:
         yield
     except redis.exceptions.RedisError as error:
+        if refusal := tls_refusal(error):
+            raise RefusedForGood(f"{where}: the server {address}: {refusal}.") from error
         if is_final(redis, error):
             raise RefusedForGood(
                 f"{where}: the server {address} refuses: {error}. Correct the user, its rights "
@@ -161,6 +185,8 @@ def check_server(address: RedisAddress, streams: Sequence[str], where: str) -> N
                     "stream, or a key that is not there yet. Correct the name."
                 )
     except redis.exceptions.RedisError as error:
+        if address.url.startswith("rediss:") and (doubt := tls_doubt(error)):
+            raise ConfigurationError(f"{where}: the server {address}: {doubt}.") from error
         if is_final(redis, error):
             raise ConfigurationError(
                 f"{where}: the server {address} refuses the connection: {error}. Correct the user, "

@@ -19,6 +19,7 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
+from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.redis.client import (
     RedisAddress,
     RedisBuilder,
@@ -48,6 +49,7 @@ _RETENTION: Final = Duration.of_days(7)
 class _Settings:
     url: str = field(default="", repr=False)
     login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
+    tls: TlsFiles | None = None
     stream: str | Callable[[Any], str] | None = None
     entries: EntryWriter | None = None
     most_entries: int = 0
@@ -61,12 +63,12 @@ class RedisStreamSink(StagingSink):
     accepts = Accepts.ROWS
     is_converting = True
 
-    def __init__(self, settings: _Settings) -> None:
+    def __init__(self, settings: _Settings, address: RedisAddress) -> None:
         """Use the builder."""
         assert settings.entries is not None
         assert settings.stream is not None
         self._settings = settings
-        self._address = RedisAddress(settings.url, *settings.login)
+        self._address = address
         self._writing = WriteSettings(
             self._address,
             settings.stream,
@@ -146,7 +148,7 @@ class RedisStreamSink(StagingSink):
                 stream='set_stream("orders")',
                 entries="set_value_serializer(schema) or set_row_type(type)",
             )
-            return RedisStreamSink(settings)
+            return RedisStreamSink(settings, self._address(settings))
 
     @property
     def is_exactly_once(self) -> bool:

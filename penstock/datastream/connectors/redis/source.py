@@ -19,6 +19,7 @@ from penstock.datastream.connectors.base import (
     SourceReader,
     SplitEnumerator,
 )
+from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.redis.client import (
     RedisAddress,
     RedisBuilder,
@@ -48,6 +49,7 @@ _NAME: Final = "RedisStreamSource"
 class _Settings:
     url: str = field(default="", repr=False)
     login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
+    tls: TlsFiles | None = None
     streams: tuple[str, ...] = ()
     entries: EntryReader | None = None
     starting: str = BEGINNING
@@ -61,12 +63,12 @@ class RedisStreamSource(Source):
     A record's timestamp is the time in its entry's id, in epoch ms.
     """
 
-    def __init__(self, settings: _Settings) -> None:
+    def __init__(self, settings: _Settings, address: RedisAddress) -> None:
         """Use the builder."""
         assert settings.entries is not None
         self._settings = settings
         self._entries = settings.entries
-        self._address = RedisAddress(settings.url, *settings.login)
+        self._address = address
 
     def __repr__(self) -> str:
         return f"{_NAME}({self._address}, {', '.join(self._settings.streams)})"
@@ -137,7 +139,7 @@ class RedisStreamSource(Source):
                 streams='set_streams("orders")',
                 entries="set_value_deserializer(schema) or set_row_type(type)",
             )
-            return RedisStreamSource(settings)
+            return RedisStreamSource(settings, self._address(settings))
 
     @property
     def boundedness(self) -> Boundedness:

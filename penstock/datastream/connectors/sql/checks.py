@@ -77,8 +77,8 @@ def misfits(table: sa.Table, columns: Sequence[str], row_type: RowTypeInfo) -> I
     for name, field in zip(names, types, strict=True):
         if name not in columns or name not in known:
             continue
-        kind, column = _field_kind(field), table.columns[name].type
-        if kind is not None and _column_kind(column) not in _TAKES[kind]:
+        kind, column = field_kind(field), table.columns[name].type
+        if kind is not None and column_kind(column) not in _TAKES[kind]:
             yield f"the column {name!r} is {column}, which does not take the field's type {field}"
 
 
@@ -109,7 +109,7 @@ _CLASSES: Final = (
 )
 
 
-def _field_kind(kind: Any) -> str | None:
+def field_kind(kind: Any) -> str | None:
     """None: a value that only the database can judge, such as a list or a pickled object."""
     if isinstance(kind, BasicTypeInfo):
         return _BASIC.get(kind.basic_type)
@@ -118,7 +118,7 @@ def _field_kind(kind: Any) -> str | None:
     return next((name for classes, name in _CLASSES if isinstance(kind, classes)), None)
 
 
-def _column_kind(kind: Any) -> str:
+def column_kind(kind: Any) -> str:
     import sqlalchemy as sa
 
     for name, classes in (

@@ -152,3 +152,41 @@ def test_a_plain_function_that_returns_a_coroutine_is_told_to_be_async():
     with pytest.raises(TypeError, match="async def"):
         raise calling.until(1)[1].error
     calling.calls.close()
+
+
+class KnowsEven:
+    """Knows the results of even numbers, waits for those of odd ones, and fails at 13."""
+
+    def __init__(self):
+        self.waited = []
+
+    def results_now(self, value):
+        if value == 13:
+            raise ValueError("thirteen")
+        return None if value % 2 else [value]
+
+    async def async_invoke(self, value):
+        self.waited.append(value)
+        await asyncio.sleep(0)
+        return [-value]
+
+
+def test_what_a_function_knows_without_waiting_is_one_mail_and_no_call():
+    function = KnowsEven()
+    calling = Calling(function.async_invoke, capacity=100)
+    calling.calls.submit([(number, number) for number in range(0, 40, 2)])
+    outcomes = calling.until(20)
+    assert [outcomes[number].result for number in range(0, 40, 2)] == [[n] for n in range(0, 40, 2)]
+    assert (calling.mail_count, function.waited) == (1, [])
+    calling.calls.close()
+
+
+def test_the_others_wait_and_an_error_is_that_of_its_call_alone():
+    function = KnowsEven()
+    calling = Calling(function.async_invoke, capacity=100)
+    calling.calls.submit([(number, number) for number in (11, 12, 13, 14, 15)])
+    outcomes = calling.until(5)
+    assert [outcomes[number].result for number in (11, 12, 14, 15)] == [[-11], [12], [14], [-15]]
+    assert isinstance(outcomes[13].error, ValueError)
+    assert function.waited == [11, 15]
+    calling.calls.close()

@@ -1,0 +1,207 @@
+"""The writers of a JetStreamSink, and its committer.
+
+Each message has an id, and the server stores it only if it has not seen the id within the stream's duplicate window. So what was sent
+when a connection broke is sent again. Exactly once: messages are in the checkpoint until it is complete, and their ids name it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from penstock.common.serialization import SerializationSchema
+from penstock.datastream.connectors.base import Batch, Committer, RowBatch, WriterContext
+from penstock.datastream.connectors.nats.client import NatsAddress, NatsLink, checked_subject
+from penstock.model.errors import ExternalError
+from penstock.runtime.sink import SendFigures
+
+_NAME: Final = "JetStreamSink"
+_MESSAGES: Final = 1000
+_BYTES: Final = 4 << 20
+_ACK_TIMEOUT_S: Final = 10.0
+
+Message: TypeAlias = tuple[str, bytes, str | None]
+"""Subject, body, id; None: the writer gives it one."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """`subject`: fixed, or the function that gives it. `message_id`: of a record; None: the sink's own."""
+
+    address: NatsAddress
+    subject: str | Callable[[Any], str]
+    schema: SerializationSchema
+    message_id: Callable[[Any], str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedMessages:
+    """In checkpoints: messages that are committed together. `id`: begins theirs."""
+
+    id: str
+    messages: tuple[tuple[str, bytes], ...]
+
+
+class _MessageWriter:
+    """What both writers do: make messages of records."""
+
+    def __init__(self, settings: WriteSettings) -> None:
+        self.settings = settings
+        self.sent = SendFigures()
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> list[Message]:
+        assert isinstance(batch, RowBatch), "a JetStreamSink accepts rows"
+        subject, schema, id_of = (
+            self.settings.subject,
+            self.settings.schema,
+            self.settings.message_id,
+        )
+        made: list[Message] = []
+        for value in batch.values:
+            body = schema.serialize(value)
+            if not isinstance(body, bytes):
+                raise TypeError(
+                    f"{type(schema).__name__} gave {type(body).__name__} for {value!r:.200}; "
+                    "expected bytes"
+                )
+            to = subject
+            if not isinstance(to, str):
+                where = f"{_NAME}: the function of set_subject"
+                to = checked_subject(where, to(value), is_filter=False)
+            made.append((to, body, None if id_of is None else _checked_id(id_of(value))))
+        return made
+
+    def write_converted(self, converted: list[Message], watermark_ms: int) -> None:
+        raise NotImplementedError
+
+
+class DirectWriter(_MessageWriter):
+    """Publishes each batch at once, and waits until all of it is stored."""
+
+    def __init__(self, settings: WriteSettings, where: str) -> None:
+        super().__init__(settings)
+        self._link = NatsLink(settings.address, where)
+        self._token = uuid.uuid4().hex
+        self._number = 0
+
+    def write_converted(self, converted: list[Message], watermark_ms: int) -> None:
+        for piece in _pieces(converted):
+            named = []
+            for subject, body, message_id in piece:
+                self._number += 1
+                named.append((subject, body, message_id or f"{self._token}-{self._number}"))
+            try:
+                publish(self._link, named)
+            except ExternalError:
+                self.sent.errors += len(piece)
+                raise
+            self.sent.bytes += sum(len(one[1]) for one in piece)
+
+    def prepare_commit(self) -> Sequence[object]:
+        return ()
+
+    def close(self) -> None:
+        self._link.close()
+
+
+class StagingWriter(_MessageWriter):
+    """Keeps messages for the next checkpoint."""
+
+    def __init__(self, settings: WriteSettings, context: WriterContext) -> None:
+        super().__init__(settings)
+        self._attempt = f"{context.operator_id}:{context.attempt_prefix}-{context.subtask}"
+        self._messages: list[Message] = []
+        self._number = 0
+
+    def write_converted(self, converted: list[Message], watermark_ms: int) -> None:
+        self._messages += converted
+        self.sent.bytes += sum(len(one[1]) for one in converted)
+
+    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
+        return self._take(str(checkpoint_id))
+
+    def prepare_commit(self) -> Sequence[object]:
+        return self._take("end")
+
+    def close(self) -> None:
+        self._messages.clear()
+
+    def _take(self, checkpoint: str) -> list[StagedMessages]:
+        messages, self._messages = self._messages, []
+        staged = []
+        for piece in _pieces(messages):
+            self._number += 1
+            name = f"penstock:{self._attempt}:{checkpoint}:{self._number}"
+            staged.append(StagedMessages(name, tuple(one[:2] for one in piece)))
+        return staged
+
+
+class PublishingCommitter(Committer):
+    """Publishes staged messages. Those that the server has already are not stored again."""
+
+    def __init__(self, settings: WriteSettings) -> None:
+        self._settings = settings
+        self._link: NatsLink | None = None
+
+    def commit(self, committables: Sequence[object]) -> None:
+        if self._link is None:
+            self._link = NatsLink(self._settings.address, f"{_NAME}, commit")
+        for staged in committables:
+            assert isinstance(staged, StagedMessages)
+            named = [
+                (subject, body, f"{staged.id}:{number}")
+                for number, (subject, body) in enumerate(staged.messages)
+            ]
+            publish(self._link, named)
+
+    def abort(self, job_prefix: str) -> None:
+        """Nothing is in NATS before its commit."""
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+def publish(link: NatsLink, messages: Sequence[tuple[str, bytes, str]]) -> None:
+    """Until the server has stored all of them. Raises: ExternalError."""
+
+    async def send(client: Any) -> None:
+        stream = client.jetstream()
+        answers = [
+            await stream.publish_async(subject, body, headers={"Nats-Msg-Id": message_id})
+            for subject, body, message_id in messages
+        ]
+        await asyncio.wait_for(asyncio.gather(*answers), _ACK_TIMEOUT_S)
+
+    link.call(send)
+
+
+def _checked_id(message_id: object) -> str:
+    is_right = isinstance(message_id, str) and bool(message_id) and message_id.isprintable()
+    if not is_right or not str(message_id).isascii():
+        raise TypeError(
+            f"{_NAME}: the function of set_message_id gave {message_id!r:.200}; expected a text of "
+            "printable ASCII characters"
+        )
+    return str(message_id)
+
+
+def _pieces(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    piece: list[Message] = []
+    size = 0
+    for one in messages:
+        grown = size + len(one[1])
+        if piece and (len(piece) == _MESSAGES or grown > _BYTES):
+            yield piece
+            piece, grown = [], len(one[1])
+        piece.append(one)
+        size = grown
+    if piece:
+        yield piece
