@@ -20,7 +20,7 @@ from penstock.machines.checkpoints.completed_store import CompletedCheckpointSto
 from penstock.machines.checkpoints.course import CheckpointCourse
 from penstock.machines.checkpoints.expiry import EXPIRY_TIMER, ExpiryTimer
 from penstock.machines.checkpoints.failure_counter import FailureCounter
-from penstock.machines.checkpoints.gateway import CheckpointGateway, Emit
+from penstock.machines.checkpoints.gateway import CheckpointGateway, Emit, StoringOutcome
 from penstock.machines.checkpoints.intake import Intake
 from penstock.machines.checkpoints.pending import AckResult, PendingCheckpoint, Phase
 from penstock.machines.checkpoints.plan import plan_of
@@ -132,9 +132,7 @@ class CheckpointCoordinator:
         for checkpoint in self.store.shut_down(status):
             self._emit(DiscardCheckpoint(checkpoint))
 
-    def on_outcome_after_end(
-        self, event: CheckpointStored | CheckpointNotStored, status: JobStatus
-    ) -> None:
+    def on_outcome_after_end(self, event: StoringOutcome, status: JobStatus) -> None:
         """The checkpoint was being written when the job ended."""
         pending = self.pending.pop(event.checkpoint_id, None)
         if pending is not None:

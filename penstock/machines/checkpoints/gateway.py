@@ -36,6 +36,9 @@ from penstock.model.states import ExecutionState, JobStatus
 Emit: TypeAlias = Callable[[CheckpointEffect | SetTimer], None]
 
 
+StoringOutcome: TypeAlias = CheckpointStored | CheckpointNotStored
+
+
 class CheckpointGateway:
     """Emits effects in the right order, to tasks that still exist."""
 
@@ -110,7 +113,7 @@ class CheckpointGateway:
     def end_after_job(
         self,
         pending: PendingCheckpoint,
-        event: CheckpointStored | CheckpointNotStored,
+        event: StoringOutcome,
         store: CompletedCheckpointStore,
         status: JobStatus,
     ) -> None:
