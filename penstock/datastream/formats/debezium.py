@@ -74,8 +74,8 @@ class DebeziumJsonDeserializationSchema(DeserializationSchema):
 def _changes(change: Row | None) -> Several:
     if change is None:
         raise ValueError(
-            "a message has no 'payload'. If its changes come without a schema, leave schema_include "
-            "out."
+            "a message has no 'payload'. If its changes come without a schema, leave "
+            "schema_include out."
         )
     before, after, op = change
     if op in {"c", "r"}:  # "r": of a snapshot
@@ -88,16 +88,16 @@ def _changes(change: Row | None) -> Several:
     if op == "d":
         return Several([_of_kind(RowKind.DELETE, before, "before", op)])
     raise ValueError(
-        f"a message's 'op' is {op!r}; expected 'c', 'r', 'u' or 'd'. If the change is in 'payload', "
-        "set schema_include."
+        f"a message's 'op' is {op!r}; expected 'c', 'r', 'u' or 'd'. If the change is in "
+        "'payload', set schema_include."
     )
 
 
 def _of_kind(kind: RowKind, row: Row | None, where: str, op: str) -> Row:
     if row is None:
         advice = (
-            " For PostgreSQL, set REPLICA IDENTITY FULL for the table, so that it logs rows as they "
-            "were."
+            " For PostgreSQL, set REPLICA IDENTITY FULL for the table, so that it logs rows as "
+            "they were."
             if where == "before"
             else ""
         )
