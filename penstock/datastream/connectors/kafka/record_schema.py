@@ -1,7 +1,7 @@
 """Turns whole Kafka records into values: key, headers, topic, partition, offset and timestamp besides the value.
 
 Source: Flink's KafkaRecordDeserializationSchema, and the metadata columns of its Kafka table (`topic`, `partition`, `headers`,
-`leader-epoch`, `offset`, `timestamp`, `timestamp-type`); differs: one record gives at most one value. Not in PyFlink.
+`leader-epoch`, `offset`, `timestamp`, `timestamp-type`). Not in PyFlink.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ METADATA: Final[Mapping[str, tuple[TypeInformation, Callable[[KafkaRecord], Any]
 
 
 class KafkaRecordDeserializationSchema(ABC):
-    """Turns a Kafka record into one value of type `produced_type`. It is pickled."""
+    """Turns a Kafka record into one value of type `produced_type`, or into `Several`. It is pickled."""
 
     @abstractmethod
     def deserialize(self, record: KafkaRecord) -> Any:
-        """Return the value; None: there is no value."""
+        """Return the value; None: there is no value. `Several`: each of its values is a record."""
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -93,7 +93,8 @@ class KafkaRecordDeserializationSchema(ABC):
     def of(
         function: Callable[[KafkaRecord], Any], produced_type: TypeInformation | None = None
     ) -> KafkaRecordDeserializationSchema:
-        """Return a schema that calls `function` for each record; `produced_type` None: its values are pickled."""
+        """Return a schema that calls `function` for each record; `produced_type` None: its values "
+        "are pickled."""
         if not callable(function):
             raise TypeError(
                 f"KafkaRecordDeserializationSchema.of: expected a function, got {function!r}."
@@ -178,7 +179,8 @@ def _of_kind_of(value: Any, keys: list[Any], fields: list[Any]) -> Row:
 def _checked_schema(of: str, schema: object) -> DeserializationSchema:
     if not isinstance(schema, DeserializationSchema):
         raise TypeError(
-            f"KafkaRecordDeserializationSchema.row: expected a DeserializationSchema for the {of}, got {schema!r}."
+            f"KafkaRecordDeserializationSchema.row: expected a DeserializationSchema for the {of}, "
+            f"got {schema!r}."
         )
     return schema
 
@@ -187,10 +189,12 @@ def _checked_metadata(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in METADATA:
             raise ConfigurationError(
-                f"KafkaRecordDeserializationSchema.row: a Kafka record has no metadata {name!r}. It has {', '.join(METADATA)}."
+                f"KafkaRecordDeserializationSchema.row: a Kafka record has no metadata {name!r}. "
+                f"It has {', '.join(METADATA)}."
             )
         if names.count(name) > 1:
             raise ConfigurationError(
-                f"KafkaRecordDeserializationSchema.row: the metadata {name!r} is named twice. Name it once."
+                f"KafkaRecordDeserializationSchema.row: the metadata {name!r} is named twice. Name "
+                "it once."
             )
     return tuple(names)

@@ -91,12 +91,14 @@ class KafkaRecordSerializationSchemaBuilder:
         """Return the schema. Raises ConfigurationError if something required is missing."""
         if self._topic is None:
             raise ConfigurationError(
-                "KafkaRecordSerializationSchema: no topic is set: call set_topic('name') or set_topic_selector(function)."
+                "KafkaRecordSerializationSchema: no topic is set: call set_topic('name') or "
+                "set_topic_selector(function)."
             )
         if self._value_schema is None:
             raise ConfigurationError(
                 "KafkaRecordSerializationSchema: no serializer of values is set: call "
-                "set_value_serialization_schema(SimpleStringSchema()), or with another SerializationSchema."
+                "set_value_serialization_schema(SimpleStringSchema()), or with another "
+                "SerializationSchema."
             )
         return KafkaRecordSerializationSchema(
             self._topic, self._value_schema, self._key_schema, self._header_provider
@@ -116,7 +118,8 @@ class KafkaRecordSerializationSchemaBuilder:
             return self._set_topic("set_topic_selector", topic_selector.apply)
         if not callable(topic_selector):
             raise TypeError(
-                f"set_topic_selector: expected a function or a KafkaTopicSelector, got {topic_selector!r}."
+                f"set_topic_selector: expected a function or a KafkaTopicSelector, got "
+                f"{topic_selector!r}."
             )
         return self._set_topic("set_topic_selector", topic_selector)
 
@@ -194,6 +197,7 @@ def _headers(found: Any, value: object) -> list[tuple[str, bytes | None]]:
             and isinstance(pair[1], bytes | None)
         ):
             raise TypeError(
-                f"the header provider returned {pair!r:.200} for {value!r:.200}; expected pairs of a name and bytes or None"
+                f"the header provider returned {pair!r:.200} for {value!r:.200}; expected pairs of "
+                "a name and bytes or None"
             )
     return pairs
