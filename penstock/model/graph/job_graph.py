@@ -65,15 +65,27 @@ class ResultPartitionType(StrEnum):
         return self.is_blocking or self in (type(self).HYBRID_FULL, type(self).HYBRID_SELECTIVE)
 
 
+def _set_fields(one: Any, state: Sequence[Any]) -> None:
+    defaults = (field_of.default for field_of in fields(one)[len(state) :])
+    for field_of, value in zip(fields(one), (*state, *defaults), strict=True):
+        object.__setattr__(one, field_of.name, value)  # ruff: ignore[unnecessary-dunder-call] - it is frozen
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionWay:
-    """How a row function will run: on `columns`, `inline` in the operator's loop, on the `fields` that it reads, or on `records`.
+    """How a row function will run: in `kernels`, on `columns`, `inline` in the operator's loop, on the `fields` that it reads, or on
+    `records`.
 
-    `why`: why neither on columns nor inline.
+    `why`: why neither in kernels, on columns nor inline. `why_no_kernels`: why on columns, but not in kernels.
     """
 
     way: str
     why: str = ""
+    why_no_kernels: str = ""
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        """A job graph that an earlier release stored has fewer fields."""
+        _set_fields(self, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +114,7 @@ class OperatorInfo:
 
     def __setstate__(self, state: Sequence[Any]) -> None:
         """A job graph that an earlier release stored has fewer fields."""
-        defaults = (one.default for one in fields(self)[len(state) :])
-        for field_of, value in zip(fields(self), (*state, *defaults), strict=True):
-            object.__setattr__(self, field_of.name, value)
+        _set_fields(self, state)
 
 
 @dataclass(frozen=True, slots=True)

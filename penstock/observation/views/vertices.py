@@ -243,7 +243,10 @@ def functions(vertex: VertexSnapshot) -> Json:
         ]
         one = info.function
         if one is not None:
-            found.append(_way(info, "function", info.defined_at, one.way, one.why))
+            found.append(
+                _way(info, "function", info.defined_at, one.way, one.why)
+                | {"why-not-kernels": one.why_no_kernels}
+            )
     return {"functions": found}
 
 

@@ -33,8 +33,10 @@ from penstock.runtime.row_functions.plans import Way
 from penstock.runtime.row_functions.runner import (
     ColumnRows,
     FlatFunction,
+    FusedColumns,
     FusedFunctions,
     FusedRows,
+    InKernels,
     RowFunction,
 )
 
@@ -139,6 +141,8 @@ class FunctionOperator(Operator):
     row_function: RowFunction | None = None
     fused: FusedFunctions | None = None
     """Its function and those of the operators behind it, if they can run as one. The chain sets it once all are open."""
+    kernels: InKernels | None = None
+    """Its function on whole columns, if its results are wanted as columns. The chain sets it once all are open."""
     functions_as_columns: bool = True
     """Whether its function may run on columns. Source: `penstock.task.functions-as-columns`; the driver sets it."""
     complain: Callable[[str], None] = staticmethod(_told_to_nobody)
@@ -163,11 +167,20 @@ class FunctionOperator(Operator):
             return super().rows_from(batch, type_info, input_index)
         return self.row_function.rows(batch, type_info)
 
-    def fused_results(self, rows: RowBatch) -> FusedRows | None:
+    def fused_results(self, rows: RowBatch) -> FusedRows | FusedColumns | None:
         """What comes out of the last of the operators behind this one that run as one with it; None: they run one by one."""
         if self.fused is None or not isinstance(rows, ColumnRows):
             return None
         made = self.fused.run(rows)
+        if made is not None:
+            self.watched_nothing()
+        return made
+
+    def in_kernels(self, rows: RowBatch) -> ColumnBatch | None:
+        """The results as columns, or the records that a filter keeps; None: the function has to run otherwise."""
+        if self.kernels is None or not isinstance(rows, ColumnRows):
+            return None
+        made = self.kernels.run(rows, rows.plan)
         if made is not None:
             self.watched_nothing()
         return made
@@ -277,6 +290,9 @@ class MapOperator(FunctionOperator):
         fused = self.fused_results(rows_of(batch))
         if fused is not None:
             return (fused,)
+        columns = self.in_kernels(rows_of(batch))
+        if columns is not None:
+            return (columns,)
         rows, made = self.on_columns(rows_of(batch))
         if made is not None:
             return separated((self._taken_over(rows, made),), self.side_tags)
@@ -303,6 +319,9 @@ class FilterOperator(FunctionOperator):
         fused = self.fused_results(rows_of(batch))
         if fused is not None:
             return (fused,)
+        columns = self.in_kernels(rows_of(batch))
+        if columns is not None:
+            return (columns,) if len(columns) else ()
         rows, made = self.on_columns(rows_of(batch))
         if isinstance(rows, ColumnRows):
             return self._kept_columns(rows, made)

@@ -59,6 +59,8 @@ class Stage:
 class Way(StrEnum):
     """How a function runs."""
 
+    KERNELS = "kernels"
+    """Each of its operations is a call for a whole column. A plan says COLUMNS then, because small batches run so."""
     COLUMNS = "columns"
     """Its body is a comprehension over the columns that it reads."""
     INLINE = "inline"

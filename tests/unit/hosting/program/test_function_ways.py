@@ -62,7 +62,7 @@ def test_functions_behind_a_source_of_columns_and_its_filters():
         columns(env).filter(lambda row: row.a > 1).map(lambda row: print(row.b)).print()
 
     why = "it calls or reads 'print', of which it is not known what it does"
-    assert ways(build) == [("Filter", "columns", ""), ("Map", "fields", why)]
+    assert ways(build) == [("Filter", "kernels", ""), ("Map", "fields", why)]
 
 
 def test_a_function_behind_another_one_gets_its_objects():
@@ -82,6 +82,60 @@ def test_functions_that_run_as_one_run_on_columns():
     assert ways(build) == [
         *(("Map", "columns", ""), ("Filter", "columns", ""), ("Map", "columns", "")),
         ("Filter", "records", why),
+    ]
+
+
+PAIR = Types.TUPLE([Types.LONG(), Types.STRING()])
+
+
+def told_of(build):
+    """How each row function of a program runs, and why not in kernels."""
+    lines = told(job_of(build)).split("\n")[1:]
+    return [(line.split(" (")[0].strip(), line.split("): ")[1]) for line in lines]
+
+
+def test_a_map_of_a_declared_type_in_front_of_an_exchange_runs_in_kernels():
+    def build(env):
+        made = columns(env).map(lambda row: (row.a * 2, row.b), output_type=PAIR)
+        made.rebalance().map(lambda pair: pair[0]).set_parallelism(2).print()
+
+    no_type = "columns, not kernels - its results have no declared type"
+    assert told_of(build) == [("Map", "kernels"), ("Map", no_type)]
+
+
+def test_functions_in_kernels_give_columns_to_those_behind_them():
+    def build(env):
+        made = columns(env).map(lambda row: (row.a * 2, row.b), output_type=PAIR)
+        made = made.filter(lambda pair: pair[0] > 1)
+        made = made.map(lambda pair: (pair[0], pair[1].lower()), output_type=PAIR)
+        made.rebalance().map(lambda pair: {pair}).set_parallelism(2).print()
+
+    assert told_of(build)[:3] == [("Map", "kernels"), ("Filter", "kernels"), ("Map", "kernels")]
+
+
+def test_functions_that_run_as_one_run_in_kernels_if_the_last_one_has_a_type():
+    def build(env):
+        made = columns(env).map(lambda row: (row.a * 2, row.b)).filter(lambda pair: pair[0] > 1)
+        made = made.map(lambda pair: (pair[0], pair[1].lower()), output_type=PAIR)
+        made.rebalance().map(lambda pair: {pair}).set_parallelism(2).print()
+
+    assert told_of(build)[:3] == [("Map", "kernels"), ("Filter", "kernels"), ("Map", "kernels")]
+
+
+def test_why_a_function_does_not_run_in_kernels_is_told():
+    def build(env):
+        made = columns(env)
+        made.map(lambda row: (row.a, row.b), output_type=PAIR).print()
+        made.map(lambda row: (row.a, row.b.title()), output_type=PAIR).rebalance().map(
+            lambda pair: {pair}
+        ).set_parallelism(2).print()
+        made.flat_map(lambda row: [row.a]).print()
+
+    why = [told for name, told in told_of(build) if told.startswith("columns")]
+    assert why == [
+        "columns, not kernels - Sink: Print to Std. Out takes its results as Python objects",
+        "columns, not kernels - no kernel has title() with these arguments",
+        "columns, not kernels - a flat_map has none",
     ]
 
 

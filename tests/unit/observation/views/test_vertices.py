@@ -87,7 +87,8 @@ def test_attempts_beside_the_one_that_counts_are_told_with_it():
 def test_a_vertex_tells_how_its_row_functions_run():
     vertex = ToldJob().runs().now_it_is().vertices[0]
     assert vertices.functions(vertex) == {"functions": []}
-    ways = FunctionWay("fields", "it has a loop"), None
+    no_type = "its results have no declared type"
+    ways = FunctionWay("fields", "it has a loop"), FunctionWay("columns", "", no_type)
     operators = [
         OperatorInfo(at, f"Op{at}", f"uid{at}", "job.py:1", function=way)
         for at, way in enumerate(ways)
@@ -103,6 +104,15 @@ def test_a_vertex_tells_how_its_row_functions_run():
                 "defined-at": "job.py:1",
                 "way": "fields",
                 "why-not-columns": "it has a loop",
+                "why-not-kernels": "",
+            },
+            {
+                "operator": "Op1",
+                "kind": "function",
+                "defined-at": "job.py:1",
+                "way": "columns",
+                "why-not-columns": "",
+                "why-not-kernels": no_type,
             },
             {
                 "operator": "Op2",
