@@ -75,6 +75,21 @@ def inlined(
     return Inlined(None, why_not=why_not)
 
 
+def reduced_to(call: object) -> tuple[Node, tuple[Guard, ...]]:
+    """The tree of what a function of two records returns, over COLUMN 0 and 1 for the two. Its own code does not run. Raises: Refused."""
+    function, place = function_of(call) if READS_BYTECODE else (None, 0)
+    if function is None:
+        raise Refused("it is no function of Python whose bytecode is known")
+    given = {
+        place + index: Node(Kind.COLUMN, value=index, is_changeable=True) for index in range(2)
+    }
+    reader = _ObjectReader(function, _no_field)
+    try:
+        return reader.tree(given), tuple(reader.guards)
+    except RecursionError as error:
+        raise Refused("it is nested too deeply") from error
+
+
 def _inlined(
     function: FunctionType, place: int, count: int, names: tuple[str, ...] | None
 ) -> Inlined:
