@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.model.graph.job_graph import FunctionWay, JobGraph, SelectorWay
+from penstock.hosting.program.source_fields import fields_read_of
+from penstock.model.graph.job_graph import FieldsRead, FunctionWay, JobGraph, SelectorWay
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 from penstock.runtime.keys import KeySelection
@@ -23,8 +24,13 @@ from penstock.runtime.operators.stateless import (
     FunctionOperator,
     MapOperator,
 )
+from penstock.runtime.operators.windowed.base import WindowOperator
+from penstock.runtime.operators.windowed.functions import ReduceContents
+from penstock.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.row_functions.inlining import inlined
 from penstock.runtime.row_functions.kernels.on_batches import kernel_of_plan
+from penstock.runtime.row_functions.partials import combining_of
 from penstock.runtime.row_functions.plans import Plan, Stage, Way, fused_plan, plan_of
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import TooLarge
@@ -41,6 +47,7 @@ def note_function_ways(graph: StreamGraph, job_graph: JobGraph) -> None:
                 info,
                 function=_way_of(graph, info.node_id, chained),
                 selectors=_selector_ways(graph, info.node_id),
+                reads=fields_read_of(graph, info.node_id, chained),
             )
             for info in vertex.operators
         )
@@ -55,6 +62,8 @@ def told(job_graph: JobGraph) -> str:
                 f"  {info.name}, key selector ({one.defined_at}): {_told(one)}"
                 for one in info.selectors
             ]
+            if info.reads is not None:
+                lines.append(f"  {info.name} ({info.defined_at}): {_told_fields(info.reads)}")
             if info.function is not None:
                 lines.append(f"  {info.name} ({info.defined_at}): {_told(info.function)}")
     return "\n".join(lines if len(lines) > 1 else ["The program has no row functions."])
@@ -63,7 +72,15 @@ def told(job_graph: JobGraph) -> str:
 def _told(one: FunctionWay | SelectorWay) -> str:
     if isinstance(one, FunctionWay) and one.why_no_kernels:
         return f"{one.way}, not kernels - {one.why_no_kernels}"
+    if isinstance(one, FunctionWay) and one.why_no_partials:
+        return f"{one.way}, not partials - {one.why_no_partials}"
     return f"{one.way} - {one.why}" if one.why else one.way
+
+
+def _told_fields(one: FieldsRead) -> str:
+    if one.why_all:
+        return f"parses all {one.declared} fields - {one.why_all}"
+    return f"parses {len(one.names)} of {one.declared} fields: {', '.join(one.names) or 'none'}"
 
 
 def _selector_ways(graph: StreamGraph, node_id: int) -> tuple[SelectorWay, ...]:
@@ -96,20 +113,47 @@ def _selector_way(keys: KeySelection, kind: Any) -> SelectorWay:
     return SelectorWay(way.value, made.why_not)
 
 
-def _reduce_way(operator: ReduceOperator) -> FunctionWay | None:
-    """None: it has no function of the user."""
-    function = operator.function
-    if isinstance(function.owner, Aggregate):
+def _reduce_way(
+    graph: StreamGraph, node_id: int, operator: ReduceOperator | WindowOperator
+) -> FunctionWay | None:
+    """None: it has no reduce function of the user."""
+    function = (
+        operator.function if isinstance(operator, ReduceOperator) else operator.contents.function
+    )
+    if function is None or isinstance(function.owner, Aggregate):
         return None
+    if isinstance(operator, RecordWindowOperator):
+        return FunctionWay(Way.RECORDS.value, "windows of this kind add one record at a time")
     made = inlined(function.call, 2, is_on=operator.functions_as_columns)
-    way = Way.RECORDS if made.expression is None else Way.INLINE
-    return FunctionWay(way.value, made.why_not)
+    if made.expression is None:
+        return FunctionWay(Way.RECORDS.value, made.why_not)
+    why = _not_combined(graph, node_id, operator, function.call)
+    return FunctionWay((Way.INLINE if why else Way.PARTIALS).value, why_no_partials=why)
+
+
+def _not_combined(graph: StreamGraph, node_id: int, operator: KeyTaker, call: Any) -> str:
+    """Why a reduce does not combine the records of a key in columns; empty: it does. As the operators decide it."""
+    if isinstance(operator, ReduceOperator) and not graph.is_batch:
+        return "each record has a result of its own"
+    if isinstance(operator, GridWindowOperator) and graph.is_batch:
+        return "windows of a BATCH job get one key after the other"
+    edge = graph.inputs_of(node_id)[0]
+    kind = _type_of(graph, edge)
+    combining = combining_of(call, kind)
+    if combining.why_not:
+        return combining.why_not
+    if operator.keys.places_in(arrow_schema(kind).names, kind) is None:
+        return "its key is no field"
+    return ""
 
 
 def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay | None:
     operator = graph.nodes[node_id].operator
     if not isinstance(operator, FunctionOperator) or not operator.runs_on_columns:
-        return _reduce_way(operator) if isinstance(operator, ReduceOperator) else None
+        is_reduce = isinstance(operator, ReduceOperator) or (
+            isinstance(operator, WindowOperator) and isinstance(operator.contents, ReduceContents)
+        )
+        return _reduce_way(graph, node_id, operator) if is_reduce else None  # type: ignore[arg-type]
     if not operator.functions_as_columns:
         return FunctionWay(Way.RECORDS.value, TURNED_OFF)
     kinds: list[Any] = []

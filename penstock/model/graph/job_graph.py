@@ -76,12 +76,14 @@ class FunctionWay:
     """How a row function will run: in `kernels`, on `columns`, `inline` in the operator's loop, on the `fields` that it reads, or on
     `records`.
 
-    `why`: why neither in kernels, on columns nor inline. `why_no_kernels`: why on columns, but not in kernels.
+    `why`: why neither in kernels, on columns nor inline. `why_no_kernels`: why on columns, but not in kernels. Reduces may run as `partials`:
+    records of a key are combined in columns first. `why_no_partials`: why not.
     """
 
     way: str
     why: str = ""
     why_no_kernels: str = ""
+    why_no_partials: str = ""
 
     def __setstate__(self, state: Sequence[Any]) -> None:
         """A job graph that an earlier release stored has fewer fields."""
@@ -98,9 +100,19 @@ class SelectorWay:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldsRead:
+    """Which fields of its records a source parses. `declared`: how many there are. `why_all`: why all of them."""
+
+    names: tuple[str, ...]
+    declared: int
+    why_all: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorInfo:
     """The facts about an operator that the JobManager knows. `keys`: of its keyed state; None: it has none. `function`: None: it has no
-    row function that could run on columns or inline. `selectors`: of its inputs' keys, where these are functions.
+    row function that could run on columns or inline. `selectors`: of its inputs' keys, where these are functions. `reads`: of a
+    source that parses only the fields that functions read.
     """
 
     node_id: int
@@ -111,6 +123,7 @@ class OperatorInfo:
     keys: KeyType | None = None
     function: FunctionWay | None = None
     selectors: tuple[SelectorWay, ...] = ()
+    reads: FieldsRead | None = None
 
     def __setstate__(self, state: Sequence[Any]) -> None:
         """A job graph that an earlier release stored has fewer fields."""

@@ -13,11 +13,11 @@ import pyarrow as pa
 from penstock.model.types import TypeInformation
 from penstock.runtime.elements import ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.row_functions.partials import Combiner
+from penstock.runtime.row_functions.partials import LEAST_GAIN, Combiner
 
 LEAST_ROWS: Final = 64
 _MOST_FRUITLESS: Final = 4
-_PAUSE: Final = 64
+_PAUSE: Final = 256
 """So many batches are not tried after some that had too many keys."""
 
 
@@ -46,19 +46,23 @@ class CombiningByKey:
         if kind is None or not self._may_combine(batch, kind, panes):
             return None
         distinct, codes = self._keys.distinct_keys_of(batch)
-        if codes is None:
+        if codes is None or len(distinct) * LEAST_GAIN > len(batch):
+            self._note_fruitless()
             return None
         groups = codes if panes is None else _groups(codes, len(distinct), panes)
         made = self._combiner.combined(batch, kind, groups)
         if made is None:
-            self._fruitless += 1
-            if self._fruitless >= _MOST_FRUITLESS:
-                self._fruitless, self._pause = 0, _PAUSE
+            self._note_fruitless()
             return None
         self._fruitless = 0
         stamps = None if batch.timestamps is None else batch.timestamps[made.first]
         keys = [distinct[code] for code in codes[made.first].tolist()]
         return CombinedRows(RowBatch(made.values, stamps), keys)
+
+    def _note_fruitless(self) -> None:
+        self._fruitless += 1
+        if self._fruitless >= _MOST_FRUITLESS:
+            self._fruitless, self._pause = 0, _PAUSE
 
     def _may_combine(self, batch: ColumnBatch, kind: TypeInformation, panes: Int64s | None) -> bool:
         combining = self._combiner.combining(kind)

@@ -2,10 +2,12 @@
 
 import pyarrow as pa
 
-from penstock.common import Types, WatermarkStrategy
+from penstock.common import Time, Types, WatermarkStrategy
 from penstock.compiler.job_graph_builder import build_job_graph
-from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.datagen import BatchGeneratorSource
+from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.program.function_ways import note_function_ways, told
 from penstock.hosting.program.submitted_jobs import submitted_job
@@ -13,6 +15,7 @@ from penstock.hosting.shipping.pickling import serialize
 from penstock.model.config import Settings
 from penstock.model.ids import JobId
 from penstock.model.options.task import TaskOptions
+from penstock.model.row import Row
 from penstock.runtime.operators import MapOperator, ReduceOperator
 
 KIND = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
@@ -189,6 +192,81 @@ def test_reduces_run_within_the_loop_if_they_only_compute():
     assert ways(build)[1:] == [("add", "inline", ""), ("called", "records", why)]
 
 
+SALE = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
+
+
+def test_window_reduces_that_are_sums_combine_in_columns():
+    def build(env):
+        windows = TumblingEventTimeWindows.of(Time.seconds(1))
+        sales = columns(env, SALE)
+        keyed = sales.key_by(lambda row: row.user)
+        keyed.window(windows).reduce(lambda one, other: Row(user=one.user, n=one.n + other.n)).name(
+            "sum"
+        ).print()
+        keyed.window(windows).reduce(lambda one, other: Row(user=one.user, n=one.n * other.n)).name(
+            "product"
+        ).print()
+        sales.key_by(lambda row: row.user[:1]).window(windows).reduce(
+            lambda one, other: Row(user=one.user, n=one.n + other.n)
+        ).name("computed").print()
+        keyed.count_window(3).reduce(lambda one, other: one).name("count").print()
+        keyed.reduce(lambda one, other: Row(user=one.user, n=one.n + other.n)).name("all").print()
+
+    assert [one for one in told_of(build) if "key selector" not in one[0]] == [
+        ("sum", "partials"),
+        (
+            "product",
+            "inline, not partials - it is no sum, minimum, maximum, first or last value of each field",
+        ),
+        ("computed", "inline, not partials - its key is no field"),
+        ("count", "records - windows of this kind add one record at a time"),
+        ("all", "inline, not partials - each record has a result of its own"),
+    ]
+
+
+def test_reduces_of_a_batch_job_combine_in_columns():
+    def build(env):
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+        keyed = columns(env, SALE).key_by(lambda row: row.user)
+        keyed.reduce(lambda one, other: Row(user=one.user, n=one.n + other.n)).print()
+
+    assert ("Reduce", "partials") in told_of(build)
+
+
+def test_the_fields_that_a_source_of_json_parses_are_told(tmp_path):
+    (tmp_path / "bids.json").write_text("{}\n")
+    kind = Types.ROW_NAMED(["auction", "price", "seller"], [Types.LONG()] * 3)
+
+    def bids(env):
+        lines = StreamFormat.json_lines_format(kind)
+        source = FileSource.for_record_stream_format(lines, str(tmp_path / "bids.json")).build()
+        return env.from_source(source, WatermarkStrategy.no_watermarks(), "bids")
+
+    def few(env):
+        bids(env).filter(lambda bid: bid.price > 1).map(lambda bid: bid.auction).print()
+
+    def leaves(env):
+        bids(env).rebalance().map(lambda bid: bid.auction).set_parallelism(2).print()
+
+    def whole(env):
+        bids(env).map(lambda bid: bid).print()
+
+    def nothing(env):
+        bids(env).map(lambda bid: 1).print()
+
+    def printed(env):
+        bids(env).print()
+
+    found = [told_of(build)[0] for build in (few, leaves, whole, nothing, printed)]
+    assert found == [
+        ("Source: bids", "parses 2 of 3 fields: auction, price"),
+        ("Source: bids", "parses all 3 fields - records leave the task as columns"),
+        ("Source: bids", "parses 3 of 3 fields: auction, price, seller"),
+        ("Source: bids", "parses 0 of 3 fields: none"),
+        ("Source: bids", "parses all 3 fields - Sink: Print to Std. Out takes whole records"),
+    ]
+
+
 def test_an_option_calls_all_functions_with_records():
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
@@ -229,4 +307,4 @@ def test_the_text_has_a_line_for_each_key_selector():
     assert selector.startswith("  Reduce, key selector (")
     assert selector.endswith("): columns")
     assert function.startswith("  Reduce (")
-    assert function.endswith("): inline")
+    assert function.endswith("): inline, not partials - each record has a result of its own")
