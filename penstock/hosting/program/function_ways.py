@@ -7,7 +7,7 @@ may still give rows, and a sample may differ, so a task decides with each batch 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from penstock.hosting.program.source_fields import fields_read_of
 from penstock.model.graph.job_graph import FieldsRead, FunctionWay, JobGraph, SelectorWay
@@ -35,6 +35,7 @@ from penstock.runtime.row_functions.plans import Plan, Stage, Way, fused_plan, p
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import TooLarge
 from penstock.runtime.row_functions.runner import TURNED_OFF
+from penstock.runtime.row_functions.trees import Kind
 from penstock.runtime.sources.contract import Source
 
 
@@ -165,14 +166,15 @@ def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay 
             kinds.append(_type_of(graph, edge))
     kind: Any = kinds[0] if kinds else None
     if not is_columnar(kind):
-        return FunctionWay(
-            Way.RECORDS, "its stream has no declared type: if columns come, they decide"
-        )
+        why = "its stream has no declared type: if columns come, they decide"
+        return _on_objects(operator, why)
     plan = plan_of(operator.function.call, arrow_schema(kind), kind)
-    if plan.way is not Way.COLUMNS:
-        return FunctionWay(plan.way.value, plan.why_not)
-    run = _longest_run(graph, node_id, chained) or _Run([node_id], plan)
-    return _in_kernels(graph, run, chained)
+    if plan.way is Way.COLUMNS:
+        run = _longest_run(graph, node_id, chained) or _Run([node_id], plan)
+        return _in_kernels(graph, run, chained)
+    is_lent = plan.way is Way.FIELDS
+    why = plan.why_not
+    return FunctionWay(Way.FIELDS.value, why) if is_lent else _on_objects(operator, why)
 
 
 def _way_behind(graph: StreamGraph, node_id: int, giver: str, chained: set[int]) -> FunctionWay:
@@ -180,8 +182,23 @@ def _way_behind(graph: StreamGraph, node_id: int, giver: str, chained: set[int])
     run = _run_with_those_before(graph, node_id, chained)
     if run is None:
         why = f"its records come as Python objects from {giver}"
-        return FunctionWay(Way.RECORDS.value, why)
+        return _on_objects(graph.nodes[node_id].operator, why)
     return _in_kernels(graph, _longest_run(graph, run.nodes[0], chained) or run, chained)
+
+
+def _on_objects(operator: object, why: str) -> FunctionWay:
+    """How a function runs on Python objects. `why`: why not on columns."""
+    if isinstance(operator, FunctionOperator) and type(operator) in {MapOperator, FilterOperator}:
+        made = inlined(operator.function.call)
+        # Results that can be changed are copied one by one, so the function is called.
+        is_copied = isinstance(operator, MapOperator) and bool(made.results & _CHANGEABLE)
+        if made.expression is not None and not is_copied:
+            return FunctionWay(Way.INLINE.value, why)
+    return FunctionWay(Way.RECORDS.value, why)
+
+
+_CHANGEABLE: Final = frozenset({Kind.ROW, Kind.LIST, Kind.COLUMN})
+"""What may be changed. COLUMN is the record itself, which may be a Row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def test_functions_that_run_as_one_run_on_columns():
     why = "its records come as Python objects from Map"
     assert ways(build) == [
         *(("Map", "columns", ""), ("Filter", "columns", ""), ("Map", "columns", "")),
-        ("Filter", "records", why),
+        ("Filter", "inline", why),
     ]
 
 
@@ -156,7 +156,7 @@ def test_a_source_of_rows_gives_objects():
         env.from_collection([(1, "x")], KIND).map(lambda row: row.a).print()
 
     assert ways(build)[0][1:] == (
-        "records",
+        "inline",
         "its records come as Python objects from Source: Collection Source",
     )
 
