@@ -91,6 +91,8 @@ ABOUT = {  # the others are described by `ON_SPARK`
 }
 WITHOUT_SPARK = frozenset({
     "row_functions",
+    "kernels",
+    "reduces",
     "json_fields",
     "scheduler",
     "slow_consumer",

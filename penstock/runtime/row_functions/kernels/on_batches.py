@@ -21,7 +21,7 @@ from penstock.runtime.row_functions.plans import Plan
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.runner import ColumnRows, Samples, are_same
 
-LEAST_ROWS: Final = 512
+LEAST_ROWS: Final = 1024
 """A smaller batch takes longer in kernels than in one loop."""
 COMPARED: Final = 1 << 16
 """One record in so many is compared. To compare one costs as much as some thousand in kernels."""

@@ -21,11 +21,11 @@ from penstock.runtime.row_functions.kernels import on_batches
 from penstock.runtime.task.chain import OperatorChain
 from tests.tools.runtime.task_parts import context_for, output, spec_of
 
-COUNT = 600
+COUNT = 1200
 KIND = Types.ROW_NAMED(["id", "price"], [Types.LONG(), Types.DOUBLE()])
 PAIR = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
 NAMED = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.DOUBLE()])
-IDS = [*range(-200, 399), 2**63 - 1]
+IDS = [*range(-200, 999), 2**63 - 1]
 PRICES = [None if one % 40 == 0 else one / 8 - 10 for one in range(COUNT)]
 
 
@@ -106,7 +106,7 @@ CHAINS = {
         filter_of(lambda pair: pair[1] is not None and pair[1] > 0),
         map_of(lambda pair: (pair[0] * 2, pair[1] / 2), PAIR),
     ],
-    "guarded": lambda: [map_of(lambda row: (row.id + 1 if row.id < 500 else 5 * row.id // 9, 0.0 if row.price is None else row.price), PAIR)],
+    "guarded": lambda: [map_of(lambda row: (row.id + 1 if row.id < 1100 else 5 * row.id // 9, 0.0 if row.price is None else row.price), PAIR)],
     "fused and guarded": lambda: [
         map_of(lambda row: (row.id * 9 % 11, row.price)),
         filter_of(lambda pair: pair[0] > 3),
