@@ -14,8 +14,6 @@ from benchmarks.measures import (
     exchange,
     fan_out,
     flat_memory,
-    json_fields,
-    kernels,
     large_state,
     latency,
     metrics,
@@ -25,15 +23,14 @@ from benchmarks.measures import (
     protection,
     q5,
     recovery,
-    reduces,
     rescale,
-    row_functions,
     scheduler,
     slow_consumer,
     sql_sink,
     startup,
     word_count,
 )
+from benchmarks.measures.functions import json_fields, kernels, reduces, row_functions
 from benchmarks.peers.runs import SECTION_OF
 from benchmarks.report import ON_SPARK, Section, write_results
 

@@ -48,7 +48,8 @@ SHAPES = {
         "('a' in {s})", "(' ' not in {s})", "({s} in ('a', 'x', ''))", "({i} in (1, 2, 7))",
         "bool({any})", "{s}.startswith('a')", "{s}.endswith('b')", "{s}.isdigit()",
         "math.isnan({x})", "math.isfinite({x})", "isinstance({any}, str)", "isinstance({any}, int)",
-        "({s} in WORDS)", "({t} > {v})", "({t} is not False)", "({s} >= {u})", "('' in {s})", "({i} == 2.0**53)", "(2.0**63 > {i})",
+        "({s} in WORDS)", "({t} > {v})", "({t} is not False)", "({s} >= {u})", "('' in {s})",
+        "({i} == 2.0**53)", "(2.0**63 > {i})",
     ),
 }  # fmt: skip
 

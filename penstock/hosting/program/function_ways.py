@@ -154,7 +154,8 @@ def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay 
         is_reduce = isinstance(operator, ReduceOperator) or (
             isinstance(operator, WindowOperator) and isinstance(operator.contents, ReduceContents)
         )
-        return _reduce_way(graph, node_id, operator) if is_reduce else None  # type: ignore[arg-type]
+        reduce: Any = operator
+        return _reduce_way(graph, node_id, reduce) if is_reduce else None
     if not operator.functions_as_columns:
         return FunctionWay(Way.RECORDS.value, TURNED_OFF)
     kinds: list[Any] = []

@@ -68,7 +68,8 @@ class ResultPartitionType(StrEnum):
 def _set_fields(one: Any, state: Sequence[Any]) -> None:
     defaults = (field_of.default for field_of in fields(one)[len(state) :])
     for field_of, value in zip(fields(one), (*state, *defaults), strict=True):
-        object.__setattr__(one, field_of.name, value)  # ruff: ignore[unnecessary-dunder-call] - it is frozen
+        # It is frozen.
+        object.__setattr__(one, field_of.name, value)  # ruff: ignore[unnecessary-dunder-call]
 
 
 @dataclass(frozen=True, slots=True)

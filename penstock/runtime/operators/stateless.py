@@ -142,8 +142,6 @@ class FunctionOperator(Operator):
     row_function: RowFunction | None = None
     fused: FusedFunctions | None = None
     """Its function and those of the operators behind it, if they can run as one. The chain sets it once all are open."""
-    object_function: ObjectFunction | None = None
-    """Its function on Python objects, if it calls its function with each record once and uses each result once."""
     kernels: InKernels | None = None
     """Its function on whole columns, if its results are wanted as columns. The chain sets it once all are open."""
     functions_as_columns: bool = True
@@ -163,7 +161,7 @@ class FunctionOperator(Operator):
                 self.function.call, name, self.complain, self.functions_as_columns
             )
             if self.functions_as_columns:
-                self.object_function = ObjectFunction(
+                self.row_function.on_objects = ObjectFunction(
                     self.function.call, name, self.complain, is_filter=self.keeps_records
                 )
 
@@ -185,8 +183,10 @@ class FunctionOperator(Operator):
 
     def on_objects(self, rows: RowBatch) -> list[Any] | None:
         """What the function returns for each record, without a call for each; None: it has to be called."""
-        function = self.object_function
-        made = None if function is None else function.results(rows.values)
+        function = self.row_function
+        if function is None or function.on_objects is None:
+            return None
+        made = function.on_objects.results(rows.values)
         if made is not None:
             self.watched_nothing()
         return made

@@ -85,6 +85,13 @@ class Samples:
         return range(self._batches * _PRIME % count, count, count)
 
 
+class OnObjects(Protocol):
+    """A function on Python objects, without a call for each of them."""
+
+    def results(self, values: list[Any]) -> list[Any] | None:
+        """What it returns for each record; None: it has to be called."""
+
+
 class RowFunction:
     """How one function runs. `told`: takes a line when something is wrong. `told_as`: the function's operator, for that line."""
 
@@ -99,6 +106,7 @@ class RowFunction:
         self._batches = self._failed = 0
         self._samples = Samples()
         self.latest: Plan | None = None
+        self.on_objects: OnObjects | None = None
 
     def rows(self, batch: ColumnBatch, type_info: TypeInformation | None) -> RowBatch:
         """The rows of a batch, made at once if the function is called with records. Raises: TypeError: as `to_rows`."""

@@ -17,30 +17,28 @@ from typing import Any
 
 import numpy as np
 
-from penstock.model.types import TypeInformation
 from penstock.runtime.context import RuntimeContext
 from penstock.runtime.elements import (
     MAX_WATERMARK,
     NO_TIMESTAMP,
     Batch,
-    ColumnBatch,
     Int64s,
     RowBatch,
     Watermark,
 )
 from penstock.runtime.operator import MAX_EMIT, Emitted
 from penstock.runtime.operators.collectors import StampedCollector
-from penstock.runtime.operators.combined_rows import CombinedRows, CombiningByKey
 from penstock.runtime.operators.pauses import Pauses
 from penstock.runtime.operators.stateless import rows_of
-from penstock.runtime.operators.windowed.base import GRID, WindowOperator
+from penstock.runtime.operators.windowed.base import GRID
+from penstock.runtime.operators.windowed.combining_windows import CombiningWindows
 from penstock.runtime.operators.windowed.going_on import folding, results_of
 from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windows import TimeWindow
 
 
-class GridWindowOperator(WindowOperator):
+class GridWindowOperator(CombiningWindows):
     """Keeps tables by window start, a heap of windows to fire, and a heap of fired windows to forget."""
 
     def prepare(self, runtime_context: RuntimeContext) -> None:
@@ -49,49 +47,15 @@ class GridWindowOperator(WindowOperator):
         assert self.evictor is None, "an evictor needs RecordWindowOperator"
         self._grid = grid
         self._result = self.contents.result()
-        contents = self.contents
-        fold = contents.fold()
-        self._combining: CombiningByKey | None = None
-        if self.functions_as_columns:
-            name = str(self.windows.owner)
-            fold = contents.fold_in_loop(name, self.complain)
-            combiner = contents.combiner(name, self.complain)
-            if combiner is not None and len(self.selections) == 1:
-                self._combining = CombiningByKey(combiner, self.keys)
-        self._tables = self.windows.window_tables(GRID, self._info(), folding(self, fold))
+        self._tables = self.windows.window_tables(
+            GRID, self._info(), folding(self, self.made_fold())
+        )
         self._result_pauses = Pauses(self.timers.now_ms, MAX_EMIT)
         self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
         # The watermark is not restored. Until the first one comes, windows that had fired take
         # records as if they had not.
         self._fired_before = set(self._tables.fired)
         self._open_key: Any = None
-
-    def rows_from(
-        self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int
-    ) -> RowBatch:
-        """The records; where the reduce is a sum or the like, one for those of each key in each pane, with the time of one of them."""
-        combined = self._combined_rows(batch, type_info)
-        if combined is None:
-            return super().rows_from(batch, type_info, input_index)
-        self._found = combined.rows.values, combined.keys
-        return combined.rows
-
-    def _combined_rows(
-        self, batch: ColumnBatch, type_info: TypeInformation | None
-    ) -> CombinedRows | None:
-        stamps, combining = batch.timestamps, self._combining
-        if combining is None or stamps is None or not len(stamps) or self.key_timers is not None:
-            return None
-        least = int(stamps.min())
-        if least == NO_TIMESTAMP:
-            return None
-        # Late records are counted, and fire their windows, one by one.
-        last_of = self._grid.last_ms
-        if any(
-            last_of(one) <= self.timers.current_watermark for one in self._grid.starts_at(least)
-        ):
-            return None
-        return combining.rows(batch, type_info, self._grid.panes_of(stamps))
 
     def shape(self) -> str:
         info = self._info()

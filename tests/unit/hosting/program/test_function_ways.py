@@ -192,6 +192,7 @@ def test_reduces_run_within_the_loop_if_they_only_compute():
     assert ways(build)[1:] == [("add", "inline", ""), ("called", "records", why)]
 
 
+NO_SUM = "it is no sum, minimum, maximum, first or last value of each field"
 SALE = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
 
 
@@ -216,7 +217,7 @@ def test_window_reduces_that_are_sums_combine_in_columns():
         ("sum", "partials"),
         (
             "product",
-            "inline, not partials - it is no sum, minimum, maximum, first or last value of each field",
+            f"inline, not partials - {NO_SUM}",
         ),
         ("computed", "inline, not partials - its key is no field"),
         ("count", "records - windows of this kind add one record at a time"),

@@ -135,7 +135,7 @@ def test_a_function_that_raises_in_most_batches_is_called_at_once(without_calls)
     for _ in range(10):
         harness.feed(pairs())
     assert without_calls == [False] * 10
-    assert harness.operator.object_function._run is None
+    assert harness.operator.row_function.on_objects._run is None
 
 
 def test_a_changed_global_is_seen_at_the_next_batch(monkeypatch):
@@ -172,4 +172,4 @@ def test_a_difference_turns_it_off_is_told_and_is_not_emitted(monkeypatch):
 
 def test_the_option_turns_it_off():
     harness, _ = harness_of(MapOperator, plus, on=False)
-    assert harness.operator.object_function is None
+    assert harness.operator.row_function.on_objects is None

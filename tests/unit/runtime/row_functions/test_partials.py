@@ -29,9 +29,13 @@ def of_rows(one, other):
 
 def of_items(one, other):
     return Row(
-        k=other["k"], a=max(one["a"], other["a"]), b=other[2] + one[2], n=other[3], x=one[4],
+        k=other["k"],
+        a=max(one["a"], other["a"]),
+        b=other[2] + one[2],
+        n=other[3],
+        x=one[4],
         s=other[5],
-    )  # fmt: skip
+    )
 
 
 def of_tuples(one, other):
@@ -124,8 +128,14 @@ PAIR = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (lambda one, other: (one[0], one[1] + other[1]), "it is the sum of a field that is no whole number"),
-        (lambda one, other: (one[0], max(one[1], other[1])), "it is the max of a field that is no whole number"),
+        (
+            lambda one, other: (one[0], one[1] + other[1]),
+            "it is the sum of a field that is no whole number",
+        ),
+        (
+            lambda one, other: (one[0], max(one[1], other[1])),
+            "it is the max of a field that is no whole number",
+        ),
         (lambda one, other: (one[0] + 1, one[1]), OTHER),
         (lambda one, other: (one[0] + one[0], one[1]), OTHER),
         (lambda one, other: (one[0] - other[0], one[1]), OTHER),
@@ -133,7 +143,7 @@ PAIR = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
         (lambda one, other: (one[1], one[0]), OTHER),
         (lambda one, other: (one[0] + other[1], one[1]), OTHER),
     ],
-)  # fmt: skip
+)
 def test_a_field_of_another_kind_does_not_combine(function, why):
     assert combining_of(function, PAIR).why_not == why
 

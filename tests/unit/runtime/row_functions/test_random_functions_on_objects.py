@@ -35,11 +35,12 @@ def check(text, records, is_filter):
         return False
     lines = []
     mapped = ObjectFunction(function, "f", lines.append, is_filter=is_filter)
-    got, expected = mapped.results(list(records)), outcomes(function, records)
-    if is_filter and expected is not None:
-        expected = outcomes(bool, expected)
-    assert (got is None) is (expected is None), text
-    assert got is None or are_same(got, expected), (text, records)
+    for part in (records, *([one] for one in records[:6])):
+        got, expected = mapped.results(list(part)), outcomes(function, part)
+        if is_filter and expected is not None:
+            expected = outcomes(bool, expected)
+        assert (got is None) is (expected is None), text
+        assert got is None or are_same(got, expected), (text, part)
     assert not lines, lines
     return True
 
@@ -52,8 +53,7 @@ def try_functions(seeds):
         text, records = grammar.function(style), grammar.records(8)
         if style != "position":
             records = [make_row(tuple(FIELDS), one) for one in records]
-        for part in (records, *([one] for one in records)):
-            count += check(text, part, is_filter=bool(seed % 2)) and part is records
+        count += check(text, records, is_filter=bool(seed % 2))
     return count
 
 

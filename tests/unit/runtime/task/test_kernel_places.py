@@ -54,9 +54,13 @@ def chain_of(made, leaves=True):
         last = replace(last, data_set_id=DATA_SET, driver_stream=None, element_type=kind)
     spec = spec_of(operators, types=[KIND], outputs=[last])
     chained = tuple(
-        replace(one, output_type=kind, targets=tuple(ChainTarget(None, to.operator_index, kind) for to in one.targets))
+        replace(
+            one,
+            output_type=kind,
+            targets=tuple(ChainTarget(None, to.operator_index, kind) for to in one.targets),
+        )
         for one, kind in zip(spec.operators, kinds, strict=True)
-    )  # fmt: skip
+    )
     chain = OperatorChain(replace(spec, operators=chained), lambda: 0)
     chain.open(context_for)
     return chain, kind
@@ -106,7 +110,15 @@ CHAINS = {
         filter_of(lambda pair: pair[1] is not None and pair[1] > 0),
         map_of(lambda pair: (pair[0] * 2, pair[1] / 2), PAIR),
     ],
-    "guarded": lambda: [map_of(lambda row: (row.id + 1 if row.id < 1100 else 5 * row.id // 9, 0.0 if row.price is None else row.price), PAIR)],
+    "guarded": lambda: [
+        map_of(
+            lambda row: (
+                row.id + 1 if row.id < 1100 else 5 * row.id // 9,
+                0.0 if row.price is None else row.price,
+            ),
+            PAIR,
+        )
+    ],
     "fused and guarded": lambda: [
         map_of(lambda row: (row.id * 9 % 11, row.price)),
         filter_of(lambda pair: pair[0] > 3),
@@ -114,7 +126,7 @@ CHAINS = {
     ],
     "all dropped": lambda: [filter_of(lambda row: row.id < -999)],
     "all kept": lambda: [filter_of(lambda row: row.id > -999)],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("stamps", [None, list(range(COUNT))], ids=["plain", "stamped"])
@@ -157,12 +169,18 @@ def test_small_batches_run_in_one_loop(monkeypatch):
     "make",
     [
         lambda: [map_of(lambda row: (row.id, row.price))],
-        lambda: [map_of(lambda row: (row.id, row.price), PAIR), (FlatMapOperator(UserFunction(lambda pair: [pair])), PAIR)],
+        lambda: [
+            map_of(lambda row: (row.id, row.price), PAIR),
+            (FlatMapOperator(UserFunction(lambda pair: [pair])), PAIR),
+        ],
         lambda: [map_of(lambda row: (row.id, row.price), PAIR), map_of(lambda pair: pair[0])],
-        lambda: [map_of(lambda row: (row.id, row.id), PAIR), map_of(lambda pair: (round(pair[1], 1), 0.0), PAIR)],
+        lambda: [
+            map_of(lambda row: (row.id, row.id), PAIR),
+            map_of(lambda pair: (round(pair[1], 1), 0.0), PAIR),
+        ],
     ],
     ids=["no type", "flat_map behind", "values behind", "no kernel behind"],
-)  # fmt: skip
+)
 def test_functions_whose_results_are_wanted_otherwise_do_not_run_in_kernels(make):
     chain, _ = chain_of(make())
     assert chain.nodes[0].operator.kernels is None

@@ -133,18 +133,26 @@ def test_a_kernel_that_raises_is_turned_off(monkeypatch):
     ("function", "kind", "why"),
     [
         (lambda row: str(row.a * 0.5), Types.STRING(), "no kernel writes float as text"),
-        (lambda row: round(row.a * 0.5, 1), Types.DOUBLE(), "no kernel has a function of float, int"),
-        (lambda row: row.a ** 2, Types.LONG(), "no kernel has int ** int"),
+        (
+            lambda row: round(row.a * 0.5, 1),
+            Types.DOUBLE(),
+            "no kernel has a function of float, int",
+        ),
+        (lambda row: row.a**2, Types.LONG(), "no kernel has int ** int"),
         (lambda row: (row.a, row.b), Types.LONG(), "it returns records, and Long is declared"),
         (lambda row: row.a, KIND, "it returns values, and"),
         (lambda row: row.a * 0.5, Types.FLOAT(), "no kernel makes a field of type Float of float"),
         (lambda row: row.a * 0.5, Types.LONG(), "no kernel makes a field of type Long of float"),
-        (lambda row: row.a if row.a else 0.5, Types.DOUBLE(), "its branches give values of several classes"),
+        (
+            lambda row: row.a if row.a else 0.5,
+            Types.DOUBLE(),
+            "its branches give values of several classes",
+        ),
         (lambda row: f"{row.a:>5}", Types.STRING(), "no kernel has a format specification"),
         (lambda row: row.b.title(), Types.STRING(), "no kernel has title() with these arguments"),
         (lambda row: row.a, None, ""),
     ],
-)  # fmt: skip
+)
 def test_why_a_function_has_no_kernel_is_told(function, kind, why):
     plan = plan_of(function, arrow_schema(KIND), KIND)
     kernel, told = on_batches.kernel_of_plan(plan, kind)

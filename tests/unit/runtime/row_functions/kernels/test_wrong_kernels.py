@@ -49,38 +49,62 @@ ENTRIES = {
     "a difference without overflow": (numbers.INTS, "-", plain(np.subtract)),
     "a product without overflow": (numbers.INTS, "*", plain(np.multiply)),
     "a quotient that is cut": (
-        numbers.INTS, "//", plain(lambda one, other: np.trunc(one / other).astype(np.int64)),
+        numbers.INTS,
+        "//",
+        plain(lambda one, other: np.trunc(one / other).astype(np.int64)),
     ),
     "a remainder with the sign of the dividend": (
-        numbers.INTS, "%", plain(lambda one, other: np.fmod(one, safe_divisor(other))),
+        numbers.INTS,
+        "%",
+        plain(lambda one, other: np.fmod(one, safe_divisor(other))),
     ),
     "a remainder of floats as in C": (numbers.FLOATS, "%", plain(np.fmod)),
     "a quotient of floats by zero": (numbers.FLOATS, "/", plain(np.true_divide)),
     "a sum without the sign of zero": (
-        numbers.FLOATS, "-", plain(lambda one, other: one - other + 0.0),
+        numbers.FLOATS,
+        "-",
+        plain(lambda one, other: one - other + 0.0),
     ),
     "lower case of ASCII for any text": (texts.PLAIN, "lower", texts.of_texts(pc.ascii_lower)),
     "upper case of another standard": (texts.PLAIN, "upper", texts.of_texts(pc.utf8_upper)),
     "other white space": (
-        texts.PLAIN, "strip", texts.of_ascii(lambda array: pc.ascii_trim(array, " \t\n\r\x0b\x0c")),
+        texts.PLAIN,
+        "strip",
+        texts.of_ascii(lambda array: pc.ascii_trim(array, " \t\n\r\x0b\x0c")),
     ),
     "halves rounded up": (
-        calls._CALLS, round,
+        calls._CALLS,
+        round,
         calls._whole(lambda one: np.floor(one + 0.5)),
     ),
     "the length in bytes": (
-        calls._CALLS, len,
-        calls._of_one({Of.TEXT: (Of.INT, lambda given, one: Vector(
-            pc.fill_null(pc.binary_length(texts.texts_of(given, one)), 0).to_numpy().astype(np.int64), None, unusable(one)))}),
+        calls._CALLS,
+        len,
+        calls._of_one({
+            Of.TEXT: (
+                Of.INT,
+                lambda given, one: Vector(
+                    pc
+                    .fill_null(pc.binary_length(texts.texts_of(given, one)), 0)
+                    .to_numpy()
+                    .astype(np.int64),
+                    None,
+                    unusable(one),
+                ),
+            )
+        }),
     ),
     "the smaller one of NaN": (calls._CALLS, min, calls._extreme(plain(np.minimum))),
-}  # fmt: skip
+}
 NAMES = {
     "ints compared as floats": (
-        choices, "exact", lambda _given, one: Vector(one.data.astype(float), one.nulls, one.bad),
+        choices,
+        "exact",
+        lambda _given, one: Vector(one.data.astype(float), one.nulls, one.bad),
     ),
     "ints divided as floats": (
-        numbers, "divided_ints",
+        numbers,
+        "divided_ints",
         lambda given, one, other: numbers.divided_floats(
             given, *(Vector(v.data.astype(float), v.nulls, v.bad) for v in (one, other))
         ),
@@ -88,10 +112,12 @@ NAMES = {
     "None that is equal to a number": (choices, "_with_nulls", without_nulls),
     "an error in a branch that is not taken": (choices, "chosen", chosen_without_bad),
     "an error that nobody uses": (
-        choices, "after", lambda _given, first, result: result,
+        choices,
+        "after",
+        lambda _given, first, result: result,
     ),
     "the smallest int without a sign": (numbers, "negative_int", plain(np.negative)),
-}  # fmt: skip
+}
 
 
 def notices():

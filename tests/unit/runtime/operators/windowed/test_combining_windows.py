@@ -122,7 +122,10 @@ def test_records_of_a_key_and_pane_are_combined(monkeypatch):
     assert found[0] <= 15
 
 
-@pytest.mark.parametrize(("function", "key", "in_order"), [(of_floats, "field", True), (add, "computed", True), (add, "field", False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "key", "in_order"),
+    [(of_floats, "field", True), (add, "computed", True), (add, "field", False)],
+)
 def test_records_are_not_combined_where_the_result_may_differ(monkeypatch, function, key, in_order):
     found = counted(monkeypatch)
     run(function, "sliding", key, 1, in_order)

@@ -100,8 +100,9 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], bool, bool]] = {
 
 def _fed(operator: Any, found: list[Batch], has_stamps: bool) -> Iterator[object]:
     for number, one in enumerate(found):
-        batch = one if has_stamps else type(one)(one.data, None)  # type: ignore[union-attr, call-arg, arg-type]
+        batch = one
         if isinstance(batch, ColumnBatch):
+            batch = ColumnBatch(batch.data, batch.timestamps if has_stamps else None)
             batch = operator.rows_from(batch, SALE, 0)
         yield from operator.process(batch, 0)
         if has_stamps:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.measures.row_functions import BID, DEAR, bids
+from benchmarks.measures.functions.row_functions import BID, DEAR, bids
 from penstock.common.typeinfo import Types
 from penstock.model.graph.chain import (
     ChainedOperator,
