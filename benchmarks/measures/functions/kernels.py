@@ -32,7 +32,7 @@ from penstock.runtime.task.chain import OperatorChain
 
 ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
 RECORDS = 1_000_000
-BATCHES = (4096, 1024, 512, 64)
+BATCHES = (4096, 1024, 512)
 LONG, DOUBLE, STRING = Types.LONG(), Types.DOUBLE(), Types.STRING()
 PAIR = Types.TUPLE([LONG, DOUBLE])
 Made = list[tuple[Callable[[Any], Any], Any]]
