@@ -22,6 +22,7 @@ from penstock.runtime.codecs.by_type import RecordCodec, codec_of
 from penstock.runtime.codecs.convert import fields_of, is_as_declared, rows_of_fields, to_rows
 from penstock.runtime.elements import ColumnBatch, Int64s
 from penstock.runtime.row_functions.inlining import reduced_to
+from penstock.runtime.row_functions.interpreters import is_watched
 from penstock.runtime.row_functions.known_code import Guard, hold
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.runner import Samples, are_same
@@ -86,9 +87,9 @@ def _how(node: Node, place: int, codec: RecordCodec) -> How:
     record = _record_of(node, place, codec)
     if record is not None:
         return How.LAST if record else How.FIRST
-    how = None
+    how, args = None, node.args
     if node.kind is Kind.BINARY and node.value == "+":
-        how, args = How.SUM, node.args
+        how = How.SUM
     elif node.kind is Kind.CALL and not node.value and len(node.args) == 3:
         how, args = {min: How.MIN, max: How.MAX}.get(node.args[0].value), node.args[1:]
     if how is None or {_record_of(one, place, codec) for one in args} != {0, 1}:
@@ -134,8 +135,8 @@ class Combiner:
         self._is_off = False
 
     def combining(self, kind: TypeInformation | None) -> Combining | None:
-        """How records of a type are combined; None: they are not."""
-        if kind is None or self._is_off:
+        """How records of a type are combined; None: they are not, or somebody watches the function's calls."""
+        if kind is None or self._is_off or is_watched():
             return None
         known = self._known.get(id(kind))
         if known is None:

@@ -1,6 +1,7 @@
 """Reduces that are sums, minima, maxima, first and last values combine records in columns to what they make of them one by one."""
 
 import random
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -166,3 +167,14 @@ def test_a_changed_variable_outside_is_seen(monkeypatch):
     assert combiner.combining(ROW) is not None
     monkeypatch.setitem(globals(), "min", max)
     assert combiner.combining(ROW) is None
+
+
+def test_nothing_is_combined_while_a_tracer_sees_calls():
+    combiner = Combiner(of_rows, "f", print)
+    former = sys.gettrace()
+    sys.settrace(lambda *_: None)
+    try:
+        assert combiner.combining(ROW) is None
+    finally:
+        sys.settrace(former)
+    assert combiner.combining(ROW) is not None

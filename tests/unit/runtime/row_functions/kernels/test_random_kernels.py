@@ -129,7 +129,9 @@ def try_functions(seeds, make):
     for seed in seeds:
         grammar = make(seed)
         text = grammar.function(STYLES[seed % 3])
-        function, batch = made(text), columns(grammar.records(ROWS))
+        # Columns that begin within their buffers, as those of slices do.
+        batch = columns(grammar.records(ROWS + 9)).slice(seed % 9, seed % 9 + ROWS)
+        function = made(text)
         plan = plan_of(function, batch.data.schema, TYPE)
         if plan.way is not Way.COLUMNS:
             continue
