@@ -37,6 +37,10 @@ test: $(STAMP) java postgres mariadb zookeeper redis mosquitto nats object-store
 	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign" -n 3 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(WITH_SPARK) -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
+# Random row functions against the interpreter, PENSTOCK_FUNCTIONS of each kind (100000).
+fuzz:
+	$(PY) -m pytest tests/unit/runtime/row_functions -m long -n 2 -rP $(ARGS)
+
 # What is too long for every run besides: more tests, and more examples of each law.
 test-all: test
 	$(PY) -m pytest -m "long and not foreign" $(ARGS) || [ $$? = 5 ]

@@ -14,7 +14,6 @@ from benchmarks.measures import (
     exchange,
     fan_out,
     flat_memory,
-    json_fields,
     large_state,
     latency,
     metrics,
@@ -25,13 +24,13 @@ from benchmarks.measures import (
     q5,
     recovery,
     rescale,
-    row_functions,
     scheduler,
     slow_consumer,
     sql_sink,
     startup,
     word_count,
 )
+from benchmarks.measures.functions import json_fields, kernels, reduces, row_functions
 from benchmarks.peers.runs import SECTION_OF
 from benchmarks.report import ON_SPARK, Section, write_results
 
@@ -43,6 +42,8 @@ BENCHMARKS = {
     "protection": protection.measure,
     "operators": operators.measure,
     "row_functions": row_functions.measure,
+    "kernels": kernels.measure,
+    "reduces": reduces.measure,
     "json_fields": json_fields.measure,
     "startup": startup.measure,
     "latency": latency.measure,
@@ -66,6 +67,8 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "calls": word_count.ABOUT_CALLS,
     "protection": protection.ABOUT,
     "row_functions": row_functions.ABOUT,
+    "kernels": kernels.ABOUT,
+    "reduces": reduces.ABOUT,
     "json_fields": json_fields.ABOUT,
     "scheduler": scheduler.ABOUT,
     "flat_memory": flat_memory.ABOUT,
@@ -85,6 +88,8 @@ ABOUT = {  # the others are described by `ON_SPARK`
 }
 WITHOUT_SPARK = frozenset({
     "row_functions",
+    "kernels",
+    "reduces",
     "json_fields",
     "scheduler",
     "slow_consumer",

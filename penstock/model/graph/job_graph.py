@@ -65,15 +65,30 @@ class ResultPartitionType(StrEnum):
         return self.is_blocking or self in (type(self).HYBRID_FULL, type(self).HYBRID_SELECTIVE)
 
 
+def _set_fields(one: Any, state: Sequence[Any]) -> None:
+    defaults = (field_of.default for field_of in fields(one)[len(state) :])
+    for field_of, value in zip(fields(one), (*state, *defaults), strict=True):
+        # It is frozen.
+        object.__setattr__(one, field_of.name, value)  # ruff: ignore[unnecessary-dunder-call]
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionWay:
-    """How a row function will run: on `columns`, `inline` in the operator's loop, on the `fields` that it reads, or on `records`.
+    """How a row function will run: in `kernels`, on `columns`, `inline` in the operator's loop, on the `fields` that it reads, or on
+    `records`.
 
-    `why`: why neither on columns nor inline.
+    `why`: why neither in kernels nor on columns; of a reduce that is called, why not inline. `why_no_kernels`: why on columns, but not in kernels. Reduces may run as `partials`:
+    records of a key are combined in columns first. `why_no_partials`: why not.
     """
 
     way: str
     why: str = ""
+    why_no_kernels: str = ""
+    why_no_partials: str = ""
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        """A job graph that an earlier release stored has fewer fields."""
+        _set_fields(self, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +101,19 @@ class SelectorWay:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldsRead:
+    """Which fields of its records a source parses. `declared`: how many there are. `why_all`: why all of them."""
+
+    names: tuple[str, ...]
+    declared: int
+    why_all: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorInfo:
     """The facts about an operator that the JobManager knows. `keys`: of its keyed state; None: it has none. `function`: None: it has no
-    row function that could run on columns or inline. `selectors`: of its inputs' keys, where these are functions.
+    row function that could run on columns or inline. `selectors`: of its inputs' keys, where these are functions. `reads`: of a
+    source that parses only the fields that functions read.
     """
 
     node_id: int
@@ -99,12 +124,11 @@ class OperatorInfo:
     keys: KeyType | None = None
     function: FunctionWay | None = None
     selectors: tuple[SelectorWay, ...] = ()
+    reads: FieldsRead | None = None
 
     def __setstate__(self, state: Sequence[Any]) -> None:
         """A job graph that an earlier release stored has fewer fields."""
-        defaults = (one.default for one in fields(self)[len(state) :])
-        for field_of, value in zip(fields(self), (*state, *defaults), strict=True):
-            object.__setattr__(self, field_of.name, value)
+        _set_fields(self, state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from penstock.model.aggregate_state import aggregate_state
-from penstock.model.graph.job_graph import OperatorInfo
+from penstock.model.graph.job_graph import FieldsRead, OperatorInfo
 from penstock.model.ids import taskmanager_name
 from penstock.model.messages import TaskIo
 from penstock.model.states import ExecutionState
@@ -238,13 +238,29 @@ def functions(vertex: VertexSnapshot) -> Json:
     """
     found: list[Json] = []
     for info in vertex.facts.operators:
+        if info.reads is not None:
+            found.append(_fields_read(info, info.reads))
         found += [
             _way(info, "key selector", one.defined_at, one.way, one.why) for one in info.selectors
         ]
         one = info.function
         if one is not None:
-            found.append(_way(info, "function", info.defined_at, one.way, one.why))
+            found.append(
+                _way(info, "function", info.defined_at, one.way, one.why)
+                | {"why-not-kernels": one.why_no_kernels, "why-not-partials": one.why_no_partials}
+            )
     return {"functions": found}
+
+
+def _fields_read(info: OperatorInfo, read: FieldsRead) -> Json:
+    return {
+        "operator": info.name,
+        "kind": "source",
+        "defined-at": info.defined_at,
+        "fields-parsed": list(read.names),
+        "fields-declared": read.declared,
+        "why-all-fields": read.why_all,
+    }
 
 
 def _way(info: OperatorInfo, kind: str, defined_at: str, way: str, why: str) -> Json:

@@ -12,9 +12,8 @@ from typing import Any, Final
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import TypeInformation
 from penstock.runtime.elements import ColumnBatch
-from penstock.runtime.row_functions.inlining import Inlined, inlined, is_of_python
+from penstock.runtime.row_functions.inlining import comprehension, inlined, is_of_python
 from penstock.runtime.row_functions.plans import Way
-from penstock.runtime.row_functions.rendering import TooLarge
 from penstock.runtime.row_functions.runner import ColumnRows, RowFunction, Samples, are_same
 
 TOLD_AS: Final = "key_by"
@@ -70,7 +69,7 @@ class ComputedKeys:
         self._samples = Samples()
         self._by_columns = RowFunction(call, TOLD_AS, self._tell, is_on=True)
         self._plan = inlined(call)
-        self._run = _comprehension(self._plan, call)
+        self._run = comprehension(self._plan, call)
 
     def _are_as_called(
         self, call: Callable[[Any], Any], values: Sequence[Any], made: Sequence[Any]
@@ -98,17 +97,6 @@ class ComputedKeys:
 
     def _tell(self, line: str) -> None:
         self.told(line)
-
-
-def _comprehension(plan: Inlined, call: object) -> Callable[[list[Any]], list[Any]] | None:
-    if plan.expression is None:
-        return None
-    source = f"def run(values):\n    return [{plan.expression.text} for c0 in values]\n"
-    name = f"<keys of {getattr(call, '__qualname__', 'a selector')}>"
-    try:
-        return plan.expression.in_function(source, name)
-    except TooLarge:
-        return None
 
 
 def _to_nobody(_line: str) -> None:

@@ -211,6 +211,13 @@ class KeySelection:
         """Whether the keys are columns of a stream of this type, so that they need no call. `names`: of its columns."""
         return self._plain_fields(names, type_info) is not None
 
+    def places_in(
+        self, names: Sequence[str], type_info: TypeInformation | None
+    ) -> tuple[int, ...] | None:
+        """The columns that the keys are, of a stream of this type; None: they are not columns. `names`: of its columns."""
+        found = self._plain_fields(names, type_info)
+        return None if found is None else tuple(one.place for one in found.fields)
+
     def _plain_fields(
         self, names: Sequence[str], type_info: TypeInformation | None
     ) -> KeyFields | None:

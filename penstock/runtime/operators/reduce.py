@@ -20,7 +20,7 @@ import numpy as np
 from penstock.model.key_types import KeyType
 from penstock.model.row import Row, make_row
 from penstock.model.texts.bounded_text import bounded_repr
-from penstock.model.types import RowTypeInfo
+from penstock.model.types import RowTypeInfo, TypeInformation
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys import KeySelection, original_key, state_keys
@@ -34,10 +34,12 @@ from penstock.runtime.operator import (
     OperatorContext,
 )
 from penstock.runtime.operators.column_reduce import ColumnReduction
+from penstock.runtime.operators.combined_rows import CombiningByKey
 from penstock.runtime.operators.keyed import KeyTaker, new_backend, restore_backend
 from penstock.runtime.operators.stateless import rows_of, without
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
+from penstock.runtime.row_functions.partials import Combiner
 from penstock.runtime.row_functions.reducing import Fed, Reducing, with_names
 from penstock.runtime.state.contract import KeyedStateBackend, KeyTable
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo, refuse_left
@@ -123,7 +125,7 @@ class ReduceOperator(KeyTaker):
         def put_aside(error: Exception) -> None:
             aside.append(self.put_current_aside(error))
 
-        return Fed(skeys, values, records, table, results, own, self._call, put_aside)
+        return Fed(len(values), records, table, results, own, self._call, put_aside)
 
     def snapshot(self) -> OperatorSnapshot:
         return OperatorSnapshot(self._state.snapshot())
@@ -180,7 +182,23 @@ class FinalReduceOperator(ReduceOperator):
         self._results: dict[Any, Any] = {}
         self._type = context.input_types[0] if context.input_types else None
         self._run_in_loops(context)
+        name = f"{context.operator_name} of {context.task_name}"
+        is_on = self.functions_as_columns and not isinstance(self.function.owner, Aggregate)
+        combiner = Combiner(self.function.call, name, self.complain) if is_on else None
+        self._combining = None if combiner is None else CombiningByKey(combiner, self.keys)
         return RuntimeContext(context)
+
+    def rows_from(
+        self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int
+    ) -> RowBatch:
+        """The records; where the function is a sum or the like, one for those of each key."""
+        combined = None
+        if self._combining is not None and batch.timestamps is None:
+            combined = self._combining.rows(batch, type_info)
+        if combined is None:
+            return super().rows_from(batch, type_info, input_index)
+        self._found = combined.rows.values, combined.keys
+        return combined.rows
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         if self._reduction is not None:

@@ -29,16 +29,19 @@ from penstock.runtime.records.emissions import (
     refuse_one_record,
 )
 from penstock.runtime.records.side_output import separated
+from penstock.runtime.row_functions.objects import ObjectFunction
 from penstock.runtime.row_functions.plans import Way
 from penstock.runtime.row_functions.runner import (
     ColumnRows,
     FlatFunction,
     FusedFunctions,
-    FusedRows,
+    InKernels,
     RowFunction,
 )
 
 NOTHING: Final[frozenset[type]] = frozenset()
+LEAST_OBJECTS: Final = 512
+"""Fewer are called as quickly as it is seen whether they have to be."""
 _LISTS: Final = frozenset({list, tuple})
 
 
@@ -139,6 +142,8 @@ class FunctionOperator(Operator):
     row_function: RowFunction | None = None
     fused: FusedFunctions | None = None
     """Its function and those of the operators behind it, if they can run as one. The chain sets it once all are open."""
+    kernels: InKernels | None = None
+    """Its function on whole columns, if its results are wanted as columns. The chain sets it once all are open."""
     functions_as_columns: bool = True
     """Whether its function may run on columns. Source: `penstock.task.functions-as-columns`; the driver sets it."""
     complain: Callable[[str], None] = staticmethod(_told_to_nobody)
@@ -155,6 +160,10 @@ class FunctionOperator(Operator):
             self.row_function = self.row_function_class(
                 self.function.call, name, self.complain, self.functions_as_columns
             )
+            if self.functions_as_columns:
+                self.row_function.on_objects = ObjectFunction(
+                    self.function.call, name, self.complain, is_filter=self.keeps_records
+                )
 
     def rows_from(
         self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int
@@ -163,21 +172,28 @@ class FunctionOperator(Operator):
             return super().rows_from(batch, type_info, input_index)
         return self.row_function.rows(batch, type_info)
 
-    def fused_results(self, rows: RowBatch) -> FusedRows | None:
-        """What comes out of the last of the operators behind this one that run as one with it; None: they run one by one."""
-        if self.fused is None or not isinstance(rows, ColumnRows):
-            return None
-        made = self.fused.run(rows)
+    def run_in_columns(self, rows: ColumnRows) -> Batch | None:
+        """What comes out of the last of the operators that run as one with this one, or its own results as columns; None: neither."""
+        made: Batch | None = None if self.fused is None else self.fused.run(rows)
+        if made is None and self.kernels is not None:
+            made = self.kernels.run(rows, rows.plan)
         if made is not None:
             self.watched_nothing()
         return made
 
-    def on_columns(self, rows: RowBatch) -> tuple[RowBatch, list[Any] | None]:
+    def on_objects(self, rows: RowBatch) -> list[Any] | None:
+        """What the function returns for each record, without a call for each; None: it has to be called."""
+        function = self.row_function
+        if function is None or function.on_objects is None:
+            return None
+        made = function.on_objects.results(rows.values)
+        if made is not None:
+            self.watched_nothing()
+        return made
+
+    def on_columns(self, rows: ColumnRows) -> tuple[RowBatch, list[Any] | None]:
         """The records that the function has to be called with, and what it returns for each record if it need not be called."""
-        if not isinstance(rows, ColumnRows) or self.row_function is None:
-            return rows, None
-        plan = rows.plan
-        if plan.way is Way.FIELDS:
+        if rows.plan.way is Way.FIELDS or self.row_function is None:
             return rows, None
         results = self.row_function.results(rows)
         return (rows.made(), None) if results is None else (rows, results)
@@ -274,12 +290,20 @@ class MapOperator(FunctionOperator):
     runs_on_columns = True
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        fused = self.fused_results(rows_of(batch))
-        if fused is not None:
-            return (fused,)
-        rows, made = self.on_columns(rows_of(batch))
-        if made is not None:
-            return separated((self._taken_over(rows, made),), self.side_tags)
+        rows = rows_of(batch)
+        if isinstance(rows, ColumnRows):
+            columns = self.run_in_columns(rows)
+            if columns is not None:
+                return (columns,)
+            rows, made = self.on_columns(rows)
+            if made is not None:
+                return separated((self._taken_over(rows, made),), self.side_tags)
+        # Results that may be changed later have to be copied one by one, each before the next call.
+        elif len(rows.values) >= LEAST_OBJECTS and self.emissions.are_trusted:
+            made = self.on_objects(rows)
+            if made is not None:
+                self.emissions.note(made)
+                return separated((RowBatch(made, rows.timestamps),), self.side_tags)
         results = map(self.function.call, self.watched_rows(rows))
         return separated((whole(self, results, rows),), self.side_tags)
 
@@ -300,18 +324,24 @@ class FilterOperator(FunctionOperator):
     runs_on_columns = True
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        fused = self.fused_results(rows_of(batch))
-        if fused is not None:
-            return (fused,)
-        rows, made = self.on_columns(rows_of(batch))
+        rows = rows_of(batch)
         if isinstance(rows, ColumnRows):
-            return self._kept_columns(rows, made)
+            columns = self.run_in_columns(rows)
+            if columns is not None:
+                return (columns,) if len(columns) else ()
+            rows, made = self.on_columns(rows)
+            if isinstance(rows, ColumnRows):
+                return self._kept_columns(rows, made)
+        elif len(rows.values) >= LEAST_OBJECTS:
+            mask = self.on_objects(rows)
+            if mask is not None:
+                return kept_of(rows, mask)
         position = self.watched(rows.values, rows.timestamps)
         if rows.timestamps is not None:
             return filtered(self, rows, map(self.function.call, position))
-        kept: list[Any] = []
-        gather(self, filter(self.function.call, position), kept)
-        return (RowBatch(kept),) if kept else ()
+        left: list[Any] = []
+        gather(self, filter(self.function.call, position), left)
+        return (RowBatch(left),) if left else ()
 
     def _kept_columns(self, rows: ColumnRows, made: list[Any] | None) -> Emitted:
         """The records stay columns."""
@@ -340,7 +370,9 @@ class FlatMapOperator(FunctionOperator):
     row_function_class = FlatFunction
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        rows, lists = self.on_columns(rows_of(batch))
+        rows, lists = rows_of(batch), None
+        if isinstance(rows, ColumnRows):
+            rows, lists = self.on_columns(rows)
         if lists is not None and isinstance(rows, ColumnRows) and FlatFunction.is_flat(rows):
             self.watched_nothing()
             return [RowBatch(lists[at : at + MAX_EMIT]) for at in range(0, len(lists), MAX_EMIT)]

@@ -8,7 +8,7 @@ change an object, is refused. Does not know operators. Source: none; inlining as
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final
@@ -73,6 +73,40 @@ def inlined(
             # The function itself needs no expression.
             why_not = f"it could not be read: {type(error).__name__}"
     return Inlined(None, why_not=why_not)
+
+
+def comprehension(
+    plan: Inlined, call: object, *, is_filter: bool = False
+) -> Callable[[list[Any]], list[Any]] | None:
+    """The function from a list of records to the list of what this one gives for each; None: its body is not known.
+
+    Args: is_filter: whether only the truth of each result is wanted.
+    """
+    if plan.expression is None:
+        return None
+    text = plan.expression.text
+    text = f"True if {text} else False" if is_filter else text
+    source = f"def run(values):\n    return [{text} for c0 in values]\n"
+    name = f"<body of {getattr(call, '__qualname__', 'a function')}>"
+    try:
+        return plan.expression.in_function(source, name)
+    except TooLarge:
+        return None
+
+
+def reduced_to(call: object) -> tuple[Node, tuple[Guard, ...]]:
+    """The tree of what a function of two records returns, over COLUMN 0 and 1 for the two. Its own code does not run. Raises: Refused."""
+    function, place = function_of(call) if READS_BYTECODE else (None, 0)
+    if function is None:
+        raise Refused("it is no function of Python whose bytecode is known")
+    given = {
+        place + index: Node(Kind.COLUMN, value=index, is_changeable=True) for index in range(2)
+    }
+    reader = _ObjectReader(function, _no_field)
+    try:
+        return reader.tree(given), tuple(reader.guards)
+    except RecursionError as error:
+        raise Refused("it is nested too deeply") from error
 
 
 def _inlined(

@@ -59,8 +59,12 @@ class Stage:
 class Way(StrEnum):
     """How a function runs."""
 
+    KERNELS = "kernels"
+    """Each of its operations is a call for a whole column. A plan says COLUMNS then, because small batches run so."""
     COLUMNS = "columns"
     """Its body is a comprehension over the columns that it reads."""
+    PARTIALS = "partials"
+    """As INLINE, behind records of a key that were combined in columns. Only reduces."""
     INLINE = "inline"
     """Its body is part of the operator's loop over records. Only key selectors and reduces, whose records come as Python objects."""
     FIELDS = "fields"

@@ -6,7 +6,7 @@ not know operators or state backends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -55,13 +55,12 @@ _WAYS: Final = {
 class Fed:
     """A batch for `Reducing.run`.
 
-    Args: records: the iterator over (skey, value). skeys, values: what it goes over. table: from skey to the value so far. results:
+    Args: count: of the records. records: the iterator over (skey, value). table: from skey to the value so far. results:
         takes the value after each record; None: they are only kept. own: makes copies; None: they are not needed. call: the function.
         put_aside: is given the error of a record that is to have no result; raises it if the job fails.
     """
 
-    skeys: Sequence[Any]
-    values: Sequence[Any]
+    count: int
     records: Iterator[tuple[Any, Any]]
     table: Any
     results: list[Any] | None
@@ -107,7 +106,7 @@ class Reducing:
         """Reduce all records of a batch. Raises: what the function raises, where `put_aside` does."""
         at = 0
         if self._may_run():
-            for place in self._samples.of(len(fed.values)):
+            for place in self._samples.of(fed.count):
                 self._loop(fed, islice(fed.records, place - at))
                 at = place + 1
                 self._compared(fed, *next(fed.records))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -66,9 +66,10 @@ class ColumnRows(RowBatch):
 
 
 class Samples:
-    """Which records of an operator's batches are compared: some of the first batch, and later few."""
+    """Which records of an operator's batches are compared: some of the first batch, and later one in so many (`every`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: int = COMPARED) -> None:
+        self._every = every
         self._batches = 0
         self._to_next = 0
 
@@ -78,10 +79,17 @@ class Samples:
         self._to_next -= count
         if self._to_next > 0 or not count:
             return range(0)
-        self._to_next = COMPARED
+        self._to_next = self._every
         if self._batches == 1:
             return range(0, count, max(1, count // FIRST_COMPARED))
         return range(self._batches * _PRIME % count, count, count)
+
+
+class OnObjects(Protocol):
+    """A function on Python objects, without a call for each of them."""
+
+    def results(self, values: list[Any]) -> list[Any] | None:
+        """What it returns for each record; None: it has to be called."""
 
 
 class RowFunction:
@@ -98,6 +106,7 @@ class RowFunction:
         self._batches = self._failed = 0
         self._samples = Samples()
         self.latest: Plan | None = None
+        self.on_objects: OnObjects | None = None
 
     def rows(self, batch: ColumnBatch, type_info: TypeInformation | None) -> RowBatch:
         """The rows of a batch, made at once if the function is called with records. Raises: TypeError: as `to_rows`."""
@@ -223,28 +232,62 @@ class FusedRows(RowBatch):
         return RowBatch(self.values, self.timestamps)
 
 
+class FusedColumns(ColumnBatch):
+    """As `FusedRows`, where the results are columns."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self, made: ColumnBatch, counts: tuple[int, ...]) -> None:
+        super().__init__(made.data, made.timestamps)
+        self.counts = counts
+
+    def plain(self) -> ColumnBatch:
+        return ColumnBatch(self.data, self.timestamps)
+
+
+class InKernels(Protocol):
+    """Functions on whole columns, where the results are wanted as columns."""
+
+    def run(self, rows: ColumnRows, plan: Plan) -> ColumnBatch | None:
+        """The results; None: there are none for this batch."""
+
+
 class FusedFunctions(RowFunction):
     """Functions of operators that follow each other in a chain, run as one. At most one of them is a filter."""
+
+    kernels: InKernels | None = None
 
     def __init__(self, stages: Sequence[Stage], told_as: str, told: Callable[[str], None]) -> None:
         super().__init__(stages[0].call, told_as, told, is_on=True)
         self.stages = stages
 
-    def run(self, rows: ColumnRows) -> FusedRows | None:
+    def run(self, rows: ColumnRows) -> FusedRows | FusedColumns | None:
         """What comes out of the last of them; None: they run one by one."""
         plan = self.plan(rows.batch, rows.type_info)
-        has_lost_stamps = rows.timestamps is not None and any(one.keeps for one in self.stages)
-        if plan.way is Way.RECORDS or has_lost_stamps or not plan.holds():
+        if plan.way is Way.RECORDS or not plan.holds():
             return None
-        lent = ColumnRows(rows.batch, rows.type_info, plan)
-        made = self.results(lent)
+        columns = None if self.kernels is None else self.kernels.run(rows, plan)
+        if columns is not None:
+            return FusedColumns(columns, self._counts(len(rows), len(columns)))
+        if rows.timestamps is not None and any(one.keeps for one in self.stages):
+            return None  # It would not be known whose timestamps are left.
+        made = self.results(ColumnRows(rows.batch, rows.type_info, plan))
         if made is None:
             return None
-        counts, count = [], len(rows)
+        return FusedRows(made, rows.timestamps, self._counts(len(rows), len(made)))
+
+    def _counts(self, count: int, kept: int) -> tuple[int, ...]:
+        """How many results each of them has."""
+        counts = []
         for stage in self.stages:
-            count = len(made) if stage.keeps else count
+            count = kept if stage.keeps else count
             counts.append(count)
-        return FusedRows(made, rows.timestamps, tuple(counts))
+        return tuple(counts)
+
+    def outcome(self, record: Any) -> tuple[bool, Any]:
+        """Whether all of them let a record through, and what comes out."""
+        made = self._called(record)
+        return bool(made), made[0] if made else None
 
     def _made_plan(self, schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
         try:

@@ -297,6 +297,11 @@ class Source(ABC):
     """Whether its readers parse fields that no function reads, too: `penstock.task.parse-unread-fields`. The driver sets it."""
 
     @property
+    def parses_fields(self) -> bool:
+        """Whether its readers parse only the fields that functions read, where they can: `SourceReader.read_fields`."""
+        return False
+
+    @property
     @abstractmethod
     def boundedness(self) -> Boundedness:
         """Whether the source ends by itself."""

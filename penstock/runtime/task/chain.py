@@ -33,10 +33,11 @@ from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 from penstock.runtime.records.frozen import Dumps, plain_dumps
 from penstock.runtime.records.shared_records import Sharing
-from penstock.runtime.row_functions.runner import FusedRows
+from penstock.runtime.row_functions.runner import FusedColumns, FusedRows
 from penstock.runtime.state.snapshot import OperatorSnapshot, check_all_taken
 from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, let_put_aside, node_of
 from penstock.runtime.task.fusing import fuse, passed
+from penstock.runtime.task.kernel_places import run_in_kernels
 from penstock.runtime.task.latency import LatencySettings, LatencyStats
 from penstock.runtime.task.operator_calls import (
     END,
@@ -133,7 +134,7 @@ class OperatorChain:
         self._context_for = context_for
         for node in reversed(self.nodes):
             self._open(node)
-        fuse(self.nodes)
+        run_in_kernels(self.nodes, self.spec, fuse(self.nodes))
 
     def _open(self, node: ChainNode) -> None:
         context = self._context_for(node.spec, node.timer)
@@ -310,7 +311,7 @@ class OperatorChain:
                 element = enforced(node, next(copies), target, self.nodes[target.operator_index])
                 yield from self._feed(target.operator_index, element, 0)
             return
-        if isinstance(emitted, FusedRows):
+        if isinstance(emitted, (FusedRows, FusedColumns)):
             node, emitted = passed(self.nodes, node, emitted), emitted.plain()
         if not isinstance(emitted, (RowBatch, ColumnBatch)):
             if isinstance(emitted, LatencyMarker):

@@ -10,12 +10,16 @@ from collections.abc import Sequence
 
 from penstock.runtime.operators.stateless import FilterOperator, FunctionOperator, MapOperator
 from penstock.runtime.row_functions.plans import Stage
-from penstock.runtime.row_functions.runner import FusedFunctions, FusedRows
+from penstock.runtime.row_functions.runner import FusedColumns, FusedFunctions, FusedRows
 from penstock.runtime.task.chain_node import ChainNode
 
 
-def fuse(nodes: Sequence[ChainNode]) -> None:
-    """Let the operators of a chain run their functions as one where they can. They are open."""
+def fuse(nodes: Sequence[ChainNode]) -> dict[int, ChainNode]:
+    """Let the operators of a chain run their functions as one where they can. They are open.
+
+    Returns: by the index of the first of several operators that run as one, the last of them.
+    """
+    last_of: dict[int, ChainNode] = {}
     taken: set[int] = set()
     for index in range(len(nodes)):
         if index in taken:
@@ -34,9 +38,13 @@ def fuse(nodes: Sequence[ChainNode]) -> None:
         assert head is not None, "a run consists of function operators"
         names = ", ".join(stage.name for stage in stages)
         head.fused = FusedFunctions(stages, names, head.complain)
+        last_of[index] = nodes[places[-1]]
+    return last_of
 
 
-def passed(nodes: Sequence[ChainNode], head: ChainNode, made: FusedRows) -> ChainNode:
+def passed(
+    nodes: Sequence[ChainNode], head: ChainNode, made: FusedRows | FusedColumns
+) -> ChainNode:
     """Count what went through the operators that ran as one. Returns the last of them. The chain has counted what went into the first."""
     node = head
     for count in made.counts[:-1]:

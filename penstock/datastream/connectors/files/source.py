@@ -80,6 +80,11 @@ class FileSource(Source):
     def produced_type(self) -> TypeInformation | None:
         return self._settings.file_format.produced_type
 
+    @property
+    def parses_fields(self) -> bool:
+        file_format = self._settings.file_format
+        return file_format.reading(()) is not file_format
+
     def validate(self) -> None:
         list_files(self._settings.paths, may_be_empty=self._settings.interval_ms is not None)
 

@@ -64,6 +64,11 @@ class MessageSource(Source):
         schema = self._settings.schema
         return None if schema is None else schema.produced_type
 
+    @property
+    def parses_fields(self) -> bool:
+        schema = self._settings.schema
+        return schema is not None and schema.reading(()) is not schema
+
     def validate(self) -> None:
         """Looks up the topics. Raises: ConfigurationError: a topic does not exist, or the cluster does not answer."""
         with closing(self._connect()) as cluster, topics_of_settings(self.advertised):

@@ -72,6 +72,11 @@ class RMQSource(Source):
     def produced_type(self) -> TypeInformation:
         return self._settings.schema.produced_type
 
+    @property
+    def parses_fields(self) -> bool:
+        schema = self._settings.schema
+        return schema.reading(()) is not schema
+
     def validate(self) -> None:
         """Check client and login. Raises ConfigurationError if pika is missing, or the broker refuses.
 

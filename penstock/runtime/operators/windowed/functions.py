@@ -9,11 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any, Final
 
 from penstock.model.types import ListTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.runtime.context import KeyedStateStore, UserFunction
 from penstock.runtime.records.emissions import own_copy, same
+from penstock.runtime.row_functions.partials import Combiner
+from penstock.runtime.row_functions.reducing import Fed, Reducing
 from penstock.runtime.state.contract import KeyedStateBackend, MergingState
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -55,6 +58,20 @@ class WindowContents(ABC):
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         """Returns `fold(table, state keys, values)`, which adds values to a table of accumulators."""
 
+    def fold_in_loop(
+        self,
+        _told_as: str,
+        _told: Callable[[str], None],
+    ) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        """As `fold`, without a call of the function for each value where its body shows what it does. `told_as`: the operator, for lines
+        that `told` takes.
+        """
+        return self.fold()
+
+    def combiner(self, _told_as: str, _told: Callable[[str], None]) -> Combiner | None:
+        """What combines records before they are added; None: nothing does. Arguments: as of `fold_in_loop`."""
+        return None
+
     def result(self) -> Callable[[Any], Any]:
         """Returns the function from an accumulator to the value that the window function sees."""
         return same
@@ -71,6 +88,15 @@ class ReduceContents(WindowContents):
 
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_reduce(self.function.call)
+
+    def fold_in_loop(
+        self, told_as: str, told: Callable[[str], None]
+    ) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        call = self.function.call
+        return _fold_with(Reducing(call, None, told_as, told, is_on=True), call)
+
+    def combiner(self, told_as: str, told: Callable[[str], None]) -> Combiner:
+        return Combiner(self.function.call, told_as, told)
 
     def result(self) -> Callable[[Any], Any]:
         """A copy, so that later records do not change the result."""
@@ -262,6 +288,18 @@ def _fold_reduce(call: Callable[[Any, Any], Any]) -> Callable[..., None]:
             table[skey] = own_copy(value) if kept is missing else call(kept, value)
 
     return fold
+
+
+def _fold_with(reducing: Reducing, call: Callable[[Any, Any], Any]) -> Callable[..., None]:
+    def fold(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:
+        records = zip(skeys, values, strict=False)
+        reducing.run(Fed(length_hint(skeys), records, table, None, own_copy, call, _raise))
+
+    return fold
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _fold_aggregate(function: Any) -> Callable[..., None]:

@@ -30,14 +30,15 @@ from penstock.runtime.operator import MAX_EMIT, Emitted
 from penstock.runtime.operators.collectors import StampedCollector
 from penstock.runtime.operators.pauses import Pauses
 from penstock.runtime.operators.stateless import rows_of
-from penstock.runtime.operators.windowed.base import GRID, WindowOperator
+from penstock.runtime.operators.windowed.base import GRID
+from penstock.runtime.operators.windowed.combining_windows import CombiningWindows
 from penstock.runtime.operators.windowed.going_on import folding, results_of
 from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windows import TimeWindow
 
 
-class GridWindowOperator(WindowOperator):
+class GridWindowOperator(CombiningWindows):
     """Keeps tables by window start, a heap of windows to fire, and a heap of fired windows to forget."""
 
     def prepare(self, runtime_context: RuntimeContext) -> None:
@@ -47,7 +48,7 @@ class GridWindowOperator(WindowOperator):
         self._grid = grid
         self._result = self.contents.result()
         self._tables = self.windows.window_tables(
-            GRID, self._info(), folding(self, self.contents.fold())
+            GRID, self._info(), folding(self, self.made_fold())
         )
         self._result_pauses = Pauses(self.timers.now_ms, MAX_EMIT)
         self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired

@@ -2,10 +2,12 @@
 
 import pyarrow as pa
 
-from penstock.common import Types, WatermarkStrategy
+from penstock.common import Time, Types, WatermarkStrategy
 from penstock.compiler.job_graph_builder import build_job_graph
-from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.datagen import BatchGeneratorSource
+from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.program.function_ways import note_function_ways, told
 from penstock.hosting.program.submitted_jobs import submitted_job
@@ -13,6 +15,7 @@ from penstock.hosting.shipping.pickling import serialize
 from penstock.model.config import Settings
 from penstock.model.ids import JobId
 from penstock.model.options.task import TaskOptions
+from penstock.model.row import Row
 from penstock.runtime.operators import MapOperator, ReduceOperator
 
 KIND = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
@@ -62,7 +65,7 @@ def test_functions_behind_a_source_of_columns_and_its_filters():
         columns(env).filter(lambda row: row.a > 1).map(lambda row: print(row.b)).print()
 
     why = "it calls or reads 'print', of which it is not known what it does"
-    assert ways(build) == [("Filter", "columns", ""), ("Map", "fields", why)]
+    assert ways(build) == [("Filter", "kernels", ""), ("Map", "fields", why)]
 
 
 def test_a_function_behind_another_one_gets_its_objects():
@@ -81,7 +84,61 @@ def test_functions_that_run_as_one_run_on_columns():
     why = "its records come as Python objects from Map"
     assert ways(build) == [
         *(("Map", "columns", ""), ("Filter", "columns", ""), ("Map", "columns", "")),
-        ("Filter", "records", why),
+        ("Filter", "inline", why),
+    ]
+
+
+PAIR = Types.TUPLE([Types.LONG(), Types.STRING()])
+
+
+def told_of(build):
+    """How each row function of a program runs, and why not in kernels."""
+    lines = told(job_of(build)).split("\n")[1:]
+    return [(line.split(" (")[0].strip(), line.split("): ")[1]) for line in lines]
+
+
+def test_a_map_of_a_declared_type_in_front_of_an_exchange_runs_in_kernels():
+    def build(env):
+        made = columns(env).map(lambda row: (row.a * 2, row.b), output_type=PAIR)
+        made.rebalance().map(lambda pair: pair[0]).set_parallelism(2).print()
+
+    no_type = "columns, not kernels - its results have no declared type"
+    assert told_of(build) == [("Map", "kernels"), ("Map", no_type)]
+
+
+def test_functions_in_kernels_give_columns_to_those_behind_them():
+    def build(env):
+        made = columns(env).map(lambda row: (row.a * 2, row.b), output_type=PAIR)
+        made = made.filter(lambda pair: pair[0] > 1)
+        made = made.map(lambda pair: (pair[0], pair[1].lower()), output_type=PAIR)
+        made.rebalance().map(lambda pair: {pair}).set_parallelism(2).print()
+
+    assert told_of(build)[:3] == [("Map", "kernels"), ("Filter", "kernels"), ("Map", "kernels")]
+
+
+def test_functions_that_run_as_one_run_in_kernels_if_the_last_one_has_a_type():
+    def build(env):
+        made = columns(env).map(lambda row: (row.a * 2, row.b)).filter(lambda pair: pair[0] > 1)
+        made = made.map(lambda pair: (pair[0], pair[1].lower()), output_type=PAIR)
+        made.rebalance().map(lambda pair: {pair}).set_parallelism(2).print()
+
+    assert told_of(build)[:3] == [("Map", "kernels"), ("Filter", "kernels"), ("Map", "kernels")]
+
+
+def test_why_a_function_does_not_run_in_kernels_is_told():
+    def build(env):
+        made = columns(env)
+        made.map(lambda row: (row.a, row.b), output_type=PAIR).print()
+        made.map(lambda row: (row.a, row.b.title()), output_type=PAIR).rebalance().map(
+            lambda pair: {pair}
+        ).set_parallelism(2).print()
+        made.flat_map(lambda row: [row.a]).print()
+
+    why = [told for name, told in told_of(build) if told.startswith("columns")]
+    assert why == [
+        "columns, not kernels - Sink: Print to Std. Out takes its results as Python objects",
+        "columns, not kernels - no kernel has title() with these arguments",
+        "columns, not kernels - a flat_map has none",
     ]
 
 
@@ -99,7 +156,7 @@ def test_a_source_of_rows_gives_objects():
         env.from_collection([(1, "x")], KIND).map(lambda row: row.a).print()
 
     assert ways(build)[0][1:] == (
-        "records",
+        "inline",
         "its records come as Python objects from Source: Collection Source",
     )
 
@@ -133,6 +190,82 @@ def test_reduces_run_within_the_loop_if_they_only_compute():
 
     why = "it calls or reads 'print', of which it is not known what it does"
     assert ways(build)[1:] == [("add", "inline", ""), ("called", "records", why)]
+
+
+NO_SUM = "it is no sum, minimum, maximum, first or last value of each field"
+SALE = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
+
+
+def test_window_reduces_that_are_sums_combine_in_columns():
+    def build(env):
+        windows = TumblingEventTimeWindows.of(Time.seconds(1))
+        sales = columns(env, SALE)
+        keyed = sales.key_by(lambda row: row.user)
+        keyed.window(windows).reduce(lambda one, other: Row(user=one.user, n=one.n + other.n)).name(
+            "sum"
+        ).print()
+        keyed.window(windows).reduce(lambda one, other: Row(user=one.user, n=one.n * other.n)).name(
+            "product"
+        ).print()
+        sales.key_by(lambda row: row.user[:1]).window(windows).reduce(
+            lambda one, other: Row(user=one.user, n=one.n + other.n)
+        ).name("computed").print()
+        keyed.count_window(3).reduce(lambda one, other: one).name("count").print()
+        keyed.reduce(lambda one, other: Row(user=one.user, n=one.n + other.n)).name("all").print()
+
+    assert [one for one in told_of(build) if "key selector" not in one[0]] == [
+        ("sum", "partials"),
+        (
+            "product",
+            f"inline, not partials - {NO_SUM}",
+        ),
+        ("computed", "inline, not partials - its key is no field"),
+        ("count", "records - windows of this kind add one record at a time"),
+        ("all", "inline, not partials - each record has a result of its own"),
+    ]
+
+
+def test_reduces_of_a_batch_job_combine_in_columns():
+    def build(env):
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+        keyed = columns(env, SALE).key_by(lambda row: row.user)
+        keyed.reduce(lambda one, other: Row(user=one.user, n=one.n + other.n)).print()
+
+    assert ("Reduce", "partials") in told_of(build)
+
+
+def test_the_fields_that_a_source_of_json_parses_are_told(tmp_path):
+    (tmp_path / "bids.json").write_text("{}\n")
+    kind = Types.ROW_NAMED(["auction", "price", "seller"], [Types.LONG()] * 3)
+
+    def bids(env):
+        lines = StreamFormat.json_lines_format(kind)
+        source = FileSource.for_record_stream_format(lines, str(tmp_path / "bids.json")).build()
+        return env.from_source(source, WatermarkStrategy.no_watermarks(), "bids")
+
+    def few(env):
+        bids(env).filter(lambda bid: bid.price > 1).map(lambda bid: bid.auction).print()
+
+    def leaves(env):
+        bids(env).rebalance().map(lambda bid: bid.auction).set_parallelism(2).print()
+
+    def whole(env):
+        bids(env).map(lambda bid: bid).print()
+
+    def nothing(env):
+        bids(env).map(lambda bid: 1).print()
+
+    def printed(env):
+        bids(env).print()
+
+    found = [told_of(build)[0] for build in (few, leaves, whole, nothing, printed)]
+    assert found == [
+        ("Source: bids", "parses 2 of 3 fields: auction, price"),
+        ("Source: bids", "parses all 3 fields - records leave the task as columns"),
+        ("Source: bids", "parses 3 of 3 fields: auction, price, seller"),
+        ("Source: bids", "parses 0 of 3 fields: none"),
+        ("Source: bids", "parses all 3 fields - Sink: Print to Std. Out takes whole records"),
+    ]
 
 
 def test_an_option_calls_all_functions_with_records():
@@ -175,4 +308,4 @@ def test_the_text_has_a_line_for_each_key_selector():
     assert selector.startswith("  Reduce, key selector (")
     assert selector.endswith("): columns")
     assert function.startswith("  Reduce (")
-    assert function.endswith("): inline")
+    assert function.endswith("): inline, not partials - each record has a result of its own")

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.model.graph.job_graph import FunctionWay, OperatorInfo, SelectorWay
+from penstock.model.graph.job_graph import FieldsRead, FunctionWay, OperatorInfo, SelectorWay
 from penstock.model.messages import ExecutionStateChanged
 from penstock.model.states import ExecutionState
 from penstock.observation.views import vertices
@@ -87,12 +87,14 @@ def test_attempts_beside_the_one_that_counts_are_told_with_it():
 def test_a_vertex_tells_how_its_row_functions_run():
     vertex = ToldJob().runs().now_it_is().vertices[0]
     assert vertices.functions(vertex) == {"functions": []}
-    ways = FunctionWay("fields", "it has a loop"), None
+    no_type = "its results have no declared type"
+    ways = FunctionWay("fields", "it has a loop"), FunctionWay("columns", "", no_type)
     operators = [
         OperatorInfo(at, f"Op{at}", f"uid{at}", "job.py:1", function=way)
         for at, way in enumerate(ways)
     ]
     selectors = (SelectorWay("inline", "", "job.py:9"),)
+    operators[1] = replace(operators[1], reads=FieldsRead(("a", "b"), 3))
     operators.append(OperatorInfo(2, "Op2", "uid2", "job.py:2", selectors=selectors))
     facts = replace(vertex.facts, operators=tuple(operators))
     assert vertices.functions(replace(vertex, facts=facts)) == {
@@ -103,6 +105,25 @@ def test_a_vertex_tells_how_its_row_functions_run():
                 "defined-at": "job.py:1",
                 "way": "fields",
                 "why-not-columns": "it has a loop",
+                "why-not-kernels": "",
+                "why-not-partials": "",
+            },
+            {
+                "operator": "Op1",
+                "kind": "source",
+                "defined-at": "job.py:1",
+                "fields-parsed": ["a", "b"],
+                "fields-declared": 3,
+                "why-all-fields": "",
+            },
+            {
+                "operator": "Op1",
+                "kind": "function",
+                "defined-at": "job.py:1",
+                "way": "columns",
+                "why-not-columns": "",
+                "why-not-kernels": no_type,
+                "why-not-partials": "",
             },
             {
                 "operator": "Op2",

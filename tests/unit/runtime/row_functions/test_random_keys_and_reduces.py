@@ -103,7 +103,7 @@ def reduced(reducing, function, skeys, values, own):
     def put_aside(error):
         errors.append((places[-1], outcome(raised, error)))
 
-    reducing.run(Fed(skeys, values, records(), table, results, own, function, put_aside))
+    reducing.run(Fed(len(values), records(), table, results, own, function, put_aside))
     return table, results, errors
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.measures.row_functions import BID, FIELDS, chain_of, with_loop
+from benchmarks.measures.functions.row_functions import BID, FIELDS, chain_of, with_loop
 from penstock.datastream.connectors.file_system import StreamFormat
 from penstock.datastream.formats import json_fields
 from penstock.datastream.formats.file_format import FileFormat

@@ -1,0 +1,1 @@
+"""Measures of functions of single records: how they run on columns and on Python objects."""
