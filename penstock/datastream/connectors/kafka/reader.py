@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from penstock.common.serialization import DeserializationSchema
 from penstock.datastream.connectors.base import (
     Fetched,
     ReaderContext,
@@ -77,9 +76,7 @@ class KafkaReader(CommittingReader):
         self._settings = settings
 
     def read_fields(self, names: Sequence[str]) -> None:
-        schema = self._settings.schema
-        if isinstance(schema, DeserializationSchema):
-            self._settings = replace(self._settings, schema=schema.reading(names))
+        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
 
     def open_split_reader(self) -> KafkaSplitReader:
         return KafkaSplitReader(self._settings, self.context.subtask())

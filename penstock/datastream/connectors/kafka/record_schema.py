@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from penstock.common.serialization import DeserializationSchema, Several
 from penstock.common.typeinfo import TypeInformation, Types
@@ -88,6 +88,10 @@ class KafkaRecordDeserializationSchema(ABC):
     def produced_type(self) -> TypeInformation:
         """The type of the values; by default they are pickled."""
         return Types.PICKLED_BYTE_ARRAY()
+
+    def reading(self, names: Sequence[str]) -> Self:
+        """Return the schema itself: it makes whole values, whatever a program reads."""
+        return self
 
     @staticmethod
     def of(

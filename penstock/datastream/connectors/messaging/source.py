@@ -6,9 +6,9 @@ Source: Flink KafkaSource, PulsarSource.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.connectors.base import (
@@ -30,6 +30,8 @@ class ProducesValues(Protocol):
 
     @property
     def produced_type(self) -> TypeInformation: ...
+    def reading(self, names: Sequence[str]) -> Self:
+        """See `DeserializationSchema.reading`."""
 
 
 class MessageSourceSettings(Protocol):

@@ -117,6 +117,12 @@ def test_a_row_has_key_value_and_the_metadata_that_are_named(broker, topic):
     )
 
 
+def test_values_are_made_whole_whatever_a_program_reads(broker):
+    schema = KafkaRecordDeserializationSchema.row(TEXT)
+    assert schema.reading(["value"]) is schema
+    assert not source(broker, "whole", schema).parses_fields
+
+
 def test_a_row_of_the_value_alone(broker, topic):
     schema = KafkaRecordDeserializationSchema.row(TEXT)
     found = read(broker, topic, schema)
