@@ -6,6 +6,7 @@ Records are numbered as they come into the queue. A request that waits for a che
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import hmac
 import socket
@@ -29,6 +30,9 @@ from penstock.runtime.records.dead_letters import Malformed, MarkedRows
 _ROWS: Final = 1000
 _WAIT_S: Final = 0.5
 _READ_TIMEOUT_S: Final = 30.0
+_DRAIN_S: Final = 5.0
+_DRAIN_BYTES: Final = 1 << 20
+_PIECE: Final = 1 << 16
 _PORT_PATIENCE_S: Final = 15.0
 _PAUSE_S: Final = 0.1
 _RETRY_AFTER_S: Final = 1
@@ -318,6 +322,26 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
+        if closes:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Drops what the client still sends, within bounds.
+
+        A connection that is closed with unread bytes is reset, and a client that still sends its body then loses the answer
+        (RFC 9112, 9.6).
+        """
+        connection = self.connection
+        left = max(_DRAIN_BYTES, cast("_Server", self.server).poller.settings.body_bytes)
+        deadline_s = time.monotonic() + _DRAIN_S
+        with contextlib.suppress(OSError):  # it may have gone away
+            connection.shutdown(socket.SHUT_WR)
+            while left > 0 and (wait_s := deadline_s - time.monotonic()) > 0:
+                connection.settimeout(wait_s)
+                dropped = len(connection.recv(_PIECE))
+                if not dropped:
+                    return
+                left -= dropped
 
 
 def server_context(tls: TlsFiles | None, where: str) -> ssl.SSLContext | None:

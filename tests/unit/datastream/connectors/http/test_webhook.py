@@ -270,6 +270,26 @@ def test_what_is_no_post_to_the_path_is_refused():
         assert hooks.status(b"12345", "/hook") == 200
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("PUT /hook HTTP/1.1\r\nContent-Length: 100\r\n", 405),
+        ("POST /other HTTP/1.1\r\nContent-Length: 100\r\n", 404),
+        ("POST /hook HTTP/1.1\r\nContent-Length: 100\r\n", 413),
+        ("POST /hook HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", 411),
+    ],
+    ids=["method", "path", "size", "form"],
+)
+def test_a_client_that_is_refused_may_send_its_body_to_the_end(head, status):
+    with opened(builder(path="/hook").set_limits(body_bytes=5).build()) as hooks:
+        with socket.create_connection(("127.0.0.1", hooks.port), 30) as client:
+            client.sendall(f"{head}Host: x\r\n\r\n".encode())
+            with client.makefile("rb") as answer:
+                assert answer.read().startswith(f"HTTP/1.1 {status} ".encode())
+            for _ in range(100):
+                client.sendall(b"x")
+
+
 def test_connections_are_bounded():
     with opened(builder().set_limits(connections=2).build()) as hooks:
         held = [hooks._connection() for _ in range(2)]
