@@ -16,7 +16,12 @@ from typing import Any, Final, Self
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.connectors.base import Poller, PollingSource
+from penstock.datastream.connectors.base import (
+    Poller,
+    PollingSource,
+    ReaderContext,
+    SourceReader,
+)
 from penstock.datastream.connectors.http.webhook_server import (
     ListenSettings,
     Signature,
@@ -26,7 +31,7 @@ from penstock.datastream.connectors.http.webhook_server import (
 )
 from penstock.datastream.connectors.messaging.builder import CompleteBuilder
 from penstock.datastream.connectors.messaging.tls import TlsFiles
-from penstock.model.errors import ConfigurationError
+from penstock.model.errors import ConfigurationError, RefusedForGood
 
 _NAME: Final = "WebhookSource"
 _ENCODINGS: Final = ("hex", "base64")
@@ -186,7 +191,7 @@ class WebhookSource(PollingSource):
         def set_answer_after(self, what: str) -> Self:
             """Set when a request is answered: "queue", when its records are in memory; "checkpoint", when one covers them.
 
-            With "checkpoint" records come at least once: who has no answer sends again. The job must take checkpoints.
+            With "checkpoint" records come at least once: who has no answer sends again. A job without checkpoints is refused.
             """
             if what not in {"queue", "checkpoint"}:
                 raise ConfigurationError(
@@ -250,6 +255,19 @@ class WebhookSource(PollingSource):
     def validate(self) -> None:
         """Check the files of TLS. Raises ConfigurationError. The port is taken by the subtask only."""
         server_context(self._settings.listen.tls, f"{_NAME} on the driver")
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        """Return the reader. Raises RefusedForGood: answers wait for checkpoints, and the job takes none.
+
+        In such a job each poll is acknowledged at once, and a sender would take that for a checkpoint.
+        """
+        if self._settings.listen.waits_for_checkpoint and not context.takes_checkpoints():
+            raise RefusedForGood(
+                f'{_NAME}: set_answer_after("checkpoint") answers a request when a checkpoint '
+                "covers it, and this job takes no checkpoints. Turn on checkpoints "
+                '(env.enable_checkpointing(1000)), or set set_answer_after("queue").'
+            )
+        return super().create_reader(context)
 
     def create_poller(self, shard: int) -> Poller:
         settings = self._settings

@@ -17,10 +17,11 @@ from penstock.common.serialization import SimpleStringSchema
 from penstock.common.time import Duration
 from penstock.datastream.connectors.http import WebhookRequest, WebhookSource
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
-from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.runtime.records.dead_letters import Malformed
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.certificates import Authority
+from tests.tools.connectors.played_by_hand import FakeReaderContext
 from tests.tools.small_servers import free_port
 from tests.tools.waiting import wait_until
 
@@ -62,6 +63,9 @@ class Hooks:
 
     def status(self, body, *args, **headers):
         return self.post(body, *args, **headers)[0]
+
+    def connected(self):
+        return socket.create_connection(("127.0.0.1", self.port), 30)
 
     def _listens(self, port):
         self.run.look_on(1)
@@ -236,6 +240,16 @@ def test_a_request_does_not_wait_for_its_checkpoint_for_ever():
         assert (status, text) == (503, "no checkpoint was complete in time\n")
 
 
+def test_an_answer_after_a_checkpoint_is_refused_in_a_job_that_takes_none():
+    class NoCheckpoints(FakeReaderContext):
+        def takes_checkpoints(self):
+            return False
+
+    with pytest.raises(RefusedForGood, match=r'Turn on checkpoints .* set_answer_after\("queue"\)'):
+        builder().set_answer_after("checkpoint").build().create_reader(NoCheckpoints())
+    builder().set_answer_after("queue").build().create_reader(NoCheckpoints()).close()
+
+
 def test_a_token_is_asked_for():
     with running(builder().set_bearer_token("secret").build()) as hooks:
         assert hooks.status(b"a") == 401
@@ -281,13 +295,13 @@ def test_what_is_no_post_to_the_path_is_refused():
     ids=["method", "path", "size", "form"],
 )
 def test_a_client_that_is_refused_may_send_its_body_to_the_end(head, status):
-    with opened(builder(path="/hook").set_limits(body_bytes=5).build()) as hooks:
-        with socket.create_connection(("127.0.0.1", hooks.port), 30) as client:
-            client.sendall(f"{head}Host: x\r\n\r\n".encode())
-            with client.makefile("rb") as answer:
-                assert answer.read().startswith(f"HTTP/1.1 {status} ".encode())
-            for _ in range(100):
-                client.sendall(b"x")
+    source = builder(path="/hook").set_limits(body_bytes=5).build()
+    with opened(source) as hooks, hooks.connected() as client:
+        client.sendall(f"{head}Host: x\r\n\r\n".encode())
+        with client.makefile("rb") as answer:
+            assert answer.read().startswith(f"HTTP/1.1 {status} ".encode())
+        for _ in range(100):
+            client.sendall(b"x")
 
 
 def test_connections_are_bounded():
