@@ -41,10 +41,11 @@ class Streams:
         config = api.StreamConfig(name=name, subjects=[f"{name}.>"], **settings)
         return self.run(lambda stream: stream.add_stream(config))
 
-    def publish(self, name, *texts, subject="x"):
+    def publish(self, name, *texts, subject="x", headers=None):
         async def send(stream):
             answers = [
-                await stream.publish_async(f"{name}.{subject}", text.encode()) for text in texts
+                await stream.publish_async(f"{name}.{subject}", text.encode(), headers=headers)
+                for text in texts
             ]
             await asyncio.gather(*answers)
 

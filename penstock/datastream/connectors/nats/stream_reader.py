@@ -39,6 +39,7 @@ _PATIENCE_S: Final = 15.0
 _IDLE_S: Final = 300.0
 """After so long the server forgets a consumer that nobody asks."""
 _RETENTION: Final = "limits"
+_ACKNOWLEDGED_AT: Final = "$JS.ACK."
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,9 +346,12 @@ class _Pull:
             self.is_broken = True
 
     async def _on_message(self, message: Any) -> None:
-        status = (message.headers or {}).get("Status")
+        # A publisher's message may have a header of this name, too. What is of the stream can be
+        # acknowledged.
+        is_record = (message.reply or "").startswith(_ACKNOWLEDGED_AT)
+        status = None if is_record else (message.headers or {}).get("Status")
         with self._changed:
-            if status is not None and not message.data:
+            if status is not None:
                 self._on_status(status)
             elif not self.is_broken:
                 self._on_record(message)

@@ -154,6 +154,17 @@ def test_a_message_that_cannot_be_read_is_named(streams, stream):
             read(made.set_bounded().build())
 
 
+@pytest.mark.parametrize("status", ["404", "409", "ready"])
+def test_a_header_of_a_publisher_is_no_status_of_the_server(streams, stream, status):
+    streams.publish(stream, "a")
+    streams.publish(stream, "", headers={"Status": status})
+    streams.publish(stream, "b")
+    run = SourceRun(builder(streams, stream).build(), 1)
+    run.read(records=3)
+    run.close()
+    assert run.records == ["a", "", "b"]
+
+
 def test_the_consumer_goes_with_the_reader(streams, stream):
     streams.publish(stream, "a")
     run = SourceRun(builder(streams, stream).build(), 1)
