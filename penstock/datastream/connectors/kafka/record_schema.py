@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
-from penstock.common.serialization import DeserializationSchema, Several
+from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import TypeInformation, Types
+from penstock.datastream.connectors.messaging.records import around
 from penstock.model.errors import ConfigurationError
 from penstock.model.row import Row
 
@@ -151,7 +152,7 @@ class _ByFields(KafkaRecordDeserializationSchema):
         self._key = None if key is None else _checked_schema("key", key)
         self._metadata = _checked_metadata(metadata)
 
-    def deserialize(self, record: KafkaRecord) -> Row | Several:
+    def deserialize(self, record: KafkaRecord) -> Any:
         columns = METADATA
         fields = [columns[name][1](record) for name in self._metadata]
         # A tombstone has no value, and most schemas cannot read what is not there.
@@ -159,9 +160,7 @@ class _ByFields(KafkaRecordDeserializationSchema):
         keys = []
         if self._key is not None:
             keys = [None if record.key is None else self._key.deserialize(record.key)]
-        if isinstance(value, Several):
-            return Several(_of_kind_of(one, keys, fields) for one in value)
-        return Row(*keys, value, *fields)
+        return around(value, lambda one: Row(*keys, one, *fields))
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -170,14 +169,6 @@ class _ByFields(KafkaRecordDeserializationSchema):
         if self._key is not None:
             names, types = ["key", *names], [self._key.produced_type, *types]
         return Types.ROW_NAMED(names, types)
-
-
-def _of_kind_of(value: Any, keys: list[Any], fields: list[Any]) -> Row:
-    """A change stays a change, with the metadata of its record."""
-    row = Row(*keys, value, *fields)
-    if isinstance(value, Row):
-        row.set_row_kind(value.get_row_kind())
-    return row
 
 
 def _checked_schema(of: str, schema: object) -> DeserializationSchema:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.common.serialization import DeserializationSchema, Several
+from penstock.model.row import Row, make_row
 from penstock.model.texts.bounded_text import bounded_str
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.records.dead_letters import MarkedRows, decoded
@@ -35,6 +36,44 @@ def batch_of(
     if columns is not None:
         return ColumnBatch(columns, stamps)
 
+    # A tombstone is the schema's to judge.
+    return rows_of(values, stamps, schema.deserialize, _failure_of(values, schema, place))
+
+
+def batch_with_names(
+    fields: tuple[str, ...],
+    names: Sequence[str],
+    values: Sequence[bytes],
+    stamps: Int64s | None,
+    schema: DeserializationSchema,
+    place: Callable[[int], str],
+) -> Batch | None:
+    """As `batch_of`, but records are Rows of the message's name, such as its topic, and of what the schema makes. `fields`: of the Row."""
+
+    def decode(one: tuple[str, bytes]) -> Any:
+        name, data = one
+        return around(
+            schema.deserialize(data),
+            lambda value: None if value is None else make_row(fields, (name, value)),
+        )
+
+    raw = list(zip(names, values, strict=True))
+    return rows_of(raw, stamps, decode, _failure_of(values, schema, place))
+
+
+def around(found: Any, make: Callable[[Any], Row | None]) -> Any:
+    """`make(value)` for what a schema found: for each value of `Several`, and of the value's kind, so that a change stays a change."""
+    if type(found) is Several:
+        return Several(around(one, make) for one in found)
+    row = make(found)
+    if isinstance(found, Row) and row is not None:
+        row.set_row_kind(found.get_row_kind())
+    return row
+
+
+def _failure_of(
+    values: Sequence[bytes | None], schema: DeserializationSchema, place: Callable[[int], str]
+) -> Callable[[int, Exception], ValueError]:
     def failure(number: int, error: Exception) -> ValueError:
         shown = values[number]
         return ValueError(
@@ -44,8 +83,7 @@ def batch_of(
             '.on_error("skip"), or let the schema return None for them.'
         )
 
-    # A tombstone is the schema's to judge.
-    return rows_of(values, stamps, schema.deserialize, failure)
+    return failure
 
 
 def rows_of(

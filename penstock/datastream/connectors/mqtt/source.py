@@ -18,7 +18,11 @@ from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.datastream.connectors.base import Batch, Poller, PollingSource
-from penstock.datastream.connectors.messaging.records import NO_RECORDS, batch_of, rows_of
+from penstock.datastream.connectors.messaging.records import (
+    NO_RECORDS,
+    batch_of,
+    batch_with_names,
+)
 from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.mqtt.client import (
     MAX_IN_FLIGHT,
@@ -32,7 +36,6 @@ from penstock.datastream.connectors.mqtt.client import (
     make_client,
 )
 from penstock.model.errors import ConfigurationError, ExternalError
-from penstock.model.row import Row, make_row
 
 _LOG: Final = logging.getLogger(__name__)
 _NAME: Final = "MqttSource"
@@ -232,21 +235,11 @@ class _MqttPoller(Poller):
         def place(number: int) -> str:
             return f"a message of the topic {taken[number].topic!r}"
 
+        values = [one.payload for one in taken]
         if not self._settings.with_topic:
-            return batch_of([one.payload for one in taken], None, schema, place)
-
-        def decode(one: _Message) -> Row | None:
-            value = schema.deserialize(one.payload)
-            return None if value is None else make_row(_FIELDS, (one.topic, value))
-
-        def failure(number: int, error: Exception) -> ValueError:
-            return ValueError(
-                f"{place(number)} cannot be deserialized by {type(schema).__name__}: "
-                f"{error!r:.500}. Its value: {taken[number].payload[:200]!r}. To skip such "
-                'messages, give the source .on_error("skip").'
-            )
-
-        return rows_of(taken, None, decode, failure)
+            return batch_of(values, None, schema, place)
+        names = [one.topic for one in taken]
+        return batch_with_names(_FIELDS, names, values, None, schema, place)
 
     # ------------------------------------------------------------------ the client's thread
 

@@ -22,10 +22,13 @@ import numpy as np
 from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema
 from penstock.datastream.connectors.base import Batch, Poller
-from penstock.datastream.connectors.messaging.records import NO_RECORDS, batch_of, rows_of
+from penstock.datastream.connectors.messaging.records import (
+    NO_RECORDS,
+    batch_of,
+    batch_with_names,
+)
 from penstock.datastream.connectors.nats.client import NatsAddress, NatsLink
 from penstock.model.errors import ExternalError, RefusedForGood
-from penstock.model.row import Row, make_row
 
 _LOG: Final = logging.getLogger(__name__)
 FIELDS: Final = ("subject", "value")
@@ -279,21 +282,11 @@ class JetStreamPoller(Poller):
             one = taken[number]
             return f"message {one.sequence} of the stream {self._settings.stream!r} ({one.subject})"
 
+        values = [one.payload for one in taken]
         if not self._settings.with_subject:
-            return batch_of([one.payload for one in taken], stamps, schema, place)
-
-        def decode(one: _Message) -> Row | None:
-            value = schema.deserialize(one.payload)
-            return None if value is None else make_row(FIELDS, (one.subject, value))
-
-        def failure(number: int, error: Exception) -> ValueError:
-            return ValueError(
-                f"{place(number)} cannot be deserialized by {type(schema).__name__}: "
-                f"{error!r:.500}. Its value: {taken[number].payload[:200]!r}. To skip such "
-                'messages, give the source .on_error("skip").'
-            )
-
-        return rows_of(taken, stamps, decode, failure)
+            return batch_of(values, stamps, schema, place)
+        names = [one.subject for one in taken]
+        return batch_with_names(FIELDS, names, values, stamps, schema, place)
 
 
 class _Pull:

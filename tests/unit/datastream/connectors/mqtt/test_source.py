@@ -7,7 +7,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
 from penstock.common import Row, Types
-from penstock.common.serialization import SimpleStringSchema
+from penstock.common.serialization import Several, SimpleStringSchema
 from penstock.common.time import Duration
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.connectors.mqtt import MqttSource
@@ -141,6 +141,20 @@ def test_records_may_have_their_topic(port, topic):
     wait_until(lambda: run.look_on(1) or run.records[-1]["value"] == "x", "x does not come")
     run.close()
     assert run.records[-1] == Row(topic=f"{topic}/a/b", value="x")
+
+
+class Letters(SimpleStringSchema):
+    def deserialize(self, data):
+        return Several(super().deserialize(data))
+
+
+def test_each_of_several_values_has_its_topic(port, topic):
+    made = builder(port, f"{topic}/#").set_deserializer(Letters(), with_topic=True)
+    run = begun(port, f"{topic}/#", made.build())
+    publish(port, f"{topic}/a", "xyz")
+    wait_until(lambda: run.look_on(1) or run.records[-1]["value"] == "z", "z does not come")
+    run.close()
+    assert run.records[-3:] == [Row(topic=f"{topic}/a", value=letter) for letter in "xyz"]
 
 
 @pytest.mark.parametrize("with_topic", [True, False])

@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from penstock.common import Row, Types
+from penstock.common import Row, RowKind, Types
 from penstock.common.serialization import SimpleStringSchema
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.connectors.base import Boundedness
 from penstock.datastream.connectors.nats import JetStreamSource
+from penstock.datastream.formats.debezium import DebeziumJsonDeserializationSchema
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.model.errors import ConfigurationError, RefusedForGood
 from penstock.runtime.elements import RowBatch
@@ -141,6 +142,18 @@ def test_records_have_their_subject_and_the_time_of_the_server(streams, stream):
     assert task.read_to_end() == [Row(subject=f"{stream}.a.b", value="7")]
     message = streams.run(lambda js: js.get_msg(stream, 1))
     assert abs(int(task.batches[0].timestamps[0]) - message.time.timestamp() * 1000) <= 1
+
+
+def test_each_change_of_a_message_has_its_subject_and_its_kind(streams, stream):
+    streams.publish(stream, '{"before": {"n": 1}, "after": {"n": 2}, "op": "u"}')
+    kind = Types.ROW_NAMED(["n"], [Types.LONG()])
+    schema = DebeziumJsonDeserializationSchema(kind)
+    made = builder(streams, stream).set_deserializer(schema, with_subject=True)
+    rows = read(made.set_bounded().build())
+    assert [(row["subject"], row["value"]["n"], row.get_row_kind()) for row in rows] == [
+        (f"{stream}.x", 1, RowKind.UPDATE_BEFORE),
+        (f"{stream}.x", 2, RowKind.UPDATE_AFTER),
+    ]
 
 
 def test_a_message_that_cannot_be_read_is_named(streams, stream):
