@@ -26,6 +26,7 @@ MOST_BYTES: Final = 64 << 20
 _SLICE_S: Final = 0.25
 _PIECE: Final = 1 << 16
 _SHOWN: Final = 300
+_PLAIN: Final = "the URL is without TLS. Write https:// instead of http://."
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,15 @@ class HttpBuilder(TlsBuilder):
             )
         return self._with(limits=replace(self._settings.limits, retries=retries))
 
+    def _check_tls(self, url: str) -> None:
+        """Raises: ConfigurationError: there are files of set_tls, and this URL is without TLS."""
+        if self._settings.tls is not None and _is_plain(url):
+            raise ConfigurationError(f"{self.name}.set_tls: {_PLAIN}")
+
+
+def _is_plain(url: str) -> bool:
+    return urlsplit(url).scheme != "https"
+
 
 def checked_url(where: str, url: object) -> str:
     """The URL. Raises: ConfigurationError, which does not show it."""
@@ -138,8 +148,11 @@ class HttpClient:
         """The answer.
 
         Raises: RefusedForGood: a status that another try gets again. ExternalError: no tries are left, or it is closed.
+        ConfigurationError: the URL is none, or is without TLS although there are files of TLS.
         """
         checked_url(f"{self._where}: the URL of a request", request.url)
+        if self._tls is not None and _is_plain(request.url):
+            raise ConfigurationError(f"{self._where}: {request}: {_PLAIN}")
         delays_s = self._delays_s()
         while True:
             answer, after_s, why = self._try(request)

@@ -139,6 +139,7 @@ class HttpSink(StagingSink):
         def build(self) -> HttpSink:
             """Return the sink. Raises ConfigurationError: something is missing, or does not go together."""
             settings = self._complete(url="set_url(url)", schema="set_serializer(schema)")
+            self._check_tls(settings.url)
             if settings.key is not None and (
                 settings.form != "single" or settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
             ):

@@ -176,6 +176,8 @@ class HttpSource(PollingSource):
                 request="set_url(url) or set_request(function)",
                 page='set_json_pages("items", "next") or set_page(function)',
             )
+            if isinstance(settings.request, _UrlRequests):  # else each request is looked at
+                self._check_tls(settings.request.url)
             if isinstance(settings.page, _JsonPages) and settings.schema is None:
                 raise ConfigurationError(
                     f"{_NAME}: set_deserializer(schema) is missing before build(): pages of JSON "

@@ -3,12 +3,19 @@
 import pytest
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.datastream.connectors.http import HttpPage, HttpSink, HttpSource, WebhookSource
+from penstock.datastream.connectors.http import (
+    HttpPage,
+    HttpRequest,
+    HttpSink,
+    HttpSource,
+    WebhookSource,
+)
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.runtime.elements import RowBatch
 from tests.tools.connectors.played_by_hand import writer_context
 from tests.tools.small_servers import free_port
 from tests.tools.tls_cases import NO_TLS, NOT_TRUSTED, OTHER_NAME, made_in
+from tests.tools.waiting import wait_until
 
 
 @pytest.fixture
@@ -95,3 +102,26 @@ def test_the_source_has_the_same_settings(tls, listening):
     for one in (made.set_tls("/no/such.pem").build(), sink(port, "/no/such.pem")):
         with pytest.raises(ConfigurationError, match="the files of set_tls cannot be used here"):
             one.validate()
+
+
+@pytest.mark.parametrize("scheme", ["http", "HTTP"])
+def test_files_of_tls_for_a_url_without_tls_are_refused(tls, scheme):
+    text = r"set_tls: the URL is without TLS\. Write https://"
+    to = HttpSink.builder().set_serializer(SimpleStringSchema()).set_tls(tls.ca)
+    with pytest.raises(ConfigurationError, match=f"HttpSink.{text}"):
+        to.set_url(f"{scheme}://127.0.0.1:1/").build()
+    made = HttpSource.builder().set_tls(tls.ca).set_page(lambda _: HttpPage([]))
+    with pytest.raises(ConfigurationError, match=f"HttpSource.{text}"):
+        made.set_url(f"{scheme}://127.0.0.1:1/").build()
+
+
+def test_a_request_without_tls_is_not_sent_if_there_are_files_of_tls(tls):
+    made = HttpSource.builder().set_tls(tls.ca).set_page(lambda _: HttpPage([]))
+    made.set_request(lambda _: HttpRequest("http://127.0.0.1:1/", headers={"X": "secret"}))
+    poller = made.build().create_poller(0)
+    poller.open(None)
+    with pytest.raises(
+        ConfigurationError, match=r"GET http://127.0.0.1:1/: the URL is without TLS"
+    ):
+        wait_until(poller.poll, "nothing comes")
+    poller.close()
