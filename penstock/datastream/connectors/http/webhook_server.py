@@ -9,6 +9,7 @@ import base64
 import contextlib
 import errno
 import hmac
+import io
 import socket
 import ssl
 import threading
@@ -37,6 +38,7 @@ _PORT_PATIENCE_S: Final = 15.0
 _PAUSE_S: Final = 0.1
 _RETRY_AFTER_S: Final = 1
 _SHOWN: Final = 300
+_NOT_ALLOWED: Final = "the token or the signature is missing or wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +94,13 @@ class ListenSettings:
     def changed(self, **changes: Any) -> ListenSettings:
         return replace(self, **changes)
 
-    def may_send(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether the request has the token and the signature that are asked for."""
-        has_token = self.token is None or _same(
-            headers.get("authorization", ""), f"Bearer {self.token}"
-        )
-        return has_token and (self.signature is None or self.signature.fits(headers, body))
+    def has_token(self, authorization: str) -> bool:
+        """Whether this header has the token that is asked for."""
+        return self.token is None or _same(authorization, f"Bearer {self.token}")
+
+    def is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Whether the body has the signature that is asked for."""
+        return self.signature is None or self.signature.fits(headers, body)
 
 
 class WebhookPoller(Poller):
@@ -272,34 +275,91 @@ class _Server(ThreadingHTTPServer):
         """A client that goes away or does not speak TLS is its own affair."""
 
 
+class _TimedReads(io.RawIOBase):
+    """What comes on a connection. All of a request has one time limit: else a client that sends byte by byte could stay for ever.
+
+    It begins with the first byte, for the first request with the connection. A client may be silent as long between two requests.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline_s: float | None = time.monotonic() + _READ_TIMEOUT_S
+
+    def begin(self) -> None:
+        """The next request is waited for."""
+        self._deadline_s = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Raises: TimeoutError: the request took too long."""
+        deadline_s = self._deadline_s
+        wait_s = _READ_TIMEOUT_S if deadline_s is None else deadline_s - time.monotonic()
+        if wait_s <= 0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(wait_s)
+        count = self._connection.recv_into(buffer)
+        if deadline_s is None:
+            self._deadline_s = time.monotonic() + _READ_TIMEOUT_S
+        return count
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "penstock"
     sys_version = ""
-    timeout = _READ_TIMEOUT_S
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._reads = _TimedReads(self.connection)
+        self.rfile = io.BufferedReader(self._reads)
+
+    def handle_one_request(self) -> None:
+        super().handle_one_request()
+        self._reads.begin()
+
+    def handle_expect_100(self) -> bool:
+        """Who is refused is not asked for the body."""
+        if self.command == "POST" and (refusal := self._refusal()):
+            self._answer(*refusal, closes=True)
+            return False
+        return super().handle_expect_100()
 
     def do_POST(self) -> None:
-        poller = cast("_Server", self.server).poller
-        settings = poller.settings
-        if urlsplit(self.path).path != settings.path:
-            self._answer(404, "no such path", closes=True)
+        if refusal := self._refusal():
+            self._answer(*refusal, closes=True)
             return
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal():
-            self._answer(411, "a body has a Content-Length", closes=True)
-            return
-        if int(length) > settings.body_bytes:
-            self._answer(413, f"a body has {settings.body_bytes} bytes at most", closes=True)
-            return
-        body = self.rfile.read(int(length))
-        if len(body) < int(length):
+        length = int(self.headers["Content-Length"])
+        body = self.rfile.read(length)
+        if len(body) < length:
             self.close_connection = True
             return
+        poller = self._poller
         headers = {name.lower(): value for name, value in self.headers.items()}
-        if not settings.may_send(headers, body):
-            self._answer(401, "the token or the signature is missing or wrong")
+        if not poller.settings.is_signed(headers, body):
+            self._answer(401, _NOT_ALLOWED)
             return
         self._answer(*poller.take(WebhookRequest(self.path, headers, body)))
+
+    @property
+    def _poller(self) -> WebhookPoller:
+        return cast("_Server", self.server).poller
+
+    def _refusal(self) -> tuple[int, str] | None:
+        """What is wrong before the body is read, which costs time and memory: status and text."""
+        settings = self._poller.settings
+        if urlsplit(self.path).path != settings.path:
+            return 404, "no such path"
+        if not settings.has_token(self.headers.get("Authorization", "")):
+            return 401, _NOT_ALLOWED
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            return 411, "a body has a Content-Length"
+        if int(length) > settings.body_bytes:
+            return 413, f"a body has {settings.body_bytes} bytes at most"
+        return None
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """In plain text, without the client's words."""
@@ -310,6 +370,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, text: str, *, closes: bool = False) -> None:
         body = f"{text}\n".encode() if text else b""
+        self.connection.settimeout(_READ_TIMEOUT_S)  # reads have left what was left to them
         self.send_response(status)
         self.send_header("Content-Type", "text/plain; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
@@ -332,7 +393,7 @@ class _Handler(BaseHTTPRequestHandler):
         (RFC 9112, 9.6).
         """
         connection = self.connection
-        left = max(_DRAIN_BYTES, cast("_Server", self.server).poller.settings.body_bytes)
+        left = max(_DRAIN_BYTES, self._poller.settings.body_bytes)
         deadline_s = time.monotonic() + _DRAIN_S
         with contextlib.suppress(OSError):  # it may have gone away
             connection.shutdown(socket.SHUT_WR)

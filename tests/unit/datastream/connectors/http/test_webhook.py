@@ -25,6 +25,7 @@ from tests.tools.connectors.played_by_hand import FakeReaderContext
 from tests.tools.small_servers import free_port
 from tests.tools.waiting import wait_until
 
+SERVER = "penstock.datastream.connectors.http.webhook_server"
 ORDER = Types.ROW_NAMED(["id"], [Types.LONG()])
 SCHEMA = JsonRowDeserializationSchema.builder().type_info(ORDER).build()
 
@@ -259,6 +260,68 @@ def test_a_token_is_asked_for():
     assert hooks.run.records == ["b"]
 
 
+@pytest.mark.parametrize("more", ["", "Expect: 100-continue\r\n", "Authorization: Bearer x\r\n"])
+def test_who_has_no_token_is_told_before_the_body_is_read(more):
+    head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n{more}\r\n"
+    source = builder().set_bearer_token("secret").build()
+    with opened(source) as hooks, hooks.connected() as client:
+        client.sendall(head.encode())
+        with client.makefile("rb") as answer:
+            assert answer.read().startswith(b"HTTP/1.1 401 ")
+
+
+def test_who_has_the_token_is_asked_to_continue():
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n"
+    source = builder().set_bearer_token("secret").build()
+    with opened(source) as hooks, hooks.connected() as client:
+        client.sendall(head + b"Authorization: Bearer secret\r\n\r\n")
+        with client.makefile("rb") as answer:
+            assert answer.readline().startswith(b"HTTP/1.1 100 ")
+            assert answer.readline() == b"\r\n"
+            client.sendall(b"a")
+            assert answer.readline().startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("begin", ["POST / HTTP", "POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\n"])
+def test_who_sends_a_request_byte_by_byte_has_one_time_limit_for_all_of_it(monkeypatch, begin):
+    monkeypatch.setattr(f"{SERVER}._READ_TIMEOUT_S", 0.5)
+    # No byte is so late that it alone would be too late.
+    with opened(builder().build()) as hooks, hooks.connected() as client:
+        client.sendall(begin.encode())
+        client.settimeout(0.05)
+
+        def has_ended():
+            try:
+                client.sendall(b"x")
+                return client.recv(1) == b""
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+
+        wait_until(has_ended, "it is waited for")
+
+
+def test_the_time_limit_begins_anew_with_each_request(monkeypatch):
+    monkeypatch.setattr(f"{SERVER}.time", clock := Clock())
+    with opened(builder().build()) as hooks:
+        connection = hooks._connection()
+        for _ in range(3):
+            connection.request("POST", "/", b"a")
+            assert connection.getresponse().read() == b""
+            clock.now_s += 29
+        connection.close()
+
+
+class Clock:
+    """Time that stands still."""
+
+    now_s = 1000.0
+
+    def monotonic(self):
+        return self.now_s
+
+
 def test_a_signature_is_that_of_the_body():
     body = b'{"zen": "x"}'
     right = hmac.new(b"It's a Secret", body, hashlib.sha256)
@@ -369,7 +432,7 @@ def test_several_listeners_have_ports_that_follow_each_other():
 
 
 def test_a_port_that_another_process_keeps_is_told(monkeypatch):
-    monkeypatch.setattr("penstock.datastream.connectors.http.webhook_server._PORT_PATIENCE_S", 0.0)
+    monkeypatch.setattr(f"{SERVER}._PORT_PATIENCE_S", 0.0)
     source = builder().build()
     with running(source):
         poller = source.create_poller(0)
