@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.connectors.messaging.builder import checked_number
 from penstock.datastream.connectors.sql.errors import is_transient
 from penstock.datastream.connectors.sql.jdbc_urls import alchemy_url
 from penstock.datastream.connectors.sql.lookup_cache import CacheFigures, LookupCache, RowCache
@@ -107,15 +108,17 @@ class SqlLookup:
 
         def set_max_retries(self, retries: int) -> SqlLookup.Builder:
             """Set how often a query is tried again while the database does not answer, after 1 s, 2 s, ...; 3 times by default."""
-            return self._with(max_retries=_number("set_max_retries", retries, 0))
+            return self._with(max_retries=checked_number(f"{_NAME}.set_max_retries", retries, 0))
 
         def set_connections(self, connections: int) -> SqlLookup.Builder:
             """Set how many queries a subtask has under way at most, each on a connection of its own; 4 by default."""
-            return self._with(connections=_number("set_connections", connections, 1))
+            return self._with(
+                connections=checked_number(f"{_NAME}.set_connections", connections, 1)
+            )
 
         def set_max_keys(self, keys: int) -> SqlLookup.Builder:
             """Set how many keys a query asks for at most; 500 by default."""
-            return self._with(most_keys=_number("set_max_keys", keys, 1))
+            return self._with(most_keys=checked_number(f"{_NAME}.set_max_keys", keys, 1))
 
         def set_engine_options(self, options: dict[str, Any]) -> SqlLookup.Builder:
             """Set arguments of SQLAlchemy's `create_engine`, such as `connect_args`."""
@@ -375,9 +378,3 @@ def _names(setter: str, names: Sequence[str]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise ConfigurationError(f"{_NAME}.{setter}: a name is there twice: {list(names)}.")
     return tuple(names)
-
-
-def _number(setter: str, number: int, least: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < least:
-        raise ConfigurationError(f"{_NAME}.{setter}: expected {least} or more, got {number!r}.")
-    return number

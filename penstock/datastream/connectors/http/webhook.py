@@ -29,7 +29,7 @@ from penstock.datastream.connectors.http.webhook_server import (
     WebhookRequest,
     server_context,
 )
-from penstock.datastream.connectors.messaging.builder import CompleteBuilder
+from penstock.datastream.connectors.messaging.builder import CompleteBuilder, checked_number
 from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.model.errors import ConfigurationError, RefusedForGood
 
@@ -110,7 +110,7 @@ class WebhookSource(PollingSource):
 
         def set_listeners(self, listeners: int) -> Self:
             """Set how many subtasks listen, 1 by default: on the port of set_address, and on those that follow it."""
-            return self._with(listeners=_number("set_listeners", listeners, 1))
+            return self._with(listeners=checked_number(f"{_NAME}.set_listeners", listeners, 1))
 
         def set_bearer_token(self, token: str) -> Self:
             """Set the token that requests have in the header Authorization. Others are answered with 401."""
@@ -215,10 +215,10 @@ class WebhookSource(PollingSource):
         ) -> Self:
             """Set how much waits for the job, how large a body is, and how many connections there are at once."""
             return self._listen(
-                queue_records=_number("set_limits", queue_records, 1),
-                queue_bytes=_number("set_limits", queue_bytes, 1),
-                body_bytes=_number("set_limits", body_bytes, 1),
-                connections=_number("set_limits", connections, 1),
+                queue_records=checked_number(f"{_NAME}.set_limits", queue_records, 1),
+                queue_bytes=checked_number(f"{_NAME}.set_limits", queue_bytes, 1),
+                body_bytes=checked_number(f"{_NAME}.set_limits", body_bytes, 1),
+                connections=checked_number(f"{_NAME}.set_limits", connections, 1),
             )
 
         def build(self) -> WebhookSource:
@@ -280,9 +280,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _number(setter: str, number: object, least: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < least:
-        raise ConfigurationError(f"{_NAME}.{setter}: expected {least} or more, got {number!r}.")
-    return number

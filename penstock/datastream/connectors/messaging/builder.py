@@ -75,6 +75,13 @@ def checked_kind(setter: str, value: object, kind: type[Value]) -> Value:
     return value
 
 
+def checked_number(setter: str, number: object, least: int) -> int:
+    """The number. Raises: ConfigurationError: it is none, or below `least`."""
+    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        raise ConfigurationError(f"{setter}: expected {least} or more, got {number!r}.")
+    return number
+
+
 def checked_topics(names: str | Iterable[str]) -> tuple[str, ...]:
     """The arguments of set_topics: one name, or several. Raises: ConfigurationError."""
     found = (names,) if isinstance(names, str) else tuple(names)

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.datastream.connectors.base import Boundedness, Poller, PollingSource
+from penstock.datastream.connectors.messaging.builder import checked_number
 from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.nats.client import (
     NatsAddress,
@@ -116,12 +117,12 @@ class JetStreamSource(PollingSource):
         def set_starting_sequence(self, sequence: int) -> Self:
             """Begin with this sequence number; by default with the first message that is there."""
             where = f"{_NAME}.set_starting_sequence"
-            return self._with(start=_number(where, sequence, 1), start_ms=None)
+            return self._with(start=checked_number(where, sequence, 1), start_ms=None)
 
         def set_starting_timestamp(self, epoch_ms: int) -> Self:
             """Begin with the first message that the server got at this time or later."""
             where = f"{_NAME}.set_starting_timestamp"
-            return self._with(start=1, start_ms=_number(where, epoch_ms, 0))
+            return self._with(start=1, start_ms=checked_number(where, epoch_ms, 0))
 
         def set_starting_latest(self) -> Self:
             """Begin with the messages that come after the start of the job."""
@@ -191,9 +192,3 @@ class JetStreamSource(PollingSource):
                 where=f"{_NAME}, stream {settings.stream!r}, subject {subject!r}",
             )
         )
-
-
-def _number(where: str, number: object, least: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < least:
-        raise ConfigurationError(f"{where}: expected {least} or more, got {number!r}.")
-    return number
