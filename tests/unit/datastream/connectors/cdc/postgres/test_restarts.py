@@ -241,12 +241,17 @@ def test_a_savepoint_that_is_older_than_what_the_slot_has_confirmed_is_refused(o
     with streaming(source, 3) as run:
         orders.execute("INSERT INTO orders VALUES (4, 'd')")
         run.read(records=4)
-        old = run.checkpoint(2)
+        old, fourth = run.checkpoint(2), orders.end()
         orders.execute("INSERT INTO orders VALUES (5, 'e')")
         run.read(records=5)
         run.checkpoint(3)
         run.complete(3)
-        run.look_on()
+
+        def has_moved():
+            run.look_on(1)
+            return orders.confirmed() > fourth
+
+        wait_until(has_moved, "the slot does not move")
     run = SourceRun(source, 1, old)
     with pytest.raises(RefusedForGood, match="is confirmed up to .* Restore a newer checkpoint"):
         run.read(records=1)
