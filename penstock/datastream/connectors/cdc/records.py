@@ -109,7 +109,7 @@ class RowMaker(RecordMaker):
 
     def _more(self, table: TableId, time_ms: int) -> Values:
         known = {
-            "database_name": self.database,
+            "database_name": self.database or table.schema,
             "schema_name": table.schema,
             "table_name": table.name,
             "op_ts": time_ms,

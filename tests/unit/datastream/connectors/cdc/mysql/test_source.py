@@ -445,3 +445,12 @@ def test_generated_columns_and_dates_with_zeros_are_the_same_in_snapshot_and_bin
         database.execute("SET sql_mode = ''", insert % 2)
         run.read(records=2)
     assert told(run.records) == [("+I", 1, None, None, 2, 3), ("+I", 2, None, None, 4, 6)]
+
+
+def test_metadata_have_the_database_of_the_table(orders):
+    names = ("database_name", "schema_name", "table_name", "op_ts")
+    with streaming(orders.builder().metadata_columns(*names).build(), 3) as run:
+        orders.execute("DELETE FROM orders WHERE id = 1")
+        run.read(records=4)
+    assert tuple(run.records[0]) == (1, "a", "shop", "shop", "orders", 0)
+    assert tuple(run.records[3])[:5] == (1, "a", "shop", "shop", "orders")
