@@ -120,10 +120,10 @@ class RangeReader:
 
 
 def _query(split: SnapshotSplit, shape: TableShape) -> tuple[str, tuple[Any, ...]]:
-    names = ", ".join(selected(column, quoted(column.name)) for column in shape.columns)
-    first = quoted(shape.columns[shape.key[0]].name)
+    names = ", ".join(selected(column, _escaped(column.name)) for column in shape.columns)
+    first = _escaped(shape.columns[shape.key[0]].name)
     keys = ", ".join(
-        ordered(shape.columns[place], quoted(shape.columns[place].name)) for place in shape.key
+        ordered(shape.columns[place], _escaped(shape.columns[place].name)) for place in shape.key
     )
     terms: list[str] = []
     given: list[Any] = []
@@ -141,8 +141,13 @@ def _query(split: SnapshotSplit, shape: TableShape) -> tuple[str, tuple[Any, ...
         given += split.after
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
     # ruff: ignore[hardcoded-sql-expression] - names are quoted, values are bound
-    query = f"SELECT {names} FROM {quoted(*shape.table)}{where} ORDER BY {keys}"
+    query = f"SELECT {names} FROM {_escaped(*shape.table)}{where} ORDER BY {keys}"
     return query, tuple(given)
+
+
+def _escaped(*names: str) -> str:
+    """A name as SQL in which PyMySQL puts values for %s."""
+    return quoted(*names).replace("%", "%%")
 
 
 @contextmanager

@@ -214,7 +214,7 @@ class ReplicationStream(ChangeStream):
     def _start(self) -> Any:
         self._check_slot()
         settings, lsn = self._settings, self._position.lsn
-        publication = settings.publication.replace("'", "''")
+        publication = settings.publication.replace('"', '""').replace("'", "''")
         command = (
             f'START_REPLICATION SLOT "{settings.slot}" LOGICAL {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X} '
             f"(proto_version '1', publication_names '\"{publication}\"')"

@@ -5,9 +5,9 @@ import contextlib
 import pytest
 
 from penstock.datastream.connectors.cdc.mysql import connection, snapshot
-from penstock.model.errors import ExternalError
+from penstock.model.errors import ExternalError, RefusedForGood
 from penstock.testing.conformance.source_run import SourceRun
-from tests.tools.connectors.changelogs import told
+from tests.tools.connectors.changelogs import streaming, told
 from tests.tools.waiting import wait_until
 
 WAITS = """SELECT 1 FROM information_schema.PROCESSLIST
@@ -46,3 +46,39 @@ def test_open_transactions_that_a_lock_waits_for_are_told_of(orders, monkeypatch
             pytest.raises(ExternalError, match=r"lock on shop\.orders .*within 1 s.*INNODB_TRX"),
         ):
             run.read(records=1)
+
+
+def test_names_with_percent_signs_are_names(database):
+    table = "`part%`"
+    database.execute(
+        f"CREATE TABLE {table} (`id%s` varchar(9) PRIMARY KEY, `rate%` int)",
+        f"INSERT INTO {table} VALUES ('a', 1)",
+    )
+    try:
+        with streaming(database.builder("part%").build(), 1) as run:
+            database.execute(f"INSERT INTO {table} VALUES ('b', 2)")
+            run.read(records=2)
+    finally:
+        database.execute(f"DROP TABLE {table}")
+    assert told(run.records) == [("+I", "a", 1), ("+I", "b", 2)]
+
+
+@pytest.mark.parametrize("kind", ["date", "datetime(3)", "timestamp"])
+@pytest.mark.parametrize("is_snapshot", [True, False])
+def test_a_key_with_a_date_of_zeros_is_refused_and_named(database, kind, is_snapshot):
+    insert = "INSERT INTO orders VALUES ('0000-00-00')"
+    database.execute(f"CREATE TABLE orders (day {kind} PRIMARY KEY)")
+    expected = r"key column 'day' of shop\.orders has a date with zeros"
+    if is_snapshot:
+        database.execute("SET sql_mode = ''", insert)
+        with (
+            contextlib.closing(SourceRun(database.builder().build(), 1)) as run,
+            pytest.raises(RefusedForGood, match=expected),
+        ):
+            run.read(records=1)
+        return
+    database.execute("INSERT INTO orders VALUES ('2024-02-29')")
+    with streaming(database.builder().build(), 1) as run:
+        database.execute("SET sql_mode = ''", insert)
+        with pytest.raises(RefusedForGood, match=expected):
+            run.read(records=2)

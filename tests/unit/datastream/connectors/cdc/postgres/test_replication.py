@@ -22,9 +22,11 @@ class _Context:
         return 1
 
 
-def stream_of(database):
+def stream_of(database, publication=""):
     """The stream of a new job that takes no snapshot."""
-    source = database.builder().startup_options(StartupOptions.latest()).build()
+    made = database.builder()
+    made.publication_name(publication or database.slot)
+    source = made.startup_options(StartupOptions.latest()).build()
     enumerator = source.create_enumerator(_Context())
     enumerator.start()
     split = enumerator._next()
@@ -65,6 +67,26 @@ def test_changes_in_front_of_the_end_of_a_connection_are_given_once(orders):
     wait_until(has_all, "changes are missing")
     stream.close()
     assert told(records) == [("+I", number, "n") for number in range(100, 200)]
+
+
+def test_a_publication_may_have_any_name(orders):
+    name = """odd "one", 'it'"""
+    stream = stream_of(orders, name)
+    try:
+        stream.poll()
+        orders.execute("DELETE FROM orders WHERE id = 1")
+        records = []
+
+        def is_read():
+            found = stream.poll()
+            records.extend(found[0].values if found else ())
+            return records
+
+        wait_until(is_read, "nothing comes")
+    finally:
+        stream.close()
+        orders.execute("""DROP PUBLICATION "odd ""one"", 'it'" """)
+    assert told(records) == [("-D", 1, "a")]
 
 
 class _Wire:
