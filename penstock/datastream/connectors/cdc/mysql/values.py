@@ -45,8 +45,8 @@ class ValueReader:
             if not names:
                 raise
             raise RefusedForGood(
-                f"{self._where}: the key column {names[0]!r} of {self._shape.table} has a date with "
-                "zeros, such as 0000-00-00, of which the binlog does not say which one it is. Give "
+                f"{self._where}: the key column {names[0]!r} of {self._shape.table} has a date "
+                "with zeros, such as 0000-00-00, and the binlog does not say which one it is. Give "
                 "the row a key that is a date, and begin anew with a snapshot."
             ) from error
 
