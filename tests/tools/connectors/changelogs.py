@@ -20,9 +20,13 @@ def told(records):
 
 
 @contextlib.contextmanager
-def streaming(source, count, parallelism=1):
-    """A run whose snapshot of `count` rows is read and complete, so that it reads changes next. Tests' checkpoints begin at 1."""
+def streaming(source, count, parallelism=1, before=lambda: None):
+    """A run whose snapshot of `count` rows is read and complete, so that it reads changes next. Tests' checkpoints begin at 1.
+
+    `before`: called when the place of the stream is known, and nothing is read.
+    """
     with contextlib.closing(SourceRun(source, parallelism)) as run:
+        before()
         numbers = itertools.count(-1000)
 
         def has_streamed():

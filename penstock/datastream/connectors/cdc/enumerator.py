@@ -64,6 +64,8 @@ class CdcEnumerator(SplitEnumerator):
         self._chunk_rows = chunk_rows
         self._view_type = view_type
         self._begin: Begin | None = None
+        self._tables: tuple[TableId, ...] | None = tuple(tables)
+        """None: restored, so the readers have some of them in their own state."""
         self._left = list(tables)
         self._cut: SnapshotSplit | None = None
         self._back: list[Any] = []
@@ -83,7 +85,7 @@ class CdcEnumerator(SplitEnumerator):
                 self.close()
                 raise
             if not self._begin.has_snapshot:
-                self._left.clear()
+                self._left = []
 
     def handle_source_event(self, subtask: int, event: object) -> None:
         if event == NO_CHECKPOINTS:
@@ -105,18 +107,22 @@ class CdcEnumerator(SplitEnumerator):
         self._serve()
 
     def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
+        if subtask in self._waiting:
+            self._waiting.remove(subtask)
+        if not self._has_checkpoints and self._tables is not None:
+            if any(not isinstance(split, Forget) for split in splits):
+                self._begin_anew(self._tables)
+            return
         ranges = [split for split in splits if isinstance(split, SnapshotSplit)]
         for split in ranges:
             self._running.discard(split.split_id)
             self._finished.pop(split.split_id, None)
         if ranges and self._has_streamed:
-            # Only without checkpoints: all is read again, with other views than the stream's.
+            # Only without checkpoints, behind a savepoint: read again, with other views than the stream's.
             self._has_streamed = False
             splits = ranges
         # Whoever lacks a Forget tells its finished ranges again, and gets it then.
         self._back += [split for split in splits if not isinstance(split, Forget)]
-        if subtask in self._waiting:
-            self._waiting.remove(subtask)
 
     def snapshot_state(self) -> Any:
         return {
@@ -130,6 +136,7 @@ class CdcEnumerator(SplitEnumerator):
         }
 
     def restore_state(self, state: Any) -> None:
+        self._tables = None
         self._begin = state["begin"]
         self._left = list(state["left"])
         self._cut = state["cut"]
@@ -148,6 +155,16 @@ class CdcEnumerator(SplitEnumerator):
 
     # ------------------------------------------------------------------ inside
 
+    def _begin_anew(self, tables: tuple[TableId, ...]) -> None:
+        """As a new job: the database may have let go what lies behind the former beginning.
+
+        Where it begins is asked when somebody wants a split, so that a server that is away fails that task.
+        """
+        self._begin = None
+        self._left, self._cut, self._back = list(tables), None, []
+        self._running, self._finished = set(), {}
+        self._has_streamed = False
+
     def _serve(self) -> None:
         """Gives splits to those who wait for them. Without checkpoints only the first subtask gets any."""
         for subtask in sorted(self._waiting):
@@ -160,6 +177,7 @@ class CdcEnumerator(SplitEnumerator):
             self._context.assign_splits(subtask, [split])
 
     def _next(self) -> SnapshotSplit | StreamSplit | None:
+        self.start()
         if self._back:
             split: SnapshotSplit | StreamSplit = self._back.pop(0)
             if isinstance(split, SnapshotSplit):

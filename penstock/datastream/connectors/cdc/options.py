@@ -23,6 +23,8 @@ from penstock.model.errors import ConfigurationError
 CHUNK_ROWS: Final = 8096
 _NAME: Final = re.compile(r"[^\s.\"'`]+(?: [^\s.\"'`]+)*")
 
+_BINLOG: Final = re.compile(r".+\.[0-9]+")
+
 
 class ChangelogMode(Enum):
     """What an update gives: the row before and the row after it (ALL), or only the row after it (UPSERT)."""
@@ -60,10 +62,12 @@ class StartupOptions:
     @staticmethod
     def specific_offset(file: str, position: int) -> StartupOptions:
         """Read the changes behind a position in the binlog of MySQL or MariaDB, such as ("binlog.000003", 4)."""
-        if not isinstance(file, str) or not file or not isinstance(position, int) or position < 4:
+        is_file = isinstance(file, str) and _BINLOG.fullmatch(file)
+        if not is_file or not isinstance(position, int) or position < 4:
             raise ConfigurationError(
-                "StartupOptions.specific_offset: expected a file and a position of 4 or more, got "
-                f"{file!r} and {position!r}."
+                "StartupOptions.specific_offset: expected a file and a position of 4 or more, such "
+                f'as ("binlog.000003", 4), got {file!r} and {position!r}. SHOW BINARY LOGS tells '
+                "the files."
             )
         return StartupOptions("specific-offset", file, position)
 

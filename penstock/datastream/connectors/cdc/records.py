@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,7 +110,7 @@ class RowMaker(RecordMaker):
 
     def _more(self, table: TableId, time_ms: int) -> Values:
         known = {
-            "database_name": self.database,
+            "database_name": self.database or table.schema,
             "schema_name": table.schema,
             "table_name": table.name,
             "op_ts": time_ms,
@@ -160,7 +161,19 @@ class DebeziumMaker(RecordMaker):
             "op": change.op,
             "ts_ms": change.time_ms,
         }
-        return json.dumps(envelope, default=_plain, ensure_ascii=False)
+        try:
+            return json.dumps(envelope, default=_plain, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            for image in filter(None, (before, after)):
+                image.update({name: _number(value) for name, value in image.items()})
+            return json.dumps(envelope, default=_plain, ensure_ascii=False, allow_nan=False)
+
+
+def _number(value: Any) -> Any:
+    """A float that is no number as a text: JSON has no form for it. Source: Kafka's JsonConverter (Jackson)."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _plain(value: Any) -> Any:

@@ -33,7 +33,7 @@ _EXPECTED: Final = {
     "binlog_row_value_options": (("", None), "SET GLOBAL binlog_row_value_options = ''"),
 }
 _COLUMNS: Final = """
-SELECT c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, k.ORDINAL_POSITION, c.EXTRA
+SELECT c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, k.ORDINAL_POSITION
 FROM information_schema.COLUMNS c
 LEFT JOIN information_schema.KEY_COLUMN_USAGE k ON k.TABLE_SCHEMA = c.TABLE_SCHEMA
   AND k.TABLE_NAME = c.TABLE_NAME AND k.COLUMN_NAME = c.COLUMN_NAME
@@ -105,7 +105,7 @@ def shape_of(connection: Any, table: TableId, where: str) -> TableShape:
         )
     columns: list[Column] = []
     places: dict[int, int] = {}
-    for name, kind, declared, place, _ in ask(connection, _COLUMNS, tuple(table)):
+    for name, kind, declared, place in ask(connection, _COLUMNS, tuple(table)):
         type_info = type_of(kind.lower(), declared.lower(), is_key=place is not None)
         if type_info is None:
             raise ConfigurationError(

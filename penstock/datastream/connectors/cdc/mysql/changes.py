@@ -15,7 +15,16 @@ from penstock.datastream.connectors.cdc.splits import Key, Piece, Seen, TableId
 from penstock.datastream.connectors.cdc.tables import TableShape
 
 _LOG: Final = logging.getLogger(__name__)
-_TRUNCATE: Final = re.compile(r"TRUNCATE\s+(?:TABLE\s+)?([^\s;]+)", re.IGNORECASE)
+_PART: Final = r"""(?:`[^`]+`|"[^"]+"|[^\s.;`"]+)"""
+_TABLE: Final = rf"({_PART}(?:\s*\.\s*{_PART})?)"
+_TRUNCATE: Final = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_TABLE}", re.IGNORECASE)
+_PARTITION: Final = re.compile(
+    rf"ALTER\s+(?:ONLINE\s+)?(?:IGNORE\s+)?TABLE\s+(?:IF\s+EXISTS\s+)?{_TABLE}\s.*?"
+    rf"\b(?:TRUNCATE|DROP|EXCHANGE|CONVERT)\s+PARTITION\b(?:.*\bWITH\s+TABLE\s+{_TABLE})?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Rows go, or come, with a partition. The second table is the one that it is exchanged with."""
+_LITERAL: Final = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 _WRITES: Final = re.compile(r"(INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE)
 _COMMENT: Final = re.compile(r"/\*.*?\*/|--[^\n]*\n|#[^\n]*\n", re.DOTALL)
 _FIELD_TYPES: Final = {
@@ -109,8 +118,11 @@ class ChangeReader:
         """Look at a statement of the binlog. Raises: RefusedForGood: it changes rows of ours without saying which."""
         text = _COMMENT.sub(" ", text).strip()
         if found := _TRUNCATE.match(text):
-            parts = [part.strip("`") for part in found[1].split(".")]
-            self._truncate(TableId(*([database, *parts][-2:])), mark)
+            self._truncate(_named(found[1], database), mark, "was truncated")
+        elif found := _PARTITION.match(_LITERAL.sub("''", text)):
+            for name in filter(None, found.groups()):
+                does = f"has lost or got rows with a partition, by {text!r:.200}"
+                self._truncate(_named(name, database), mark, does)
         elif _WRITES.match(text):
             for table in self._shapes:
                 if re.search(rf"\b{re.escape(table.name)}\b", text):
@@ -180,14 +192,20 @@ class ChangeReader:
                 "with a savepoint, and submit it again from there."
             )
 
-    def _truncate(self, table: TableId, mark: tuple[int, int]) -> None:
+    def _truncate(self, table: TableId, mark: tuple[int, int], does: str) -> None:
         if table not in self._shapes:
             return
         if self._seen is not None and self._seen.covers_all(table, mark):
             return
         if not self._ignores_truncate:
             raise RefusedForGood(
-                f"{self._where}: {table} was truncated, which a changelog has no record for. "
+                f"{self._where}: {table} {does}, which a changelog has no record for. "
                 "Begin anew with a snapshot, or go on with .ignore_truncate()."
             )
-        _LOG.warning("%s: %s was truncated; its rows are not deleted here", self._where, table)
+        _LOG.warning("%s: %s %s; there are no records for it", self._where, table, does)
+
+
+def _named(name: str, database: str) -> TableId:
+    """The table of a name as a statement has it."""
+    parts = [part.strip().strip('`"') for part in name.split(".")]
+    return TableId(*([database, *parts][-2:]))

@@ -27,6 +27,7 @@ _BLOBS: Final = frozenset({
 })  # fmt: skip
 _BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())
 _MOST_DIGITS: Final = 38
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC).replace(tzinfo=None)
 _SIZES: Final = re.compile(r"\w+\((\d+)(?:,(\d+))?\)")
 _MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 _SIGNED: Final = {
@@ -171,8 +172,9 @@ def _timestamp(value: Any) -> dt.datetime | None:
 
 
 def _utc(value: Any) -> dt.datetime | None:
+    """A TIMESTAMP begins a second behind the epoch: in the binlog the epoch is the date with zeros."""
     found = _timestamp(value)
-    return None if found is None else found.replace(tzinfo=dt.UTC)
+    return None if found is None or found == _EPOCH else found.replace(tzinfo=dt.UTC)
 
 
 def _time(value: dt.timedelta) -> dt.time:

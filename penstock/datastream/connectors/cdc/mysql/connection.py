@@ -17,6 +17,8 @@ from penstock.model.errors import ExternalError, RefusedForGood
 CONNECT_S: Final = 10
 LOOK_S: Final = 5
 READ_S: Final = 60
+LONG_READ_S: Final = 24 * 60 * 60
+"""For queries that may sort a whole table, or wait for a lock: nothing comes before they are done."""
 EXTRA: Final = "mysql-cdc"
 _GONE: Final = 1236
 """ER_MASTER_FATAL_ERROR_READING_BINLOG: the file was purged, or the position is none."""
@@ -45,8 +47,10 @@ class MySqlSettings:
         return f"{self.host}:{self.port}"
 
 
-def arguments(settings: MySqlSettings, *, is_look: bool = False) -> dict[str, Any]:
-    """What `pymysql.connect` takes. `is_look`: it gives up soon."""
+def arguments(
+    settings: MySqlSettings, *, is_look: bool = False, is_slow: bool = False
+) -> dict[str, Any]:
+    """What `pymysql.connect` takes. `is_look`: it gives up soon. `is_slow`: an answer may take hours."""
     return {
         "host": settings.host,
         "port": settings.port,
@@ -55,19 +59,21 @@ def arguments(settings: MySqlSettings, *, is_look: bool = False) -> dict[str, An
         "charset": "utf8mb4",
         "autocommit": True,
         "connect_timeout": LOOK_S if is_look else CONNECT_S,
-        "read_timeout": READ_S,
+        "read_timeout": LONG_READ_S if is_slow else READ_S,
         **settings.parameters,
     }
 
 
-def connect(settings: MySqlSettings, where: str, *, is_look: bool = False) -> Any:
-    """A connection in autocommit mode, whose times are in UTC.
+def connect(
+    settings: MySqlSettings, where: str, *, is_look: bool = False, is_slow: bool = False
+) -> Any:
+    """A connection in autocommit mode, whose times are in UTC. `is_look`, `is_slow`: as `arguments` has them.
 
     Raises: ConfigurationError: PyMySQL is missing. ExternalError: the server is not reached. RefusedForGood: it refuses.
     """
     pymysql = extra("pymysql", EXTRA, where)
     with errors(settings, where):
-        connection = pymysql.connect(**arguments(settings, is_look=is_look))
+        connection = pymysql.connect(**arguments(settings, is_look=is_look, is_slow=is_slow))
         try:
             ask(connection, "SET SESSION time_zone = '+00:00', net_write_timeout = 3600")
         except BaseException:

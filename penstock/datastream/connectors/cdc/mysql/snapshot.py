@@ -30,8 +30,12 @@ from penstock.datastream.connectors.cdc.mysql.values import ValueReader
 from penstock.datastream.connectors.cdc.records import NOTHING, RecordMaker
 from penstock.datastream.connectors.cdc.splits import SnapshotSplit, TableId
 from penstock.datastream.connectors.cdc.tables import TableShape
+from penstock.model.errors import ExternalError
 
 _ROWS: Final = 1000
+_LOCK_S: Final = 60
+"""How long LOCK TABLES waits. Until it is given, new writers of the table wait, too."""
+_LOCK_WAIT_TIMEOUT: Final = 1205
 _BEGIN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 
 
@@ -70,7 +74,7 @@ class RangeReader:
         does = f"reading {split.split_id}"
         with (
             errors(self._settings, self._where, does),
-            closing(connect(self._settings, self._where)) as connection,
+            closing(connect(self._settings, self._where, is_slow=True)) as connection,
         ):
             split = split.begun(self._view(connection, split.table))
             now_ms = time.time_ns() // 1_000_000
@@ -91,19 +95,35 @@ class RangeReader:
             found = dict(ask(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
             file, position = found["Binlog_snapshot_file"], int(found["Binlog_snapshot_position"])
             return BinlogView((file_number(file), position))
-        with closing(connect(self._settings, self._where)) as other:
-            ask(other, f"LOCK TABLES {quoted(*table)} READ")
+        with closing(connect(self._settings, self._where, is_slow=True)) as other:
+            self._lock(other, table)
             ask(connection, _BEGIN)
             file, position = binlog_end(other)
             ask(other, "UNLOCK TABLES")
         return BinlogView((file_number(file), position))
 
+    def _lock(self, connection: Any, table: TableId) -> None:
+        """Raises: ExternalError: transactions that have written to the table stay open for too long."""
+        pymysql = extra("pymysql", EXTRA, self._where)
+        ask(connection, f"SET SESSION lock_wait_timeout = {_LOCK_S}")
+        try:
+            ask(connection, f"LOCK TABLES {quoted(*table)} READ")
+        except pymysql.MySQLError as error:
+            if error.args[0] != _LOCK_WAIT_TIMEOUT:
+                raise
+            raise ExternalError(
+                f"{self._where}: the lock on {table} for its snapshot was not given within "
+                f"{_LOCK_S} s, because transactions that have used the table are still open. Find "
+                "them in information_schema.INNODB_TRX (trx_started, trx_mysql_thread_id), and "
+                "end them: KILL the thread."
+            ) from error
+
 
 def _query(split: SnapshotSplit, shape: TableShape) -> tuple[str, tuple[Any, ...]]:
-    names = ", ".join(selected(column, quoted(column.name)) for column in shape.columns)
-    first = quoted(shape.columns[shape.key[0]].name)
+    names = ", ".join(selected(column, _escaped(column.name)) for column in shape.columns)
+    first = _escaped(shape.columns[shape.key[0]].name)
     keys = ", ".join(
-        ordered(shape.columns[place], quoted(shape.columns[place].name)) for place in shape.key
+        ordered(shape.columns[place], _escaped(shape.columns[place].name)) for place in shape.key
     )
     terms: list[str] = []
     given: list[Any] = []
@@ -121,8 +141,13 @@ def _query(split: SnapshotSplit, shape: TableShape) -> tuple[str, tuple[Any, ...
         given += split.after
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
     # ruff: ignore[hardcoded-sql-expression] - names are quoted, values are bound
-    query = f"SELECT {names} FROM {quoted(*shape.table)}{where} ORDER BY {keys}"
+    query = f"SELECT {names} FROM {_escaped(*shape.table)}{where} ORDER BY {keys}"
     return query, tuple(given)
+
+
+def _escaped(*names: str) -> str:
+    """A name as SQL in which PyMySQL puts values for %s."""
+    return quoted(*names).replace("%", "%%")
 
 
 @contextmanager

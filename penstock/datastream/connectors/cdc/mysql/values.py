@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.datastream.connectors.base import RefusedForGood
 from penstock.datastream.connectors.cdc.mysql.columns import key_part, reader_of
 from penstock.datastream.connectors.cdc.records import Change, Values
 from penstock.datastream.connectors.cdc.splits import Key
@@ -29,11 +30,25 @@ class ValueReader:
         ])
 
     def key(self, raw: Sequence[Any]) -> Key:
-        """The key of a row."""
-        return tuple(
-            part(self._readers[place](raw[place])) if part is not int else int(raw[place])
-            for place, part in self._key
-        )
+        """The key of a row. Raises: RefusedForGood: it has a date with zeros."""
+        try:
+            return tuple(
+                part(self._readers[place](raw[place])) if part is not int else int(raw[place])
+                for place, part in self._key
+            )
+        except AttributeError as error:  # the value of such a date is None
+            names = [
+                self._shape.names[place]
+                for place, _ in self._key
+                if self._readers[place](raw[place]) is None
+            ]
+            if not names:
+                raise
+            raise RefusedForGood(
+                f"{self._where}: the key column {names[0]!r} of {self._shape.table} has a date "
+                "with zeros, such as 0000-00-00, and the binlog does not say which one it is. Give "
+                "the row a key that is a date, and begin anew with a snapshot."
+            ) from error
 
     def change(
         self, op: str, before: Sequence[Any] | None, after: Sequence[Any] | None, time_ms: int

@@ -157,12 +157,20 @@ def check_publication(
         _check_may_publish(connection, settings, where)
         return
     kinds = connection.execute(
-        "SELECT pubinsert, pubupdate, pubdelete FROM pg_publication WHERE pubname = %s", (name,)
+        "SELECT pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication "
+        "WHERE pubname = %s",
+        (name,),
     ).fetchone()
-    if not all(kinds):
+    if not all(kinds[:3]):
         raise ConfigurationError(
             f"{where}: the publication {name!r} leaves out some of insert, update, delete. ALTER "
             f"PUBLICATION \"{name}\" SET (publish = 'insert, update, delete, truncate')."
+        )
+    if not kinds[3] and not settings.ignores_truncate:
+        raise ConfigurationError(
+            f"{where}: the publication {name!r} leaves out truncate, so a TRUNCATE could not end "
+            f'the job. ALTER PUBLICATION "{name}" SET (publish = \'insert, update, delete, '
+            "truncate'), or go on behind each TRUNCATE with .ignore_truncate()."
         )
     has_lists = connection.info.server_version >= 150_000
     more = "attnames, rowfilter" if has_lists else "NULL, NULL"

@@ -128,6 +128,8 @@ class ChangeReader:
         new = mapped.texts(message.new)
         old = None if message.old is None else mapped.texts(message.old)
         if Toast.UNCHANGED in new:
+            if self._has_seen_all(mapped, [new] if old is None else [old, new]):
+                return []
             new = self._with_kept(mapped, new, old if message.is_full else None)
         if old is not None and key_of(old, mapped.shape) != key_of(new, mapped.shape):
             made = self._deleted(mapped, old, is_full=message.is_full)
@@ -159,6 +161,14 @@ class ChangeReader:
             f"{self._where}: an update of {mapped.shape.table} leaves the column {name!r} as it "
             "is, and PostgreSQL does not write long values that did not change (TOAST) into the "
             "WAL. ALTER TABLE ... REPLICA IDENTITY FULL, and begin anew with a snapshot."
+        )
+
+    def _has_seen_all(self, mapped: Mapped, rows: Sequence[Texts]) -> bool:
+        """Whether the snapshot has the change already. Rows whose key was not sent are not known."""
+        key = mapped.shape.key
+        return all(
+            all(row[place] is not Toast.UNCHANGED for place in key) and self._has_seen(mapped, row)
+            for row in rows
         )
 
     def _has_seen(self, mapped: Mapped, texts: Texts) -> bool:

@@ -77,12 +77,13 @@ class ReplicationStream(ChangeStream):
     def poll(self) -> tuple[Batch, StreamSplit] | None:
         if self._connection is None:
             self._connect()
+        changes: list[Change] = []
         try:
-            changes = self._read()
+            self._read(changes)
             self._tell_in_time()
         except self._psycopg.Error as error:
+            # What was read before it stays: the position is behind it already.
             self._lose(error)
-            changes = []
         if self._position == self._told:
             return None
         self._told = self._position
@@ -104,10 +105,9 @@ class ReplicationStream(ChangeStream):
 
     # ------------------------------------------------------------------ reading
 
-    def _read(self) -> list[Change]:
-        """What is there, up to some rows; waits a moment if there is nothing."""
+    def _read(self, changes: list[Change]) -> None:
+        """Adds what is there, up to some rows; waits a moment if there is nothing."""
         wire = self._connection.pgconn
-        changes: list[Change] = []
         size = 0
         while len(changes) < _CHANGES and size < _BYTES:
             length, data = wire.get_copy_data(1)
@@ -123,7 +123,6 @@ class ReplicationStream(ChangeStream):
                 if not is_ready:
                     break
                 wire.consume_input()
-        return changes
 
     def _take(self, data: bytes, changes: list[Change]) -> None:
         if data[0] == 0x77:  # w: a message of the plugin
@@ -215,7 +214,7 @@ class ReplicationStream(ChangeStream):
     def _start(self) -> Any:
         self._check_slot()
         settings, lsn = self._settings, self._position.lsn
-        publication = settings.publication.replace("'", "''")
+        publication = settings.publication.replace('"', '""').replace("'", "''")
         command = (
             f'START_REPLICATION SLOT "{settings.slot}" LOGICAL {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X} '
             f"(proto_version '1', publication_names '\"{publication}\"')"

@@ -92,6 +92,8 @@ def builder():
         (lambda made: made.server_id(True), "server_id: expected 1 to"),
         (lambda made: StartupOptions.specific_offset("", 4), "expected a file and a position"),
         (lambda made: StartupOptions.specific_offset("binlog.1", 3), "a position of 4 or more"),
+        (lambda made: StartupOptions.specific_offset("binlog", 4), "got 'binlog' and 4"),
+        (lambda made: StartupOptions.specific_offset("binlog.x1", 4), "got 'binlog.x1' and 4"),
         (lambda made: made.table_list("orders").build(), "got 'orders', expected names such as"),
         (lambda made: made.table_list().build(), r'table_list\("shop.orders"\) is missing'),
     ],

@@ -437,11 +437,26 @@ def test_records_may_be_the_json_of_debezium_also_of_tables_that_differ(orders):
 def test_generated_columns_and_dates_with_zeros_are_the_same_in_snapshot_and_binlog(database):
     database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, day date, at datetime(3), "
+        "moment timestamp NULL, "
         "n int AS (id * 2) VIRTUAL, m int AS (id * 3) STORED)"
     )
-    insert = "INSERT INTO orders (id, day, at) VALUES (%s, '0000-00-00', '0000-00-00 00:00:00')"
+    zeros = "0000-00-00 00:00:00"
+    insert = "INSERT INTO orders (id, day, at, moment) VALUES (%s, '0000-00-00', "
+    insert += f"'{zeros}', '{zeros}')"
     database.execute("SET sql_mode = ''", insert % 1)
     with streaming(database.builder().build(), 1) as run:
         database.execute("SET sql_mode = ''", insert % 2)
         run.read(records=2)
-    assert told(run.records) == [("+I", 1, None, None, 2, 3), ("+I", 2, None, None, 4, 6)]
+    assert told(run.records) == [
+        ("+I", 1, None, None, None, 2, 3),
+        ("+I", 2, None, None, None, 4, 6),
+    ]
+
+
+def test_metadata_have_the_database_of_the_table(orders):
+    names = ("database_name", "schema_name", "table_name", "op_ts")
+    with streaming(orders.builder().metadata_columns(*names).build(), 3) as run:
+        orders.execute("DELETE FROM orders WHERE id = 1")
+        run.read(records=4)
+    assert tuple(run.records[0]) == (1, "a", "shop", "shop", "orders", 0)
+    assert tuple(run.records[3])[:5] == (1, "a", "shop", "shop", "orders")

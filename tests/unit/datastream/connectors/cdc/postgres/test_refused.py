@@ -56,6 +56,15 @@ def test_a_publication_that_leaves_something_out(orders, publication, expected):
     refused(orders.builder().publication_name("p"), expected)
 
 
+def test_a_publication_without_truncate_needs_a_job_that_ignores_it(orders):
+    orders.execute(
+        "CREATE PUBLICATION p FOR TABLE orders WITH (publish = 'insert, update, delete')"
+    )
+    made = orders.builder().publication_name("p")
+    refused(made, r"'p' leaves out truncate.*SET \(publish = .*or .*\.ignore_truncate\(\)")
+    made.ignore_truncate().build().validate()
+
+
 def test_a_publication_of_all_tables_will_do(orders):
     orders.execute("CREATE PUBLICATION p FOR ALL TABLES")
     orders.builder().publication_name("p").build().validate()

@@ -16,6 +16,7 @@ from penstock.datastream.connectors.cdc import (
 from penstock.datastream.connectors.cdc.postgres import snapshot
 from penstock.model.errors import ExternalError
 from penstock.testing import check_source
+from penstock.testing.conformance import source_run
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.connectors.changelogs import Replayed, Restarting, Writers, streaming, told
 from tests.tools.waiting import wait_until
@@ -285,3 +286,31 @@ def test_a_change_of_a_transaction_that_was_open_before_comes_once(orders):
         run.read(records=4)
         run.look_on()
     assert told(run.records)[3:] == [("+I", 4, "d")]
+
+
+def test_a_job_without_checkpoints_reads_everything_again_after_a_failure(orders, monkeypatch):
+    """Also when the slot has moved past where the job began."""
+    monkeypatch.setattr(source_run._Reader, "takes_checkpoints", lambda _: False)
+    with contextlib.closing(SourceRun(orders.builder().build(), 1)) as run:
+        run.read(records=3)
+        begin = orders.confirmed()
+        orders.execute("INSERT INTO orders VALUES (4, 'd')", "DELETE FROM orders WHERE id = 1")
+        run.read(records=5)
+
+        def has_moved():
+            run.look_on(1)
+            return orders.confirmed() > begin
+
+        wait_until(has_moved, "the slot does not move")
+        assert told(run.records)[3:] == [("+I", 4, "d"), ("-D", 1, "a")]
+        run.fail(0, None)
+        run.read(records=3)
+        orders.execute("INSERT INTO orders VALUES (5, 'e')")
+        run.read(records=4)
+        run.look_on()
+    assert told(run.records) == [
+        ("+I", 2, "b"),
+        ("+I", 3, None),
+        ("+I", 4, "d"),
+        ("+I", 5, "e"),
+    ]

@@ -192,6 +192,33 @@ def test_a_long_value_that_did_not_change_comes_from_the_row_before_or_ends_the_
             run.read(records=2)
 
 
+@pytest.mark.parametrize(
+    ("identity", "statement"),
+    [
+        ("DEFAULT", "UPDATE orders SET n = 1"),
+        ("DEFAULT", "UPDATE orders SET id = 7, n = 1"),
+        ("FULL", "UPDATE orders SET n = 1"),
+    ],
+)
+def test_a_long_value_may_be_missing_in_an_update_that_the_snapshot_has_seen(
+    database, identity, statement
+):
+    long = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 2000) n"
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, n int, body text)",
+        f"ALTER TABLE orders REPLICA IDENTITY {identity}",
+        f"INSERT INTO orders SELECT 1, 0, ({long})",
+    )
+    source = database.builder().changelog_mode(ChangelogMode.UPSERT).build()
+    with streaming(source, 1, before=lambda: database.execute(statement)) as run:
+        database.execute("INSERT INTO orders VALUES (2, 2, 'b')")
+        run.read(records=2)
+    (_, key, n, body), last = told(run.records)
+    assert (key, n) == database.rows("SELECT id, n FROM orders WHERE id <> 2")[0]
+    assert body == database.rows(long)[0][0]
+    assert last == ("+I", 2, 2, "b")
+
+
 def test_a_truncated_table_ends_the_job_or_is_gone_over(orders):
     with streaming(orders.builder().build(), 3) as run:
         orders.execute("TRUNCATE orders")
