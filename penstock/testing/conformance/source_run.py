@@ -11,6 +11,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
+from itertools import count, islice
 from typing import Any, Final
 
 from penstock.datastream.connectors.base import (
@@ -50,12 +52,15 @@ class Kept:
 
 @dataclass(slots=True)
 class _Subtask:
-    """A reader's attempt. `records`: what it gave. `behind`: how many of them a checkpoint covers, by its id."""
+    """A reader's attempt. `records`: what it gave. `places`: the place of each among those of all subtasks. `behind`: how many of
+    them a checkpoint covers, by its id.
+    """
 
     attempt: AttemptId
     reader: SourceReader
     mails: deque[object] = field(default_factory=deque)
     records: list[Any] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
     behind: dict[int, int] = field(default_factory=dict)
     has_ended: bool = False
     may_end: bool = False
@@ -77,6 +82,7 @@ class SourceRun:
         self._has_news = threading.Event()
         self._periodic: list[tuple[Callable[[], None], Callable[[], bool]]] = []
         self._former: list[Any] = []
+        self._places = count()
         self._requests: list[Any] = []
         self.batches = 0
         place = CoordinatedVertex(_VERTEX, _NODE, "source", parallelism, source)
@@ -91,8 +97,9 @@ class SourceRun:
 
     @property
     def records(self) -> list[Any]:
-        """All records that count: what a failed attempt gave behind its checkpoint does not."""
-        return [*self._former, *(one for part in self._subtasks for one in part.records)]
+        """All records that count, as they came: what a failed attempt gave behind its checkpoint does not."""
+        by_place = merge(*(zip(one.places, one.records, strict=True) for one in self._subtasks))
+        return [*self._former, *(record for _, record in by_place)]
 
     def read(self, *, batches: int | None = None, records: int | None = None) -> None:
         """Read until so many more batches or so many records in all have come, or the source has ended."""
@@ -178,7 +185,8 @@ class SourceRun:
     def _is_enough(self, batches: int | None, records: int | None) -> bool:
         if batches is not None and self.batches >= batches:
             return True
-        return records is not None and len(self.records) >= records
+        found = len(self._former) + sum(len(one.records) for one in self._subtasks)
+        return records is not None and found >= records
 
     def _wait(self) -> None:
         self._has_news.wait(LOOK_S)
@@ -206,6 +214,7 @@ class SourceRun:
             if isinstance(batch, ColumnBatch):
                 batch = to_rows(batch, self._source.produced_type)
             one.records += batch.values
+            one.places += islice(self._places, len(batch.values))
             self.batches += 1
         return one.has_ended
 
