@@ -31,6 +31,17 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
+def free_pair() -> int:
+    """The first of two ports that follow each other, where no other process of tests looks: the system gives none of them away."""
+    first = 20_000 + os.getpid() % 5_000 * 2
+    for port in range(first, 32_000, 2):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as taken:
+            for one in (port, port + 1):
+                taken.enter_context(socket.create_server(("127.0.0.1", one)))
+            return port
+    raise AssertionError(f"no two ports from {first} on are free")
+
+
 class SmallServer:
     """`port`: where it listens. `kill`, then `start`: it is there again, with what is on its disk."""
 

@@ -22,7 +22,7 @@ from penstock.runtime.records.dead_letters import Malformed
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.certificates import Authority
 from tests.tools.connectors.played_by_hand import FakeReaderContext
-from tests.tools.small_servers import free_port
+from tests.tools.small_servers import free_pair, free_port
 from tests.tools.waiting import wait_until
 
 SERVER = "penstock.datastream.connectors.http.webhook_server"
@@ -422,7 +422,7 @@ def test_it_speaks_tls_and_asks_for_a_certificate_by_option(tmp_path):
 
 
 def test_several_listeners_have_ports_that_follow_each_other():
-    source = builder().set_listeners(2).build()
+    source = builder().set_address(free_pair()).set_listeners(2).build()
     with running(source, parallelism=2) as hooks:
         assert hooks.status(b"a") == 200
         hooks.port += 1
