@@ -31,7 +31,7 @@ SCHEMA = JsonRowDeserializationSchema.builder().type_info(ORDER).build()
 
 
 def builder(**address):
-    made = WebhookSource.builder().set_address(free_port(), **address)
+    made = WebhookSource.builder().set_address(free_pair(), **address)
     return made.set_deserializer(SimpleStringSchema())
 
 
@@ -422,7 +422,7 @@ def test_it_speaks_tls_and_asks_for_a_certificate_by_option(tmp_path):
 
 
 def test_several_listeners_have_ports_that_follow_each_other():
-    source = builder().set_address(free_pair()).set_listeners(2).build()
+    source = builder().set_listeners(2).build()
     with running(source, parallelism=2) as hooks:
         assert hooks.status(b"a") == 200
         hooks.port += 1
