@@ -1,6 +1,7 @@
 """PostgresSource on a real server: restarts at every place, writers meanwhile, a server that is killed, the slot."""
 
 import contextlib
+import itertools
 import threading
 
 import pytest
@@ -170,6 +171,24 @@ def test_a_restart_inside_of_a_large_transaction_goes_on_behind_the_row_it_was_a
     assert [row.id for row in before + other.records][3:] == [*range(10, 5010), 6000]
 
 
+def moved(database, lsn):
+    return lambda: database.confirmed() >= lsn
+
+
+def checkpoints_until(run, is_so):
+    """Checkpoints complete until it is so. One alone may cover a change and not the end of its transaction."""
+    checkpoints = itertools.count(10)
+
+    def is_so_now():
+        run.look_on(1)
+        checkpoint = next(checkpoints)
+        run.checkpoint(checkpoint)
+        run.complete(checkpoint)
+        return is_so()
+
+    wait_until(is_so_now, "the slot keeps WAL that nobody needs")
+
+
 def test_the_slot_moves_only_behind_complete_checkpoints_and_also_without_changes_of_ours(orders):
     source = orders.builder().build()
     with streaming(source, 3) as run:
@@ -184,18 +203,7 @@ def test_the_slot_moves_only_behind_complete_checkpoints_and_also_without_change
         run.complete(2)
         orders.execute("CREATE TABLE other (id int PRIMARY KEY)")
         orders.execute("INSERT INTO other SELECT generate_series(1, 1000)")
-        end = orders.end()
-        checkpoint = 3
-
-        def has_moved():
-            nonlocal checkpoint
-            run.look_on(1)
-            run.checkpoint(checkpoint)
-            run.complete(checkpoint)
-            checkpoint += 1
-            return orders.confirmed() >= end
-
-        wait_until(has_moved, "the slot keeps WAL that nobody needs")
+        checkpoints_until(run, moved(orders, orders.end()))
     assert len(run.records) == 4
 
 
@@ -245,14 +253,7 @@ def test_a_savepoint_that_is_older_than_what_the_slot_has_confirmed_is_refused(o
         old, fourth = run.checkpoint(2), orders.end()
         orders.execute("INSERT INTO orders VALUES (5, 'e')")
         run.read(records=5)
-        run.checkpoint(3)
-        run.complete(3)
-
-        def has_moved():
-            run.look_on(1)
-            return orders.confirmed() > fourth
-
-        wait_until(has_moved, "the slot does not move")
+        checkpoints_until(run, moved(orders, fourth + 1))
     run = SourceRun(source, 1, old)
     with pytest.raises(RefusedForGood, match="is confirmed up to .* Restore a newer checkpoint"):
         run.read(records=1)
