@@ -52,8 +52,14 @@ SETTINGS = {
 }
 
 
+_TELLING = threading.Lock()
+
+
 def tell(**what: Any) -> None:
-    print(json.dumps(what), flush=True)
+    """A line in one piece: `print` writes its end apart, and another thread's line may come between."""
+    with _TELLING:
+        sys.stdout.write(f"{json.dumps(what)}\n")
+        sys.stdout.flush()
 
 
 class Teller(JobObserver):

@@ -203,7 +203,8 @@ class LeaseKeeper(JobGuard):
                 print(
                     f"penstock: job {self.job_id} is {ended.status}, but its entry "
                     f"{self.entry.path} could not be removed ({trouble}); the next driver "
-                    "that finds it removes it",
+                    "that finds it removes it\n",
+                    end="",
                     file=sys.stderr,
                 )
         elif self.gives_back and self.lost() is None:

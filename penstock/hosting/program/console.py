@@ -254,5 +254,8 @@ def _headline(failure: FailureInfo | None) -> str:
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, where there is no Console yet. Returns when the line is written."""
-    print(f"penstock: {text}", file=sys.stderr, flush=True)
+    """Write a line to stderr, where there is no Console yet. Returns when the line is written.
+
+    In one piece: `print` writes a line's end apart, and another thread's line may come between.
+    """
+    print(f"penstock: {text}\n", end="", file=sys.stderr, flush=True)

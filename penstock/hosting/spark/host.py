@@ -7,7 +7,6 @@ file, whose name is printed, because the console belongs to the job.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
@@ -163,7 +162,7 @@ def _warn(warnings: Iterable[str]) -> None:
     for warning in warnings:
         if warning not in _Overrides.warned:
             _Overrides.warned.add(warning)
-            print(f"penstock: {warning}", file=sys.stderr)
+            say(warning)
 
 
 def _session_for(settings: Settings, plan: Plan) -> SparkSession:
