@@ -43,10 +43,9 @@ def test_without_a_bug_nothing_is_wrong(tmp_path, monkeypatch, parallelism, sett
 
 
 IN_EVERY_RUN = {
-    "commit_again_what_is_committed",
     "readers_forget_their_splits",
 }
-"""Of commits and of splits one bug each; the others are `long`."""
+"""The others are `long`."""
 
 
 def plants():

@@ -16,7 +16,10 @@ from penstock.machines.failover.failover import RestartRegions
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.model.graph.partitioning import DistributionPattern
 
-PATTERNS = list(DistributionPattern)
+PATTERNS = [
+    DistributionPattern.ALL_TO_ALL,
+    pytest.param(DistributionPattern.POINTWISE, marks=pytest.mark.long),
+]
 SMALL, MIDDLE, LARGE = 50, 100, 200
 
 

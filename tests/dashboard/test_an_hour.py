@@ -9,7 +9,7 @@ from penstock.hosting.rest import live
 from tests.tools.dashboard import told_driver, wide_job
 from tests.tools.dashboard.wide_job import reports, runs, wide_facts
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.long]
 MB = 1_000_000
 BEGAN_MS = 1_800_000_000_000
 MINUTE_MS = 60_000

@@ -22,7 +22,7 @@ from simulation.elastic import ElasticName
 from simulation.world import SeedResult, run_seed
 from tests.sim.planting import Plants, swap
 
-SEEDS = range(16)
+SEEDS = range(10)
 MOST_SEEDS = 40
 LIKELY = {
     "the_end_of_the_job_leaves_a_rescale_open": 7,

@@ -208,7 +208,14 @@ def twelfth(pair):
     return pair[0], 12 // pair[1]
 
 
-@pytest.mark.parametrize("mode", RuntimeExecutionMode)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        RuntimeExecutionMode.BATCH,
+        pytest.param(RuntimeExecutionMode.STREAMING, marks=pytest.mark.long),
+        pytest.param(RuntimeExecutionMode.AUTOMATIC, marks=pytest.mark.long),
+    ],
+)
 def test_poison_records_are_put_aside_in_executors(spark, mode):
     bad = OutputTag("bad")
     env = environment(2).set_runtime_mode(mode)

@@ -73,6 +73,7 @@ def crossing(spark_cluster, monkeypatch):
     return carried, known
 
 
+@pytest.mark.long
 def test_a_keyed_job_over_tls_in_processes_that_jobs_share(crossing, monkeypatch):
     carried, known = crossing
     shaken = []

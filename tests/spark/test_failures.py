@@ -119,7 +119,12 @@ def test_when_the_attempts_are_used_up_the_users_traceback_is_shown_and_no_file_
 
 
 @pytest.mark.parametrize(
-    "limit", [{"penstock.taskmanager.max": "1"}, {"slotmanager.number-of-slots.max": "1"}], ids=list
+    "limit",
+    [
+        {"penstock.taskmanager.max": "1"},
+        pytest.param({"slotmanager.number-of-slots.max": "1"}, marks=pytest.mark.long),
+    ],
+    ids=list,
 )
 def test_slots_that_do_not_come_in_time_are_an_error_that_says_what_was_asked(spark, limit):
     env, _ = recorded(3, **{"slot.request.timeout": "300 ms", **limit})
@@ -262,7 +267,11 @@ class BadSource(Source):
     ("build", "says"),
     [
         (lambda s: s.map(BadOpen()).name("Opens").print(), ["cannot open", "Opens"]),
-        (lambda s: s.map(BadClose()).name("Closes").print(), ["cannot close", "Closes"]),
+        pytest.param(
+            lambda s: s.map(BadClose()).name("Closes").print(),
+            ["cannot close", "Closes"],
+            marks=pytest.mark.long,
+        ),
         (
             lambda s: s.map(abs).name("Before").key_by(lambda v: 1 // (v - 2)).map(abs).print(),
             ["ZeroDivisionError", "Before", "1 // (v - 2)"],
@@ -273,7 +282,11 @@ class BadSource(Source):
             ),
             ["SystemExit: at ", "Before"],
         ),
-        (lambda s: s.sink_to(BadSink()).name("Out"), ["cannot write", "Out"]),
+        pytest.param(
+            lambda s: s.sink_to(BadSink()).name("Out"),
+            ["cannot write", "Out"],
+            marks=pytest.mark.long,
+        ),
         (
             lambda s: (
                 s
@@ -331,7 +344,14 @@ def test_a_result_that_cannot_be_collected_is_an_error_of_the_collecting_sink(sp
 
 
 @pytest.mark.parametrize(
-    "place", ["create reader", "reader start", "poll", "sys.exit", "enumerator"]
+    "place",
+    [
+        "create reader",
+        pytest.param("reader start", marks=pytest.mark.long),
+        "poll",
+        pytest.param("sys.exit", marks=pytest.mark.long),
+        "enumerator",
+    ],
 )
 def test_an_error_of_a_source_names_the_source(spark, place):
     env, _ = recorded(1)

@@ -100,7 +100,7 @@ def told_to_processes() -> bytes:
     [
         TCP,
         pytest.param(TCP | {"penstock.cluster.job-isolation": "true"}, marks=pytest.mark.long),
-        TCP | {"security.ssl.internal.enabled": "true"},
+        pytest.param(TCP | {"security.ssl.internal.enabled": "true"}, marks=pytest.mark.long),
     ],
     ids=["shared", "isolated", "encrypted"],
 )
@@ -132,7 +132,13 @@ def test_a_listener_hears_no_secret_of_a_dataframe_that_is_fed(cluster, known):
     assert not listener.has_heard(known.secrets)
 
 
-@pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        RuntimeExecutionMode.STREAMING,
+        pytest.param(RuntimeExecutionMode.BATCH, marks=pytest.mark.long),
+    ],
+)
 def test_a_network_that_spark_does_not_protect_is_told_when_a_job_is_submitted(
     cluster, monkeypatch, capsys, mode
 ):

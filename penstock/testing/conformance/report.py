@@ -125,7 +125,9 @@ def _key(record: Any) -> Hashable:
 
 
 def spread(last: int, most: int) -> list[int]:
-    """Up to `most` numbers from 0 to `last`, both among them."""
+    """Up to `most` numbers from 0 to `last`, both among them. Raises: ValueError: `most` is below 2."""
+    if most < 2:
+        raise ValueError(f"most_points: expected 2 or more, the first and the last, got {most}")
     if last < most:
         return list(range(last + 1))
     return sorted({round(number * last / (most - 1)) for number in range(most)})

@@ -167,7 +167,7 @@ def by_key(parallelism):
     return executor.graph
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(
     st.lists(st.integers(1, 5), min_size=2, max_size=4), st.integers(1, 30), st.integers(0, 2**32)
 )

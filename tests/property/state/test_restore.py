@@ -63,7 +63,7 @@ OPERATORS = {
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(before=STEPS, after=STEPS, old=st.integers(1, 4), new=st.integers(1, 4))
 def test_an_operator_goes_on_at_any_parallelism_from_any_snapshot(name, before, after, old, new):
     make, inputs = OPERATORS[name]

@@ -50,7 +50,7 @@ WAYS = st.sampled_from([
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(before=STEPS, after=STEPS, old=st.integers(1, 3), new=st.integers(1, 3), way=WAYS)
 def test_where_windows_keep_their_contents_is_not_seen(name, before, after, old, new, way):
     make, inputs = WINDOWS[name]
@@ -84,7 +84,7 @@ ENGINES = (GridWindowOperator, RecordWindowOperator)
 
 
 @pytest.mark.parametrize("contents", [SUM, ListContents()])
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(before=STEPS, after=STEPS)
 def test_windows_that_had_fired_fire_again_for_records_before_the_first_watermark(
     contents, before, after

@@ -123,6 +123,7 @@ def test_an_executor_that_is_decommissioned_is_left_before_it_goes(sessions, tmp
     job.finish()
 
 
+@pytest.mark.long
 def test_a_job_of_a_fixed_size_leaves_an_executor_that_is_decommissioned_too(sessions, tmp_path):
     """Three of six cores are free, so the other executor has room for all its tasks, wherever they are."""
     sessions.on(LOCAL_CLUSTER, **FAILS_FAST, **DECOMMISSIONS)

@@ -13,7 +13,7 @@ import pytest
 from penstock.common import WatermarkStrategy
 from penstock.datastream import MapFunction
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.hosting.spark import host
+from penstock.hosting.spark import host, slots
 from penstock.hosting.spark.session_workers import idle_workers
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.taskmanager_order import ProcessSettings
@@ -350,7 +350,10 @@ def test_idle_processes_hold_task_slots_and_make_room_for_a_job_that_shares_none
         assert len(list(rows)) == 8
 
 
-def test_a_job_that_is_too_large_is_refused_although_idle_processes_could_serve_part_of_it(spark):
+def test_a_job_that_is_too_large_is_refused_although_idle_processes_could_serve_part_of_it(
+    spark, monkeypatch
+):
+    monkeypatch.setattr(slots, "_EXECUTORS_WAIT_S", 0.5)
     assert len(told(os.getpid, 2)) == 1
     env = sharing(5)
     env.from_collection([0] * 8).rebalance().map(lambda _: 1).print()

@@ -15,7 +15,7 @@ from penstock.hosting.spark.host import SparkHost
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 class Waking(JobObserver):

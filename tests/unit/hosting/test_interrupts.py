@@ -271,7 +271,7 @@ class Doubling(AsyncFunction):
     ("is_unaligned", "backend"),
     [
         ("true", "rocksdb"),
-        ("false", "hashmap"),
+        pytest.param("false", "hashmap", marks=pytest.mark.long),
         pytest.param("true", "hashmap", marks=pytest.mark.long),
         pytest.param("false", "rocksdb", marks=pytest.mark.long),
     ],

@@ -84,7 +84,7 @@ def test_a_barrier_overtakes_what_stands_still(gate, run, taskmanagers, is_tcp, 
     assert seen(rows) == Counter(expected(2, STEPS))
 
 
-@pytest.mark.parametrize("taskmanagers", [1, 2])
+@pytest.mark.parametrize("taskmanagers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_an_aligned_barrier_that_takes_too_long_overtakes(gate, run, taskmanagers):
     driver = run(gated_program(gate.name, steps=STEPS), taskmanagers=taskmanagers)
     blocked(driver, gate)

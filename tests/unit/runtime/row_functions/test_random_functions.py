@@ -74,10 +74,10 @@ def try_functions(seeds):
 
 
 def test_random_functions_give_the_same_on_columns():
-    ways = try_functions(range(2000))
+    ways = try_functions(range(1200))
     # Else this would show little.
-    assert ways[Way.COLUMNS] > 1600
-    assert ways[Way.FIELDS] > 5
+    assert ways[Way.COLUMNS] > 960
+    assert ways[Way.FIELDS] > 3
 
 
 def decoded(batch):
@@ -103,7 +103,7 @@ def test_random_functions_give_the_same_on_decoded_records():
     ways = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for seed in range(9000, 9600):
+        for seed in range(9000, 9200):
             grammar = Grammar(seed)
             text = grammar.function(STYLES[seed % len(STYLES)])
             function, batch = made(text), decoded(columns(grammar.records(8)))
@@ -111,7 +111,7 @@ def test_random_functions_give_the_same_on_decoded_records():
             ways[plan.way] += 1
             if plan.way is not Way.RECORDS:
                 assert difference(text, function, batch, plan) is None
-    assert ways[Way.COLUMNS] > 450
+    assert ways[Way.COLUMNS] > 150
 
 
 def called(stages, record):
@@ -132,7 +132,7 @@ def test_random_functions_that_are_fused_give_the_same():
     fused = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for seed in range(5000, 5600):
+        for seed in range(5000, 5200):
             grammar = Grammar(seed)
             first, kept = (made(grammar.function(STYLES[seed % 3])) for _ in range(2))
             stages = [
@@ -153,7 +153,7 @@ def test_random_functions_that_are_fused_give_the_same():
                 got = outcome(plan.results, one)
                 is_right = isinstance(expected, Exception) and isinstance(got, Exception)
                 assert is_right or are_same(got, expected), (seed, place, got, expected)
-    assert fused > 400
+    assert fused > 130
 
 
 @pytest.mark.long

@@ -141,11 +141,11 @@ def try_reduces(seeds):
 
 
 def test_random_key_selectors_give_the_same_without_calls():
-    assert try_selectors(range(10_000, 11_000)) > 500
+    assert try_selectors(range(10_000, 10_300)) > 150
 
 
 def test_random_reduces_give_the_same_without_calls():
-    assert try_reduces(range(20_000, 21_000)) > 500
+    assert try_reduces(range(20_000, 20_300)) > 150
 
 
 def logs_of(calls, count, seed):
@@ -165,7 +165,7 @@ def logs_of(calls, count, seed):
 def test_on_objects_of_any_class_the_same_operations_run_in_the_same_order():
     """Up to the one that fails: behind it, the function is called."""
     compared = 0
-    for seed in range(30_000, 32_000):
+    for seed in range(30_000, 30_600):
         grammar, style = Grammar(seed), STYLES[seed % 3]
         count = 1 + seed % 2
         text = grammar.function(style) if count == 1 else grammar.reduce(style)
@@ -180,7 +180,7 @@ def test_on_objects_of_any_class_the_same_operations_run_in_the_same_order():
         calls, bodies = logs_of((function, body), count, seed)
         assert bodies[0] == calls[0], text
         compared += len(calls[0]) > 1
-    assert compared > 500
+    assert compared > 150
 
 
 @pytest.mark.long

@@ -220,5 +220,10 @@ class Forgetful(PollingSource):
 
 def test_records_that_come_behind_doubled_ones_are_waited_for():
     """What came twice counts as much, so that all seemed to be there."""
-    report = check_source(Forgetful, EXPECTED, parallelisms=(1,), most_points=3)
+    report = check_source(Forgetful, EXPECTED, parallelisms=(1,), most_points=2)
     assert report.guarantee is AT_LEAST, str(report)
+
+
+def test_a_kit_needs_two_points():
+    with pytest.raises(ValueError, match="most_points: expected 2 or more, .* got 1"):
+        check_source(Pages, EXPECTED, most_points=1)

@@ -165,6 +165,7 @@ def test_what_was_read_is_known_by_its_name_whatever_the_credentials(object_stor
     assert restored.unassigned_splits() == 0
 
 
+@pytest.mark.long  # Arrow tries for six seconds, twice
 def test_a_server_that_is_away_is_asked_again_when_it_monitors(object_store, caplog):
     gone = "s3://bucket/x?scheme=http&endpoint_override=127.0.0.1%3A1&region=us-east-1"
     source = text_source(gone, monitor_continuously=Duration.of_seconds(1))

@@ -15,6 +15,19 @@ pytestmark = [
 ]
 SEEDS = range(60_000, 64_000)
 STEP = 50
+LIKELY = {
+    "a difference without overflow": 61_150,
+    "a remainder with the sign of the dividend": 60_150,
+    "a sum without the sign of zero": 60_600,
+    "lower case of ASCII for any text": 60_150,
+    "upper case of another standard": 61_250,
+    "other white space": 61_600,
+    "ints compared as floats": 61_650,
+    "ints divided as floats": 60_750,
+    "None that is equal to a number": 60_250,
+    "the smallest int without a sign": 63_250,
+}
+"""Seeds that noticed when they were looked for; they are tried first, and then the others."""
 
 
 def plain(operation):
@@ -120,9 +133,9 @@ NAMES = {
 }
 
 
-def notices():
+def notices(name):
     """The first seeds at which a wrong kernel is noticed."""
-    for start in range(SEEDS.start, SEEDS.stop, STEP):
+    for start in (LIKELY.get(name, SEEDS.start), *range(SEEDS.start, SEEDS.stop, STEP)):
         try:
             try_functions(range(start, start + STEP), KernelGrammar)
         except AssertionError:
@@ -139,10 +152,10 @@ def small_batches(monkeypatch):
 def test_a_wrong_kernel_in_a_table_is_noticed(monkeypatch, name):
     table, key, wrong = ENTRIES[name]
     monkeypatch.setitem(table, key, wrong)
-    assert notices() is not None
+    assert notices(name) is not None
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_kernel_is_noticed(monkeypatch, name):
     monkeypatch.setattr(*NAMES[name])
-    assert notices() is not None
+    assert notices(name) is not None

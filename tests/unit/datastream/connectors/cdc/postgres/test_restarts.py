@@ -72,7 +72,7 @@ def test_every_restart_and_rescale_of_the_snapshot_gives_each_row_once(orders, m
         orders.clear_slots()
         return known(made.build())
 
-    report = check_source(make, expected, parallelisms=(1, 2), most_points=2)
+    report = check_source(make, expected, parallelisms=(2,), most_points=2)
     report.require(DeliveryGuarantee.EXACTLY_ONCE)
 
 
