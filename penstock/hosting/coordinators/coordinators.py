@@ -40,6 +40,7 @@ from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.watermarks.strategy import AlignmentParams
 
 _CLOSE_TIMEOUT_S: Final = 5.0
+_DROP_TRIES: Final = 5
 _LOG: Final = logging.getLogger(__name__)
 
 Answer: TypeAlias = "Callable[[tuple[tuple[str, bytes], ...], str | None], None]"
@@ -266,6 +267,7 @@ def commit_all(
     repeated. `figures`: by node; None: nobody counts.
 
     Waits while a committer postpones committables; the committer decides when to give up.
+    Nothing is dropped before all of them have committed.
     """
     by_node: dict[int, list[bytes]] = {}
     for committable in committables:
@@ -278,7 +280,22 @@ def commit_all(
         while put_off:
             wait_s(RETRY_AFTER_MS / 1000)
             put_off = counts.counted(committer.commit, put_off)
-        committer.abort(job_prefix)
+    for committer in committers.values():
+        _drop_leftovers(committer, job_prefix, wait_s)
+
+
+def _drop_leftovers(committer: Committer, job_prefix: str, wait_s: Callable[[float], None]) -> None:
+    """All is committed: a server that is away now costs the job a line in the log, and not its outcome."""
+    for tries_left in reversed(range(_DROP_TRIES)):
+        try:
+            committer.abort(job_prefix)
+        except Exception as error:
+            if not tries_left or isinstance(error, RefusedForGood):
+                _LOG.warning("job=%s leftovers=KEPT", job_prefix, exc_info=True)
+                return
+            wait_s(RETRY_AFTER_MS / 1000)
+        else:
+            return
 
 
 def _measured_commits(figures: CommitFigures) -> list[Measured]:

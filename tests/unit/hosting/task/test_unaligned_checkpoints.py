@@ -26,7 +26,7 @@ from tests.tools.programs.gated_program import (
     stand_still,
 )
 
-STEPS = 16_000
+STEPS = 6_000
 UNALIGNED = CheckpointOptions(is_unaligned=True)
 
 
@@ -34,9 +34,6 @@ UNALIGNED = CheckpointOptions(is_unaligned=True)
 def run(run):
     """Of jobs whose checkpoints may be unaligned."""
     return partial(run, may_be_unaligned=True)
-
-
-MANY_STEPS = 8_000
 
 
 def blocked(driver, gate):
@@ -173,7 +170,7 @@ def test_a_task_takes_part_until_its_consumer_has_read_its_last_record(gate, run
 @pytest.mark.parametrize(("old", "new"), [(2, 3), pytest.param(2, 1, marks=pytest.mark.long)])
 def test_what_was_in_flight_is_counted_once_at_another_parallelism(gate, run, old, new):
     def started(parallelism, restored=None):
-        graph = gated_program(gate.name, parallelism, 2, MANY_STEPS)
+        graph = gated_program(gate.name, parallelism, 2, STEPS)
         return run(graph, restored, taskmanagers=2, may_be_unaligned=True)
 
     driver = started(old)
@@ -194,5 +191,5 @@ def test_what_was_in_flight_is_counted_once_at_another_parallelism(gate, run, ol
     second = started(new, completed)
     second.until_ended()
     rows = before + second.rows
-    assert Counter(value for value, _ in rows) == Counter(numbers_of_splits(2, MANY_STEPS))
-    assert seen(rows) == Counter(expected(2, MANY_STEPS))
+    assert Counter(value for value, _ in rows) == Counter(numbers_of_splits(2, STEPS))
+    assert seen(rows) == Counter(expected(2, STEPS))
