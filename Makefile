@@ -12,6 +12,7 @@ ELASTIC_SEEDS ?= 400
 SESSION_SEEDS ?= 300
 SECONDS ?= 60
 PY := $(VENV)/bin/python
+JVM_CLASSES := $(VENV)/spark-classes.jsa
 IN_MEMORY := sh scripts/with-files-in-memory
 STAMP := $(VENV)/.ready
 OF_NAMES := tests/test_tidy.py tests/test_mirror.py tests/unit/model/test_own_places.py  # `make check` has them
@@ -33,7 +34,7 @@ q5: $(STAMP) java
 # first. (With this pytest xdist's loadgroup does not see groups: it spreads single tests, and Spark starts anew all the time.)
 # 5: nothing was selected.
 WITH_SPARK := tests/chaos tests/dashboard tests/docs tests/spark
-test: $(STAMP) java postgres mariadb zookeeper redis mosquitto nats object-stores chromium
+test: $(STAMP) java $(JVM_CLASSES) postgres mariadb zookeeper redis mosquitto nats object-stores chromium
 	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign" -n 3 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(WITH_SPARK) -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
@@ -119,6 +120,11 @@ dist: $(STAMP)
 
 java:
 	@sh scripts/ensure-java
+
+# What JVMs of tests are started with; without it they are slower, and nothing else.
+$(JVM_CLASSES): $(STAMP) | java
+	@$(PY) -m audit.jvm >/dev/null 2>&1 || true
+	@touch $@
 
 postgres:
 	@sh scripts/ensure-postgres
