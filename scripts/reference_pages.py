@@ -169,7 +169,9 @@ PAGES: Final = (
         "formats",
         "penstock.datastream.formats",
         "Formats of files and messages.",
-        tuple(f"{_FORMATS}.{name}" for name in ("json", "csv", "avro", "parquet", "orc")),
+        tuple(
+            f"{_FORMATS}.{name}" for name in ("json", "csv", "avro", "registry", "parquet", "orc")
+        ),
     ),
     Page(
         "savepoint",

@@ -118,6 +118,11 @@ _FORMATS: Final = {
         "ParquetBulkWriters",
         "ParquetColumnarRowInputFormat",
     ),
+    "registry": (
+        "ConfluentRegistryAvroDeserializationSchema",
+        "ConfluentRegistryAvroSerializationSchema",
+        "SchemaRegistry",
+    ),
 }
 OF_FORMATS: Final = {
     name: f"penstock.datastream.formats.{module}"

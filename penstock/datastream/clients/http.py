@@ -26,6 +26,9 @@ _SLICE_S: Final = 0.25
 _NAMES: Final = SettingNames()
 _PIECE: Final = 1 << 16
 _SHOWN: Final = 300
+_FORM: Final = (
+    "http://host:port/path or https://..., with a token in set_bearer_token or set_header"
+)
 PLAIN: Final = "the URL is without TLS. Write https:// instead of http://."
 
 
@@ -65,9 +68,8 @@ def is_plain(url: str) -> bool:
     return urlsplit(url).scheme != "https"
 
 
-def checked_url(where: str, url: object) -> str:
-    """The URL. Raises: ConfigurationError, which does not show it."""
-    form = "http://host:port/path or https://..., with a token in set_bearer_token or set_header"
+def checked_url(where: str, url: object, form: str = _FORM) -> str:
+    """The URL. `form`: what is expected. Raises: ConfigurationError, which does not show it."""
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         is_right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

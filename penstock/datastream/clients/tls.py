@@ -52,9 +52,7 @@ class TlsFiles:
 _USUAL: Final = SettingNames()
 
 
-def tls_refusal(
-    error: BaseException | None, names: SettingNames = _USUAL
-) -> str | None:
+def tls_refusal(error: BaseException | None, names: SettingNames = _USUAL) -> str | None:
     """What is wrong with the other side's TLS, and what helps; None: the error is not about that.
 
     Such an error comes again with each try.
