@@ -170,7 +170,8 @@ PAGES: Final = (
         "penstock.datastream.formats",
         "Formats of files and messages.",
         tuple(
-            f"{_FORMATS}.{name}" for name in ("json", "csv", "avro", "registry", "parquet", "orc")
+            f"{_FORMATS}.{name}"
+            for name in ("json", "csv", "avro", "protobuf", "registry", "parquet", "orc")
         ),
     ),
     Page(

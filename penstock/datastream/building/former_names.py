@@ -118,6 +118,7 @@ _FORMATS: Final = {
         "ParquetBulkWriters",
         "ParquetColumnarRowInputFormat",
     ),
+    "protobuf": ("ProtobufDeserializationSchema", "ProtobufSerializationSchema"),
     "registry": (
         "ConfluentRegistryAvroDeserializationSchema",
         "ConfluentRegistryAvroSerializationSchema",

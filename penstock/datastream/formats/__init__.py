@@ -46,6 +46,12 @@ if TYPE_CHECKING:  # Completion and type checkers find them here.
     from penstock.datastream.formats.parquet import (
         ParquetColumnarRowInputFormat as ParquetColumnarRowInputFormat,
     )
+    from penstock.datastream.formats.protobuf import (
+        ProtobufDeserializationSchema as ProtobufDeserializationSchema,
+    )
+    from penstock.datastream.formats.protobuf import (
+        ProtobufSerializationSchema as ProtobufSerializationSchema,
+    )
     from penstock.datastream.formats.registry import (
         ConfluentRegistryAvroDeserializationSchema as ConfluentRegistryAvroDeserializationSchema,
     )

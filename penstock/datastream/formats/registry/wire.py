@@ -27,6 +27,6 @@ def parted(message: bytes, format_name: str) -> tuple[int, bytes]:
             "a message is not in the wire format of schema registries: expected a byte 0, the id "
             f"of its schema in 4 bytes, and {format_name}; got {len(message)} bytes that begin "
             f"with {bytes(message[:_SHOWN])!r}. Read messages of producers without a registry with "
-            f"the format's schema that takes no registry."
+            "the format's schema that takes no registry"
         )
     return int.from_bytes(message[1:PREFIX_BYTES], "big"), message[PREFIX_BYTES:]

@@ -5,7 +5,6 @@ import json
 import pickle
 
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -55,12 +54,6 @@ def reader(registry, schema=USER, make="for_generic", configs=None, **more):
 def writer(registry, schema=USER, configs=None):
     made = ConfluentRegistryAvroSerializationSchema.for_generic
     return made(SUBJECT, avro(schema), registry.url, configs)
-
-
-@pytest.fixture
-def confluent(registry):
-    with SchemaRegistryClient({"url": registry.url}) as client:
-        yield client
 
 
 def test_a_message_is_a_zero_the_id_and_the_record(registry):
@@ -134,7 +127,11 @@ def test_times_of_rows_are_utc_as_in_avro_without_a_registry(registry):
 
 
 def test_schemas_of_writers_may_refer_to_others(registry):
-    address = {"type": "record", "name": "shop.Address", "fields": [{"name": "city", "type": "string"}]}
+    address = {
+        "type": "record",
+        "name": "shop.Address",
+        "fields": [{"name": "city", "type": "string"}],
+    }
     registry.add("address", json.dumps(address))
     refers = [{"name": "shop.Address", "subject": "address", "version": 1}]
     person = {
