@@ -122,6 +122,8 @@ _FORMATS: Final = {
     "registry": (
         "ConfluentRegistryAvroDeserializationSchema",
         "ConfluentRegistryAvroSerializationSchema",
+        "ConfluentRegistryJsonDeserializationSchema",
+        "ConfluentRegistryJsonSerializationSchema",
         "SchemaRegistry",
     ),
 }

@@ -58,6 +58,12 @@ if TYPE_CHECKING:  # Completion and type checkers find them here.
     from penstock.datastream.formats.registry import (
         ConfluentRegistryAvroSerializationSchema as ConfluentRegistryAvroSerializationSchema,
     )
+    from penstock.datastream.formats.registry import (
+        ConfluentRegistryJsonDeserializationSchema as ConfluentRegistryJsonDeserializationSchema,
+    )
+    from penstock.datastream.formats.registry import (
+        ConfluentRegistryJsonSerializationSchema as ConfluentRegistryJsonSerializationSchema,
+    )
     from penstock.datastream.formats.registry import SchemaRegistry as SchemaRegistry
 
 __getattr__ = absent(__name__, {}, elsewhere=OF_FORMATS)

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -17,6 +18,9 @@ from penstock.datastream.formats import (
     AvroSchema,
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
+    ConfluentRegistryJsonDeserializationSchema,
+    ConfluentRegistryJsonSerializationSchema,
+    JsonRowDeserializationSchema,
     ProtobufDeserializationSchema,
     ProtobufSerializationSchema,
     SchemaRegistry,
@@ -94,7 +98,38 @@ class Protobuf:
         return found.id, found.country.code
 
 
-FORMATS = {"Avro": Avro, "Protobuf": Protobuf}
+class Json:
+    """Writers have a field more than the reader. The reader's `country` is nullable, and refers to a definition."""
+
+    COUNTRY = {"enum": ["SE", None]}
+    OURS = {
+        "type": "object",
+        "title": "Order",
+        "required": ["id"],
+        "properties": {"id": {"type": "integer"}, "country": {"$ref": "#/$defs/Country"}},
+        "$defs": {"Country": COUNTRY},
+    }
+    THEIRS = {**OURS, "properties": {"note": {"type": "string"}, **OURS["properties"]}}
+
+    def __init__(self, registry, client):
+        ours, theirs = json.dumps(self.OURS), json.dumps(self.THEIRS)
+        self.reads = ConfluentRegistryJsonDeserializationSchema(
+            JsonRowDeserializationSchema.builder().json_schema(ours).build()
+        )
+        make = ConfluentRegistryJsonSerializationSchema.for_row
+        self.writes = make("out-value", ours, registry.url)
+        self._theirs = JSONSerializer(theirs, client)
+        self._reader = JSONDeserializer(ours, schema_registry_client=client)
+
+    def message(self, number):
+        return self._theirs({"note": "x", "id": number, "country": "SE"}, WRITTEN)
+
+    def order(self, message):
+        found = self._reader(message, READ)
+        return found["id"], found["country"]
+
+
+FORMATS = {"Avro": Avro, "Protobuf": Protobuf, "JSON": Json}
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -4,10 +4,16 @@ from penstock.datastream.formats.registry.avro import (
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
 )
+from penstock.datastream.formats.registry.json import (
+    ConfluentRegistryJsonDeserializationSchema,
+    ConfluentRegistryJsonSerializationSchema,
+)
 from penstock.datastream.formats.registry.settings import SchemaRegistry
 
 __all__ = [
     "ConfluentRegistryAvroDeserializationSchema",
     "ConfluentRegistryAvroSerializationSchema",
+    "ConfluentRegistryJsonDeserializationSchema",
+    "ConfluentRegistryJsonSerializationSchema",
     "SchemaRegistry",
 ]
