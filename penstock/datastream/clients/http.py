@@ -123,7 +123,8 @@ class HttpClient:
     def send(self, request: HttpRequest) -> HttpResponse:
         """The answer.
 
-        Raises: HttpRefused: a status that another try gets again. RefusedForGood: TLS does not fit, or the answer is too long. ExternalError: no tries are left, or it is closed.
+        Raises: HttpRefused: a status that another try gets again.
+        RefusedForGood: TLS does not fit, or the answer is too long. ExternalError: no tries are left, or it is closed.
         ConfigurationError: the URL is none, or is without TLS although there are files of TLS.
         """
         checked_url(f"{self._where}: the URL of a request", request.url)

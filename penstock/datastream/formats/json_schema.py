@@ -128,7 +128,8 @@ def _object(place: _Place, node: dict[str, Any]) -> JsonShape:
         raise TypeError(f"invalid JSON schema at {place.path}: 'properties' is no object")
     if not properties and "patternProperties" in node:
         raise ValueError(
-            f"the object at {place.path} has 'patternProperties' alone, and a ROW has fields with names"
+            f"the object at {place.path} has 'patternProperties' alone, and a ROW has fields with "
+            "names"
         )
     more = node.get("additionalProperties")
     if not properties and isinstance(more, dict) and more:
@@ -167,7 +168,8 @@ def _choice(place: _Place, options: list[Any]) -> JsonShape:
         return _by_kind(place, {}, "null")
     if len(others) != 1:
         raise ValueError(
-            f"the JSON schema at {place.path} allows several types; only one type and null can be read"
+            f"the JSON schema at {place.path} allows several types; only one type and null can "
+            "be read"
         )
     found = _shape(place, others[0])
     return replace(found, takes_null=True) if len(others) < len(options) else found
@@ -188,7 +190,8 @@ def _all_of(place: _Place, node: dict[str, Any], options: list[Any]) -> JsonShap
     if len(shapes) == 1 or (shapes and all(one == shapes[0] for one in shapes)):
         return shapes[0]
     raise ValueError(
-        f"the JSON schema at {place.path} has 'allOf' of other than objects; only one type can be read"
+        f"the JSON schema at {place.path} has 'allOf' of other than objects; only one type can "
+        "be read"
     )
 
 

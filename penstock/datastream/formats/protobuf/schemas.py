@@ -90,9 +90,7 @@ class ProtobufDeserializationSchema(DeserializationSchema):
             self._read = row_reader(self._class.descriptor)
         try:
             found = message.FromString(body)
-            if not found.IsInitialized():
-                raise ValueError(f"it lacks {found.FindInitializationErrors()}")  # ruff: ignore[raise-within-try]
-            return self._read(found)
+            return self._read(_complete(found))
         except Exception as error:  # DecodeError has no common base class with others
             raise ValueError(
                 f"a message cannot be read as Protobuf's {self._class.descriptor.full_name}: "
@@ -200,6 +198,13 @@ class ProtobufSerializationSchema(SerializationSchema):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_prefix": None, "_write": None}
+
+
+def _complete(message: Any) -> Any:
+    """The message. Raises: ValueError: it lacks a field that proto2 requires."""
+    if not message.IsInitialized():
+        raise ValueError(f"it lacks {message.FindInitializationErrors()}")
+    return message
 
 
 def _checked_registry(where: str, registry: object) -> SchemaRegistry | None:

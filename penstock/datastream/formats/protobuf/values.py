@@ -189,7 +189,8 @@ def _oneof_check(descriptor: Any) -> Callable[[list[Any]], None]:
             found = [field for field, place in fields if values[place] is not None]
             if len(found) > 1:
                 raise ValueError(
-                    f"{' and '.join(found)} have values, but only one field of the oneof {name!r} may"
+                    f"{' and '.join(found)} have values, but only one field of the oneof "
+                    f"{name!r} may"
                 )
 
     return check

@@ -73,10 +73,12 @@ FULL = {
     "took": Row(seconds=-3, nanos=-5), "note": "", "big": [2**64 - 1], "place": Row(city="Ro"),
     "class": 7,
 }  # fmt: skip
+DEFAULTS = {bool: False, int: 0, float: 0.0, str: "", bytes: b"", list: [], dict: {}}
 EMPTY = {
-    name: {bool: False, int: 0, float: 0.0, str: "", bytes: b"", list: [], dict: {}}.get(type(value))
-    for name, value in FULL.items()
-} | {"kind": "UNKNOWN", "rank": None, "note": None, "at": None}  # fmt: skip
+    **{name: DEFAULTS.get(type(value)) for name, value in FULL.items()},
+    "kind": "UNKNOWN",
+    **dict.fromkeys(("rank", "note", "at")),
+}
 
 
 def google_message():
