@@ -5,6 +5,7 @@ Source: Flink's protobuf format, which is one of its Table API; the rules of the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
@@ -35,6 +36,7 @@ from penstock.datastream.formats.registry.client import (
 from penstock.datastream.formats.registry.settings import SchemaRegistry
 from penstock.datastream.formats.registry.wire import parted, prefix_of
 from penstock.model.errors import ConfigurationError
+from penstock.model.row import Row
 from penstock.model.texts.bounded_text import bounded_repr
 
 __all__ = ["ProtobufDeserializationSchema", "ProtobufSerializationSchema"]
@@ -69,6 +71,7 @@ class ProtobufDeserializationSchema(DeserializationSchema):
         self._read: Convert | None = None
         self._client: RegistryClient | None = None
         self._known: Remembered[Writer, str] | None = None
+        self._last_prefix = b""
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -99,6 +102,8 @@ class ProtobufDeserializationSchema(DeserializationSchema):
 
     def _unframed(self, data: bytes, registry: SchemaRegistry) -> bytes:
         """The message behind its prefix. Raises: ValueError: it is another message."""
+        if self._last_prefix and data.startswith(self._last_prefix):
+            return data[len(self._last_prefix) :]
         schema_id, rest = parted(data, "a Protobuf message")
         indexes, body = without_indexes(rest)
         if self._known is None or self._client is None:
@@ -106,6 +111,7 @@ class ProtobufDeserializationSchema(DeserializationSchema):
         wrong = self._known.get((schema_id, indexes), self._what_is_wrong)
         if wrong:
             raise ValueError(f"{wrong} (the schema with the id {schema_id} at {registry.url})")
+        self._last_prefix = data[: len(data) - len(body)]
         return body
 
     def _what_is_wrong(self, writer: Writer) -> str:
@@ -123,7 +129,13 @@ class ProtobufDeserializationSchema(DeserializationSchema):
         return f"a message is a {name}, expected a {expected}" if is_other else ""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_read": None, "_client": None, "_known": None}
+        return {
+            **self.__dict__,
+            "_read": None,
+            "_client": None,
+            "_known": None,
+            "_last_prefix": b"",
+        }
 
 
 class ProtobufSerializationSchema(SerializationSchema):
@@ -180,7 +192,7 @@ class ProtobufSerializationSchema(SerializationSchema):
             ) from error
 
     def _body(self, value: Any) -> bytes:
-        if self._class.takes(value):
+        if not isinstance(value, Row | tuple | list | Mapping) and self._class.takes(value):
             return bytes(value.SerializeToString())
         if self._write is None:
             self._write = row_writer(self._class.descriptor)

@@ -148,8 +148,8 @@ def row_writer(descriptor: Any) -> Write:
     """Sets the fields of a message: from a Row, a tuple or a list by position, from a dict by name. A field that is None stays unset."""
     names = [field.name for field in descriptor.fields]
     known = frozenset(names)
-    writers = [_field_writer(field) for field in descriptor.fields]
-    check = _oneof_check(descriptor)
+    writers = [(_field_writer(field), field.name) for field in descriptor.fields]
+    oneofs = _oneofs(descriptor)
 
     def write(value: Any, message: Any) -> None:
         if isinstance(value, Mapping):
@@ -165,8 +165,9 @@ def row_writer(descriptor: Any) -> Write:
             )
         if len(values) != len(names):
             raise ValueError(f"expected {len(names)} fields {names}, got {bounded_repr(value)}")
-        check(values)
-        for one, set_field, name in zip(values, writers, names, strict=True):
+        for oneof, fields in oneofs:
+            _check_oneof(oneof, [name for name, place in fields if values[place] is not None])
+        for one, (set_field, name) in zip(values, writers, strict=True):
             if one is not None:
                 try:
                     set_field(one, message)
@@ -176,37 +177,32 @@ def row_writer(descriptor: Any) -> Write:
     return write
 
 
-def _oneof_check(descriptor: Any) -> Callable[[list[Any]], None]:
+def _oneofs(descriptor: Any) -> list[tuple[str, list[tuple[str, int]]]]:
+    """The name of each oneof, with the names and places of its fields."""
     places = {field.name: place for place, field in enumerate(descriptor.fields)}
-    oneofs = [
+    return [
         (one.name, [(field.name, places[field.name]) for field in one.fields])
         for one in descriptor.oneofs
         if len(one.fields) > 1
     ]
 
-    def check(values: list[Any]) -> None:
-        for name, fields in oneofs:
-            found = [field for field, place in fields if values[place] is not None]
-            if len(found) > 1:
-                raise ValueError(
-                    f"{' and '.join(found)} have values, but only one field of the oneof "
-                    f"{name!r} may"
-                )
 
-    return check
+def _check_oneof(name: str, found: list[str]) -> None:
+    if len(found) > 1:
+        raise ValueError(
+            f"{' and '.join(found)} have values, but only one field of the oneof {name!r} may"
+        )
 
 
 def _field_writer(field: Any) -> Write:
     name = field.name
     if _is_map(field):
         return _map_writer(name, field.message_type.fields[1])
-    inner, convert = _message_writer(field), _single_writer(field)
-    if field.is_repeated:
-        if inner is None:
-            return lambda values, message: getattr(message, name).extend(map(convert, values))
-        return lambda values, message: _add_each(inner, values, getattr(message, name))
+    inner = _message_writer(field)
     if inner is None:
-        return lambda value, message: setattr(message, name, convert(value))
+        return _plain_writer(field)
+    if field.is_repeated:
+        return lambda values, message: _add_each(inner, values, getattr(message, name))
 
     def write(value: Any, message: Any) -> None:
         part = getattr(message, name)
@@ -216,16 +212,28 @@ def _field_writer(field: Any) -> Write:
     return write
 
 
+def _plain_writer(field: Any) -> Write:
+    """Of a field without messages."""
+    name, convert = field.name, _single_writer(field)
+    if convert is None:
+        if field.is_repeated:
+            return lambda values, message: getattr(message, name).extend(values)
+        return lambda value, message: setattr(message, name, value)
+    if field.is_repeated:
+        return lambda values, message: getattr(message, name).extend(map(convert, values))
+    return lambda value, message: setattr(message, name, convert(value))
+
+
 def _map_writer(name: str, value_field: Any) -> Write:
     inner, convert = _message_writer(value_field), _single_writer(value_field)
 
     def write(entries: Any, message: Any) -> None:
         target = getattr(message, name)
         for key, value in dict(entries).items():
-            if inner is None:
-                target[key] = convert(value)
-            else:
+            if inner is not None:
                 inner(value, target[key])
+            else:
+                target[key] = value if convert is None else convert(value)
 
     return write
 
@@ -243,21 +251,21 @@ def _message_writer(field: Any) -> Write | None:
     if name == _TIMESTAMP:
         return _write_timestamp
     if name in _WRAPPERS:
-        convert = _single_writer(field.message_type.fields[0])
-        return lambda value, message: setattr(message, "value", convert(value))
+        return _field_writer(field.message_type.fields[0])
     write = row_writer(field.message_type)
     if name == _DURATION:
         return lambda value, message: write(_duration_parts(value), message)
     return write
 
 
-def _single_writer(field: Any) -> Convert:
+def _single_writer(field: Any) -> Convert | None:
+    """None: the value stays as it is."""
     if field.type == _ENUM:
         numbers = {one.name: one.number for one in field.enum_type.values}
         return lambda value: _number_of(value, numbers, field.enum_type.full_name)
     if field.type == _BYTES_KIND:
         return lambda value: bytes(value) if isinstance(value, bytearray | memoryview) else value
-    return lambda value: value
+    return None
 
 
 def _number_of(value: Any, numbers: Mapping[str, int], enum: str) -> Any:

@@ -51,6 +51,10 @@ class SchemaRegistry:
         """
         form = f"http://host:port or https://host:port, with {_USER} or {_TOKEN} for credentials"
         self.url = checked_url(f"{_NAME}: url", url, form).rstrip("/")
+        if set("?#,") & set(self.url):
+            raise ConfigurationError(
+                f"{_NAME}: url: expected the address of one registry, without a query: {form}."
+            )
         found = _named(configs or {})
         self.headers = _authorization(found)
         self.tls = _tls(found)

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import pickle
+import sys
 
 import pytest
 from google.protobuf import struct_pb2
@@ -242,6 +243,13 @@ def test_classes_of_generated_modules_are_taken():
     assert row == Row(currency_code="SEK", units=5, nanos=0)
     copy = pickle.loads(pickle.dumps(ProtobufSerializationSchema(Money)))
     assert copy.serialize(row) == price.SerializeToString()
+
+
+def test_without_protobuf_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.protobuf.message", None)
+    text = r"needs the package 'google.protobuf'.*pip install 'penstock\[protobuf\]'"
+    with pytest.raises(ConfigurationError, match=text):
+        ProtobufDeserializationSchema(Money)
 
 
 @pytest.mark.parametrize(

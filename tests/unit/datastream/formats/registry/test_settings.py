@@ -78,6 +78,13 @@ def test_another_url_is_refused_without_showing_it(url):
     assert "geheim" not in str(told.value)
 
 
+@pytest.mark.parametrize("url", ["http://a,http://b", "http://a?token=geheim", "http://a#x"])
+def test_one_registry_without_a_query_is_expected(url):
+    with pytest.raises(ConfigurationError, match="expected the address of one reg") as told:
+        SchemaRegistry(url)
+    assert "geheim" not in str(told.value)
+
+
 def test_files_of_tls_for_a_url_without_tls_are_refused():
     with pytest.raises(ConfigurationError, match="ssl.ca.location: the URL is without TLS"):
         SchemaRegistry("http://registry", {"ssl.ca.location": "ca.pem"})
