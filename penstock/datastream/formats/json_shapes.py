@@ -42,7 +42,7 @@ def _writer_of(shape: JsonShape) -> Write:
         return _tuple_writer(shape)
     if shape.kind == "array":
         item = writer_of(shape.parts[0])
-        return lambda values: f"[{','.join(map(item, values))}]"
+        return lambda values: f"[{','.join(map(item, _items(values)))}]"
     if shape.kind == "map":
         value = writer_of(shape.parts[0])
         return lambda entries: (
@@ -118,6 +118,13 @@ def _values_of(value: Any, names: list[str]) -> list[Any]:
     if len(values) != len(names):
         raise ValueError(f"expected {len(names)} fields {names}, got {bounded_repr(value)}")
     return values
+
+
+def _items(value: Any) -> Any:
+    # Texts and dicts have items too, but nobody means them.
+    if isinstance(value, str | bytes | bytearray | Mapping):
+        raise TypeError(f"expected a list, got {bounded_repr(value)}")
+    return value
 
 
 def _string_writer(shape: JsonShape) -> Write:

@@ -1,4 +1,6 @@
-"""Jobs from Kafka to Kafka whose messages name their schema in a registry; both ends beside Confluent's serializers."""
+"""Jobs from Kafka to Kafka whose messages name their schema in a registry; both ends beside Confluent's serializers. And what becomes of
+jobs whose registry does not answer, or refuses.
+"""
 
 import contextlib
 import json
@@ -25,11 +27,13 @@ from penstock.datastream.formats import (
     ProtobufSerializationSchema,
     SchemaRegistry,
 )
+from penstock.datastream.formats.registry.wire import prefix_of
+from penstock.model.errors import JobExecutionError
 from penstock.testing import CollectingSink
 from tests.tools.brokers.kafka_topics import bounded, consumed, produce, sink_builder
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 from tests.tools.protobuf_messages import classes
-from tests.tools.schema_registry import schema_registry
+from tests.tools.schema_registry import STORE_ERROR, UNAUTHORIZED, schema_registry
 
 BAD = OutputTag("bad")
 PARALLELISM = 2
@@ -159,3 +163,43 @@ def test_messages_of_others_are_read_and_what_is_written_others_read(broker, nam
     assert [letter.record for letter in bad.values] == [b"no message"]
     assert "POST /subjects/out-value/versions" in asked
     assert max(Counter(asked).values()) <= PARALLELISM, "each task asks for each schema once"
+
+
+def read_into_a_sink(broker, registry, configs):
+    """A job that skips bad messages, with what it reads."""
+    watcher = Watcher()
+    env = restarting_environment(watcher, parallelism=1)
+    schema = AvroSchema.parse_string(json.dumps(Avro.OURS))
+    make = ConfluentRegistryAvroDeserializationSchema.for_row
+    source = bounded(broker.servers, "in", schema=make(schema, registry.url, configs)).build()
+    orders = env.from_source(source, WatermarkStrategy.no_watermarks(), "in").on_error("skip")
+    results = CollectingSink()
+    orders.map(lambda order: order["id"]).sink_to(results)
+    return env, results
+
+
+def test_while_a_registry_is_out_no_message_is_skipped(broker):
+    broker.create("in")
+    with schema_registry() as registry:
+        number = registry.add("in-value", json.dumps(Avro.OURS))
+        produce(broker, "in", *[prefix_of(number) + bytes([2 * n, 0]) for n in range(5)])
+        registry.faults += [STORE_ERROR, (503, {})]
+        env, results = read_into_a_sink(broker, registry, {"max.retries": 0})
+        env.execute("an outage")
+        assert len(registry.asked) == 3, "once for each restart"
+    assert sorted(results.values) == list(range(5))
+
+
+def test_a_registry_that_refuses_ends_the_job(broker):
+    broker.create("in")
+    produce(broker, "in", prefix_of(1) + b"\x00\x00")
+    with schema_registry() as registry:
+        registry.faults += [UNAUTHORIZED] * 3
+        env, _ = read_into_a_sink(broker, registry, {"basic.auth.user.info": "job:geheim"})
+        with pytest.raises(JobExecutionError) as told:
+            env.execute("refused")
+        assert len(registry.asked) == 1, "it is not restarted"
+    text = str(told.value)
+    assert f"GET {registry.url}/schemas/ids/1" in text
+    assert "Correct the credentials" in text
+    assert "geheim" not in text

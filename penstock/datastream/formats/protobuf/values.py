@@ -202,7 +202,7 @@ def _field_writer(field: Any) -> Write:
     if inner is None:
         return _plain_writer(field)
     if field.is_repeated:
-        return lambda values, message: _add_each(inner, values, getattr(message, name))
+        return lambda values, message: _add_each(inner, _items(values), getattr(message, name))
 
     def write(value: Any, message: Any) -> None:
         part = getattr(message, name)
@@ -217,11 +217,18 @@ def _plain_writer(field: Any) -> Write:
     name, convert = field.name, _single_writer(field)
     if convert is None:
         if field.is_repeated:
-            return lambda values, message: getattr(message, name).extend(values)
+            return lambda values, message: getattr(message, name).extend(_items(values))
         return lambda value, message: setattr(message, name, value)
     if field.is_repeated:
-        return lambda values, message: getattr(message, name).extend(map(convert, values))
+        return lambda values, message: getattr(message, name).extend(map(convert, _items(values)))
     return lambda value, message: setattr(message, name, convert(value))
+
+
+def _items(value: Any) -> Any:
+    # Texts and dicts have items too, but nobody means them.
+    if isinstance(value, str | bytes | bytearray | Mapping):
+        raise TypeError(f"expected a list, got {bounded_repr(value)}")
+    return value
 
 
 def _map_writer(name: str, value_field: Any) -> Write:

@@ -28,7 +28,7 @@ _SOURCES: Final = {
 _KNOWN: Final = (
     _USER, _TOKEN, *_SOURCES, _CA, _CERTIFICATE, _KEY, _TIMEOUT, _RETRIES, _REGISTER, _NORMALIZE,
 )  # fmt: skip
-_JAVA: Final = ("ssl.truststore.", "ssl.keystore.", "ssl.key.password")
+_JAVA: Final = ("ssl.truststore.", "ssl.keystore.")
 NAMES: Final = SettingNames(
     _CA, _CERTIFICATE, "the files of ssl.*.location", f"{_RETRIES} and {_TIMEOUT}"
 )

@@ -78,6 +78,8 @@ def test_numbers_keep_their_value(value):
         ({"sold": 1}, "sold: expected a bool, got 1"),
         ({"day": "today"}, "day: "),
         ({"raw": 5}, "raw: "),
+        ({"tags": "abc"}, "tags: expected a list, got 'abc'"),
+        ({"counts": 5}, "counts: "),
         ({"pair": (1,)}, "pair: expected 2 fields"),
         ({"pair": (None, True)}, "pair: the schema does not take null"),
         ({"counts": {"a": None}}, "counts: the schema does not take null"),
