@@ -91,9 +91,10 @@ def _schema_of(client: RegistryClient, file: Any) -> RegisteredSchema:
     return RegisteredSchema(text, KIND, tuple(references))
 
 
-def message_at(schema: RegisteredSchema, indexes: Sequence[int]) -> str | None:
-    """The full name of a message in the writer's file; None: the registry gives files as texts only.
+def messages_at(schema: RegisteredSchema, indexes: Sequence[int]) -> frozenset[str] | None:
+    """The full names that indexes may mean in the writer's file; None: the registry gives files as texts only.
 
+    A map has a message for its entries, which some writers count and others do not: those that count what the text of the definition has.
     Raises ValueError: the file has no such message.
     """
     file = google("descriptor_pb2").FileDescriptorProto()
@@ -101,10 +102,19 @@ def message_at(schema: RegisteredSchema, indexes: Sequence[int]) -> str | None:
         file.ParseFromString(base64.b64decode(schema.text, validate=True))
     except (binascii.Error, google("message").DecodeError):
         return None
-    names, messages = [file.package] if file.package else [], file.message_type
+    found = {_name_at(file, indexes, counts_entries=counts) for counts in (True, False)} - {None}
+    if not found:
+        raise ValueError(f"its schema has no message with the indexes {list(indexes)}")
+    return frozenset(name for name in found if name)
+
+
+def _name_at(file: Any, indexes: Sequence[int], *, counts_entries: bool) -> str | None:
+    names, messages = [file.package] if file.package else [], list(file.message_type)
     for index in indexes:
+        if not counts_entries:
+            messages = [one for one in messages if not one.options.map_entry]
         if not 0 <= index < len(messages):
-            raise ValueError(f"its schema has no message with the indexes {list(indexes)}")
+            return None
         names.append(messages[index].name)
-        messages = messages[index].nested_type
+        messages = list(messages[index].nested_type)
     return ".".join(names)

@@ -17,7 +17,7 @@ from penstock.datastream.formats.protobuf.registered import (
     encoded,
     id_under,
     indexes_of,
-    message_at,
+    messages_at,
     without_indexes,
 )
 from penstock.datastream.formats.protobuf.values import (
@@ -122,11 +122,12 @@ class ProtobufDeserializationSchema(DeserializationSchema):
         expected = self._class.descriptor.full_name
         try:
             schema.check_kind(KIND)
-            name = message_at(schema, indexes)
+            names = messages_at(schema, indexes)
         except ValueError as error:
             return str(error)
-        is_other = name is not None and name != expected
-        return f"a message is a {name}, expected a {expected}" if is_other else ""
+        if names is None or expected in names:
+            return ""
+        return f"a message is a {' or a '.join(sorted(names))}, expected a {expected}"
 
     def __getstate__(self) -> dict[str, Any]:
         return {

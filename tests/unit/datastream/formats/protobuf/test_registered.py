@@ -129,6 +129,27 @@ def test_what_confluents_serializer_writes_is_read(registry, confluent, cls, row
     assert (asked.path, asked.query) == ("/schemas/ids/3", {"format": "serialized"})
 
 
+MAPS = """
+syntax = "proto3"; package maps;
+message Outer { map<string, int32> counts = 1; message Inner { int32 id = 1; } Inner inner = 2; }
+"""
+
+
+def test_writers_may_count_the_entries_of_maps_or_not(registry, confluent):
+    """Confluent's Python client counts them, as the descriptor has them; the text of the definition has none."""
+    (inner,) = classes({"maps.proto": MAPS}, "maps.Outer.Inner")
+    message = ProtobufSerializer(inner, confluent)(inner(id=5), VALUE)
+    assert writer(registry, inner).serialize({"id": 5}) == message
+    assert message[5:] == encoded((0, 1)) + b"\x08\x05"
+    by_text = message[:5] + encoded((0, 0)) + b"\x08\x05"
+    assert [reader(registry, inner).deserialize(one) for one in (message, by_text)] == [
+        Row(id=5)
+    ] * 2
+    (outer,) = classes({"maps.proto": MAPS}, "maps.Outer")
+    with pytest.raises(ValueError, match="is a maps.Outer.Inner, expected a maps.Outer"):
+        reader(registry, outer).deserialize(message)
+
+
 def test_a_registry_that_has_texts_only_is_believed(registry):
     """An older one does not know `format=serialized`."""
     number = registry.add(SUBJECT, SHOP, "PROTOBUF")
