@@ -169,7 +169,10 @@ PAGES: Final = (
         "formats",
         "penstock.datastream.formats",
         "Formats of files and messages.",
-        tuple(f"{_FORMATS}.{name}" for name in ("json", "csv", "avro", "parquet", "orc")),
+        tuple(
+            f"{_FORMATS}.{name}"
+            for name in ("json", "csv", "avro", "protobuf", "registry", "parquet", "orc")
+        ),
     ),
     Page(
         "savepoint",

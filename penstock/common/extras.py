@@ -17,7 +17,8 @@ def extra(module: str, name: str, where: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.split(".", maxsplit=1)[0]
+        parts = module.split(".")
+        package = ".".join(parts[: 2 if parts[0] == "google" else 1])  # several share that name
         raise ConfigurationError(
             f"{where} needs the package {package!r}, but {sys.executable} does not have it: "
             f"{error}. Install it on the driver and on every executor: pip install "

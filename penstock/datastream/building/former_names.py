@@ -118,6 +118,14 @@ _FORMATS: Final = {
         "ParquetBulkWriters",
         "ParquetColumnarRowInputFormat",
     ),
+    "protobuf": ("ProtobufDeserializationSchema", "ProtobufSerializationSchema"),
+    "registry": (
+        "ConfluentRegistryAvroDeserializationSchema",
+        "ConfluentRegistryAvroSerializationSchema",
+        "ConfluentRegistryJsonDeserializationSchema",
+        "ConfluentRegistryJsonSerializationSchema",
+        "SchemaRegistry",
+    ),
 }
 OF_FORMATS: Final = {
     name: f"penstock.datastream.formats.{module}"

@@ -46,6 +46,25 @@ if TYPE_CHECKING:  # Completion and type checkers find them here.
     from penstock.datastream.formats.parquet import (
         ParquetColumnarRowInputFormat as ParquetColumnarRowInputFormat,
     )
+    from penstock.datastream.formats.protobuf import (
+        ProtobufDeserializationSchema as ProtobufDeserializationSchema,
+    )
+    from penstock.datastream.formats.protobuf import (
+        ProtobufSerializationSchema as ProtobufSerializationSchema,
+    )
+    from penstock.datastream.formats.registry import (
+        ConfluentRegistryAvroDeserializationSchema as ConfluentRegistryAvroDeserializationSchema,
+    )
+    from penstock.datastream.formats.registry import (
+        ConfluentRegistryAvroSerializationSchema as ConfluentRegistryAvroSerializationSchema,
+    )
+    from penstock.datastream.formats.registry import (
+        ConfluentRegistryJsonDeserializationSchema as ConfluentRegistryJsonDeserializationSchema,
+    )
+    from penstock.datastream.formats.registry import (
+        ConfluentRegistryJsonSerializationSchema as ConfluentRegistryJsonSerializationSchema,
+    )
+    from penstock.datastream.formats.registry import SchemaRegistry as SchemaRegistry
 
 __getattr__ = absent(__name__, {}, elsewhere=OF_FORMATS)
 __dir__ = listing((), OF_FORMATS)

@@ -2,7 +2,7 @@
 only.
 """
 
-from penstock.datastream.connectors.http.client import HttpRequest, HttpResponse
+from penstock.datastream.clients.http import HttpRequest, HttpResponse
 from penstock.datastream.connectors.http.sink import HttpSink
 from penstock.datastream.connectors.http.source import HttpPage, HttpSource
 from penstock.datastream.connectors.http.webhook import WebhookSource

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from penstock.common.serialization import SerializationSchema
+from penstock.datastream.clients.http import HttpClient, HttpLimits, HttpRequest, checked_url
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import (
     Accepts,
     Batch,
@@ -21,14 +23,7 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.datastream.connectors.http.client import (
-    HttpBuilder,
-    HttpClient,
-    HttpLimits,
-    HttpRequest,
-    checked_url,
-)
-from penstock.datastream.connectors.messaging.tls import TlsFiles
+from penstock.datastream.connectors.http.builder import HttpBuilder
 from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.sink import SendFigures

@@ -17,6 +17,14 @@ from urllib.parse import urlencode, urlsplit
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.clients.http import (
+    HttpClient,
+    HttpLimits,
+    HttpRequest,
+    HttpResponse,
+    checked_url,
+)
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import (
     Batch,
     Boundedness,
@@ -24,16 +32,8 @@ from penstock.datastream.connectors.base import (
     PollingSource,
     RowBatch,
 )
-from penstock.datastream.connectors.http.client import (
-    HttpBuilder,
-    HttpClient,
-    HttpLimits,
-    HttpRequest,
-    HttpResponse,
-    checked_url,
-)
+from penstock.datastream.connectors.http.builder import HttpBuilder
 from penstock.datastream.connectors.messaging.records import NO_RECORDS, batch_of
-from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.texts.bounded_text import bounded_repr
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import (
     Poller,
     PollingSource,
@@ -30,7 +31,6 @@ from penstock.datastream.connectors.http.webhook_server import (
     server_context,
 )
 from penstock.datastream.connectors.messaging.builder import CompleteBuilder, checked_number
-from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.model.errors import ConfigurationError, RefusedForGood
 
 _NAME: Final = "WebhookSource"

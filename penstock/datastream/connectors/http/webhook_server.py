@@ -22,9 +22,9 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from penstock.common.serialization import DeserializationSchema
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import Batch, Poller, RowBatch
 from penstock.datastream.connectors.messaging.records import NO_RECORDS, batch_of
-from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.records.dead_letters import Malformed, MarkedRows
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import Accepts, Batch, RowBatch, Sink, WriterContext
-from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.mqtt.client import (
     MAX_IN_FLIGHT,
     Broker,

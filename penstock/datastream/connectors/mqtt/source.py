@@ -17,13 +17,13 @@ from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation, Types
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import Batch, Poller, PollingSource
 from penstock.datastream.connectors.messaging.records import (
     NO_RECORDS,
     batch_of,
     batch_with_names,
 )
-from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.mqtt.client import (
     MAX_IN_FLIGHT,
     TAKEN_OVER,

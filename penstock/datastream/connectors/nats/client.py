@@ -16,12 +16,8 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from penstock.common.extras import extra
-from penstock.datastream.connectors.messaging.tls import (
-    TlsBuilder,
-    TlsFiles,
-    tls_doubt,
-    tls_refusal,
-)
+from penstock.datastream.clients.tls import TlsFiles, tls_doubt, tls_refusal
+from penstock.datastream.connectors.messaging.tls import TlsBuilder
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 CONNECT_TIMEOUT_S: Final = 5.0

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from penstock.common.extras import extra
 from penstock.common.serialization import SerializationSchema
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import (
     Accepts,
     Committer,
@@ -18,7 +19,6 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.nats.client import (
     NatsAddress,
     NatsBuilder,

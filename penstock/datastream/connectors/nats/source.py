@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import TypeInformation, Types
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import Boundedness, Poller, PollingSource
 from penstock.datastream.connectors.messaging.builder import checked_number
-from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.nats.client import (
     NatsAddress,
     NatsBuilder,

@@ -12,12 +12,8 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from penstock.common.extras import extra
-from penstock.datastream.connectors.messaging.tls import (
-    TlsBuilder,
-    TlsFiles,
-    tls_doubt,
-    tls_refusal,
-)
+from penstock.datastream.clients.tls import TlsFiles, tls_doubt, tls_refusal
+from penstock.datastream.connectors.messaging.tls import TlsBuilder
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 SCHEMES: Final = ("redis", "rediss", "unix")

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from penstock.common.serialization import SerializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import (
     Accepts,
     Committer,
@@ -19,7 +20,6 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.redis.client import (
     RedisAddress,
     RedisBuilder,

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import (
     Boundedness,
     EnumeratorContext,
@@ -19,7 +20,6 @@ from penstock.datastream.connectors.base import (
     SourceReader,
     SplitEnumerator,
 )
-from penstock.datastream.connectors.messaging.tls import TlsFiles
 from penstock.datastream.connectors.redis.client import (
     RedisAddress,
     RedisBuilder,

@@ -9,13 +9,12 @@ import http.client
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Final, Self
+from typing import Final
 from urllib.parse import urlsplit
 
-from penstock.common.time import Duration
-from penstock.datastream.connectors.messaging.tls import TlsBuilder, TlsFiles, tls_refusal
+from penstock.datastream.clients.tls import SettingNames, TlsFiles, tls_refusal
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -24,9 +23,13 @@ FIRST_DELAY_S: Final = 0.25
 LONGEST_DELAY_S: Final = 30.0
 MOST_BYTES: Final = 64 << 20
 _SLICE_S: Final = 0.25
+_NAMES: Final = SettingNames()
 _PIECE: Final = 1 << 16
 _SHOWN: Final = 300
-_PLAIN: Final = "the URL is without TLS. Write https:// instead of http://."
+_FORM: Final = (
+    "http://host:port/path or https://..., with a token in set_bearer_token or set_header"
+)
+PLAIN: Final = "the URL is without TLS. Write https:// instead of http://."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,53 +64,12 @@ class HttpLimits:
     retries: int = 8
 
 
-class HttpBuilder(TlsBuilder):
-    """What the builders of source and sink share. `settings`: a dataclass with `headers`, `limits` and `tls`."""
-
-    def set_header(self, name: str, value: str) -> Self:
-        """Set a header of each request. Values are shown nowhere."""
-        if not all(isinstance(one, str) and one.isprintable() for one in (name, value)):
-            raise ConfigurationError(
-                f"{self.name}.set_header: name and value are printable text on one line; the name "
-                f"is {name!r:.100}."
-            )
-        return self._with(headers={**self._settings.headers, name: value})
-
-    def set_bearer_token(self, token: str) -> Self:
-        """Set the token of the header Authorization."""
-        return self.set_header("Authorization", f"Bearer {token}")
-
-    def set_timeout(self, timeout: Duration) -> Self:
-        """Set how long one try may take, from the connection to the last byte; 30 s by default."""
-        timeout_s = timeout.to_millis() / 1000
-        if timeout_s <= 0:
-            raise ConfigurationError(f"{self.name}.set_timeout: expected 1 ms or more.")
-        return self._with(limits=replace(self._settings.limits, timeout_s=timeout_s))
-
-    def set_retries(self, retries: int) -> Self:
-        """Set how often a request is tried again before the task fails; 8 times by default.
-
-        Delays grow from 0.25 s to 30 s, half of it by chance. `Retry-After` of the server wins, up to 30 s.
-        """
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise ConfigurationError(
-                f"{self.name}.set_retries: expected 0 or more, got {retries!r}."
-            )
-        return self._with(limits=replace(self._settings.limits, retries=retries))
-
-    def _check_tls(self, url: str) -> None:
-        """Raises: ConfigurationError: there are files of set_tls, and this URL is without TLS."""
-        if self._settings.tls is not None and _is_plain(url):
-            raise ConfigurationError(f"{self.name}.set_tls: {_PLAIN}")
-
-
-def _is_plain(url: str) -> bool:
+def is_plain(url: str) -> bool:
     return urlsplit(url).scheme != "https"
 
 
-def checked_url(where: str, url: object) -> str:
-    """The URL. Raises: ConfigurationError, which does not show it."""
-    form = "http://host:port/path or https://..., with a token in set_bearer_token or set_header"
+def checked_url(where: str, url: object, form: str = _FORM) -> str:
+    """The URL. `form`: what is expected. Raises: ConfigurationError, which does not show it."""
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         is_right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -122,6 +84,18 @@ def checked_url(where: str, url: object) -> str:
     return str(url)
 
 
+class HttpRefused(RefusedForGood):
+    """A status that another try gets again. `body`: of the answer."""
+
+    def __init__(self, text: str, status: int, body: bytes) -> None:
+        super().__init__(text)
+        self.status = status
+        self.body = body
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.status, self.body)
+
+
 class HttpClient:
     """Keeps one connection. Used by one thread at a time; `close` may come from another one."""
 
@@ -131,12 +105,14 @@ class HttpClient:
         limits: HttpLimits,
         tls: TlsFiles | None = None,
         *,
+        names: SettingNames = _NAMES,
         sleep_s: Callable[[float], None] = time.sleep,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`where`: begins errors. Raises: ConfigurationError: a file of `tls` cannot be read."""
+        """`where`: begins errors. `names`: what they tell a user to set. Raises: ConfigurationError: a file of `tls` cannot be read."""
         self._where = where
         self._limits = limits
+        self._names = names
         self._tls = None if tls is None else tls.context(where)
         self._sleep_s = sleep_s
         self._now_s = now_s
@@ -147,12 +123,13 @@ class HttpClient:
     def send(self, request: HttpRequest) -> HttpResponse:
         """The answer.
 
-        Raises: RefusedForGood: a status that another try gets again. ExternalError: no tries are left, or it is closed.
+        Raises: HttpRefused: a status that another try gets again.
+        RefusedForGood: TLS does not fit, or the answer is too long. ExternalError: no tries are left, or it is closed.
         ConfigurationError: the URL is none, or is without TLS although there are files of TLS.
         """
         checked_url(f"{self._where}: the URL of a request", request.url)
-        if self._tls is not None and _is_plain(request.url):
-            raise ConfigurationError(f"{self._where}: {request}: {_PLAIN}")
+        if self._tls is not None and is_plain(request.url):
+            raise ConfigurationError(f"{self._where}: {request}: {PLAIN}")
         delays_s = self._delays_s()
         while True:
             answer, after_s, why = self._try(request)
@@ -162,7 +139,7 @@ class HttpClient:
             if delay_s is None or self._is_closed:
                 raise ExternalError(
                     f"{self._where}: {request} has failed {self._limits.retries + 1} times, the "
-                    f"last time with {why}. set_retries and set_timeout allow more."
+                    f"last time with {why}. {self._names.retries} allow more."
                 )
             self._wait(delay_s if after_s is None else min(after_s, LONGEST_DELAY_S))
 
@@ -182,7 +159,7 @@ class HttpClient:
             answer = self._fresh(request)
         except (OSError, http.client.HTTPException) as error:
             self._drop()
-            if refusal := tls_refusal(error):
+            if refusal := tls_refusal(error, self._names):
                 raise RefusedForGood(f"{self._where}: {request}: {refusal}.") from error
             return None, None, f"{type(error).__name__}: {error}"
         if 200 <= answer.status < 300:
@@ -191,9 +168,11 @@ class HttpClient:
         why = f"status {answer.status}: {text!r}"
         if answer.status in AGAIN:
             return None, self._retry_after_s(answer.headers.get("retry-after")), why
-        raise RefusedForGood(
+        raise HttpRefused(
             f"{self._where}: {request} is refused with {why}. Correct the address, the rights of "
-            "the token, or what is sent."
+            "the token, or what is sent.",
+            answer.status,
+            answer.body,
         )
 
     def _fresh(self, request: HttpRequest) -> HttpResponse:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.datastream.connectors.http.client import (
+from penstock.datastream.clients.http import (
     FIRST_DELAY_S,
     LONGEST_DELAY_S,
     HttpClient,

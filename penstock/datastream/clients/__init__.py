@@ -1,0 +1,1 @@
+"""Clients that connectors and formats share: HTTP of the standard library, and TLS."""
