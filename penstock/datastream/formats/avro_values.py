@@ -205,8 +205,7 @@ def _converter(
     if kind == "record":
         return names.converter(schema, inner, record)
     if kind == "array":
-        element = inner(schema["items"])
-        return lambda values: [element(one) for one in values]
+        return _array(inner(schema["items"]))
     if kind == "map":
         value = inner(schema["values"])  # pyarrow's maps are lists of pairs
         return lambda entries: {key: value(one) for key, one in dict(entries).items()}
@@ -249,6 +248,15 @@ def _record_writer(writers: Mapping[str, Convert]) -> Convert:
         return {name: writers[name](one) for name, one in zip(fields, values, strict=True)}
 
     return write
+
+
+def _array(element: Convert) -> Convert:
+    def convert(values: Any) -> list[Any]:
+        if isinstance(values, str | bytes | Mapping):
+            raise TypeError(f"expected a list for an Avro array, got {bounded_repr(values)}")
+        return [element(one) for one in values]
+
+    return convert
 
 
 def _optional(union: list[Schema]) -> Schema | None:

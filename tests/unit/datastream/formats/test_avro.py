@@ -140,6 +140,16 @@ def test_a_record_of_another_shape_is_named(value):
         schema.serialize(value)
 
 
+@pytest.mark.parametrize("tags", ["ab", b"ab", {"a": 1}])
+def test_what_only_looks_like_a_list_is_no_array(tags):
+    text = """{"type": "record", "name": "Tagged", "fields": [
+        {"name": "tags", "type": {"type": "array", "items": "string"}}]}"""
+    schema = AvroRowSerializationSchema(avro_schema_string=text)
+    with pytest.raises(ValueError, match="a record does not have the type RowTypeInfo") as raised:
+        schema.serialize(Row(tags=tags))
+    assert "expected a list for an Avro array, got" in str(raised.value.__cause__ or raised.value)
+
+
 def test_schemas_are_checked_when_they_are_made(tmp_path):
     for text in ("{", '{"type": "recrod", "name": "A", "fields": []}', "[1]"):
         with pytest.raises(ConfigurationError, match="not an Avro schema"):
