@@ -93,6 +93,12 @@ class Broker:
         with self.lock:
             self._cuts.append((method, is_before))
 
+    @property
+    def has_cut(self):
+        """Whether every cut that was planted has come to pass."""
+        with self.lock:
+            return not self._cuts
+
     def must_cut(self, method, *, is_before):
         with self.lock:
             if (method, is_before) not in self._cuts:

@@ -341,6 +341,7 @@ def test_an_acknowledgement_that_is_lost_with_its_connection_doubles_nothing(own
         task.read(5)
         own_amqp.cut_at("Tx.Commit", is_before=True)
         task.checkpoint(1)
+        own_amqp.wait_for(lambda: own_amqp.has_cut)
         publish(own_amqp, "q", "new")
         assert task.read(6) == [*numbers(0, 5), "new"]
         task.checkpoint(2)
