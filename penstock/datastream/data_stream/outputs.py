@@ -18,6 +18,7 @@ from penstock.datastream.data_stream.sink import DataStreamSink
 from penstock.datastream.functions import SinkFunction
 from penstock.datastream.functions.type_variables import T
 from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime import operators as ops
 from penstock.runtime.sink import Sink
 
@@ -64,11 +65,29 @@ class StreamOutputs(OperatorSettings, Generic[T]):
         if transformer is not None:
             ended: DataStreamSink = transformer.apply(self).sink_to(sink)
             return ended
+        if sink.has_global_committer:
+            return self._written_by(sink)
         coordinator = None if sink.create_committer() is None else sink
         node = self.plumbing.add_sink(
             "Writer", ops.SinkOperator(sink), sink, coordinator=coordinator
         )
         return DataStreamSink(node, self.plumbing)
+
+    def _written_by(self, sink: Sink) -> DataStreamSink:
+        """A sink whose writers are followed by one subtask that commits for all."""
+        written = self.plumbing.add_operator("Writer", ops.WriterOperator(sink), None)
+        program = self.plumbing.program
+        writer = program.nodes[written.upstreams[0].node_id]
+        program.endpoints[writer.node_id] = sink
+        committer = written.partitioned(Partitioning(ShipStrategy.GLOBAL)).add_sink(
+            "Global Committer",
+            ops.SinkOperator(ops.GatheringSink(sink)),
+            coordinator=sink,
+            parallelism=1,
+            max_parallelism=1,
+            is_parallelism_fixed=True,
+        )
+        return DataStreamSink(writer, self.plumbing, committer)
 
     def add_sink(self, sink_func: SinkFunction | Sink) -> DataStreamSink:
         """Write the stream to a Sink, as `sink_to` does. Java sink functions raise TypeError."""

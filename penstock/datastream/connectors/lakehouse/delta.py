@@ -3,7 +3,7 @@
 Writers write Parquet files into the table's folder. A commit adds them to the table's log, with the name of the writer and a number that
 it counts up (the log's `txn`). The log takes each number of a writer once, so a commit that is tried again, or by two processes, adds
 nothing twice. Other programs may write the table at the same time.
-Source: Delta protocol (Add File, Transaction Identifiers); Flink's DeltaSink; differs: each subtask commits its own files.
+Source: Delta protocol (Add File, Transaction Identifiers); Flink's DeltaSink (DeltaGlobalCommitter).
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class DeltaSink(Sink):
     """
 
     accepts = Accepts.ANY
+    has_global_committer = True
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
@@ -162,6 +163,11 @@ class DeltaSink(Sink):
     def create_committer(self) -> Committer:
         return _DeltaCommitter(self._settings)
 
+    def combined(
+        self, context: WriterContext, checkpoint_id: int | None, committables: Sequence[Any]
+    ) -> Sequence[object]:
+        return [(name, number, checkpoint_id, files) for name, number, _, files in committables]
+
 
 def _check(stream: pa.Schema, table: pa.Schema, path: str) -> None:
     reason = misfit(stream, table)
@@ -196,20 +202,14 @@ class _DeltaWriter:
         self._files.write(batch)
 
     def prepare_commit(self) -> Sequence[object]:
-        return self._prepared(None)
-
-    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
-        return self._prepared(checkpoint_id)
-
-    def close(self) -> None:
-        self._files.close()
-
-    def _prepared(self, checkpoint_id: int | None) -> Sequence[object]:
         whole = self._files.take_whole()
         if not whole:
             return []
         self._number += 1
-        return [(self._name, self._number, checkpoint_id, [one.plain for one in whole])]
+        return [(self._name, self._number, None, [one.plain for one in whole])]
+
+    def close(self) -> None:
+        self._files.close()
 
 
 class _DeltaCommitter(Committer):
