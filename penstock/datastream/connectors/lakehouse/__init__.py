@@ -2,5 +2,6 @@
 
 from penstock.datastream.connectors.lakehouse.delta import DeltaSink
 from penstock.datastream.connectors.lakehouse.delta_source import DeltaSource
+from penstock.datastream.connectors.lakehouse.iceberg import IcebergSink
 
-__all__ = ["DeltaSink", "DeltaSource"]
+__all__ = ["DeltaSink", "DeltaSource", "IcebergSink"]

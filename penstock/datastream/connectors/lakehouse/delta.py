@@ -26,19 +26,16 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.datastream.connectors.lakehouse.data_files import (
-    DataFile,
-    DataFileWriter,
-    TableFolder,
-)
+from penstock.datastream.connectors.lakehouse.data_files import DataFileWriter
+from penstock.datastream.connectors.lakehouse.delta_files import DataFile, DeltaFiles, TableFolder
 from penstock.datastream.connectors.lakehouse.delta_tables import (
     cause_of,
     created,
     import_deltalake,
-    misfit,
     opened,
     schema_of_table,
 )
+from penstock.datastream.connectors.lakehouse.schemas import misfit
 from penstock.datastream.formats.column_files import schema_of
 from penstock.datastream.formats.file_access import shown
 from penstock.datastream.formats.file_listing import local_path
@@ -187,13 +184,8 @@ class _DeltaWriter:
                 "TaskManager. It was there when the job was submitted: check that the path is "
                 "the same on every machine."
             )
-        self._files = DataFileWriter(
-            TableFolder(settings.path),
-            schema_of_table(table),
-            settings.partition_by,
-            context,
-            settings.row_type,
-        )
+        files = DeltaFiles(settings.path, schema_of_table(table), settings.partition_by)
+        self._files = DataFileWriter(files, context, settings.row_type)
         self.sent = self._files.sent
         self._name = f"penstock-{uuid.uuid4().hex}"
         self._number = 0
@@ -206,7 +198,7 @@ class _DeltaWriter:
         if not whole:
             return []
         self._number += 1
-        return [(self._name, self._number, None, [one.plain for one in whole])]
+        return [(self._name, self._number, None, whole)]
 
     def close(self) -> None:
         self._files.close()
