@@ -1,8 +1,8 @@
 """IcebergSink. What is there is read by pyiceberg, which knows nothing of Penstock."""
 
+import contextlib
 import datetime as dt
 import itertools
-from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,11 +13,12 @@ from pyiceberg.expressions import EqualTo
 from penstock.common import Row, RowKind, Types
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.datastream.connectors.lakehouse import IcebergSink, data_files, iceberg
+from penstock.datastream.connectors.lakehouse import IcebergSink, IcebergSource, data_files, iceberg
 from penstock.datastream.connectors.lakehouse.iceberg_files import transformed
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood, UserCodeError
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.testing import MiniCluster, check_sink
+from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.connectors.iceberg_tables import CATALOG, Lake
 from tests.tools.connectors.played_by_hand import writer_context
 from tests.tools.object_store import BUCKET
@@ -140,7 +141,7 @@ def test_jobs_and_operators_are_told_apart(lake):
     assert [one["id"] for one in lake.rows(NAME)] == [1, 2]
 
 
-@contextmanager
+@contextlib.contextmanager
 def rival(monkeypatch, act, times=1):
     """Between a committer's look at the table and its commit, `act` is called, the first `times` times."""
     append, left = iceberg._append, [times]
@@ -473,6 +474,10 @@ def test_a_table_in_s3(object_store, tmp_path):
     sink = sink_to(lake, ORDERS, "name")
     sink.create_committer().commit(prepared(sink, Row(id=1, name="a b")))
     assert lake.rows(NAME) == [{"id": 1, "name": "a b"}]
+    source = IcebergSource.for_bounded_row_data(NAME).with_catalog(CATALOG, lake.properties)
+    with contextlib.closing(SourceRun(source.build(), 1)) as run:
+        run.read()
+    assert run.records == [Row(id=1, name="a b")]
     writer = written(sink, Row(id=2, name="x"))
     writer.close()
     (file,) = lake.table(NAME).inspect.files().to_pylist()
