@@ -94,7 +94,7 @@ class IcebergFiles:
             compute_statistics_plan(self._in_files, self._properties),
             parquet_path_to_id_mapping(self._in_files),
         )
-        partition = list(self._key_of(values).partition._data) if self._spec.fields else []  # noqa: SLF001 - Record has no other way out
+        partition = values_of(self._key_of(values).partition) if self._spec.fields else []
         return {
             **found.to_serialized_dict(),
             "file_path": path,
@@ -141,6 +141,11 @@ def transformed(transform: Any, source: Any, values: pa.Array) -> pa.Array:
     kind = pa.int32() if name == "bucket" else values.type
     computed = pa.array([of_value(one) for one in encoded.dictionary.to_pylist()], kind)
     return computed.take(encoded.indices)
+
+
+def values_of(record: Any) -> list[Any]:
+    """The values of pyiceberg's Record, such as a file's partition."""
+    return [record[position] for position in range(len(record))]
 
 
 def data_file_of(plain: Mapping[str, Any], format_version: int) -> DataFile:

@@ -5,7 +5,7 @@ Source: Iceberg table spec (Snapshots, Scan Planning); Iceberg's ContinuousSplit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from penstock.datastream.connectors.base import RefusedForGood
+from penstock.datastream.connectors.lakehouse.iceberg_files import values_of
 from penstock.datastream.connectors.lakehouse.iceberg_tables import TableName, checked_call
 from penstock.model.errors import ConfigurationError
 
@@ -163,7 +164,7 @@ def plain_file(file: DataFile) -> dict[str, Any]:
     plain = {name: getattr(file, name) for name in names if name not in _HEAVY}
     plain["content"] = int(file.content)
     plain["file_format"] = file.file_format.value
-    plain["partition"] = list(file.partition._data)  # noqa: SLF001 - Record has no other way out
+    plain["partition"] = values_of(file.partition)
     plain["spec_id"] = file.spec_id
     return plain
 
@@ -200,10 +201,9 @@ class FileRows:
         task = FileScanTask(_file_of(split.file), deletes)
         deleted = _read_all_delete_files(self._io, [task])
         # `to_record_batches` would hold the whole file.
-        rows: Iterable[pa.RecordBatch] = self._scan._record_batches_from_scan_tasks_and_deletes(  # noqa: SLF001
-            [task], deleted
-        )
-        yield from rows
+        scan = self._scan
+        read = scan._record_batches_from_scan_tasks_and_deletes  # noqa: SLF001
+        yield from read([task], deleted)
 
 
 def _path_of(plain: Mapping[str, Any]) -> str:

@@ -284,8 +284,9 @@ def _projection(table: Table, settings: _Settings) -> Schema:
         visitors.bind(table.schema(), settings.filter, case_sensitive=True)
     except Exception as error:  # Its parser has errors of its own.
         raise ConfigurationError(
-            f"with_filter: the table {settings.name} cannot be filtered by {settings.row_filter!s}: "
-            f"{cause_of(error)}. Expected text such as \"id > 5 and name = 'x'\" with columns of "
+            f"with_filter: the table {settings.name} cannot be filtered by "
+            f"{settings.row_filter!s}: {cause_of(error)}. Expected text such as "
+            f"\"id > 5 and name = 'x'\" with columns of "
             f"the table: {names}."
         ) from error
     return scan.select(*settings.columns).projection() if settings.columns else scan.projection()

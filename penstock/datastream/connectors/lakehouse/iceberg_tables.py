@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _TRANSFORM: Final = re.compile(
-    r"\s*(?:(?P<name>\w+)\s*\(\s*(?:(?P<width>\d+)\s*,\s*)?(?P<inside>[^(),]+?)\s*\)|(?P<plain>[^(),]+?))\s*"
+    r"\s*(?:(?P<name>\w+)\s*\(\s*(?:(?P<width>\d+)\s*,\s*)?(?P<inside>[^(),]+?)\s*\)"
+    r"|(?P<plain>[^(),]+?))\s*"
 )
 _PLAIN: Final = frozenset({"identity", "year", "month", "day", "hour", "void"})
 _WITH_WIDTH: Final = frozenset({"bucket", "truncate"})

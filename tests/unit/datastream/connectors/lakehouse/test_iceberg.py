@@ -212,8 +212,8 @@ PARTITIONINGS = [
     ("bucket(16, v)", Types.LONG(), [34, None], [3]),
     ("bucket(16, v)", Types.SQL_DATE(), [dt.date(2017, 11, 16)], [10]),
 ]
-"""A partitioning, values, and the partitions that the spec's definitions give for them. The hashes of 34 and of 2017-11-16 are in the
-spec, Appendix B: 2017239379 and -653330422.
+"""A partitioning, values, and the partitions that Iceberg's table specification defines for them. Its appendix B has the hashes
+of 34 and of 2017-11-16: 2017239379 and -653330422.
 """
 
 
