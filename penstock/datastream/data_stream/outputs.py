@@ -9,6 +9,8 @@ from typing import Any, Generic, overload
 
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.building.program import Upstream
+from penstock.datastream.building.stream_plumbing import StreamPlumbing
 from penstock.datastream.connectors.base import SupportsPreprocessing
 from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.client_values import client_values
@@ -75,11 +77,10 @@ class StreamOutputs(OperatorSettings, Generic[T]):
 
     def _written_by(self, sink: Sink) -> DataStreamSink:
         """A sink whose writers are followed by one subtask that commits for all."""
-        written = self.plumbing.add_operator("Writer", ops.WriterOperator(sink), None)
-        program = self.plumbing.program
-        writer = program.nodes[written.upstreams[0].node_id]
-        program.endpoints[writer.node_id] = sink
-        committer = written.partitioned(Partitioning(ShipStrategy.GLOBAL)).add_sink(
+        writer = self.plumbing.add_sink("Writer", ops.WriterOperator(sink), sink)
+        upstream = Upstream(writer.node_id, partitioning=Partitioning(ShipStrategy.GLOBAL))
+        prepared = StreamPlumbing(self.plumbing.environment, (upstream,), None)
+        committer = prepared.add_sink(
             "Global Committer",
             ops.SinkOperator(ops.GatheringSink(sink)),
             coordinator=sink,

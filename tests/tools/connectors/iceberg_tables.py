@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import struct
+import zlib
 from contextlib import contextmanager
 
 from pyiceberg.catalog import load_catalog
+from pyroaring import BitMap
 
 CATALOG = "lake"
 
@@ -48,3 +52,21 @@ class Lake:
     def rows(self, name, **scan):
         found = self.table(name).scan(**scan).to_arrow()
         return sorted(found.to_pylist(), key=str)
+
+
+def deletion_vector(data_file, positions):
+    """A Puffin file with the deletion vector of a data file. Source: Iceberg's Puffin specification, deletion-vector-v1."""
+    bitmap = struct.pack("<QI", 1, 0) + BitMap(positions).serialize()
+    vector = bytes.fromhex("d1d33964") + bitmap
+    blob = struct.pack(">I", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
+    described = {
+        "type": "deletion-vector-v1",
+        "fields": [],
+        "snapshot-id": -1,
+        "sequence-number": -1,
+        "offset": 4,
+        "length": len(blob),
+        "properties": {"referenced-data-file": data_file, "cardinality": str(len(positions))},
+    }
+    footer = json.dumps({"blobs": [described]}).encode()
+    return b"PFA1" + blob + b"PFA1" + footer + struct.pack("<ii", len(footer), 0) + b"PFA1"

@@ -4,6 +4,7 @@ import contextlib
 import datetime as dt
 import logging
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from penstock.model.errors import ConfigurationError, ExternalError, RefusedForG
 from penstock.runtime.elements import RowBatch
 from penstock.testing import check_source
 from penstock.testing.conformance.source_run import SourceRun
-from tests.tools.connectors.iceberg_tables import CATALOG, Lake
+from tests.tools.connectors.iceberg_tables import CATALOG, Lake, deletion_vector
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext, writer_context
 
 NAME = "shop.orders"
@@ -181,9 +182,10 @@ def test_a_filter_leaves_out_rows_and_files(orders, row_filter):
     assert enumerator.unassigned_splits() == 3  # Of four files: bounds rule one out.
 
 
-def test_positional_deletes_are_applied(orders):
-    """pyiceberg writes none, so the delete file is made by hand, as the table spec has it."""
-    delete_rows(orders, 1, content=DataFileContent.POSITION_DELETES)
+@pytest.mark.parametrize("kind", [FileFormat.PARQUET, FileFormat.PUFFIN])
+def test_deletes_by_position_are_applied(orders, kind):
+    """pyiceberg writes none, so the delete file or deletion vector is made by hand, as the specifications have it."""
+    delete_rows(orders, 1, kind=kind)
     assert ids(bounded(orders)) == [1, 3, 4]
     assert ids(bounded(orders).with_filter("id < 4")) == [1, 3]
 
@@ -194,17 +196,22 @@ def test_equality_deletes_are_refused(orders):
         ids(bounded(orders))
 
 
-def delete_rows(lake, *positions, content):
+def delete_rows(
+    lake, *positions, kind=FileFormat.PARQUET, content=DataFileContent.POSITION_DELETES
+):
     """A snapshot with a delete file for rows of the first data file."""
     with lake.catalog() as catalog:
         table = catalog.load_table(NAME)
         (first,) = [task.file for task in table.scan().plan_files() if task.file.record_count == 2]
-        path = f"{table.location()}/data/deletes-{content.name}.parquet"
-        columns = {"file_path": [first.file_path] * len(positions), "pos": list(positions)}
-        pq.write_table(pa.table(columns), path)
+        path = f"{table.location()}/data/deletes"
+        if kind is FileFormat.PUFFIN:
+            Path(path).write_bytes(deletion_vector(first.file_path, positions))
+        else:
+            columns = {"file_path": [first.file_path] * len(positions), "pos": list(positions)}
+            pq.write_table(pa.table(columns), path)
         deletes = DataFile.from_args(
-            content=content, file_path=path, file_format=FileFormat.PARQUET, partition=Record(),
-            record_count=len(positions), file_size_in_bytes=1, spec_id=0,
+            content=content, file_path=path, file_format=kind, partition=Record(),
+            record_count=len(positions), file_size_in_bytes=1,
             equality_ids=[1] if content is DataFileContent.EQUALITY_DELETES else None,
         )  # fmt: skip
         deletes.spec_id = 0
