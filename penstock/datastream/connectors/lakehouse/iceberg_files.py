@@ -1,6 +1,6 @@
 """The data files of an Iceberg table: where they lie, their partitions, and what a manifest has to know of them.
 
-They are written by pyarrow. Source: Iceberg table spec (Partition Transforms, Manifests), pyiceberg.io.pyarrow.
+They are written by pyarrow. Source: Iceberg table spec (Manifests), pyiceberg.io.pyarrow.
 """
 
 from __future__ import annotations
@@ -12,19 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as kinds
 
 from penstock.datastream.connectors.lakehouse.data_files import PartitionValues
 from penstock.datastream.connectors.lakehouse.iceberg_tables import arrow_schema_of
+from penstock.datastream.connectors.lakehouse.iceberg_transforms import transformed
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-_UNITS: Final = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 _TARGET: Final = "write.target-file-size-bytes"
 _TARGET_BYTES: Final = 512 * 1024 * 1024
 _COMPRESSION: Final = "write.parquet.compression-codec"
@@ -118,29 +116,6 @@ class IcebergFiles:
         pairs = zip(self._spec.fields, values, strict=True)
         found = [PartitionFieldValue(field, value) for field, value in pairs]
         return PartitionKey(found, self._spec, self._schema)
-
-
-def transformed(transform: Any, source: Any, values: pa.Array) -> pa.Array:
-    """The values of a partition field. `source`: the column's type in Iceberg. Times are cut for a whole array; of other transforms each
-    different value is computed once.
-    """
-    name = str(transform).partition("[")[0]
-    if name == "identity":
-        return values
-    if name == "void":
-        return pa.nulls(len(values), pa.int32())
-    if name in _UNITS:
-        times = values.to_numpy(zero_copy_only=False)
-        units = times.astype(f"datetime64[{_UNITS[name]}]").astype(np.int64)
-        return pa.array(units, mask=np.isnat(times))
-    if kinds.is_date(values.type):
-        values = values.cast(pa.int32())
-    elif kinds.is_temporal(values.type):
-        values = values.cast(pa.int64())
-    encoded, of_value = values.dictionary_encode(), transform.transform(source)
-    kind = pa.int32() if name == "bucket" else values.type
-    computed = pa.array([of_value(one) for one in encoded.dictionary.to_pylist()], kind)
-    return computed.take(encoded.indices)
 
 
 def values_of(record: Any) -> list[Any]:

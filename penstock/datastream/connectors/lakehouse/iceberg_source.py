@@ -395,29 +395,28 @@ class _Reader(PolledSplitReader):
         self._settings = settings
         self._schema = arrow_schema(row_type)
         self._projected = projected
-        self._files: FileRows | None = None
+        self._files = self._opened()  # Not with the first split: that would hold up the task.
 
     def split_id(self, split: IcebergSplit) -> str:
         return f"{split.snapshot_id}:{split.file['file_path']}"
 
     def read(self, split: IcebergSplit) -> Iterator[Batch]:
-        for data in self._rows_of(split).read(split):
+        if split.file["spec_id"] not in self._files.spec_ids:  # Partitions that are newer.
+            self._files = self._opened()
+        for data in self._files.read(split):
             arrays = [data.column(one.name).cast(one.type) for one in self._schema]
             whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
             for start in range(0, whole.num_rows, _BATCH_ROWS):
                 yield ColumnBatch(whole.slice(start, _BATCH_ROWS), None)
 
-    def _rows_of(self, split: IcebergSplit) -> FileRows:
-        """Opens the table once, and again when a file has partitions that the table did not have then."""
+    def _opened(self) -> FileRows:
         from pyiceberg.schema import Schema
 
-        if self._files is None or split.file["spec_id"] not in self._files.spec_ids:
-            table = opened(self._settings.name)
-            if table is None:
-                raise ExternalError(
-                    f"the Iceberg table {self._settings.name} is not there, seen from this "
-                    "TaskManager. Check that the catalog is the same on every machine."
-                )
-            projected = Schema.model_validate_json(self._projected)
-            self._files = FileRows(table, projected, self._settings.filter)
-        return self._files
+        table = opened(self._settings.name)
+        if table is None:
+            raise ExternalError(
+                f"the Iceberg table {self._settings.name} is not there, seen from this "
+                "TaskManager. Check that the catalog is the same on every machine."
+            )
+        projected = Schema.model_validate_json(self._projected)
+        return FileRows(table, projected, self._settings.filter)

@@ -14,7 +14,6 @@ from penstock.common import Row, RowKind, Types
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.connectors.lakehouse import IcebergSink, IcebergSource, data_files, iceberg
-from penstock.datastream.connectors.lakehouse.iceberg_files import transformed
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood, UserCodeError
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.testing import MiniCluster, check_sink
@@ -238,7 +237,7 @@ def _literal(value):
     return value.isoformat() if isinstance(value, dt.date) else value
 
 
-def test_partitions_of_several_fields_and_of_a_void_one(lake):
+def test_partitions_of_several_fields(lake):
     sink = sink_to(lake, ORDERS, "bucket(4, id)", "name")
     rows = [Row(id=number, name=f"n{number % 2}") for number in range(20)]
     sink.create_committer().commit(prepared(sink, *rows))
@@ -246,7 +245,6 @@ def test_partitions_of_several_fields_and_of_a_void_one(lake):
     with lake.catalog() as catalog:
         table = catalog.load_table(NAME)
         assert [str(one.transform) for one in table.spec().fields] == ["bucket[4]", "identity"]
-    assert transformed("void", None, pa.array([1, 2])).null_count == 2
 
 
 def test_more_partitions_than_files_may_be_open(lake, monkeypatch):

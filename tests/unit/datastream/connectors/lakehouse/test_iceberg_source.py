@@ -31,7 +31,11 @@ from penstock.runtime.elements import RowBatch
 from penstock.testing import check_source
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.connectors.iceberg_tables import CATALOG, Lake, deletion_vector
-from tests.tools.connectors.played_by_hand import FakeEnumeratorContext, writer_context
+from tests.tools.connectors.played_by_hand import (
+    FakeEnumeratorContext,
+    FakeReaderContext,
+    writer_context,
+)
 
 NAME = "shop.orders"
 SOON = Duration.of_millis(20)
@@ -433,8 +437,7 @@ def test_wrong_settings_are_told(lake):
 
 def test_a_table_that_a_taskmanager_does_not_see(orders):
     source = bounded(orders).build()
-    with contextlib.closing(SourceRun(source, 1)) as run:
-        with orders.catalog() as catalog:
-            catalog.drop_table(NAME)
-        with pytest.raises(ExternalError, match="seen from this TaskManager"):
-            run.read()
+    with orders.catalog() as catalog:
+        catalog.drop_table(NAME)
+    with pytest.raises(ExternalError, match="seen from this TaskManager"):
+        source.create_reader(FakeReaderContext())
