@@ -62,8 +62,9 @@ def catalog_of(name: TableName) -> Generator[Catalog, None, None]:
 
     catalog: Catalog | None = None
     try:
-        catalog = import_pyiceberg("an Iceberg table").load_catalog(name.catalog, **name.properties)
-        yield catalog
+        loaded = import_pyiceberg("an Iceberg table").load_catalog(name.catalog, **name.properties)
+        catalog = loaded
+        yield loaded
     except (PenstockError, CommitFailedException):
         raise
     except Exception as error:  # Catalogs raise what their clients and databases raise.

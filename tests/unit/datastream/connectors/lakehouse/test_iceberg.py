@@ -247,6 +247,17 @@ def test_partitions_of_several_fields(lake):
         assert [str(one.transform) for one in table.spec().fields] == ["bucket[4]", "identity"]
 
 
+def test_partitions_by_a_field_of_a_struct(lake):
+    inner = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
+    row_type = Types.ROW_NAMED(["id", "inner"], [Types.LONG(), inner])
+    sink = sink_to(lake, row_type, "truncate(10, inner.a)")
+    rows = [Row(id=number, inner=Row(a=number * 7, b="x")) for number in range(4)]
+    sink.create_committer().commit(prepared(sink, *rows, row_type=row_type))
+    files = [task.file for task in lake.table(NAME).scan().plan_files()]
+    assert sorted(file.partition[0] for file in files) == [0, 10, 20]
+    assert [one["inner"]["a"] for one in lake.rows(NAME)] == [0, 7, 14, 21]
+
+
 def test_more_partitions_than_files_may_be_open(lake, monkeypatch):
     monkeypatch.setattr(data_files, "MOST_OPEN", 3)
     sink = sink_to(lake, ORDERS, "name")
