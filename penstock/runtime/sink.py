@@ -132,6 +132,10 @@ class Sink(ABC):
     accepts: Accepts = Accepts.ROWS
     is_converting: bool = False
     """Whether its writers are ConvertingWriters, so that it takes an error policy."""
+    has_global_committer: bool = False
+    """Whether one subtask commits what all writers have prepared for a checkpoint, in one call of its committer. By default each subtask
+    commits what its own writer has prepared. Source: Flink's global committer.
+    """
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter:
@@ -140,6 +144,19 @@ class Sink(ABC):
     def create_committer(self) -> Committer | None:
         """Return the committer; None: the writers' output needs no commit."""
         return None
+
+    def combined(
+        self, context: WriterContext, checkpoint_id: int | None, committables: Sequence[object]
+    ) -> Sequence[object]:
+        """Return what the global committer commits for a checkpoint, as plain data; by default what it got.
+
+        Args:
+            context: of the subtask with the global committer; its `operator_id` is that of the committer.
+            checkpoint_id: the checkpoint; None: the job takes no checkpoints, and the driver commits at its end.
+            committables: what the writers of all subtasks have prepared, never empty. With unaligned checkpoints some of it may
+                have been prepared for an earlier checkpoint.
+        """
+        return committables
 
     def validate(self) -> None:
         """Check at submission what can be checked. Raises ConfigurationError."""

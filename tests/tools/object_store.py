@@ -13,10 +13,10 @@ BUCKET = "bucket"
 
 
 class Store:
-    """A bucket, as a client sees it that knows nothing of Penstock. `keys`: `key:secret`; None: those of the environment."""
+    """A bucket, as a client sees it that knows nothing of Penstock. `host`: with the port. `keys`: `key:secret`; None: those of the environment."""
 
     def __init__(self, host: str, keys: str | None = None) -> None:
-        self._host = host
+        self.host = host
         self._keys = keys
         self._query = f"scheme=http&endpoint_override={quote(host)}&region=us-east-1"
         self.system, _ = fs.FileSystem.from_uri(f"{self.uri('')}&allow_bucket_creation=true")
@@ -39,7 +39,7 @@ class Store:
         key, secret = self._keys.split(":") if self._keys else (None, None)
         made = boto3.client(
             "s3",
-            endpoint_url=f"http://{self._host}",
+            endpoint_url=f"http://{self.host}",
             region_name="us-east-1",
             aws_access_key_id=key,
             aws_secret_access_key=secret,

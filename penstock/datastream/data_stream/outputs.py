@@ -9,6 +9,8 @@ from typing import Any, Generic, overload
 
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.building.program import Upstream
+from penstock.datastream.building.stream_plumbing import StreamPlumbing
 from penstock.datastream.connectors.base import SupportsPreprocessing
 from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.client_values import client_values
@@ -18,6 +20,7 @@ from penstock.datastream.data_stream.sink import DataStreamSink
 from penstock.datastream.functions import SinkFunction
 from penstock.datastream.functions.type_variables import T
 from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime import operators as ops
 from penstock.runtime.sink import Sink
 
@@ -64,11 +67,28 @@ class StreamOutputs(OperatorSettings, Generic[T]):
         if transformer is not None:
             ended: DataStreamSink = transformer.apply(self).sink_to(sink)
             return ended
+        if sink.has_global_committer:
+            return self._written_by(sink)
         coordinator = None if sink.create_committer() is None else sink
         node = self.plumbing.add_sink(
             "Writer", ops.SinkOperator(sink), sink, coordinator=coordinator
         )
         return DataStreamSink(node, self.plumbing)
+
+    def _written_by(self, sink: Sink) -> DataStreamSink:
+        """A sink whose writers are followed by one subtask that commits for all."""
+        writer = self.plumbing.add_sink("Writer", ops.WriterOperator(sink), sink)
+        upstream = Upstream(writer.node_id, partitioning=Partitioning(ShipStrategy.GLOBAL))
+        prepared = StreamPlumbing(self.plumbing.environment, (upstream,), None)
+        committer = prepared.add_sink(
+            "Global Committer",
+            ops.SinkOperator(ops.GatheringSink(sink)),
+            coordinator=sink,
+            parallelism=1,
+            max_parallelism=1,
+            is_parallelism_fixed=True,
+        )
+        return DataStreamSink(writer, self.plumbing, committer)
 
     def add_sink(self, sink_func: SinkFunction | Sink) -> DataStreamSink:
         """Write the stream to a Sink, as `sink_to` does. Java sink functions raise TypeError."""

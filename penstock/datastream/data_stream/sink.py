@@ -23,19 +23,30 @@ class DataStreamSink:
     The setters return the sink itself.
     """
 
-    def __init__(self, node: StreamNode, plumbing: StreamPlumbing | None = None) -> None:
-        """`plumbing`: the stream that ends here; None: it takes no error policy."""
+    def __init__(
+        self,
+        node: StreamNode,
+        plumbing: StreamPlumbing | None = None,
+        committer: StreamNode | None = None,
+    ) -> None:
+        """`plumbing`: the stream that ends here; None: it takes no error policy. `committer`: the global one behind the writers."""
         self._node = node
         self._plumbing = plumbing
+        self._committer = committer
 
     def name(self, name: str) -> DataStreamSink:
         """Set the operator's name, as metrics, logs and the console show it."""
         self._node.name = name
+        if self._committer is not None:
+            self._node.name = f"{name}: Writer"
+            self._committer.name = f"{name}: Global Committer"
         return self
 
     def uid(self, uid: str) -> DataStreamSink:
         """Set a stable id, by which a savepoint assigns state to the operator."""
         self._node.uid = uid
+        if self._committer is not None:
+            self._committer.uid = f"{uid}-global-committer"
         return self
 
     def set_uid_hash(self, uid_hash: str) -> DataStreamSink:
@@ -61,6 +72,8 @@ class DataStreamSink:
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStreamSink:
         """Put the operator's subtasks into this slot sharing group, by name or as an object."""
         self._node.slot_sharing_group = group_name(slot_sharing_group)
+        if self._committer is not None:
+            self._committer.slot_sharing_group = self._node.slot_sharing_group
         return self
 
     def on_error(self, policy: ErrorPolicy | OutputTag | Sink | str) -> DataStreamSink:

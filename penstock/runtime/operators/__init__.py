@@ -11,6 +11,7 @@ from penstock.runtime.operators.columns import (
     SelectOperator,
     ToSchemaOperator,
 )
+from penstock.runtime.operators.global_commit import GatheringSink, WriterOperator
 from penstock.runtime.operators.interval_join import (
     Interval,
     IntervalJoinOperator,
@@ -82,6 +83,7 @@ __all__ = [
     "FlatMapOperator",
     "FoldedWindow",
     "FunctionOperator",
+    "GatheringSink",
     "Interval",
     "IntervalJoinOperator",
     "JoinWindowFunction",
@@ -113,6 +115,7 @@ __all__ = [
     "TimestampsAndWatermarksOperator",
     "ToSchemaOperator",
     "WindowContext",
+    "WriterOperator",
     "window_join_operator",
     "window_operator",
 ]

@@ -13,11 +13,13 @@ from typing import Any, Final
 from penstock.datastream.connectors.base import Committer, RowBatch, Sink
 from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.model.checkpoints import RedistributionMode
-from penstock.runtime.operator import OperatorContext
+from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operators.global_commit import GatheringSink, WriterOperator
 from penstock.runtime.operators.sinks import COMMITTABLES, WRITER_STATE, SinkOperator
 from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
 
 _SINK: Final = "sink"
+_COMMITTER: Final = "sink-global-committer"
 _LISTS: Final = (COMMITTABLES, WRITER_STATE)
 
 
@@ -47,67 +49,114 @@ class SinkRun:
         self.sink: Sink = deserialize(serialize(sink))
         self.reported: list[object] = []
         self._job = job
-        self._prepared: list[object] = []
         self._operators: list[SinkOperator] = []
+        self._committer: SinkOperator | None = None
+        self._parallelism = parallelism
+        self._attempt = attempt
+        self._kept = kept
+        self._takes_checkpoints = takes_checkpoints
+        is_global = self.sink.has_global_committer
         try:
+            if is_global:
+                self._committer = SinkOperator(GatheringSink(self.sink))
+                self._open(self._committer, _COMMITTER, 0, 1, (COMMITTABLES,))
             for subtask in range(parallelism):
-                self._operators.append(SinkOperator(self.sink))
-                if kept is not None:
-                    lists = {
-                        name: ListPart(
-                            RedistributionMode.SPLIT,
-                            [deserialize(one) for one in found[subtask::parallelism]],
-                        )
-                        for name, found in kept.lists.items()
-                    }
-                    self._operators[-1].restore(OperatorSnapshot(lists=lists))
-                context = OperatorContext(
-                    job_name="conformance",
-                    task_name="sink",
-                    operator_name="sink",
-                    operator_id=_SINK,
-                    subtask=subtask,
-                    parallelism=parallelism,
-                    max_parallelism=128,
-                    attempt=attempt,
-                    timers=_Timers(),
-                    input_types=(input_type,),
-                    job_id=job,
-                    report_committable=self.reported.append,
-                    restored_checkpoint_id=None if kept is None else kept.checkpoint_id,
-                    has_final_checkpoint=takes_checkpoints,
-                )
-                self._operators[-1].open(context)
+                operator = WriterOperator(self.sink) if is_global else SinkOperator(self.sink)
+                self._operators.append(operator)
+                lists = (WRITER_STATE,) if is_global else _LISTS
+                self._open(operator, _SINK, subtask, parallelism, lists, input_type)
         except BaseException:
             self.close()
             raise
+
+    def _open(
+        self,
+        operator: SinkOperator,
+        uid: str,
+        subtask: int,
+        parallelism: int,
+        lists: Sequence[str],
+        input_type: Any = None,
+    ) -> None:
+        kept = self._kept
+        if kept is not None:
+            found = {
+                name: ListPart(
+                    RedistributionMode.SPLIT,
+                    [deserialize(one) for one in elements[subtask::parallelism]],
+                )
+                for name, elements in kept.lists.items()
+                if name in lists
+            }
+            operator.restore(OperatorSnapshot(lists=found))
+        operator.open(
+            OperatorContext(
+                job_name="conformance",
+                task_name="sink",
+                operator_name="sink",
+                operator_id=uid,
+                subtask=subtask,
+                parallelism=parallelism,
+                max_parallelism=128,
+                attempt=self._attempt,
+                timers=_Timers(),
+                input_types=(input_type,),
+                job_id=self._job,
+                report_committable=self.reported.append,
+                restored_checkpoint_id=None if kept is None else kept.checkpoint_id,
+                has_final_checkpoint=self._takes_checkpoints,
+            )
+        )
 
     def write(self, subtask: int, records: Sequence[Any]) -> None:
         self._operators[subtask].process(RowBatch(list(records)), 0)
 
     def prepare(self, subtask: int, checkpoint_id: int) -> dict[str, tuple[bytes, ...]]:
-        """Before the barrier; returns the subtask's part of the checkpoint."""
+        """Before the barrier; returns the subtask's part of the checkpoint. The last one's has that of the global committer."""
         operator = self._operators[subtask]
-        operator.prepare_snapshot_pre_barrier(checkpoint_id)
-        lists = operator.snapshot().lists
-        return {
-            name: tuple(map(serialize, lists[name].elements)) for name in _LISTS if name in lists
-        }
+        self._hand_over(operator.prepare_snapshot_pre_barrier(checkpoint_id))
+        part = _part_of(operator)
+        if self._committer is not None and self._is_last(subtask):
+            self._hand_over(self._committer.prepare_snapshot_pre_barrier(checkpoint_id))
+            part |= _part_of(self._committer)
+        return part
 
     def notify(self, subtask: int, checkpoint_id: int) -> None:
         """The checkpoint is complete: the subtask commits, and tries again what it has put off."""
         operator = self._operators[subtask]
+        if self._committer is not None and self._is_last(subtask):
+            operator = self._committer
         operator.notify_checkpoint_complete(checkpoint_id)
         while operator.has_put_off:
             operator.on_processing_time(0)
 
     def finish(self, subtask: int) -> None:
-        self._operators[subtask].finish()
+        self._hand_over(self._operators[subtask].finish())
+        if self._committer is not None and self._is_last(subtask):
+            self._committer.finish()
 
     def close(self) -> None:
         operators, self._operators = self._operators, []
         for operator in operators:
             operator.close()
+        committer, self._committer = self._committer, None
+        if committer is not None:
+            committer.close()
+
+    def _hand_over(self, emitted: Emitted) -> None:
+        """What writers emit goes to the global committer, pickled as by an exchange."""
+        for batch in emitted:
+            assert self._committer is not None, "only writers before a global committer emit"
+            assert isinstance(batch, RowBatch), "writers emit what they have prepared"
+            self._committer.process(deserialize(serialize(batch)), 0)
+
+    def _is_last(self, subtask: int) -> bool:
+        return subtask == self._parallelism - 1
+
+
+def _part_of(operator: SinkOperator) -> dict[str, tuple[bytes, ...]]:
+    lists = operator.snapshot().lists
+    return {name: tuple(map(serialize, lists[name].elements)) for name in _LISTS if name in lists}
 
 
 def kept_sink(checkpoint_id: int, parts: Sequence[dict[str, tuple[bytes, ...]]]) -> KeptSink:
@@ -130,7 +179,7 @@ def committer_of(sink: Sink) -> Committer | None:
     """The driver's committer."""
     committer = sink.create_committer()
     if committer is not None:
-        committer.operator_id = _SINK
+        committer.operator_id = _COMMITTER if sink.has_global_committer else _SINK
     return committer
 
 

@@ -2,5 +2,8 @@
 
 from penstock.datastream.connectors.lakehouse.delta import DeltaSink
 from penstock.datastream.connectors.lakehouse.delta_source import DeltaSource
+from penstock.datastream.connectors.lakehouse.iceberg import IcebergSink
+from penstock.datastream.connectors.lakehouse.iceberg_scan import StreamingStartingStrategy
+from penstock.datastream.connectors.lakehouse.iceberg_source import IcebergSource
 
-__all__ = ["DeltaSink", "DeltaSource"]
+__all__ = ["DeltaSink", "DeltaSource", "IcebergSink", "IcebergSource", "StreamingStartingStrategy"]

@@ -3,7 +3,7 @@
 Writers write Parquet files into the table's folder. A commit adds them to the table's log, with the name of the writer and a number that
 it counts up (the log's `txn`). The log takes each number of a writer once, so a commit that is tried again, or by two processes, adds
 nothing twice. Other programs may write the table at the same time.
-Source: Delta protocol (Add File, Transaction Identifiers); Flink's DeltaSink; differs: each subtask commits its own files.
+Source: Delta protocol (Add File, Transaction Identifiers); Flink's DeltaSink (DeltaGlobalCommitter).
 """
 
 from __future__ import annotations
@@ -26,19 +26,16 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.datastream.connectors.lakehouse.data_files import (
-    DataFile,
-    DataFileWriter,
-    TableFolder,
-)
+from penstock.datastream.connectors.lakehouse.data_files import DataFileWriter
+from penstock.datastream.connectors.lakehouse.delta_files import DataFile, DeltaFiles, TableFolder
 from penstock.datastream.connectors.lakehouse.delta_tables import (
     cause_of,
     created,
     import_deltalake,
-    misfit,
     opened,
     schema_of_table,
 )
+from penstock.datastream.connectors.lakehouse.schemas import misfit
 from penstock.datastream.formats.column_files import schema_of
 from penstock.datastream.formats.file_access import shown
 from penstock.datastream.formats.file_listing import local_path
@@ -65,6 +62,7 @@ class DeltaSink(Sink):
     """
 
     accepts = Accepts.ANY
+    has_global_committer = True
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
@@ -162,6 +160,11 @@ class DeltaSink(Sink):
     def create_committer(self) -> Committer:
         return _DeltaCommitter(self._settings)
 
+    def combined(
+        self, context: WriterContext, checkpoint_id: int | None, committables: Sequence[Any]
+    ) -> Sequence[object]:
+        return [(name, number, checkpoint_id, files) for name, number, _, files in committables]
+
 
 def _check(stream: pa.Schema, table: pa.Schema, path: str) -> None:
     reason = misfit(stream, table)
@@ -181,13 +184,8 @@ class _DeltaWriter:
                 "TaskManager. It was there when the job was submitted: check that the path is "
                 "the same on every machine."
             )
-        self._files = DataFileWriter(
-            TableFolder(settings.path),
-            schema_of_table(table),
-            settings.partition_by,
-            context,
-            settings.row_type,
-        )
+        files = DeltaFiles(settings.path, schema_of_table(table), settings.partition_by)
+        self._files = DataFileWriter(files, context, settings.row_type)
         self.sent = self._files.sent
         self._name = f"penstock-{uuid.uuid4().hex}"
         self._number = 0
@@ -196,20 +194,14 @@ class _DeltaWriter:
         self._files.write(batch)
 
     def prepare_commit(self) -> Sequence[object]:
-        return self._prepared(None)
-
-    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
-        return self._prepared(checkpoint_id)
-
-    def close(self) -> None:
-        self._files.close()
-
-    def _prepared(self, checkpoint_id: int | None) -> Sequence[object]:
         whole = self._files.take_whole()
         if not whole:
             return []
         self._number += 1
-        return [(self._name, self._number, checkpoint_id, [one.plain for one in whole])]
+        return [(self._name, self._number, None, whole)]
+
+    def close(self) -> None:
+        self._files.close()
 
 
 class _DeltaCommitter(Committer):

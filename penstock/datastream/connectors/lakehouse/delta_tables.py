@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, unquote
 
 import pyarrow as pa
-import pyarrow.types as kinds
 
 from penstock.common.extras import extra
 from penstock.datastream.formats.file_access import Address, is_remote, shown
@@ -116,46 +115,6 @@ def check_readable(table: DeltaTable, path: str) -> None:
             "Penstock does not. Read it with Spark and env.from_spark(df), or remove the feature "
             "from the table (ALTER TABLE ... DROP FEATURE)."
         )
-
-
-def misfit(stream: pa.Schema, table: pa.Schema) -> str | None:
-    """Why records of this schema do not fit the table; None: they do."""
-    for one in stream:
-        if one.name not in table.names:
-            near = [name for name in table.names if name.lower() == one.name.lower()]
-            hint = f" (it has {near[0]!r}: capital letters count)" if near else ""
-            return f"the table has no column for the field {one.name!r}{hint}"
-        column = table.field(one.name)
-        if not _fits(one.type, column.type):
-            return f"the column {one.name!r} is {column.type}, and the field is {one.type}"
-    for column in table:
-        if column.name not in stream.names and not column.nullable:
-            return f"the column {column.name!r} takes no nulls, and records have no such field"
-    return None
-
-
-_PAIRS: Final[tuple[tuple[Any, Any], ...]] = (
-    (kinds.is_integer, lambda one: kinds.is_integer(one) or kinds.is_decimal(one)),
-    (kinds.is_decimal, kinds.is_decimal),
-    (kinds.is_timestamp, kinds.is_timestamp),
-    *((kind, kind) for kind in (
-        lambda one: kinds.is_string(one) or kinds.is_large_string(one) or kinds.is_string_view(one),
-        lambda one: kinds.is_binary(one) or kinds.is_large_binary(one) or kinds.is_binary_view(one),
-    )),
-)  # fmt: skip
-"""Kinds of fields, and the columns that take them: a value that does not fit is refused when it comes."""
-
-
-def _fits(field: Any, column: Any) -> bool:
-    """Whether a value either fits the column or is refused when it comes, but never changes."""
-    if kinds.is_floating(field):
-        return bool(kinds.is_floating(column) and column.bit_width >= field.bit_width)
-    if kinds.is_list(field) and kinds.is_list(column):
-        return _fits(field.value_type, column.value_type)
-    if kinds.is_struct(field) and kinds.is_struct(column):
-        return misfit(pa.schema(list(field)), pa.schema(list(column))) is None
-    fits = any(of(field) and takes(column) for of, takes in _PAIRS)
-    return bool(fits or field.equals(column))
 
 
 def _plain(path: str) -> str:

@@ -111,6 +111,23 @@ def test_a_job_writes_a_new_table_with_all_kinds_of_columns(table):
     ]
 
 
+@pytest.mark.parametrize("takes_checkpoints", [True, False])
+def test_the_files_of_all_subtasks_are_one_version(table, takes_checkpoints):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2)
+    if takes_checkpoints:  # Only the last one, behind the end of the records.
+        env.enable_checkpointing(3_600_000)
+        env.get_checkpoint_config().set_checkpoint_storage_dir(str(table.parent / "checkpoints"))
+    env.use_executor(MiniCluster().executor())
+    rows = [Row(id=number, name="x") for number in range(10)]
+    stream = env.from_collection(rows, ORDERS).rebalance()
+    stream.sink_to(DeltaSink.for_row_data(str(table), ORDERS).build()).name("orders").uid("o")
+    env.execute()
+    there = deltalake.DeltaTable(str(table))
+    assert (there.version(), len(there.file_uris())) == (1, 2)
+    assert [one["id"] for one in rows_in(table)] == list(range(10))
+
+
 VALUES = ["a b", "x/y=%", "ü", "__HIVE_DEFAULT_PARTITION__x", None]
 
 
@@ -158,7 +175,7 @@ def test_large_files_are_closed_between_checkpoints(table, monkeypatch):
     writer = sink.create_writer(context())
     for number in range(3):
         writer.write(RowBatch([Row(id=number, name="x")]), 0)
-    prepared = writer.prepare_checkpoint(1)
+    prepared = writer.prepare_commit()
     assert len(prepared[0][3]) == 3
     sink.create_committer().commit(prepared)
     assert len(rows_in(table)) == 3
@@ -167,7 +184,8 @@ def test_large_files_are_closed_between_checkpoints(table, monkeypatch):
 def test_a_commit_names_its_checkpoint_and_bounds_of_its_columns(table):
     sink = sink_to(table)
     writer = written(sink, Row(id=5, name="b"), Row(id=3, name=None), Row(id=4, name="a"))
-    sink.create_committer().commit(writer.prepare_checkpoint(7))
+    prepared = sink.combined(context(), 7, writer.prepare_commit())
+    sink.create_committer().commit(prepared)
     there = deltalake.DeltaTable(str(table))
     assert there.history(1)[0]["penstockCheckpoints"] == "7"
     (file,) = pa.table(there.get_add_actions(flatten=True)).to_pylist()
@@ -234,7 +252,7 @@ def test_columns_come_as_columns(table):
 def test_nothing_to_write_makes_no_version(table):
     sink = sink_to(table)
     writer = sink.create_writer(context())
-    assert writer.prepare_checkpoint(1) == []
+    assert writer.prepare_commit() == []
     sink.create_committer().commit([])
     assert deltalake.DeltaTable(str(table)).version() == 0
 

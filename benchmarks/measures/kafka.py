@@ -1,0 +1,143 @@
+"""JSON from Kafka through a function to Kafka, beside a plain loop of the same client on the same broker.
+
+The broker is tansu, which this project has not written, in memory, in a process of its own on the same two cores. Messages have some 100
+bytes and one partition. Ours is a job of one task in this process, with a checkpoint every second: KafkaSource with
+`JsonRowDeserializationSchema`, a function on Rows, and KafkaSink (at least once) with `JsonRowSerializationSchema`. Floor: a loop that
+consumes up to 1,000 messages, has `json.loads`, the function on dicts and `json.dumps` for each, and produces. Both until the broker has
+acknowledged the last message. CPU seconds are those of this process, without the broker. `--events`: messages, default 200,000.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.figures import Figure
+from penstock.common import Configuration, Row, Types, WatermarkStrategy
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors import DeliveryGuarantee
+from penstock.datastream.connectors.kafka import (
+    KafkaOffsetsInitializer,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSource,
+)
+from penstock.datastream.formats.json import (
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+)
+from penstock.testing import MiniCluster
+from tests.tools.brokers import tansu
+
+ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
+MESSAGES = 200_000
+AT_ONCE = 1000
+WAIT_S = 60
+ROW = Types.ROW_NAMED(
+    ["id", "name", "price", "tags"],
+    [Types.LONG(), Types.STRING(), Types.DOUBLE(), Types.OBJECT_ARRAY(Types.STRING())],
+)
+
+
+def message(number: int) -> bytes:
+    value = {"id": number, "name": f"name {number % 1000}", "price": number * 0.25}
+    return json.dumps(value | {"tags": ["new", "cheap", "in stock"]}).encode()
+
+
+def dearer(row: Row) -> Row:
+    return Row(id=row.id, name=row.name, price=row.price * 1.2, tags=row.tags)
+
+
+class Topics:
+    def __init__(self, servers: str, messages: int) -> None:
+        self.servers = servers
+        self._messages = messages
+        tansu.create({"bootstrap.servers": servers}, "in")
+        producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
+        for number in range(messages):
+            producer.produce("in", message(number), partition=0)
+            if not number % AT_ONCE:
+                producer.flush(WAIT_S)
+        producer.flush(WAIT_S)
+
+    def job(self, topic: str) -> None:
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+        env.use_executor(MiniCluster(parallelism=1).executor()).set_parallelism(1)
+        env.enable_checkpointing(1000)
+        schema = JsonRowDeserializationSchema.builder().type_info(ROW).build()
+        source = (
+            KafkaSource
+            .builder()
+            .set_bootstrap_servers(self.servers)
+            .set_topics("in")
+            .set_group_id("bench")
+            .set_starting_offsets(KafkaOffsetsInitializer.earliest())
+            .set_bounded(KafkaOffsetsInitializer.latest())
+            .set_value_only_deserializer(schema)
+            .build()
+        )
+        written = JsonRowSerializationSchema.builder().with_type_info(ROW).build()
+        serializer = KafkaRecordSerializationSchema.builder().set_topic(topic)
+        serializer.set_value_serialization_schema(written)
+        builder = KafkaSink.builder().set_bootstrap_servers(self.servers)
+        builder.set_record_serializer(serializer.build())
+        sink = builder.set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE).build()
+        rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "in")
+        rows.map(dearer, ROW).sink_to(sink)
+        env.execute("topic to topic")
+
+    def loop(self, topic: str) -> None:
+        settings = {"bootstrap.servers": self.servers, "group.id": "loop"}
+        consumer = Consumer(settings | {"enable.auto.commit": False})
+        consumer.assign([TopicPartition("in", 0, 0)])
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 20})
+        done = 0
+        while done < self._messages:
+            for found in consumer.consume(AT_ONCE, 1.0):
+                value = json.loads(found.value())
+                value["price"] *= 1.2
+                while True:
+                    try:
+                        producer.produce(topic, json.dumps(value).encode())
+                        break
+                    except BufferError:
+                        producer.poll(0.01)
+                done += 1
+            producer.poll(0)
+        producer.flush(WAIT_S)
+        consumer.close()
+
+    def rates(self, copy: Callable[[str], None], topic: str) -> tuple[float, float]:
+        """Messages in a second, and in a CPU second of this process. What was written is counted."""
+        tansu.create({"bootstrap.servers": self.servers}, topic)
+        began, used = time.perf_counter(), time.process_time()
+        copy(topic)
+        spent = time.perf_counter() - began, time.process_time() - used
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "count"})
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S)
+        consumer.close()
+        if end != self._messages:
+            raise SystemExit(f"kafka: {end} messages came out, expected {self._messages}")
+        return self._messages / spent[0], self._messages / spent[1]
+
+
+def measure(messages: int | None = None, runs: int = 3) -> list[Figure]:
+    """`messages`: of each run."""
+    messages = messages or MESSAGES
+    with tansu.running_tansu() as server, tempfile.TemporaryDirectory():
+        topics = Topics(f"127.0.0.1:{server.port}", messages)
+        topics.rates(topics.job, "warm-job"), topics.rates(topics.loop, "warm-loop")
+        both: list[tuple[Any, Any]] = [
+            (topics.rates(topics.job, f"job-{run}"), topics.rates(topics.loop, f"loop-{run}"))
+            for run in range(runs)
+        ]
+    figures = []
+    for place, unit in enumerate(("messages/s", "messages/CPU second")):
+        values = [ours[place] for ours, _ in both]
+        floors = [floor[place] for _, floor in both]
+        name = "kafka JSON to JSON, rows"
+        figures.append(Figure(name, values, unit, floors, {"messages": messages}))
+    return figures
