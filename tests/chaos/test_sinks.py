@@ -4,6 +4,7 @@ Each job has a driver process of its own with embedded Spark. What a reader sees
 """
 
 import contextlib
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ import sqlalchemy as sa
 from penstock.hosting.taskmanager.child import PROCESS_NAME
 from tests.spark.processes import command_of
 from tests.tools.brokers import kafka, kafka_topics, pulsar, pulsar_topics
+from tests.tools.connectors.iceberg_tables import Lake
 from tests.tools.http_peer import ask, http_peer, url
 from tests.tools.mariadb import running_mariadb
 from tests.tools.nats_streams import Streams
@@ -150,6 +152,19 @@ def delta(folder):
     yield Place(path, read)
 
 
+@contextlib.contextmanager
+def iceberg(folder):
+    lake = Lake(folder / "lake")
+
+    def read():
+        with lake.catalog() as catalog:
+            if not catalog.table_exists("shop.out"):
+                return []
+        return lake.table("shop.out").scan().to_arrow().column("n").to_pylist()
+
+    yield Place(json.dumps(lake.properties), read)
+
+
 PLACES = {
     "table": postgres,
     "table with keys": postgres_with_keys,
@@ -161,8 +176,9 @@ PLACES = {
     "http": http_server,
     "files": files,
     "delta": delta,
+    "iceberg": iceberg,
 }
-OF_FOLDERS = {"files", "delta"}
+OF_FOLDERS = {"files", "delta", "iceberg"}
 WITHOUT_SERVER = {*OF_FOLDERS, "kafka", "pulsar"}
 """Or one that lives in this process."""
 
@@ -250,6 +266,7 @@ def test_each_number_is_there_once_whatever_is_killed(tmp_path, name, victim):
                 )
                 assert not drivers.has_ended, drivers.log
                 kill(victim, drivers, place)
+            (tmp_path / "go").touch()
             wait_until(
                 lambda: drivers.has_ended, f"the job does not end\n{drivers.log}", PATIENCE_S
             )

@@ -5,6 +5,8 @@ Another process of the same program takes the job over when this one is killed.
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +21,15 @@ from penstock.datastream.connectors import DataGeneratorSource, DeliveryGuarante
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.connectors.http import HttpSink
 from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
-from penstock.datastream.connectors.lakehouse import DeltaSink
+from penstock.datastream.connectors.lakehouse import DeltaSink, IcebergSink
 from penstock.datastream.connectors.nats import JetStreamSink
 from penstock.datastream.connectors.pulsar import PulsarSink
 from penstock.datastream.connectors.redis import RedisStreamSink
 from penstock.datastream.connectors.sql_sink import SqlSink
+from tests.tools.waiting import wait_until
 
 COUNT = 3000
+PATIENCE_S = 300
 RATE = 1500
 KEYS = 97
 ONCE = DeliveryGuarantee.EXACTLY_ONCE
@@ -96,6 +100,11 @@ def http(place: str) -> Any:
     return builder.set_delivery_guarantee(ONCE).build()
 
 
+def iceberg(place: str) -> Any:
+    builder = IcebergSink.for_row_data("shop.out", NUMBERS).with_catalog("lake", json.loads(place))
+    return builder.create_table_if_missing().build()
+
+
 KINDS = {
     "table": table(),
     "table with keys": table("id"),
@@ -108,7 +117,20 @@ KINDS = {
         lambda place: FileSink.for_row_format(place, Encoder.simple_string_encoder()).build()
     ),
     "delta": Kind(lambda place: DeltaSink.for_row_data(place, NUMBERS).build(), row, NUMBERS),
+    "iceberg": Kind(iceberg, row, NUMBERS),
 }
+
+
+class Gate:
+    """The last number waits until there is a file `go`."""
+
+    def __init__(self, folder: str) -> None:
+        self._go = f"{folder}/go"
+
+    def __call__(self, number: int) -> int:
+        if number == COUNT - 1:
+            wait_until(lambda: os.path.exists(self._go), "nobody lets the job end", PATIENCE_S)
+        return number
 
 
 def main(folder: str, kind: str, place: str) -> None:
@@ -123,7 +145,8 @@ def main(folder: str, kind: str, place: str) -> None:
     source = DataGeneratorSource(lambda index: index, count=COUNT, rate_per_second=RATE)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     # The numbers of a key stay in order.
-    keyed = numbers.set_parallelism(1).key_by(lambda number: number % KEYS, Types.LONG())
+    gated = numbers.set_parallelism(1).map(Gate(folder), Types.LONG()).set_parallelism(1)
+    keyed = gated.key_by(lambda number: number % KEYS, Types.LONG())
     keyed.map(chosen.record, chosen.type_info).sink_to(chosen.sink(place)).name("out")
     print("ended", env.execute("killed").get_job_id(), flush=True)
 
