@@ -14,6 +14,7 @@ from benchmarks.measures import (
     exchange,
     fan_out,
     flat_memory,
+    kafka,
     large_state,
     latency,
     metrics,
@@ -55,6 +56,7 @@ BENCHMARKS = {
     "observation": observation.measure,
     "dashboard": dashboard.measure,
     "object_stores": object_stores.measure,
+    "kafka": kafka.measure,
     "checkpoints": checkpoints.measure,
     "large_state": large_state.measure,
     "recovery": recovery.measure,
@@ -78,6 +80,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "observation": observation.ABOUT,
     "dashboard": dashboard.ABOUT,
     "object_stores": object_stores.ABOUT,
+    "kafka": kafka.ABOUT,
     "checkpoints": checkpoints.ABOUT,
     "large_state": large_state.ABOUT,
     "recovery": recovery.ABOUT,
@@ -99,6 +102,7 @@ WITHOUT_SPARK = frozenset({
     "dashboard",
     "sql_sink",
     "object_stores",
+    "kafka",
 })
 OWN_SPARK = frozenset({"rescale"})
 LEAST_RUNS = 3

@@ -34,6 +34,7 @@ from tests.tools.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long]
 PATIENCE_S = 120
+MORE_CHECKPOINTS = 5
 PROGRAM = "tests.tools.programs.killed_sink"
 
 
@@ -211,6 +212,11 @@ class Drivers:
     def has_ended(self) -> bool:
         return self.processes[-1].poll() is not None
 
+    def checkpoints(self) -> int:
+        """The number of the last one that is complete."""
+        found = (self._folder / "checkpoints").glob("*/chk-*/_metadata")
+        return max((int(one.parent.name.removeprefix("chk-")) for one in found), default=0)
+
     def family(self) -> list[psutil.Process]:
         return psutil.Process(self.processes[-1].pid).children(recursive=True)
 
@@ -252,7 +258,6 @@ def cases():
 
 @pytest.mark.parametrize(("name", "victim"), list(cases()))
 def test_each_number_is_there_once_whatever_is_killed(tmp_path, name, victim):
-    has_keys = "keys" in name
     kind = name.removesuffix(" in MariaDB")
     make = PLACES[name]
     with make(tmp_path) if name in OF_FOLDERS else make() as place:
@@ -266,12 +271,20 @@ def test_each_number_is_there_once_whatever_is_killed(tmp_path, name, victim):
                 )
                 assert not drivers.has_ended, drivers.log
                 kill(victim, drivers, place)
-            (tmp_path / "go").touch()
+            numbers = range(COUNT - KEYS, COUNT) if "keys" in name else range(COUNT)
             wait_until(
-                lambda: drivers.has_ended, f"the job does not end\n{drivers.log}", PATIENCE_S
+                lambda: drivers.has_ended or set(numbers) <= set(place.read()),
+                f"numbers are missing\n{drivers.log}",
+                PATIENCE_S,
             )
-            assert drivers.processes[-1].returncode == 0, drivers.log
+            # Nothing comes twice later.
+            last = drivers.checkpoints() + MORE_CHECKPOINTS
+            wait_until(
+                lambda: drivers.has_ended or drivers.checkpoints() >= last,
+                f"there are no more checkpoints\n{drivers.log}",
+                PATIENCE_S,
+            )
+            assert not drivers.has_ended, drivers.log
         finally:
             drivers.end()
-        numbers = range(COUNT - KEYS, COUNT) if has_keys else range(COUNT)
         assert sorted(place.read()) == [*numbers], drivers.log
