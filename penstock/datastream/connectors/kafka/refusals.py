@@ -33,8 +33,8 @@ def refusal_of(error: Any) -> str | None:
         return f"the broker refuses the login: {_short(text)}. {_HELP[_kind(text)]}"
     if "certificate verify failed" in text:
         return (
-            f"the broker's certificate is not accepted: {_short(text)}. Name the authority that has "
-            "signed it with ssl.ca.location, and the brokers as their certificates do"
+            f"the broker's certificate is not accepted: {_short(text)}. Name the authority that "
+            "has signed it with ssl.ca.location, and the brokers as their certificates do"
         )
     if "SSL alert" in text or "sslv3 alert" in text or "tlsv1 alert" in text:
         return (

@@ -25,9 +25,13 @@ OWN_TYPE: Final = "ssl.keystore.type"
 TRANSLATED: Final = frozenset({JAAS, TRUSTED, TRUSTED_TYPE, OWN, OWN_TYPE})
 """Read here; all other properties of security have the same name at both clients, or are renamed."""
 
-_MODULES: Final = {"PlainLoginModule": ("PLAIN",), "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512")}  # fmt: skip
+_MODULES: Final = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+}
 _OTHER_MODULES: Final = {
-    "Krb5LoginModule": "sasl.kerberos.keytab, sasl.kerberos.principal and sasl.kerberos.service.name",
+    "Krb5LoginModule": "sasl.kerberos.keytab, sasl.kerberos.principal and "
+    "sasl.kerberos.service.name",
     "OAuthBearerLoginModule": "sasl.oauthbearer.method=oidc and the sasl.oauthbearer.* properties",
 }
 _OPTION: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s;]+))")

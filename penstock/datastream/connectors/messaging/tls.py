@@ -64,8 +64,8 @@ class TlsBuilder(CompleteBuilder):
 
 REMEDIES: Final[Mapping[str, str]] = {
     "authority": "Name the CA that has signed it with set_tls(ca_file=...)",
-    "name": "Name it in the URL as its certificate does, or give the server a certificate with this "
-    "name",
+    "name": "Name it in the URL as its certificate does, or give the server a certificate with "
+    "this name",
     "no tls": "Correct the port or the scheme of the URL",
     "own": "If it asks for a certificate, name one with set_tls(certificate_file=...)",
 }
