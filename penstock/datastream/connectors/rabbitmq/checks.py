@@ -50,8 +50,8 @@ def checked_options(options: object, queue: object) -> RMQSinkPublishOptions | N
         )
     if queue is not None:
         raise ConfigurationError(
-            f"RMQSink: publish_options say where messages go, and so does queue_name {queue!r}. Set "
-            "one of the two to None."
+            f"RMQSink: publish_options say where messages go, and so does queue_name {queue!r}. "
+            "Set one of the two to None."
         )
     return options
 
@@ -64,7 +64,7 @@ def checked_listener(listener: object, options: object) -> ReturnListener | None
         raise TypeError(f"RMQSink: expected a function as return_listener, got {listener!r:.200}.")
     if options is None:
         raise ConfigurationError(
-            "RMQSink: a return_listener gets messages that an exchange cannot route, but there are no "
-            "publish_options."
+            "RMQSink: a return_listener gets messages that an exchange cannot route, but there are "
+            "no publish_options."
         )
     return cast("ReturnListener", listener)

@@ -63,9 +63,9 @@ class MessageMaker:
     def _message(self, options: RMQSinkPublishOptions, value: Any, body: bytes) -> Message:
         if options.compute_immediate(value):
             raise ConfigurationError(
-                f"RMQSink: {type(options).__name__}.compute_immediate gave True for {value!r:.200}. "
-                "RabbitMQ refuses immediate messages. Return False; a queue with x-message-ttl 0 "
-                "does about the same."
+                f"RMQSink: {type(options).__name__}.compute_immediate gave True for "
+                f"{value!r:.200}. RabbitMQ refuses immediate messages. Return False; a queue "
+                "with x-message-ttl 0 does about the same."
             )
         properties = options.compute_properties(value)
         return Message(
