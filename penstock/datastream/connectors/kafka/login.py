@@ -71,20 +71,21 @@ def _answers(client: Any, last: LastError, properties: Mapping[str, str]) -> boo
 def _told_by_tls(settings: Mapping[str, str]) -> str | None:
     """What a handshake of Python's tells; None: there is nothing wrong with TLS, or no broker is reached."""
     has_tls = settings.get(PROTOCOL, "plaintext").lower() in {"ssl", "sasl_ssl"}
-    for host, port in _addresses(settings.get(BOOTSTRAP_SERVERS, "")):
+    for host, port in addresses(settings.get(BOOTSTRAP_SERVERS, "")):
         try:
             with socket.create_connection((host, port), LOGIN_TIMEOUT_S) as sock:
                 if not has_tls:
                     return _told_without_tls(sock)
-                with _context(settings).wrap_socket(sock, server_hostname=host):
+                with tls_context(settings).wrap_socket(sock, server_hostname=host):
                     continue
         except (OSError, ValueError) as error:
-            if has_tls and (told := _refused(error)):
+            if has_tls and (told := told_by_handshake(error)):
                 return f"{host}:{port}: {told}"
     return None
 
 
-def _refused(error: BaseException) -> str | None:
+def told_by_handshake(error: BaseException) -> str | None:
+    """What is wrong with TLS if this ended a handshake, and what helps; None: nothing is."""
     if isinstance(error, TimeoutError | ConnectionResetError | ssl.SSLEOFError):
         return (
             f"it does not answer as a broker with TLS ({error}). Correct the port, or set "
@@ -113,7 +114,8 @@ def _told_without_tls(sock: socket.socket) -> str | None:
     return f"they speak TLS, and {PROTOCOL} is without. Set it to SSL, or to SASL_SSL with a user"
 
 
-def _context(settings: Mapping[str, str]) -> ssl.SSLContext:
+def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """What verifies brokers, and shows the client's certificate. `settings`: librdkafka's. Raises: OSError: a file."""
     pem = settings.get("ssl.ca.pem")
     path = settings.get(CA_FILE)
     is_folder = path in {None, "probe"}
@@ -123,10 +125,14 @@ def _context(settings: Mapping[str, str]) -> ssl.SSLContext:
     if settings.get("enable.ssl.certificate.verification") == "false":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    if own := settings.get("ssl.certificate.location"):
+        key, password = settings.get("ssl.key.location"), settings.get("ssl.key.password")
+        context.load_cert_chain(own, key, password)
     return context
 
 
-def _addresses(servers: str) -> Iterator[tuple[str, int]]:
+def addresses(servers: str) -> Iterator[tuple[str, int]]:
+    """Hosts and ports of bootstrap.servers; what is none is left out."""
     for one in servers.split(","):
         host, _, port = one.strip().rpartition("://")[2].rpartition(":")
         if host and port.isdecimal():

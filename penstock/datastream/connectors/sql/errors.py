@@ -21,12 +21,13 @@ _PASSING_NUMBERS: Final = frozenset({
 _PASSING_CODES: Final = frozenset({5, 6, 7, 9, 10, 13, 14, 15, 17})
 """BUSY, LOCKED, NOMEM, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL, SCHEMA."""
 _REFUSED_CONNECTION: Final = {
-    "certificate authentication failed": "The common name of the certificate (sslcert) has to be the user",
+    "certificate authentication failed": "The common name of sslcert's certificate has to "
+    "be the user",
     "password authentication failed": "Correct user and password",
     "authentication failed": "",
     "no password supplied": "Give the user's password",
-    "no pg_hba.conf entry": "Have the server's pg_hba.conf allow it; if it allows connections with TLS "
-    "only, set sslmode=require or verify-full",
+    "no pg_hba.conf entry": "Have the server's pg_hba.conf allow it; if it allows connections "
+    "with TLS only, set sslmode=require or verify-full",
     "is not permitted to log in": "",
     "permission denied for database": "",
     "certificate verify failed": "Name the authority that has signed the server's certificate with "
@@ -35,8 +36,8 @@ _REFUSED_CONNECTION: Final = {
     "root certificate file": "",
     "requires a valid client certificate": "Name it with sslcert, and its key with sslkey",
     "certificate required": "Name the client's with sslcert, and its key with sslkey",
-    "alert unknown ca": "The authority that has signed the client's certificate (sslcert) is not one of "
-    "the server's",
+    "alert unknown ca": "The authority that has signed the client's certificate (sslcert) is "
+    "not one of the server's",
     "but not private key file": "Name the key of sslcert with sslkey",
     "private key file": "",
     "could not read certificate file": "",
