@@ -73,12 +73,12 @@ EXAMPLES: Final = {
         "penstock transactions list --savepoint /mnt/savepoints/savepoint-5f2c8a-0123456789ab",
     ),
     "transactions commit": (
-        "penstock transactions commit --kafka broker-1:9092 --savepoint /mnt/checkpoints/5f2c8a/chk-7",
-        "penstock transactions commit --sql sqlite:////mnt/shop.db --table counts --savepoint chk-7",
+        "penstock transactions commit --kafka broker-1:9092 --savepoint /mnt/5f2c8a/chk-7",
+        "penstock transactions commit --sql sqlite:////shop.db --table counts --savepoint /mnt/chk-7",
     ),
     "transactions abort": (
         "penstock transactions abort --kafka broker-1:9092 --prefix invoices",
-        "penstock transactions abort --sql postgresql+psycopg://jobs@db-1/shop --prefix 5f2c8a --yes",
+        "penstock transactions abort --sql postgresql+psycopg://jobs@db-1/shop --prefix 5f2c8a",
     ),
     "savepoint take": (
         "penstock savepoint take 7e7cae1b /mnt/savepoints",
