@@ -74,7 +74,7 @@ EXAMPLES: Final = {
     ),
     "transactions commit": (
         "penstock transactions commit --kafka broker-1:9092 --savepoint /mnt/5f2c8a/chk-7",
-        "penstock transactions commit --sql sqlite:////shop.db --table counts --savepoint /mnt/chk-7",
+        "penstock transactions commit --sql sqlite:////shop.db --table counts --savepoint chk-7",
     ),
     "transactions abort": (
         "penstock transactions abort --kafka broker-1:9092 --prefix invoices",

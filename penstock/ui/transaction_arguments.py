@@ -62,8 +62,8 @@ def _add_places(action: argparse.ArgumentParser, *, is_required: bool) -> None:
         metavar=("STAGED", "COMMITS"), help="with --sql: their names, if the sink names them",
     )  # fmt: skip
     action.add_argument(
-        "--prefix", default="", help="only transactional ids of Kafka, or jobs of staged rows, that "
-        "begin like this",
+        "--prefix", default="", help="only transactional ids of Kafka, or jobs of staged rows, "
+        "that begin like this",
     )  # fmt: skip
     action.add_argument(
         "--savepoint", metavar="DIR", help="a savepoint or kept checkpoint, a path or URI"

@@ -294,7 +294,7 @@ def _abort_kafka(options: argparse.Namespace) -> Plan | None:
     lines = [
         f"Aborts open transactions in Kafka at {options.kafka}, and fences their producers off:",
         *(f"  {name}" for name in names),
-        "Their records are never seen. A job that still has them in a checkpoint writes them again.",
+        "Their records are never seen. A job that has them in a checkpoint writes them again.",
     ]
     return Plan(lines, carry_out, f"aborted: {len(names)}")
 
