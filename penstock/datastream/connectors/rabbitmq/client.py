@@ -100,8 +100,7 @@ def check_login(
 
 def look_for_exchange(exchange: str, where: str, connection: Any) -> None:
     """Raises: ConfigurationError: the exchange is not there, or this user may not see it."""
-    import pika
-
+    pika = import_pika(where)
     try:
         connection.channel().exchange_declare(exchange, passive=True)
     except pika.exceptions.ChannelClosedByBroker as error:
@@ -111,7 +110,7 @@ def look_for_exchange(exchange: str, where: str, connection: Any) -> None:
         ) from error
 
 
-def refusal_of(pika: Any, error: BaseException | None) -> str | None:
+def refusal_of(pika: Any, error: Any) -> str | None:
     """What is refused, by the broker or by the checks of its certificate, and what helps; None: another try may succeed."""
     known = pika.exceptions
     is_login = isinstance(

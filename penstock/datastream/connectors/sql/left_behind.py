@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.datastream.connectors.sql.engine import (
     import_sqlalchemy,
@@ -86,7 +86,7 @@ class StagedRows:
                     f"{_WHERE}: there is no table {staged.fullname!r} in {self.shown_url}: no "
                     "SqlSink has written there. Check the URL, --schema and --own-tables."
                 )
-            rows = connection.execute(query).all()
+            rows: Sequence[Any] = connection.execute(query).all()
         found = [
             StagedTransaction(
                 str(name),
