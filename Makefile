@@ -21,7 +21,7 @@ CHECKED := $(OF_NAMES:%=--ignore=%)
 # Each process compiles all of Penstock anew where Python may keep nothing of it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto nats object-stores prometheus chromium
+.PHONY: run test test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores prometheus chromium
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -34,7 +34,7 @@ q5: $(STAMP) java
 # first. (With this pytest xdist's loadgroup does not see groups: it spreads single tests, and Spark starts anew all the time.)
 # 5: nothing was selected.
 WITH_SPARK := tests/chaos tests/dashboard tests/docs tests/spark
-test: $(STAMP) java $(JVM_CLASSES) postgres mariadb zookeeper redis mosquitto nats object-stores chromium
+test: $(STAMP) java $(JVM_CLASSES) postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores chromium
 	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign" -n 3 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(WITH_SPARK) -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
@@ -137,6 +137,9 @@ zookeeper:
 
 mosquitto:
 	@sh scripts/ensure-mosquitto
+
+rabbitmq:
+	@sh scripts/ensure-rabbitmq
 
 redis:
 	@sh scripts/ensure-redis

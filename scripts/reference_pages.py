@@ -67,6 +67,19 @@ EXAMPLES: Final = {
         "penstock history /mnt/archive",
         "penstock history s3://jobs/archive /mnt/archive --port 8083",
     ),
+    "transactions list": (
+        "penstock transactions list --kafka broker-1:9092 --prefix invoices",
+        "penstock transactions list --sql postgresql+psycopg://jobs@db-1/shop",
+        "penstock transactions list --savepoint /mnt/savepoints/savepoint-5f2c8a-0123456789ab",
+    ),
+    "transactions commit": (
+        "penstock transactions commit --kafka broker-1:9092 --savepoint /mnt/5f2c8a/chk-7",
+        "penstock transactions commit --sql sqlite:////shop.db --table counts --savepoint chk-7",
+    ),
+    "transactions abort": (
+        "penstock transactions abort --kafka broker-1:9092 --prefix invoices",
+        "penstock transactions abort --sql postgresql+psycopg://jobs@db-1/shop --prefix 5f2c8a",
+    ),
     "savepoint take": (
         "penstock savepoint take 7e7cae1b /mnt/savepoints",
         "penstock savepoint 7e7cae1b",
@@ -84,7 +97,8 @@ EXAMPLES: Final = {
 CLI_HEAD: Final = """# Command line
 
 `penstock` runs a program, shows its plan, steers its jobs while they run, examines a Spark, takes
-over jobs, shows jobs that have ended, and looks into savepoints.
+over jobs, shows jobs that have ended, looks into savepoints, and ends transactions that dead jobs
+have left.
 
 The commands for running jobs ask the REST server of the job's driver. They find the drivers of
 this user on this machine by themselves. A job is named by its id, the beginning of its id, or its

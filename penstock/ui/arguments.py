@@ -13,6 +13,7 @@ from penstock.ui.remote.commands import add_commands, add_take
 from penstock.ui.remote.targets import add_place
 from penstock.ui.run_in_session import add_session_place
 from penstock.ui.top.command import add_top
+from penstock.ui.transaction_arguments import add_transactions
 
 _TITLE: Final = (
     "show the plan of a program, run it, look at its jobs and steer them, take over its job, or "
@@ -119,6 +120,7 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
     )
     add_commands(commands)
     add_top(commands)
+    add_transactions(commands)
     looks = commands.add_parser("savepoint", help="take a savepoint, look into one, or remove it")
     actions = looks.add_subparsers(dest="action", required=True)
     add_take(actions)

@@ -11,6 +11,7 @@
     penstock savepoint check my_job.py /mnt/savepoints/savepoint-5f2c8a-0123456789ab -- --input /data
     penstock savepoint inspect /mnt/savepoints/savepoint-5f2c8a-0123456789ab
     penstock savepoint dispose /mnt/savepoints/savepoint-5f2c8a-0123456789ab
+    penstock transactions list --kafka broker-1:9092 --prefix invoices
     penstock list
     penstock savepoint 7e7cae1b /mnt/savepoints
     penstock cancel 7e7cae1b -m localhost:8081

@@ -27,6 +27,7 @@ from penstock.ui.run_in_session import check_without_session, in_session
 from penstock.ui.savepoint_check import BAD_USE, check_savepoint
 from penstock.ui.savepoints import render_rows, render_savepoint
 from penstock.ui.session import session
+from penstock.ui.transactions import transactions
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -169,6 +170,7 @@ def _check(options: argparse.Namespace) -> int:
 _WITHOUT_PROGRAM: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "savepoint": _savepoint,
     "recover": _recover,
+    "transactions": transactions,
     "history": lambda options: serve_history(options, _settings(options.define)),
     "session": session,
     "doctor": lambda _options: doctor(),

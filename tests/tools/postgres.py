@@ -7,7 +7,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import psutil
 
@@ -80,6 +80,19 @@ class PostgresServer:
             "-o", self._options, "start",
         )  # fmt: skip
 
+    def secure(self, certificate: str, key: str, ca: str, rules: str) -> None:
+        """Before the start: TLS, with copies of these files, and who may log in how: lines of pg_hba.conf."""
+        copied = {"server.pem": certificate, "server.key": key, "ca.pem": ca}
+        for name, path in copied.items():
+            own = shutil.copy(path, f"{self._data}/{name}")
+            os.chmod(own, 0o600)
+            if user := _as_user():
+                os.chown(own, user["user"], user["group"])
+        with open(f"{self._data}/pg_hba.conf", "w") as file:
+            file.write(rules)
+        with open(f"{self._data}/postgresql.conf", "a") as file:
+            file.write("\nssl = on\nssl_cert_file = 'server.pem'\nssl_ca_file = 'ca.pem'\n")
+
     def stop(self, mode: str = "immediate") -> None:
         _run(binary("pg_ctl"), "-D", self._data, "-w", "-m", mode, "stop")
 
@@ -95,14 +108,17 @@ class PostgresServer:
 
 
 @contextlib.contextmanager
-def running_postgres(*settings: str) -> Generator[PostgresServer]:
-    """A server with these settings. One that is to crash and to keep what was committed has `synchronous_commit=on`."""
+def running_postgres(
+    *settings: str, prepare: Callable[[PostgresServer], None] = lambda _: None
+) -> Generator[PostgresServer]:
+    """A server with these settings. `prepare`: is called before it starts. One that is to crash and to keep what was committed has `synchronous_commit=on`."""
     binary("initdb")
     folder = tempfile.mkdtemp(prefix="penstock-pg-")
     try:
         if user := _as_user():
             os.chown(folder, user["user"], user["group"])
         server = PostgresServer(folder, *settings)
+        prepare(server)
         server.start()
         try:
             yield server

@@ -159,7 +159,7 @@ class HttpClient:
             answer = self._fresh(request)
         except (OSError, http.client.HTTPException) as error:
             self._drop()
-            if refusal := tls_refusal(error, self._names):
+            if refusal := tls_refusal(error, self._names.remedies):
                 raise RefusedForGood(f"{self._where}: {request}: {refusal}.") from error
             return None, None, f"{type(error).__name__}: {error}"
         if 200 <= answer.status < 300:

@@ -6,7 +6,7 @@ Source: Python's ssl; OpenSSL's verification errors.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,21 @@ class SettingNames:
     certificate: str = "set_tls(certificate_file=...)"
     files: str = "the files of set_tls"
     retries: str = "set_retries and set_timeout"
+
+    @property
+    def remedies(self) -> Mapping[str, str]:
+        """What helps, by what is wrong."""
+        return {
+            "authority": f"Name the CA that has signed it with {self.ca}",
+            "name": "Name it in the URL as its certificate does, or give the server a certificate "
+            "with this name",
+            "no tls": "Correct the port or the scheme of the URL",
+            "own": f"If it asks for a certificate, name one with {self.certificate}",
+        }
+
+
+REMEDIES: Final = SettingNames().remedies
+"""Those of `set_tls`. A client that is set up in another way has words of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +64,7 @@ class TlsFiles:
         return context
 
 
-_USUAL: Final = SettingNames()
-
-
-def tls_refusal(error: BaseException | None, names: SettingNames = _USUAL) -> str | None:
+def tls_refusal(error: BaseException | None, remedies: Mapping[str, str] = REMEDIES) -> str | None:
     """What is wrong with the other side's TLS, and what helps; None: the error is not about that.
 
     Such an error comes again with each try.
@@ -60,25 +72,15 @@ def tls_refusal(error: BaseException | None, names: SettingNames = _USUAL) -> st
     for one in _chain(error):
         if isinstance(one, ssl.SSLCertVerificationError):
             if "mismatch" in one.verify_message or "not valid for" in one.verify_message:
-                return (
-                    f"its certificate is for another name: {one.verify_message}. Name it in the "
-                    "URL as its certificate does, or give the server a certificate with this name"
-                )
-            return (
-                f"its certificate is not trusted: {one.verify_message}. Name the CA that has "
-                f"signed it with {names.ca}"
-            )
+                told = one.verify_message.rstrip(".")
+                return f"its certificate is for another name: {told}. {remedies['name']}"
+            return f"its certificate is not trusted: {one.verify_message}. {remedies['authority']}"
         if isinstance(one, ssl.SSLError):
             reason = str(one.reason or "")
             if any(text in reason for text in _NO_TLS):
-                return (
-                    "it does not speak TLS on this port. Correct the port or the scheme of the URL"
-                )
+                return f"it does not speak TLS on this port. {remedies['no tls']}"
             if "ALERT" in reason:
-                return (
-                    f"it refuses the handshake ({reason}). If it asks for a certificate, name one "
-                    f"with {names.certificate}"
-                )
+                return f"it refuses the handshake ({reason}). {remedies['own']}"
     return None
 
 

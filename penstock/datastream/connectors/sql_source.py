@@ -27,7 +27,11 @@ from penstock.datastream.connectors.base import (
     SourceReader,
     SplitEnumerator,
 )
-from penstock.datastream.connectors.sql.engine import import_sqlalchemy, make_engine
+from penstock.datastream.connectors.sql.engine import (
+    import_sqlalchemy,
+    make_engine,
+    shown_url,
+)
 from penstock.datastream.connectors.sql.errors import error_of, told
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.model.row import make_row
@@ -235,11 +239,11 @@ class _Reading:
         settings, sql = self._settings, self._sa
         if not settings.column:
             return [Range()]
-        column = self._column(settings.column)
-        figures = sql.select(
-            sql.func.min(column), sql.func.max(column), sql.func.count(column), sql.func.count()
-        ).select_from(self._from())
         with self._errors(), self._engine.connect() as connection:
+            column = self._column(settings.column)
+            figures = sql.select(
+                sql.func.min(column), sql.func.max(column), sql.func.count(column), sql.func.count()
+            ).select_from(self._from())
             low, high, count, total = connection.execute(figures).one()
         made = _cut(low, high, settings.splits, self._failure) if count else []
         return [*made, Range(is_null=True)] if total > count else made
@@ -295,7 +299,7 @@ class _Reading:
             raise self._failure(error) from error
 
     def _failure(self, error: BaseException | str) -> ExternalError:
-        url = self._engine.url.render_as_string(hide_password=True)
+        url = shown_url(self._engine)
         head = f"{self._where}: cannot read {self._settings.what} in {url}: "
         if isinstance(error, str):
             return RefusedForGood(head + error)

@@ -13,6 +13,7 @@ from penstock.datastream.connectors.kafka import (
 )
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.model.errors import JobExecutionError
+from tests.tools.brokers.kafka_door import door
 from tests.tools.brokers.kafka_topics import (
     bounded,
     produce,
@@ -42,6 +43,11 @@ class DyingSink(KafkaSink):
 
     def create_committer(self):
         return DyingCommitter(super().create_committer(), *self.plan)
+
+
+class LaterRefused(KafkaSink):
+    def validate(self):
+        """As if the password had been right at submit."""
 
 
 def numbers(start, stop):
@@ -82,6 +88,33 @@ def test_a_failing_task_costs_and_doubles_nothing(broker, tmp_path, stage):
     assert stage.failed.is_set()
     assert watcher.restored[0] is not None, "it began anew"
     assert results(broker) == pairs(2 * COUNT)
+
+
+@pytest.mark.parametrize("guarantee", [ONCE, DeliveryGuarantee.AT_LEAST_ONCE])
+def test_a_password_that_is_refused_later_ends_the_job_without_a_restart(
+    broker, tmp_path, guarantee
+):
+    broker.create("in")
+    broker.create("out")
+    produce(broker, "in", *numbers(0, COUNT))
+    with door(broker.servers, users={"job": "secret"}) as locks:
+        builder = sink_builder(locks.address, "out", guarantee)
+        for key, value in {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "job",
+            "sasl.password": "wrong",
+            "default.api.timeout.ms": "1000",
+        }.items():
+            builder.set_property(key, value)
+        watcher = Watcher()
+        env = checkpointed(watcher, tmp_path, parallelism=1)
+        sink = LaterRefused(builder.build()._settings)
+        copy(env, bounded(broker.servers, "in").build(), str, sink)
+        with pytest.raises(JobExecutionError, match="refuses the login.*Correct user and password"):
+            env.execute("refused")
+    assert watcher.restored == []
+    assert broker.visible("out") == 0
 
 
 @pytest.mark.parametrize("is_before", [True, False])

@@ -19,13 +19,15 @@ from penstock.datastream.connectors.kafka.properties import (
     GROUP_ID,
     client_properties,
 )
+from penstock.datastream.connectors.kafka.refusals import refusal_of
 from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
 from penstock.datastream.connectors.messaging.properties import int_of
 from penstock.datastream.connectors.messaging.topics import UnknownTopic
-from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 API_TIMEOUT_DEFAULT_MS: Final = 30_000
 NO_GROUP: Final = "penstock-no-group"
+_KEPT_ERRORS: Final = 8
 EARLIEST: Final = -2
 LATEST: Final = -1
 
@@ -36,15 +38,27 @@ def import_kafka(where: str) -> Any:
 
 
 class LastError:
-    """The client's latest connection error, which tells why a request has timed out."""
+    """The client's latest connection errors, which tell why a request has timed out."""
 
     def __init__(self) -> None:
-        self._errors: deque[Any] = deque(maxlen=1)
+        self._errors: deque[Any] = deque(maxlen=_KEPT_ERRORS)
         self.note: Final = self._errors.append
         """The client's error callback: a C function, for the reason given at `producing.RecordProducer`."""
 
     def reason(self) -> str:
-        return f" The client's last error: {self._errors[0]}." if self._errors else ""
+        told = [one for one in self._errors if one.name() != "_ALL_BROKERS_DOWN"]
+        return f" The client's last error: {told[-1]}." if told else ""
+
+    def refusal(self) -> str | None:
+        """What a broker has refused for good, and what helps; None: nothing."""
+        return next(filter(None, map(refusal_of, reversed(self._errors))), None)
+
+    def forget(self) -> None:
+        """Drops the errors: a request has succeeded since."""
+        self._errors.clear()
+
+    def has(self, name: str) -> bool:
+        return any(one.name() == name for one in self._errors)
 
 
 def make_client(
@@ -83,11 +97,19 @@ def make_consumer(properties: Mapping[str, str], where: str, **more: Any) -> tup
 
 
 @contextmanager
-def kafka_errors(kafka: Any, what: str, last: LastError) -> Generator[None]:
-    """Turns the client's error into an ExternalError, with the client's error as the cause."""
+def kafka_errors(kafka: Any, what: str, last: LastError, *clients: Any) -> Generator[None]:
+    """Turns the client's error into an ExternalError, with the client's error as the cause.
+
+    `clients`: are asked what they know of connections. Raises: RefusedForGood: user, certificate or rights are refused.
+    """
     try:
         yield
     except kafka.KafkaException as error:
+        for client in clients:
+            client.poll(0)  # only this calls back with errors of connections
+        refusal = refusal_of(error.args[0]) or last.refusal()
+        if refusal is not None:
+            raise RefusedForGood(f"{what}: {refusal}.") from error
         raise ExternalError(f"{what}: {text_of(error)}.{last.reason()}") from error
 
 
@@ -204,7 +226,7 @@ class KafkaCluster:
 
     def _asked(self, what: str, ask: Callable[[], Any]) -> Any:
         at = f"{self._where}: {what} at {self._servers} (waited up to {self._timeout_s:g} s)"
-        with kafka_errors(self._kafka, at, self._last):
+        with kafka_errors(self._kafka, at, self._last, self._consumer):
             found = ask()
             if found is None:
                 raise ExternalError(f"{at}: no answer.{self._last.reason()}")

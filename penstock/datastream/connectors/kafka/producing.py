@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from penstock.datastream.connectors.kafka.client import make_client, text_of
 from penstock.datastream.connectors.messaging.staging import ProducedRecords
-from penstock.model.errors import ExternalError
+from penstock.model.errors import ExternalError, RefusedForGood
 
 WAIT_S: Final = 0.1
 
@@ -39,7 +39,7 @@ class RecordProducer:
         if properties.get("acks", "all") in {"all", "-1"}:
             # A record that is sent again is then neither written twice nor out of order.
             usual["enable.idempotence"] = "true"
-        self.client, self._last = make_client(
+        self.client, self.last = make_client(
             "Producer",
             {**usual, **properties},
             where,
@@ -84,11 +84,13 @@ class RecordProducer:
             return int(self.client.flush(1))
         except SystemError as error:  # the client's only sign that it was fenced off
             raise ExternalError(
-                f"{self._where}: the client has ended.{self._last.reason()}"
+                f"{self._where}: the client has ended.{self.last.reason()}"
             ) from error
 
     def check(self) -> None:
-        """Raises: ExternalError: a record was not delivered; this producer cannot be used any more."""
+        """Raises: ExternalError: a record was not delivered; this producer cannot be used any more. RefusedForGood."""
+        if refusal := self.last.refusal():
+            raise RefusedForGood(f"{self._where}: cannot write: {refusal}.")
         if self._undelivered:
             raise ExternalError(self._text_of(*next(iter(self._undelivered.items()))))
 
@@ -125,5 +127,5 @@ class RecordProducer:
     def _text_of(self, error: Any, message: Any) -> str:
         return (
             f"{self._where}: a record for the topic {message.topic()!r} was not delivered: {error.str()} ({error.name()})."
-            f"{self._last.reason()}"
+            f"{self.last.reason()}"
         )

@@ -7,10 +7,10 @@ renamed, and those that only Java needs are left out. An unsupported property is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
+from penstock.datastream.connectors.kafka.security import TRANSLATED, security_properties
 from penstock.model.errors import ConfigurationError
 
 BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
@@ -34,7 +34,9 @@ _OF_JAVA: Final = frozenset(
     {
         "key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "max.poll.records", "max.block.ms",
         "auto.include.jmx.reporter", "exclude.internal.topics", "register.consumer.metrics", "register.producer.metrics",
-        "flink.disable-metrics", "flink.poll-timeout", "flink.partition-discovery.interval-millis", "sasl.jaas.config",
+        "flink.disable-metrics", "flink.poll-timeout", "flink.partition-discovery.interval-millis",
+        "ssl.protocol", "ssl.enabled.protocols", "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
+        "ssl.secure.random.implementation",
     }
 )  # fmt: skip
 _RENAMED: Final = {
@@ -47,14 +49,16 @@ _RENAMED: Final = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
 }
 _INSTEAD: Final = {
-    "ssl.truststore.location": "ssl.ca.location, a file of PEM certificates (keytool -exportcert -rfc makes one)",
     "ssl.truststore.password": "ssl.ca.location, a file of PEM certificates, which needs no password",
-    "ssl.truststore.type": "ssl.ca.location, a file of PEM certificates",
     "partitioner.class": "partitioner to one of librdkafka's; the default, murmur2_random, is Java's",
     "interceptor.classes": "nothing, and use a map before the sink, or behind the source",
     "sasl.login.callback.handler.class": "sasl.oauthbearer.method=oidc and the sasl.oauthbearer.* properties",
 }
-_CREDENTIAL: Final = re.compile(r"\b(username|password)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;]+))")
+
+
+_FOR_BOTH: Final = (
+    "bootstrap.", "security.", "sasl.", "ssl.", "enable.ssl.", "socket.", "broker.", "client.id", API_TIMEOUT_MS,
+)  # fmt: skip
 
 
 def client_properties(properties: Mapping[str, str], where: str) -> dict[str, str]:
@@ -65,25 +69,15 @@ def client_properties(properties: Mapping[str, str], where: str) -> dict[str, st
             raise ConfigurationError(
                 f"{where}: the property {key!r} is for Java's client only. Set {_INSTEAD[key]}."
             )
-        if key == "ssl.endpoint.identification.algorithm" and not value:
-            found[key] = "none"
+        if key == "ssl.endpoint.identification.algorithm":
+            found[key] = value.lower() or "none"
         elif key == "buffer.memory":
             found["queue.buffering.max.kbytes"] = str(max(1, int(value) // 1024))
-        elif key not in OURS | _OF_JAVA:
+        elif key not in OURS | _OF_JAVA | TRANSLATED:
             found[_RENAMED.get(key, key)] = value
-    if "sasl.jaas.config" in properties:
-        found = {**_credentials(properties["sasl.jaas.config"], where), **found}
-    return found
+    return {**security_properties(properties, where), **found}
 
 
-def _credentials(jaas: str, where: str) -> dict[str, str]:
-    found = {
-        name: quoted or single or bare for name, quoted, single, bare in _CREDENTIAL.findall(jaas)
-    }
-    if set(found) != {"username", "password"}:
-        raise ConfigurationError(
-            f"{where}: there is no username and password in the property 'sasl.jaas.config'. Only "
-            "PLAIN and SCRAM are read from it; for other mechanisms set librdkafka's sasl.* "
-            "properties instead."
-        )
-    return {f"sasl.{name}": value for name, value in found.items()}
+def shared_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Those that tell how to reach a cluster. A consumer refuses properties that are for producers alone."""
+    return {key: value for key, value in properties.items() if key.startswith(_FOR_BOTH)}

@@ -28,10 +28,11 @@ from penstock.datastream.connectors.kafka.properties import (
     GROUP_ID,
 )
 from penstock.datastream.connectors.kafka.records import KafkaSchema, batch_of
+from penstock.datastream.connectors.kafka.refusals import refusal_of
 from penstock.datastream.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
 from penstock.datastream.connectors.messaging.properties import flag_of
 from penstock.datastream.connectors.messaging.records import NO_RECORDS
-from penstock.model.errors import ExternalError
+from penstock.model.errors import ExternalError, RefusedForGood
 from penstock.model.metrics import Measured
 
 MAX_MESSAGES: Final = 4096
@@ -146,6 +147,10 @@ class KafkaSplitReader(CommittingSplitReader):
         if not messages and not self._over:
             messages = self._consumer.consume(1, WAIT_S)  # returns with the first message
             messages += self._consumer.consume(self._count, 0) if messages else []
+        if messages:
+            self._last.forget()
+        elif refusal := self._last.refusal():
+            raise RefusedForGood(f"{self._where}: cannot read: {refusal}.")
         by_partition: dict[tuple[str, int], list[Any]] = {}
         ends = []
         for message in messages:
@@ -234,6 +239,8 @@ class KafkaSplitReader(CommittingSplitReader):
                 "anew. To read on there, set an offset reset strategy of EARLIEST or LATEST."
             )
         at = f" of {key[0]}[{key[1]}]" if key[0] else ""
+        if refusal := refusal_of(error):
+            raise RefusedForGood(f"{self._where}: cannot read{at}: {refusal}.")
         raise ExternalError(f"{self._where}: cannot read{at}: {error.str()} ({error.name()}).")
 
     def _bear(self, key: tuple[str, int], error: Any) -> bool:

@@ -21,6 +21,7 @@ from penstock.datastream.connectors.base import (
     WriterContext,
 )
 from penstock.datastream.connectors.kafka.client import make_client
+from penstock.datastream.connectors.kafka.login import check_login
 from penstock.datastream.connectors.kafka.producing import RecordProducer
 from penstock.datastream.connectors.kafka.properties import (
     BOOTSTRAP_SERVERS,
@@ -95,15 +96,20 @@ class KafkaSink(StagingSink):
         return
 
     def validate(self) -> None:
-        """Check client and properties.
+        """Check client, properties and login.
+
+        A cluster that the driver does not reach is no error: only the subtasks must reach it.
 
         Raises:
-            ConfigurationError: confluent-kafka is missing, or refuses the properties.
+            ConfigurationError: confluent-kafka is missing or refuses the properties, or the brokers refuse user,
+                certificate or rights.
         """
         settings, more = self._settings, {}
         if settings.is_exactly_once:
             more["transactional__id"] = settings.transactional_id_prefix
-        make_client("Producer", settings.properties, f"{settings.name} on the driver", **more)
+        where = f"{settings.name} on the driver"
+        make_client("Producer", settings.properties, where, **more)
+        check_login(settings.properties, where)
 
     @property
     def is_exactly_once(self) -> bool:

@@ -19,6 +19,7 @@ from penstock.datastream.connectors.kafka.enumerator import (
     KafkaEnumerator,
     KafkaSubscription,
 )
+from penstock.datastream.connectors.kafka.login import check_login
 from penstock.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer
 from penstock.datastream.connectors.kafka.properties import (
     BOOTSTRAP_SERVERS,
@@ -81,6 +82,15 @@ class KafkaSource(MessageSource):
     def builder() -> KafkaSourceBuilder:
         """Return a builder."""
         return KafkaSourceBuilder()
+
+    def validate(self) -> None:
+        """Log in and look up the topics.
+
+        Raises ConfigurationError: the brokers refuse user, certificate or rights, a topic does not exist, or the cluster
+        does not answer.
+        """
+        check_login(self._settings.properties, f"{self._settings.name} on the driver")
+        super().validate()
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         settings = self._settings

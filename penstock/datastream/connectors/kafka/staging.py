@@ -12,6 +12,7 @@ Source: replaces Flink's KafkaCommitter; Kafka's consume-transform-produce trans
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,15 +23,16 @@ from penstock.datastream.connectors.kafka.client import (
     make_consumer,
 )
 from penstock.datastream.connectors.kafka.producing import RecordProducer
-from penstock.datastream.connectors.kafka.properties import API_TIMEOUT_MS, GROUP_ID
+from penstock.datastream.connectors.kafka.properties import (
+    API_TIMEOUT_MS,
+    GROUP_ID,
+    shared_properties,
+)
 from penstock.datastream.connectors.messaging.properties import int_of
 from penstock.datastream.connectors.messaging.staging import StagingCommitter, unpack
 
 MAX_BYTES: Final = "message.max.bytes"
 MAX_RECORD_BYTES: Final = 1_000_000
-_FOR_BOTH: Final = (
-    "bootstrap.", "security.", "sasl.", "ssl.", "enable.ssl.", "socket.", "broker.", "client.id", API_TIMEOUT_MS,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,8 @@ class TransactionLog:
         self._topic = topic
         self._timeout_s = int_of(settings.properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
         self._producer = RecordProducer(settings.properties, self._where, transactional__id=writer)
-        shared = {key: value for key, value in settings.properties.items() if _is_for_both(key)}
-        consumer, self._last = make_consumer({**shared, GROUP_ID: writer}, self._where)
-        self._consumer = consumer
+        shared = shared_properties(settings.properties)
+        self._consumer, _ = make_consumer({**shared, GROUP_ID: writer}, self._where)
         try:
             self.marker = self._begin()
         except (
@@ -108,7 +109,7 @@ class TransactionLog:
 
     def _begin(self) -> Marker:
         """Fences off all other producers, then reads which stagings are written."""
-        with kafka_errors(self._kafka, f"{self._where}: cannot begin", self._last):
+        with self._errors("cannot begin"):
             self._producer.client.init_transactions(self._timeout_s)
             place = self._kafka.TopicPartition(self._topic, 0)
             (found,) = self._consumer.committed([place], timeout=self._timeout_s)
@@ -123,8 +124,7 @@ class TransactionLog:
             return
         after = self.marker.plus(staging.number)
         client = self._producer.client
-        what = f"{self._where}: cannot commit staging {staging.number}"
-        with kafka_errors(self._kafka, what, self._last):
+        with self._errors(f"cannot commit staging {staging.number}"):
             client.begin_transaction()
             for piece in staging.pieces:
                 for records in unpack(piece):
@@ -136,14 +136,13 @@ class TransactionLog:
             client.commit_transaction(self._timeout_s)
         self.marker = after
 
+    def _errors(self, what: str) -> AbstractContextManager[None]:
+        producer = self._producer
+        return kafka_errors(self._kafka, f"{self._where}: {what}", producer.last, producer.client)
+
     def close(self) -> None:
         self._producer.drop()
         self._consumer.close()
-
-
-def _is_for_both(key: str) -> bool:
-    """Whether this property tells how to reach a cluster. A consumer refuses properties that are for producers alone."""
-    return key.startswith(_FOR_BOTH)
 
 
 class KafkaCommitter(StagingCommitter):

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datastream.connectors.base import Committer
-from penstock.model.errors import ExternalError
+from penstock.model.errors import ExternalError, RefusedForGood
 from penstock.runtime.elements import NO_TIMESTAMP, Int64s
 
 PIECE_BYTES: Final = 4 << 20
@@ -208,9 +208,9 @@ class StagingCommitter(Committer):
             staging = self.staging_of(committable)
             try:
                 self._log_of(staging).write(staging)
-            except ExternalError:
+            except ExternalError as error:
                 self._drop_log()
-                if self._failures >= MAX_RETRIES:
+                if self._failures >= MAX_RETRIES or isinstance(error, RefusedForGood):
                     raise
                 self._failures += 1
                 return committables[place:]

@@ -4,7 +4,19 @@ Source: pyflink.datastream.connectors.rabbitmq.
 """
 
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
+from penstock.datastream.connectors.rabbitmq.publishing import (
+    ReturnedMessage,
+    RMQMessageProperties,
+    RMQSinkPublishOptions,
+)
 from penstock.datastream.connectors.rabbitmq.sink import RMQSink
 from penstock.datastream.connectors.rabbitmq.source import RMQSource
 
-__all__ = ["RMQConnectionConfig", "RMQSink", "RMQSource"]
+__all__ = [
+    "RMQConnectionConfig",
+    "RMQMessageProperties",
+    "RMQSink",
+    "RMQSinkPublishOptions",
+    "RMQSource",
+    "ReturnedMessage",
+]

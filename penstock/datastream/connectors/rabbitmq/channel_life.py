@@ -89,7 +89,13 @@ class ChannelLife:
     """The state of the channel, and the error that ended its life."""
 
     def __init__(
-        self, where: str, address: object, queue: str, *, recovers: bool, declares_again: bool
+        self,
+        where: str,
+        address: object,
+        queue: str | None,
+        *,
+        recovers: bool,
+        declares_again: bool,
     ) -> None:
         """`where`: names the user of the channel in errors. `recovers`: after a connection breaks, another one is
         opened.
@@ -98,7 +104,7 @@ class ChannelLife:
         """
         self._where = where
         self._address = address
-        self._queue = queue
+        self._of = "" if queue is None else f" for the queue {queue!r}"
         self._recovers = recovers
         self._declares_again = declares_again
         self._has_been_ready = False
@@ -143,10 +149,7 @@ class ChannelLife:
         if self.state is ChannelState.LOOKING and code == NOT_FOUND and may_declare:
             self._move(ChannelEvent.QUEUE_MISSING)
             return True
-        self.refuse(
-            f"the broker at {self._address} has closed the channel for the queue {self._queue!r}: "
-            f"{reason}."
-        )
+        self.refuse(f"the broker at {self._address} has closed the channel{self._of}: {reason}.")
         return False
 
     def refuse(self, text: str) -> None:
@@ -167,20 +170,22 @@ class ChannelLife:
         self.error = None
         return self.has_connection
 
-    def lose(self, reason: str, *, is_final: bool = False) -> bool:
+    def lose(self, reason: str, refusal: str | None = None) -> bool:
         """The connection has ended, or could not be opened. Returns whether to open another one.
 
-        `is_final`: the broker has refused user, password or virtual host.
+        `refusal`: what is refused for good, and what helps; None: another connection may succeed.
         """
         self._move(ChannelEvent.LOSE)
         if self.state is ChannelState.OVER:
             return False
-        if self._has_been_ready and self._recovers and not is_final:
+        if self._has_been_ready and self._recovers and refusal is None:
             return True
         self._move(ChannelEvent.GIVE_UP)
         at = f"{self._where}: the broker at {self._address}"
-        kind = RefusedForGood if is_final else ExternalError
-        self.error = kind(
+        if refusal is not None:
+            self.error = RefusedForGood(f"{at} refuses the connection: {refusal}.")
+            return False
+        self.error = ExternalError(
             f"{at} was lost: {reason}."
             if self._has_been_ready
             else (
@@ -194,7 +199,7 @@ class ChannelLife:
         to = MOVES.get((self.state, event))
         if to is None:
             raise IllegalTransition(
-                f"{self._where}: the channel for the queue {self._queue!r} is {self.state}, where "
+                f"{self._where}: the channel{self._of} is {self.state}, where "
                 f"'{event}' cannot happen"
             )
         self.state = to

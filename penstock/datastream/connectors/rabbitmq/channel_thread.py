@@ -18,7 +18,7 @@ from penstock.datastream.connectors.rabbitmq.channel_life import ChannelLife
 from penstock.datastream.connectors.rabbitmq.client import (
     PikaClient,
     count_as_sign_of_life,
-    is_refusal,
+    refusal_of,
     text_of,
 )
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
@@ -40,12 +40,14 @@ class ChannelThread(ABC):
         self,
         client: PikaClient,
         config: RMQConnectionConfig,
-        queue: str,
+        queue: str | None,
         where: str,
         *,
         recovers: bool | None = None,
     ) -> None:
-        """`where`: names the user of the channel in errors. `recovers`: whether to connect again; None: as `config`
+        """`queue`: looked for on each channel, and declared; None: there is no queue, or none that matters.
+
+        `where`: names the user of the channel in errors. `recovers`: whether to connect again; None: as `config`
         says.
         """
         self._client = client
@@ -67,7 +69,7 @@ class ChannelThread(ABC):
         self._is_closing = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(
-            target=self._run, name=f"rabbitmq-{queue}"[:60], daemon=True
+            target=self._run, name=f"rabbitmq-{queue or 'exchange'}"[:60], daemon=True
         )
 
     # ------------------------------------------------------------------ the task's thread
@@ -203,8 +205,8 @@ class ChannelThread(ABC):
         connection.channel(on_open_callback=self._on_channel)
 
     def _on_end(self, connection: Any, reason: BaseException) -> None:
-        is_final = is_refusal(self._client.pika, reason)
-        if self._life.lose(text_of(reason), is_final=is_final) and not self._is_closing:
+        refusal = refusal_of(self._client.pika, reason)
+        if self._life.lose(text_of(reason), refusal) and not self._is_closing:
             self._log("LOST", text_of(reason))
 
     def _on_blocked(self, connection: Any, frame: Any) -> None:
@@ -223,7 +225,9 @@ class ChannelThread(ABC):
         self._channel = channel
         channel.add_on_close_callback(self._on_channel_closed)
         looks_only = self._life.channel_opened()
-        if looks_only is not None:
+        if looks_only is not None and self._queue is None:
+            self._on_declared(None)
+        elif looks_only is not None:
             channel.queue_declare(
                 self._queue, passive=looks_only, durable=True, callback=self._on_declared
             )

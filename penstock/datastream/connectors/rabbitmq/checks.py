@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
+from penstock.datastream.connectors.rabbitmq.publishing import (
+    ReturnListener,
+    RMQSinkPublishOptions,
+)
 from penstock.model.errors import ConfigurationError
 
 MAX_NAME_BYTES: Final = 255
@@ -34,3 +38,33 @@ def checked_schema(where: str, schema: object, kind: type) -> Any:
     if not isinstance(schema, kind):
         raise TypeError(f"{where}: expected a {kind.__name__}, got {type(schema).__name__}.")
     return schema
+
+
+def checked_options(options: object, queue: object) -> RMQSinkPublishOptions | None:
+    """The options. Raises: TypeError; ConfigurationError: there is a queue as well."""
+    if options is None:
+        return None
+    if not isinstance(options, RMQSinkPublishOptions):
+        raise TypeError(
+            f"RMQSink: expected RMQSinkPublishOptions as publish_options, got {options!r:.200}."
+        )
+    if queue is not None:
+        raise ConfigurationError(
+            f"RMQSink: publish_options say where messages go, and so does queue_name {queue!r}. "
+            "Set one of the two to None."
+        )
+    return options
+
+
+def checked_listener(listener: object, options: object) -> ReturnListener | None:
+    """The listener. Raises: TypeError; ConfigurationError: it would never be called."""
+    if listener is None:
+        return None
+    if not callable(listener):
+        raise TypeError(f"RMQSink: expected a function as return_listener, got {listener!r:.200}.")
+    if options is None:
+        raise ConfigurationError(
+            "RMQSink: a return_listener gets messages that an exchange cannot route, but there are "
+            "no publish_options."
+        )
+    return cast("ReturnListener", listener)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.common.extras import extra
+from penstock.datastream.clients.tls import REMEDIES, tls_doubt, tls_refusal
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.model.errors import ConfigurationError
 
@@ -35,7 +36,7 @@ class PikaClient:
         pika = import_pika(where)
         make_loop = extra("pika.adapters.select_connection", "rabbitmq", where).IOLoop
         try:
-            return cls(pika, make_loop, parameters_of(pika, config))
+            return cls(pika, make_loop, parameters_of(pika, config, where))
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"{where}: pika refuses the settings: {error}.") from error
 
@@ -45,13 +46,12 @@ def import_pika(where: str) -> Any:
     return extra("pika", "rabbitmq", where)
 
 
-def parameters_of(pika: Any, config: RMQConnectionConfig) -> Any:
+def parameters_of(pika: Any, config: RMQConnectionConfig, where: str) -> Any:
+    """Raises: ConfigurationError: the files of TLS cannot be used here."""
     address, timeout_s = config.address, config.connection_timeout_s
     ssl_options = None
     if address.has_tls:
-        import ssl
-
-        ssl_options = pika.SSLOptions(ssl.create_default_context(), address.host)
+        ssl_options = pika.SSLOptions(config.tls.context(where), address.host)
     return pika.ConnectionParameters(
         host=address.host,
         port=address.port,
@@ -69,44 +69,91 @@ def parameters_of(pika: Any, config: RMQConnectionConfig) -> Any:
     )
 
 
-def check_login(config: RMQConnectionConfig, where: str) -> None:
-    """Logs in and out again, if the broker can be reached from here.
+def check_login(
+    config: RMQConnectionConfig, where: str, look: Callable[[Any], None] | None = None
+) -> None:
+    """Logs in and out again, if the broker can be reached from here. `look`: looks at something on the connection.
 
-    Raises: ConfigurationError: the broker refuses user, password or virtual host. A broker that is not reached is not
-    told: only the subtasks must reach it.
+    Raises: ConfigurationError: the broker refuses user, password, virtual host or certificate, or its own is not
+    accepted. A broker that is not reached is not told: only the subtasks must reach it.
     """
     client = PikaClient.of(config, where)
     parameters = client.parameters
     for name in ("socket_timeout", "stack_timeout", "blocked_connection_timeout"):
         setattr(parameters, name, LOGIN_TIMEOUT_S)
     try:
-        client.pika.BlockingConnection(parameters).close()
+        connection = client.pika.BlockingConnection(parameters)
     except (client.pika.exceptions.AMQPError, OSError) as error:
-        if is_refusal(client.pika, error):
+        told = refusal_of(client.pika, error) or _doubt(config, client.pika, error)
+        if told is not None:
             raise ConfigurationError(
-                f"{where}: the broker at {config.address} refuses the connection: "
-                f"{text_of(error)}. "
-                "Correct user, password or virtual host."
+                f"{where}: the broker at {config.address} refuses the connection: {told}."
             ) from error
+        return
+    try:
+        if look is not None:
+            look(connection)
+    finally:
+        if connection.is_open:
+            connection.close()
 
 
-def is_refusal(pika: Any, error: BaseException | None) -> bool:
-    """Whether the broker has refused user, password or virtual host, so that another try would end the same."""
+def look_for_exchange(exchange: str, where: str, connection: Any) -> None:
+    """Raises: ConfigurationError: the exchange is not there, or this user may not see it."""
+    pika = import_pika(where)
+    try:
+        connection.channel().exchange_declare(exchange, passive=True)
+    except pika.exceptions.ChannelClosedByBroker as error:
+        raise ConfigurationError(
+            f"{where}: cannot write to the exchange {exchange!r}: {error.reply_text}. Declare it "
+            "before the job starts."
+        ) from error
+
+
+def refusal_of(pika: Any, error: Any) -> str | None:
+    """What is refused, by the broker or by the checks of its certificate, and what helps; None: another try may succeed."""
     known = pika.exceptions
-    if isinstance(error, known.ProbableAuthenticationError | known.ProbableAccessDeniedError):
-        return True
-    return isinstance(error, known.ConnectionClosedByBroker) and error.reply_code in REFUSALS
+    is_login = isinstance(
+        error, known.ProbableAuthenticationError | known.ProbableAccessDeniedError
+    )
+    is_closed = isinstance(error, known.ConnectionClosedByBroker) and error.reply_code in REFUSALS
+    if is_login or is_closed:
+        return f"{text_of(error)}. Correct user, password or virtual host"
+    text = text_of(error)
+    if "ALERT_CERTIFICATE_REQUIRED" in text:  # with TLS 1.3 it comes behind the handshake
+        return f"it asks for a certificate. {REMEDIES['own']}"
+    return tls_refusal(cause_of(error))
+
+
+def _doubt(config: RMQConnectionConfig, pika: Any, error: BaseException) -> str | None:
+    """What may be wrong if the first bytes of a connection are not understood; None: nothing is known."""
+    is_cut = isinstance(error, pika.exceptions.IncompatibleProtocolError)
+    if config.address.has_tls and is_cut:
+        # With TLS 1.3 the alert comes behind the handshake. A client that writes first may miss it.
+        return f"it ends the connection behind the TLS handshake. {REMEDIES['own']}"
+    if config.address.has_tls:
+        return tls_doubt(cause_of(error))
+    if is_cut:
+        return (
+            "it does not speak AMQP without TLS on this port. Correct the port, or write amqps://"
+        )
+    return None
 
 
 def text_of(error: BaseException | None) -> str:
     """The text of the innermost error."""
+    return repr(cause_of(error))
+
+
+def cause_of(error: BaseException | None) -> BaseException | None:
+    """The innermost error."""
     while error is not None:
         causes = getattr(error, "exceptions", None)
         inner = causes[-1] if causes else getattr(error, "exception", None)
         if not isinstance(inner, BaseException):
             break
         error = inner
-    return repr(error)
+    return error
 
 
 def count_as_sign_of_life(connection: Any) -> None:

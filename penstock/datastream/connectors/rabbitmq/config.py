@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.rabbitmq.address import (
     DEFAULT_VIRTUAL_HOST,
     MAX_PORT,
@@ -45,6 +46,7 @@ class _Options:
     requested_frame_max: int | None = None
     requested_heartbeat: int | None = None
     prefetch_count: int | None = None
+    tls: TlsFiles | None = None
 
 
 class RMQConnectionConfig:
@@ -59,7 +61,8 @@ class RMQConnectionConfig:
         Raises ConfigurationError without URI or host, port, user name and password.
         """
         self._options = options
-        self.address, self._query = _address_of(options)
+        address, self._query = _address_of(options)
+        self.address = address if options.tls is None else replace(address, has_tls=True)
 
     def __repr__(self) -> str:
         return f"RMQConnectionConfig({self.address})"
@@ -116,6 +119,11 @@ class RMQConnectionConfig:
     def prefetch_count(self) -> int:
         """The largest number of messages that a reader has not acknowledged; 0: no limit."""
         return self._options.prefetch_count or 0
+
+    @property
+    def tls(self) -> TlsFiles:
+        """Whose certificates are trusted, and which one is shown, if the address has TLS."""
+        return self._options.tls or TlsFiles()
 
     @property
     def recovers(self) -> bool:
@@ -187,7 +195,7 @@ class RMQConnectionConfig:
         def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
             """Set the URI: amqp://user:password@host:5672/virtual-host, or amqps:// for TLS.
 
-            Missing parts get their defaults.
+            `set_tls` names certificates that Python does not trust by itself. Missing parts get their defaults.
             """
             if not isinstance(uri, str):
                 raise ConfigurationError(f"set_uri: expected a text, got {type(uri).__name__}.")
@@ -244,6 +252,25 @@ class RMQConnectionConfig:
             """
             found = _number("set_prefetch_count", prefetch_count, 0, MAX_SHORT)
             return self._set(prefetch_count=found)
+
+        def set_tls(
+            self,
+            ca_file: str | None = None,
+            certificate_file: str | None = None,
+            key_file: str | None = None,
+        ) -> RMQConnectionConfig.Builder:
+            """Connect with TLS, also if the URI is amqp://. Not in PyFlink; without files as its `amqps://`.
+
+            Args:
+                ca_file: PEM certificates that are trusted, instead of those that Python trusts.
+                certificate_file: the client's own certificate, for brokers that ask for one.
+                key_file: its private key; by default it is in `certificate_file`.
+            """
+            if key_file is not None and certificate_file is None:
+                raise ConfigurationError(
+                    "set_tls: key_file is the key of certificate_file, which is missing."
+                )
+            return self._set(tls=TlsFiles(ca_file, certificate_file, key_file))
 
         def build(self) -> RMQConnectionConfig:
             """Return the config. Raises ConfigurationError if something required is missing."""

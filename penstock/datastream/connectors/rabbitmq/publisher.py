@@ -1,4 +1,4 @@
-"""The publisher of a sink: sends messages to a queue, and keeps them until the broker has confirmed them. Needs pika.
+"""The publisher of a sink: sends messages, and keeps them until the broker has confirmed them. Needs pika.
 
 Source: Flink RMQSink; differs: uses publisher confirms and messages that survive a restart of the broker, and passes
 whole batches from thread to thread.
@@ -13,42 +13,61 @@ from typing import Any, Final
 from penstock.datastream.connectors.rabbitmq.channel_thread import ChannelThread
 from penstock.datastream.connectors.rabbitmq.client import PikaClient
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
+from penstock.datastream.connectors.rabbitmq.messages import Message
+from penstock.datastream.connectors.rabbitmq.publishing import ReturnedMessage, ReturnListener
 
 MAX_OPEN: Final = 16_384
 MAX_OPEN_BYTES: Final = 16 << 20
 WAIT_S: Final = 0.1
-PERSISTENT: Final = 2
 
 
-class QueuePublisher(ChannelThread):
+class MessagePublisher(ChannelThread):
     """Publishes messages. After a connection is lost, those that were not confirmed are sent again on the next one."""
 
     def __init__(
-        self, client: PikaClient, config: RMQConnectionConfig, queue: str, where: str
+        self,
+        client: PikaClient,
+        config: RMQConnectionConfig,
+        queue: str | None,
+        where: str,
+        listener: ReturnListener | None = None,
     ) -> None:
+        """`listener`: gets messages that come back, on the task's thread; None: they are an error."""
         super().__init__(client, config, queue, where)
-        self._properties = client.pika.BasicProperties(delivery_mode=PERSISTENT)
-        self._outbox: list[bytes] = []
+        self._listener = listener
+        self._outbox: list[Message] = []
         self._open = 0
         self._open_bytes = 0
-        self._sent: dict[int, bytes] = {}
+        self._sent: dict[int, Message] = {}
         self._number = 0
-        self._confirmed: list[bytes] = []
+        self._confirmed: list[Message] = []
+        self._returned: list[ReturnedMessage] = []
 
     # ------------------------------------------------------------------ the task's thread
 
-    def send(self, bodies: Sequence[bytes]) -> None:
+    def send(self, messages: Sequence[Message]) -> None:
         """Sends the messages. Waits while too many are not confirmed. Raises: ExternalError: sending has ended."""
         self._wait(MAX_OPEN, MAX_OPEN_BYTES)
         with self.changed:
-            self._outbox.extend(bodies)
-            self._open += len(bodies)
-            self._open_bytes += sum(map(len, bodies))
+            self._outbox.extend(messages)
+            self._open += len(messages)
+            self._open_bytes += sum(len(one.body) for one in messages)
         self.run_soon(self._publish)
+        self._tell_returned()
 
     def flush(self) -> None:
         """Waits until all messages are confirmed. Raises: ExternalError: some cannot be."""
         self._wait(1, 1)
+        self._tell_returned()
+
+    def _tell_returned(self) -> None:
+        listener = self._listener
+        if listener is None:
+            return
+        with self.changed:
+            returned, self._returned = self._returned, []
+        for one in returned:
+            listener(one)
 
     def _wait(self, count: int, size: int) -> None:
         """Waits until fewer messages are open. The waits are short, so that a cancelled task can leave them."""
@@ -65,22 +84,22 @@ class QueuePublisher(ChannelThread):
         channel.add_on_return_callback(self._on_returned)
         channel.confirm_delivery(self._on_confirmed)
         again, self._sent, self._number = self._sent, {}, 0
-        for body in again.values():
-            self._publish_one(body)
+        for message in again.values():
+            self._publish_one(message)
         self._publish()
 
     def _publish(self) -> None:
         if not self._is_usable:
             return
         with self.changed:
-            bodies, self._outbox = self._outbox, []
-        for body in bodies:
-            self._publish_one(body)
+            messages, self._outbox = self._outbox, []
+        for message in messages:
+            self._publish_one(message)
 
-    def _publish_one(self, body: bytes) -> None:
+    def _publish_one(self, message: Message) -> None:
         self._number += 1
-        self._sent[self._number] = body
-        self._channel.basic_publish("", self._queue, body, self._properties, mandatory=True)
+        self._sent[self._number] = message
+        self._channel.basic_publish(*message)
 
     def _on_confirmed(self, frame: Any) -> None:
         method = frame.method
@@ -88,8 +107,8 @@ class QueuePublisher(ChannelThread):
             return  # a message that was returned is confirmed afterwards, too
         if method.NAME == "Basic.Nack":
             self._refuse(
-                f"the broker at {self._config.address} refuses messages for the queue "
-                f"{self._queue!r}. Either the queue is full and its overflow policy rejects new "
+                f"the broker at {self._config.address} refuses messages for {self._place}. "
+                "Either a queue is full and its overflow policy rejects new "
                 "messages, or the broker had an internal error: see its log."
             )
             return
@@ -104,12 +123,36 @@ class QueuePublisher(ChannelThread):
             confirmed, self._confirmed = self._confirmed, []
             with self.changed:
                 self._open -= len(confirmed)
-                self._open_bytes -= sum(map(len, confirmed))
+                self._open_bytes -= sum(len(one.body) for one in confirmed)
                 self.changed.notify_all()
 
+    @property
+    def _place(self) -> str:
+        return "its exchange" if self._queue is None else f"the queue {self._queue!r}"
+
     def _on_returned(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        self._refuse(
-            f"the broker at {self._config.address} has no queue {self._queue!r} any more "
-            f"({method.reply_text}): it was deleted while this sink wrote to it. The sink creates "
-            "a new one when it starts again."
-        )
+        """The broker confirms the message as well, behind this."""
+        at = f"the broker at {self._config.address}"
+        if self._queue is not None:
+            self._refuse(
+                f"{at} has no queue {self._queue!r} any more ({method.reply_text}): it was deleted "
+                "while this sink wrote to it. The sink creates a new one when it starts again."
+            )
+        elif self._listener is None:
+            self._refuse(
+                f"{at} has no queue for a mandatory message ({method.reply_text}): exchange "
+                f"{method.exchange!r}, routing key {method.routing_key!r}. Bind a queue to it, or "
+                "give the RMQSink a return_listener."
+            )
+        else:
+            with self.changed:
+                self._returned.append(
+                    ReturnedMessage(
+                        method.reply_code,
+                        method.reply_text,
+                        method.exchange,
+                        method.routing_key,
+                        properties,
+                        body,
+                    )
+                )

@@ -68,6 +68,13 @@ def make_engine(url: str, engine_options: Mapping[str, Any], where: str) -> sa.E
     return engine
 
 
+def shown_url(engine: sa.Engine) -> str:
+    """The URL without passwords: also not that of the key of a certificate."""
+    url = engine.url
+    hidden = dict.fromkeys({"sslpassword", "password"} & url.query.keys(), "***")
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)
+
+
 def _remember_cursor(connection: Any, cursor: Any, *_: object) -> None:
     connection.info["cursor"] = cursor
 

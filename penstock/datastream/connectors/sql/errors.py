@@ -20,14 +20,31 @@ _PASSING_NUMBERS: Final = frozenset({
 """Connections, shutdown, locks, deadlocks, a server that is read only for now."""
 _PASSING_CODES: Final = frozenset({5, 6, 7, 9, 10, 13, 14, 15, 17})
 """BUSY, LOCKED, NOMEM, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL, SCHEMA."""
-_REFUSED_CONNECTION: Final = (
-    "authentication failed",
-    "no password supplied",
-    "no pg_hba.conf entry",
-    "is not permitted to log in",
-    "permission denied for database",
-)
-"""libpq tells why it got no connection by text only."""
+_REFUSED_CONNECTION: Final = {
+    "certificate authentication failed": "The common name of sslcert's certificate has to "
+    "be the user",
+    "password authentication failed": "Correct user and password",
+    "authentication failed": "",
+    "no password supplied": "Give the user's password",
+    "no pg_hba.conf entry": "Have the server's pg_hba.conf allow it; if it allows connections "
+    "with TLS only, set sslmode=require or verify-full",
+    "is not permitted to log in": "",
+    "permission denied for database": "",
+    "certificate verify failed": "Name the authority that has signed the server's certificate with "
+    "sslrootcert",
+    "does not match host name": "Name the host as its certificate does",
+    "root certificate file": "",
+    "requires a valid client certificate": "Name it with sslcert, and its key with sslkey",
+    "certificate required": "Name the client's with sslcert, and its key with sslkey",
+    "alert unknown ca": "The authority that has signed the client's certificate (sslcert) is "
+    "not one of the server's",
+    "but not private key file": "Name the key of sslcert with sslkey",
+    "private key file": "",
+    "could not read certificate file": "",
+    "does not support SSL": "Set sslmode=disable, or turn TLS on at the server",
+    "invalid sslmode value": "",
+}
+"""libpq tells why it got no connection by text only. With what helps, if that is not in the text."""
 _PASSING_CLASSES: Final = frozenset({"OperationalError", "InterfaceError", "InternalError"})
 _NO_SUCH: Final = ('role "', 'database "')
 
@@ -61,7 +78,10 @@ def _is_refused(text: str) -> bool:
 
 
 def told(error: BaseException) -> str:
-    """The database's own words in one line, with the constraint, the table and the column that it names."""
+    """The database's own words in one line, with the constraint, the table and the column that it names.
+
+    What helps follows where the database has refused the connection.
+    """
     cause: Any = getattr(error, "orig", None) or error
     diagnosis: Any = getattr(cause, "diag", None)
     if getattr(diagnosis, "message_primary", None):
@@ -77,7 +97,9 @@ def told(error: BaseException) -> str:
         text = f"{cause.args[1]} (error {cause.args[0]})"
     else:
         text = " ".join(map(str, cause.args)) or repr(cause)
-    return f"{type(cause).__name__}: {' '.join(text.split())}"
+    help_ = next((found for part, found in _REFUSED_CONNECTION.items() if part in text), "")
+    text = " ".join(text.split()).rstrip(".")
+    return f"{type(cause).__name__}: {text}" + (f". {help_}" if help_ else "")
 
 
 def error_of(text: str, error: BaseException) -> ExternalError:

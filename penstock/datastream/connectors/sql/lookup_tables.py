@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.datastream.connectors.sql.checks import column_kind, field_kind
-from penstock.datastream.connectors.sql.engine import import_sqlalchemy, make_engine
+from penstock.datastream.connectors.sql.engine import (
+    import_sqlalchemy,
+    make_engine,
+    shown_url,
+)
 from penstock.datastream.connectors.sql.errors import error_of, told
 from penstock.model.errors import ConfigurationError, RefusedForGood
 from penstock.model.row import Row, make_row
@@ -216,7 +220,7 @@ class LookupTable:
 
     @property
     def _url(self) -> str:
-        return str(self._engine.url.render_as_string(hide_password=True))
+        return shown_url(self._engine)
 
     def _asked(self, key: Any, kinds: Sequence[Any]) -> Key | None:
         """The key as the database takes it; None: no row has it, and many databases would refuse the query."""

@@ -25,6 +25,7 @@ from penstock.datastream.connectors.sql.engine import (
     import_sqlalchemy,
     look,
     make_engine,
+    shown_url,
     transaction,
 )
 from penstock.datastream.connectors.sql.errors import error_of, may_pass, told
@@ -168,7 +169,7 @@ class SqlDatabase:
     @property
     def shown_url(self) -> str:
         """The URL without the password."""
-        return str(self.engine.url.render_as_string(hide_password=True))
+        return shown_url(self.engine)
 
     @property
     def table(self) -> sa.Table:

@@ -21,6 +21,10 @@ class Producer:
     partitions: set = field(default_factory=set)
     offsets: dict = field(default_factory=dict)
 
+    @property
+    def state(self):
+        return "Ongoing" if self.is_open else "Empty"
+
 
 @dataclass
 class Fault:

@@ -1,4 +1,4 @@
-"""Kafka's primitive types, big-endian, of the versions before compact ones."""
+"""Kafka's primitive types, big-endian; compact ones as far as lengths are below 127."""
 
 import struct
 
@@ -25,6 +25,12 @@ class Reader:
         count = self.take("i")
         return None if count < 0 else [item() for _ in range(count)]
 
+    def compact_text(self):
+        return self._bytes(self.take("B") - 1).decode()
+
+    def compact_array(self, item):
+        return [item() for _ in range(self.take("B") - 1)]
+
     def _bytes(self, size):
         found = self.data[self.place : self.place + size]
         self.place += size
@@ -49,3 +55,13 @@ def blob(value):
 def array(items):
     items = list(items)
     return pack("i", len(items)) + b"".join(items)
+
+
+def compact_text(value):
+    data = value.encode()
+    return pack("B", len(data) + 1) + data
+
+
+def compact_array(items):
+    items = list(items)
+    return pack("B", len(items) + 1) + b"".join(items)

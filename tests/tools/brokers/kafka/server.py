@@ -10,15 +10,27 @@ from tests.tools.brokers.kafka.broker import (
     UNSTABLE_OFFSET_COMMIT,
     Broker,
 )
-from tests.tools.brokers.kafka.codec import Reader, array, blob, pack, text
+from tests.tools.brokers.kafka.codec import (
+    Reader,
+    array,
+    blob,
+    compact_array,
+    compact_text,
+    pack,
+    text,
+)
 from tests.tools.brokers.serving import LoopbackServer, serving
 
 # API key: name, oldest and newest version spoken here.
 APIS = {
     0: ("Produce", 3, 3), 1: ("Fetch", 4, 4), 2: ("ListOffsets", 1, 2), 3: ("Metadata", 1, 4), 8: ("OffsetCommit", 2, 2),
     9: ("OffsetFetch", 1, 5), 10: ("FindCoordinator", 0, 1), 18: ("ApiVersions", 0, 0), 22: ("InitProducerId", 0, 0),
+    65: ("DescribeTransactions", 0, 0), 66: ("ListTransactions", 0, 0),
     24: ("AddPartitionsToTxn", 0, 0), 25: ("AddOffsetsToTxn", 0, 0), 26: ("EndTxn", 0, 0), 28: ("TxnOffsetCommit", 0, 0),
 }  # fmt: skip
+# What `tests/tools/brokers/kafka_door` answers in front of it: SaslHandshake and SaslAuthenticate.
+OF_DOOR = {17: (1, 1), 36: (0, 1)}
+FLEXIBLE = {65, 66}
 NODE = 1
 UNSUPPORTED_VERSION = 35
 
@@ -44,16 +56,21 @@ class _Connection(socketserver.StreamRequestHandler):
                 reader = Reader(self.rfile.read(struct.unpack(">i", size)[0]))
                 key, version, correlation = reader.take("hhi")
                 reader.text()
+                if key in FLEXIBLE:
+                    reader.take("b")  # no tagged fields, here and in the answer
                 answer = self._answer(key, version, reader)
                 if answer is None:
                     return
+                if key in FLEXIBLE:
+                    answer = b"\0" + answer
                 self.wfile.write(pack("ii", len(answer) + 4, correlation) + answer)
 
     def _answer(self, key, version, reader):
         broker = self.server.broker
         name, oldest, newest = APIS.get(key, ("?", 0, -1))
         if not oldest <= version <= newest:
-            assert key == 18, f"request {key} of version {version}"
+            if key != 18:
+                raise ValueError(f"request {key} of version {version}")
             return pack("h", UNSUPPORTED_VERSION) + _versions()
         if broker.fault(name, is_before=True):
             return None
@@ -80,7 +97,8 @@ class _Connection(socketserver.StreamRequestHandler):
 
 
 def _versions():
-    return array(pack("hhh", key, oldest, newest) for key, (_, oldest, newest) in APIS.items())
+    spoken = {key: found[1:] for key, found in APIS.items()} | OF_DOOR
+    return array(pack("hhh", key, *found) for key, found in spoken.items())
 
 
 class _Requests:
@@ -262,6 +280,35 @@ class _Requests:
     def EndTxn(self, version, reader):
         who = reader.text(), *reader.take("qh")
         return pack("ih", 0, self.broker.end_transaction(who, bool(reader.take("b"))))
+
+    def ListTransactions(self, version, reader):
+        found = sorted(self.broker.producers.items())
+        return (
+            pack("ih", 0, 0)
+            + compact_array([])
+            + compact_array(
+                compact_text(name) + pack("q", one.producer_id) + compact_text(one.state) + b"\0"
+                for name, one in found
+            )
+            + b"\0"
+        )
+
+    def DescribeTransactions(self, version, reader):
+        asked = reader.compact_array(reader.compact_text)
+        return pack("i", 0) + compact_array(map(self._described, asked)) + b"\0"
+
+    def _described(self, name):
+        one = self.broker.producers[name]
+        topics = {}
+        for topic, number in sorted(one.partitions):
+            topics.setdefault(topic, []).append(pack("i", number))
+        partitions = (
+            compact_text(topic) + compact_array(numbers) + b"\0"
+            for topic, numbers in topics.items()
+        )
+        head = pack("h", 0) + compact_text(name) + compact_text(one.state)
+        times = pack("iqqh", 60_000, 1_700_000_000_000, one.producer_id, one.epoch)
+        return head + times + compact_array(partitions) + b"\0"
 
     @staticmethod
     def _by_topic(reader, partition):

@@ -194,7 +194,7 @@ def test_properties_of_javas_client_become_librdkafkas():
     [
         ({"ssl.truststore.location": "a.jks"}, "Set ssl.ca.location"),
         ({"partitioner.class": "A"}, "murmur2_random"),
-        ({"sasl.jaas.config": "com.sun.Krb5LoginModule required;"}, "no username and password"),
+        ({"sasl.jaas.config": "com.sun.Krb5LoginModule required;"}, "sasl.kerberos.keytab"),
     ],
 )
 def test_what_only_javas_client_can_do_says_what_to_set_instead(properties, text):

@@ -14,6 +14,7 @@ from penstock.datastream.connectors.kafka import (
     KafkaTopicPartition,
     reader,
 )
+from penstock.datastream.connectors.kafka.client import LastError
 from penstock.datastream.connectors.kafka.splits import KafkaSplit
 from penstock.datastream.connectors.messaging.splits import owner_of
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
@@ -187,7 +188,7 @@ class TellsAtOnce:
 
 def test_records_that_come_together_with_the_end_are_read_first(monkeypatch):
     consumer = TellsAtOnce([Told(0, b"a"), Told(1, b"b"), Told(2)])
-    monkeypatch.setattr(reader, "make_consumer", lambda *_args, **_options: (consumer, None))
+    monkeypatch.setattr(reader, "make_consumer", lambda *_args, **_options: (consumer, LastError()))
     settings = reader.KafkaReaderSettings({}, SimpleStringSchema(), "earliest", has_stops=True)
     split_reader = reader.KafkaSplitReader(settings, 0)
     one = KafkaTopicPartition("in", 0)
@@ -265,7 +266,7 @@ def test_a_partition_that_may_not_be_read_is_an_error_at_once(broker):
 def test_fetches_that_fail_again_and_again_are_an_error(monkeypatch):
     told = [Told(0, error=56) for _ in range(reader.MOST_FAILED_FETCHES)]
     consumer = TellsAtOnce(told)
-    monkeypatch.setattr(reader, "make_consumer", lambda *_args, **_options: (consumer, None))
+    monkeypatch.setattr(reader, "make_consumer", lambda *_args, **_options: (consumer, LastError()))
     settings = reader.KafkaReaderSettings({}, SimpleStringSchema(), "earliest", has_stops=True)
     split_reader = reader.KafkaSplitReader(settings, 0)
     with pytest.raises(ExternalError, match=r"60 fetches of in\[0\] in a row have failed"):

@@ -170,7 +170,7 @@ def test_a_config_goes_to_the_tasks_and_shows_no_password():
 
 
 def test_the_client_gets_what_was_set():
-    found = parameters_of(import_pika("a test"), built(**SETTERS))
+    found = parameters_of(import_pika("a test"), built(**SETTERS), "here")
     assert (found.host, found.port, found.virtual_host) == ("h", 5673, "v")
     assert (found.credentials.username, found.credentials.password) == ("u", "secret")
     assert (found.channel_max, found.frame_max, found.heartbeat) == (7, 5000, 9)
@@ -179,7 +179,7 @@ def test_the_client_gets_what_was_set():
 
 
 def test_tls_looks_at_the_certificate_and_the_name():
-    found = parameters_of(import_pika("a test"), of_uri("amqps://h")).ssl_options
+    found = parameters_of(import_pika("a test"), of_uri("amqps://h"), "here").ssl_options
     assert found.server_hostname == "h"
     assert found.context.check_hostname
 

@@ -319,7 +319,7 @@ def test_a_virtual_host_that_is_not_there_is_named(amqp):
     builder = config_builder(amqp).set_uri(f"{amqp.uri}nowhere")
     with (
         reading(source_of(amqp, "q", builder=builder)) as task,
-        pytest.raises(ExternalError, match=r"virtual host 'nowhere' cannot be used.*not found"),
+        pytest.raises(ExternalError, match=r"virtual host 'nowhere' refuses the.*not found"),
     ):
         task.read(1)
 

@@ -1,0 +1,176 @@
+"""Requests of Kafka's protocol that the client library does not have: a connection to one broker, with TLS and SASL.
+
+Source: Kafka's protocol guide; KIP-43, KIP-152 (SASL), KIP-482 (flexible versions).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self, TypeVar
+
+from penstock.datastream.connectors.kafka.login import tls_context, told_by_handshake
+from penstock.datastream.connectors.kafka.sasl import talk
+from penstock.datastream.connectors.kafka.security import MECHANISM, PROTOCOL
+from penstock.model.errors import ExternalError, RefusedForGood
+
+TIMEOUT_S: Final = 10.0
+_CLIENT: Final = "penstock"
+_MOST_BYTES: Final = 100 << 20
+_HANDSHAKE: Final = 17
+_AUTHENTICATE: Final = 36
+T = TypeVar("T")
+
+
+class Reader:
+    """Primitive types, big-endian. Names with `short` are those of the versions before flexible ones."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._place = 0
+
+    def number(self, form: str) -> int:
+        """`form`: b, h, i or q: 1, 2, 4 or 8 bytes."""
+        (found,) = struct.unpack_from(f">{form}", self._data, self._place)
+        self._place += struct.calcsize(form)
+        return int(found)
+
+    def varint(self) -> int:
+        value, shift = 0, 0
+        while True:
+            byte = self.number("B")
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def text(self) -> str:
+        return self._bytes(max(0, self.varint() - 1)).decode()
+
+    def short_text(self) -> str | None:
+        size = self.number("h")
+        return None if size < 0 else self._bytes(size).decode()
+
+    def short_bytes(self) -> bytes:
+        return self._bytes(max(0, self.number("i")))
+
+    def array(self, item: Callable[[], T]) -> list[T]:
+        return [item() for _ in range(self.varint() - 1)]
+
+    def short_array(self, item: Callable[[], T]) -> list[T]:
+        return [item() for _ in range(self.number("i"))]
+
+    def tags(self) -> None:
+        """Skips tagged fields."""
+        for _ in range(self.varint()):
+            self.varint()
+            self._bytes(self.varint())
+
+    def _bytes(self, size: int) -> bytes:
+        found = self._data[self._place : self._place + size]
+        self._place += size
+        return found
+
+
+def varint(value: int) -> bytes:
+    found = b""
+    while value > 0x7F:
+        found += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return found + bytes([value])
+
+
+def texts(values: list[str]) -> bytes:
+    """A compact array of compact texts."""
+    encoded = [value.encode() for value in values]
+    return varint(len(values) + 1) + b"".join(varint(len(one) + 1) + one for one in encoded)
+
+
+def short_text(value: str) -> bytes:
+    data = value.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+class BrokerConnection:
+    """One connection. `settings`: librdkafka's, of which those of security are read. A context manager."""
+
+    def __init__(self, host: str, port: int, settings: Mapping[str, str], where: str) -> None:
+        """Raises: ExternalError: the broker is not reached. RefusedForGood: user or certificate is refused."""
+        self._at = f"{where}: the broker {host}:{port}"
+        self._count = 0
+        self._stack = contextlib.ExitStack()
+        protocol = settings.get(PROTOCOL, "plaintext").lower()
+        with self._stack, self._errors(settings):
+            sock = self._stack.enter_context(socket.create_connection((host, port), TIMEOUT_S))
+            if protocol in {"ssl", "sasl_ssl"}:
+                context = tls_context(settings)
+                sock = self._stack.enter_context(context.wrap_socket(sock, server_hostname=host))
+            self._sock = sock
+            if protocol.startswith("sasl_"):
+                self._log_in(settings)
+            self._stack = self._stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._stack.close()
+
+    def ask(self, api: int, version: int, body: bytes, *, is_flexible: bool = False) -> Reader:
+        """The answer, behind its header. Raises: ExternalError."""
+        with self._errors({}):
+            self._count += 1
+            head = struct.pack(">hhi", api, version, self._count) + short_text(_CLIENT)
+            frame = head + (b"\0" if is_flexible else b"") + body
+            self._sock.sendall(struct.pack(">i", len(frame)) + frame)
+            (size,) = struct.unpack(">i", self._exactly(4))
+            if not 4 <= size <= _MOST_BYTES:
+                raise ExternalError(f"{self._at} gives an answer of {size} bytes.")
+            reader = Reader(self._exactly(size))
+            reader.number("i")
+            if is_flexible:
+                reader.tags()
+            return reader
+
+    def _exactly(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            more = self._sock.recv(size - len(found))
+            if not more:
+                raise ConnectionResetError("it has closed the connection")
+            found += more
+        return found
+
+    def _log_in(self, settings: Mapping[str, str]) -> None:
+        mechanism = settings.get(MECHANISM, settings.get("sasl.mechanisms", "GSSAPI"))
+        user, password = settings.get("sasl.username", ""), settings.get("sasl.password", "")
+        says = talk(mechanism, user, password)
+        said = next(says)
+        answer = self.ask(_HANDSHAKE, 1, short_text(mechanism))
+        if code := answer.number("h"):
+            known = answer.short_array(answer.short_text)
+            raise RefusedForGood(
+                f"{self._at} refuses the login with error {code}; its mechanisms are "
+                f"{', '.join(filter(None, known))}, got {mechanism}. Set {MECHANISM}."
+            )
+        with contextlib.suppress(StopIteration):
+            while True:
+                body = struct.pack(">i", len(said)) + said
+                answer = self.ask(_AUTHENTICATE, 0, body)
+                code, text = answer.number("h"), answer.short_text()
+                if code:
+                    raise RefusedForGood(
+                        f"{self._at} refuses the login: {text or code}. Correct user and password."
+                    )
+                said = says.send(answer.short_bytes())
+
+    @contextlib.contextmanager
+    def _errors(self, settings: Mapping[str, str]) -> Any:
+        try:
+            yield
+        except (OSError, ValueError, struct.error) as error:  # an SSLError is an OSError
+            if settings and (told := told_by_handshake(error)):
+                raise RefusedForGood(f"{self._at}: {told}.") from error
+            raise ExternalError(f"{self._at} does not answer: {error!r}.") from error

@@ -1,0 +1,94 @@
+"""Makes the messages of a sink from its records. Needs pika for their properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from penstock.common.serialization import SerializationSchema
+from penstock.datastream.connectors.rabbitmq.client import import_pika
+from penstock.datastream.connectors.rabbitmq.publishing import (
+    PERSISTENT,
+    RMQMessageProperties,
+    RMQSinkPublishOptions,
+    checked_name,
+)
+from penstock.model.errors import ConfigurationError
+
+
+class Message(NamedTuple):
+    """`properties`: as pika has them."""
+
+    exchange: str
+    routing_key: str
+    body: bytes
+    properties: Any
+    is_mandatory: bool
+
+
+class MessageMaker:
+    """Makes messages for one queue, or as the options say for each record."""
+
+    def __init__(
+        self,
+        schema: SerializationSchema,
+        queue: str | None,
+        options: RMQSinkPublishOptions | None,
+    ) -> None:
+        self._schema = schema
+        self._queue = queue
+        self._options = options
+        self._pika = import_pika("RMQSink")
+        self._usual = self._pika.BasicProperties(delivery_mode=PERSISTENT)
+
+    def messages(self, values: Sequence[Any]) -> list[Message]:
+        """The messages, in order. Raises: TypeError, ConfigurationError: the program gives something else for a record."""
+        bodies = list(map(self._schema.serialize, values))
+        for body, value in zip(bodies, values, strict=True):
+            if not isinstance(body, bytes):
+                raise TypeError(
+                    f"RMQSink: {type(self._schema).__name__} gave {type(body).__name__} for "
+                    f"{value!r:.200}; expected bytes"
+                )
+        options = self._options
+        if options is None:
+            assert self._queue is not None, "a sink has a queue or options"
+            usual, queue = self._usual, self._queue
+            return [Message("", queue, body, usual, True) for body in bodies]
+        return [
+            self._message(options, value, body) for value, body in zip(values, bodies, strict=True)
+        ]
+
+    def _message(self, options: RMQSinkPublishOptions, value: Any, body: bytes) -> Message:
+        if options.compute_immediate(value):
+            raise ConfigurationError(
+                f"RMQSink: {type(options).__name__}.compute_immediate gave True for "
+                f"{value!r:.200}. RabbitMQ refuses immediate messages. Return False; a queue "
+                "with x-message-ttl 0 does about the same."
+            )
+        properties = options.compute_properties(value)
+        return Message(
+            checked_name("exchange", options.compute_exchange(value)),
+            checked_name("routing key", options.compute_routing_key(value)),
+            body,
+            self._usual if properties is None else self._of_pika(properties, value),
+            options.compute_mandatory(value),
+        )
+
+    def _of_pika(self, properties: RMQMessageProperties, value: Any) -> Any:
+        if not isinstance(properties, RMQMessageProperties):
+            raise TypeError(
+                f"RMQSink: compute_properties gave {type(properties).__name__} for {value!r:.200}; "
+                "expected RMQMessageProperties or None"
+            )
+        made = self._pika.BasicProperties(**asdict(properties))
+        encode: Callable[[], object] = made.encode
+        try:
+            encode()  # here an error belongs to a record
+        except Exception as error:  # the client's errors have no common base class
+            raise TypeError(
+                f"RMQSink: AMQP has no such properties of {value!r:.200}: {error!r}. Got "
+                f"{properties}"
+            ) from error
+        return made
