@@ -21,10 +21,10 @@ import sqlalchemy as sa
 from penstock.hosting.taskmanager.child import PROCESS_NAME
 from tests.spark.processes import command_of
 from tests.tools.brokers import kafka, kafka_topics, pulsar, pulsar_topics
+from tests.tools.brokers.nats_streams import Streams
 from tests.tools.connectors.iceberg_tables import Lake
 from tests.tools.http_peer import ask, http_peer, url
 from tests.tools.mariadb import running_mariadb
-from tests.tools.nats_streams import Streams
 from tests.tools.output_files import committed_lines
 from tests.tools.postgres import running_postgres
 from tests.tools.programs.killed_sink import COUNT, KEYS

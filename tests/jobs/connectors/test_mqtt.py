@@ -10,7 +10,7 @@ from penstock.common.serialization import SimpleStringSchema
 from penstock.datastream import OutputTag
 from penstock.datastream.connectors.mqtt import MqttSink, MqttSource
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
-from tests.tools.mqtt_topics import collecting, cut, publish, subscribed, wait_for
+from tests.tools.brokers.mqtt_topics import collecting, cut, publish, subscribed, wait_for
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 from tests.tools.relay import Relay
 from tests.tools.small_servers import mosquitto

@@ -11,8 +11,8 @@ from penstock.datastream.connectors.mqtt import MqttSink, sink
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.runtime.elements import RowBatch
 from penstock.testing import check_sink
+from tests.tools.brokers.mqtt_topics import collecting, connected, cut, wait_for
 from tests.tools.connectors.played_by_hand import writer_context
-from tests.tools.mqtt_topics import collecting, connected, cut, wait_for
 from tests.tools.relay import Relay
 from tests.tools.small_servers import free_port, mosquitto
 from tests.tools.waiting import wait_until

@@ -14,7 +14,7 @@ from penstock.datastream.connectors.mqtt import MqttSource
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.testing import check_source
 from penstock.testing.conformance.source_run import SourceRun
-from tests.tools.mqtt_topics import cut, publish, subscribed
+from tests.tools.brokers.mqtt_topics import cut, publish, subscribed
 from tests.tools.relay import Relay
 from tests.tools.small_servers import free_port, mosquitto
 from tests.tools.waiting import wait_until

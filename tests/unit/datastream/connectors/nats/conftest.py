@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.tools.nats_streams import Streams
+from tests.tools.brokers.nats_streams import Streams
 from tests.tools.small_servers import nats_server
 
 _NUMBERS = itertools.count()

@@ -12,8 +12,8 @@ from penstock.datastream.connectors.nats.writers import StagingWriter
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.runtime.elements import RowBatch
 from penstock.testing import check_sink
+from tests.tools.brokers.nats_streams import Streams
 from tests.tools.connectors.played_by_hand import writer_context
-from tests.tools.nats_streams import Streams
 from tests.tools.small_servers import free_port, nats_server
 
 EXACTLY, AT_LEAST = DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE

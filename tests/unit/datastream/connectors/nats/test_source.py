@@ -17,8 +17,8 @@ from penstock.model.errors import ConfigurationError, RefusedForGood
 from penstock.runtime.elements import RowBatch
 from penstock.testing import check_source
 from penstock.testing.conformance.source_run import SourceRun
+from tests.tools.brokers.nats_streams import Streams
 from tests.tools.connectors.reading_thread import Task
-from tests.tools.nats_streams import Streams
 from tests.tools.small_servers import free_port, nats_server
 from tests.tools.waiting import wait_until
 

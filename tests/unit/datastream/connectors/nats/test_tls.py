@@ -9,9 +9,9 @@ from penstock.common.serialization import SimpleStringSchema
 from penstock.datastream.connectors.nats import JetStreamSink, JetStreamSource
 from penstock.model.errors import ConfigurationError, RefusedForGood
 from penstock.runtime.elements import RowBatch
+from tests.tools.brokers.nats_streams import Streams
 from tests.tools.connectors.played_by_hand import writer_context
 from tests.tools.connectors.reading_thread import Task
-from tests.tools.nats_streams import Streams
 from tests.tools.small_servers import nats_server
 from tests.tools.tls_cases import DOUBT, NOT_TRUSTED, OTHER_NAME, made_in
 
