@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import itertools
+import sys
 import threading
 from typing import Final
 
@@ -20,16 +21,30 @@ _RAISE_IN: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_obj
 ))
 
 
+IMPORTING: Final = "<frozen importlib._bootstrap>"
+"""The file of Python's import, in its frames."""
+
+
 def interrupt(interruption: Interruption) -> bool:
     """Raise CancelSignal in the thread if it is in user code. Any thread. Returns: whether it was
     in user code.
 
-    It arrives at the next bytecode; a C call is not interrupted.
+    It arrives at the next bytecode; a C call is not interrupted. Nor is an import, which is tried again
+    later: a package that is cut in two lacks parts in this process for ever.
     """
     # Collecting now keeps the collector from starting between the check and the raise, where a
     # finalizer could let another thread run.
     gc.collect(0)
+    if any(map(_is_importing, interruption.open_to)):
+        return True
     return bool(list(map(_RAISE_IN, interruption.open_to, itertools.repeat(CancelSignal))))
+
+
+def _is_importing(thread_id: int) -> bool:
+    frame = sys._current_frames().get(thread_id)
+    while frame is not None and frame.f_code.co_filename != IMPORTING:
+        frame = frame.f_back
+    return frame is not None
 
 
 class UninterruptibleLock:

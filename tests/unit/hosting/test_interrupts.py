@@ -1,6 +1,7 @@
 """Where a cancel may interrupt a task's thread: in users' code, and never where something of ours would be cut in two."""
 
 import contextvars
+import importlib
 import sys
 import threading
 import traceback
@@ -15,6 +16,7 @@ from penstock.datastream.connectors.file_system import FileSink, FileSource, Str
 from penstock.datastream.connectors.sql_sink import SqlSink
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.hosting.interrupts import (
+    IMPORTING,
     CancelSignal,
     UninterruptibleLock,
     interrupt,
@@ -72,6 +74,45 @@ def test_a_function_of_the_user_is_interrupted():
     thread = OnThread(body)
     assert interrupt(thread.interruption)
     assert isinstance(thread.end(), CancelSignal)
+
+
+def test_an_import_is_not_cut_in_two(tmp_path, monkeypatch):
+    """Its parts would stay known, and no attribute of the package that is imported again."""
+    package = tmp_path / "package_with_a_part"
+    package.mkdir()
+    (package / "__init__.py").write_text("from . import part\npart.go_on()\n")
+    (package / "part.py").write_text("from tests.unit.hosting.test_interrupts import go_on\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def body(own):
+        IMPORTERS.append(own)
+        own.interruption.open()
+        import package_with_a_part
+
+        own.interruption.close()
+        return package_with_a_part.part
+
+    thread = OnThread(body)
+    assert interrupt(thread.interruption)
+    assert thread.end() is sys.modules.pop("package_with_a_part.part")
+    del sys.modules["package_with_a_part"]
+
+
+IMPORTERS = []
+
+
+def go_on():
+    """Within the import."""
+    own = IMPORTERS.pop()
+    own.reached.set()
+    turn_until(own.go_on)
+
+
+def test_python_imports_in_the_file_that_is_looked_for():
+    assert (
+        importlib.import_module.__globals__["_bootstrap"]._gcd_import.__code__.co_filename
+        == IMPORTING
+    )
 
 
 @pytest.mark.parametrize("section", [uninterruptible, UninterruptibleLock])
