@@ -42,6 +42,9 @@ class RMQSink(Sink):
 
     accepts = Accepts.ROWS
     is_converting = True
+    # Of sinks that an earlier release has pickled.
+    _options: RMQSinkPublishOptions | None = None
+    _listener: ReturnListener | None = None
 
     def __init__(
         self,
