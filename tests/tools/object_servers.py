@@ -76,6 +76,8 @@ def azurite() -> Generator[Callable[[str], str]]:
         command = [
             _binary("azurite-blob"), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent",
             "--location", f"{folder}/data", "--skipApiVersionCheck", "--disableTelemetry",
+            # It closes a connection that Arrow is about to use, else, after five seconds without a request.
+            "--blobKeepAliveTimeout", "3600",
         ]  # fmt: skip
         with _running(port, command, f"{folder}/server"):
             query = f"enable_tls=false&{_signature()}"
