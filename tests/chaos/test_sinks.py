@@ -25,7 +25,7 @@ from tests.tools.brokers.nats_streams import Streams
 from tests.tools.connectors.iceberg_tables import Lake
 from tests.tools.http_peer import ask, http_peer, url
 from tests.tools.mariadb import running_mariadb
-from tests.tools.output_files import committed_lines
+from tests.tools.output_files import files_below, lines_in
 from tests.tools.postgres import running_postgres
 from tests.tools.programs.killed_sink import COUNT, KEYS
 from tests.tools.small_servers import nats_server, redis_server
@@ -138,7 +138,13 @@ def http_server():
 
 @contextlib.contextmanager
 def files(folder):
-    yield Place(f"{folder}/out", lambda: [int(line) for line in committed_lines(folder / "out")])
+    out = folder / "out"
+
+    def read():
+        visible = [one for one in files_below(out) if not one.name.startswith(".")]
+        return [int(line) for line in lines_in(visible)]
+
+    yield Place(str(out), read)
 
 
 @contextlib.contextmanager
