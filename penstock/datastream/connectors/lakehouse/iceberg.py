@@ -61,6 +61,8 @@ _LAST: Final = 2**63 - 1
 _TRIES: Final = 10
 """Of a commit beside others: each try sees what they have added."""
 _FIRST_WAIT_S: Final = 0.05
+_LONGEST_WAIT_S: Final = 2.0
+"""A cancel waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,9 @@ class _IcebergCommitter(Committer):
         last: Exception | None = None
         for number in range(_TRIES):
             if number > 1:
-                time.sleep(random.uniform(0, _FIRST_WAIT_S * 2**number))
+                # Not put off: the next checkpoint's snapshot would say that this one is there.
+                most_s = min(_FIRST_WAIT_S * 2**number, _LONGEST_WAIT_S)
+                time.sleep(random.uniform(0, most_s))
             try:
                 with catalog_of(self._name) as catalog:
                     table = self._checked(found_in(catalog, self._name), committable)

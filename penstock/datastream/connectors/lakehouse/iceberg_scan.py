@@ -200,7 +200,7 @@ class FileRows:
         deletes = {_file_of(one) for one in split.deletes}
         task = FileScanTask(_file_of(split.file), deletes)
         deleted = _read_all_delete_files(self._io, [task])
-        # `to_record_batches` would hold the whole file.
+        # `to_record_batches`, the public one, would hold the whole file.
         scan = self._scan
         read = scan._record_batches_from_scan_tasks_and_deletes  # noqa: SLF001
         yield from read([task], deleted)
