@@ -61,8 +61,11 @@ class RestClient:
             raise RemoteError(f"{address!r} is no address of a REST server: it is http or https")
         self.address = address.rstrip("/")
         self.token = token
+        self._tls: ssl.SSLContext | None = None
         try:
-            self._tls = ssl.create_default_context(cafile=certificates)
+            # Not for HTTP: it reads all authorities of this machine, which takes some 20 ms.
+            if certificates is not None or self.address.startswith("https://"):
+                self._tls = ssl.create_default_context(cafile=certificates)
         except OSError as error:
             raise RemoteError(f"--cacert {certificates}: {error}") from None
 

@@ -11,7 +11,7 @@ import shutil
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 from penstock.hosting.remote.client import RemoteError
@@ -22,6 +22,8 @@ from penstock.ui.top.facts import Frame
 
 _USUAL_INTERVAL_S: Final = 2.0
 _BETWEEN_LOOKS_S: Final = 1.0
+_LAST_ANSWER_S: Final = 1.0
+"""How long a driver is waited for by a user who leaves."""
 _TEXT_COLUMNS: Final = 120
 _HELP: Final = "q leave   j/k choose   Enter open   s sort: {}"
 _HELP_IN_JOB: Final = "q leave   Esc jobs   j/k choose   s sort: {}"
@@ -38,8 +40,11 @@ def top(options: argparse.Namespace) -> int:
     if not is_terminal():
         raise RemoteError(_NO_TERMINAL)
     view = _View(_opened(options))
-    with suppress(KeyboardInterrupt, EOFError), Terminal() as window:
-        _Watch(Asking(options), view, window, options.interval).run()
+    # The window is given back first, and then the thread is waited for.
+    with suppress(KeyboardInterrupt, EOFError), ExitStack() as stack, Terminal() as window:
+        watch = _Watch(Asking(options), view, window, options.interval)
+        stack.callback(watch.leave)
+        watch.run()
     return 0
 
 
@@ -125,10 +130,12 @@ class _Watch:
         self._wanted = threading.Event()
         self._frame = Frame()
         self._is_first = True
+        self._is_left = False
+        self._asks = threading.Thread(target=self._ask, name="penstock-top", daemon=True)
 
     def run(self) -> None:
         """Raises KeyboardInterrupt, EOFError: the terminal is gone."""
-        threading.Thread(target=self._ask, name="penstock-top", daemon=True).start()
+        self._asks.start()
         while True:
             frame = self._frame
             self._draw(frame)
@@ -139,9 +146,16 @@ class _Watch:
                     self._frame = frame = Frame(frame.jobs)
                     self._wanted.set()
 
+    def leave(self) -> None:
+        """End the thread: one that is in the middle of OpenSSL as the process exits ends it with a segmentation fault."""
+        self._is_left = True
+        self._wanted.set()
+        if self._asks.is_alive():
+            self._asks.join(_LAST_ANSWER_S)
+
     def _ask(self) -> None:
         """On a thread of its own."""
-        while True:
+        while not self._is_left:
             opened = self._view.opened
             try:
                 frame = self._asking.frame(opened)

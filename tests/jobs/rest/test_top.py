@@ -23,6 +23,7 @@ import sys
 from penstock.ui.cli import main
 code = main(["top", "-i", "0.1", *{arguments!r}])
 print("the shell is back", flush=True)
+{after}
 sys.exit(code)
 """
 
@@ -31,9 +32,9 @@ sys.exit(code)
 def watching(tmp_path, job, monkeypatch):
     begun = []
 
-    def begin(*arguments, **options):
+    def begin(*arguments, after="", **options):
         path = tmp_path / "watch.py"
-        path.write_text(PROGRAM.format(arguments=arguments), "utf-8")
+        path.write_text(PROGRAM.format(arguments=arguments, after=after), "utf-8")
         begun.append(PseudoTerminal(path, **options))
         return begun[-1]
 
@@ -250,13 +251,22 @@ def fails(*_):
 command._Watch._draw = fails
 """
     path = tmp_path / "broken.py"
-    path.write_text(broken + PROGRAM.format(arguments=()), "utf-8")
+    path.write_text(broken + PROGRAM.format(arguments=(), after=""), "utf-8")
     with PseudoTerminal(path) as terminal:
         before = modes(terminal)
         assert terminal.finish() == 1
         assert terminal.lines()[-1] == "RuntimeError: cannot draw"
         assert not terminal.screen.cursor.hidden
         assert modes(terminal) == before
+
+
+def test_nothing_asks_any_more_when_the_program_goes_on(watching):
+    """A thread that loads certificates while the process exits makes it end with a segmentation fault."""
+    terminal = watching(after="import threading; print([it.name for it in threading.enumerate()])")
+    terminal.until(shows_the_job)
+    terminal.press(b"q")
+    assert terminal.finish() == 0
+    assert terminal.lines()[-1] == "['MainThread']"
 
 
 def test_after_ctrl_z_the_shell_has_its_window_and_the_view_comes_back(watching):
