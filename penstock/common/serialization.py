@@ -28,6 +28,10 @@ class SerializationSchema(ABC):
     def serialize(self, value: Any) -> bytes:
         """Return the value as bytes."""
 
+    def serialize_values(self, values: Sequence[Any]) -> list[bytes]:
+        """Return the bytes of each value; by default what `serialize` returns. Not in PyFlink. Raises: as `serialize`."""
+        return list(map(self.serialize, values))
+
 
 class Several(list[Any]):
     """What `DeserializationSchema.deserialize` returns for a message that has several values, or none. Not in PyFlink.

@@ -20,12 +20,8 @@ from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.json_columns import json_schema_of, read_messages
 from penstock.datastream.formats.json_fields import FieldsReader, fields_in_order
 from penstock.datastream.formats.json_schema import type_of_schema
-from penstock.datastream.formats.text_values import (
-    checked_int,
-    checked_row_type,
-    formatter_of,
-    parser_of,
-)
+from penstock.datastream.formats.json_texts import RowTexts, encoded, json_text
+from penstock.datastream.formats.text_values import checked_int, checked_row_type, parser_of
 from penstock.model import types as t
 from penstock.model.errors import ConfigurationError
 from penstock.model.row import make_row
@@ -35,7 +31,6 @@ from penstock.runtime.elements import ColumnBatch
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
 Convert: TypeAlias = Callable[[Any], Any]
-Write: TypeAlias = Callable[[Any], str]
 
 _B = t.BasicType
 _WHOLE = frozenset({_B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.BIG_INT})
@@ -208,7 +203,7 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         self._row_type = row_type
-        self._write: Write | None = None
+        self._texts: RowTexts | None = None
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
@@ -220,12 +215,19 @@ class JsonRowSerializationSchema(SerializationSchema):
 
         Raises ValueError if the value is not of the declared type.
         """
-        if self._write is None:
-            self._write = _row_writer(self._row_type)
-        return self._write(value).encode()
+        return self._writer().one(value).encode()
+
+    def serialize_values(self, values: Sequence[Any]) -> list[bytes]:
+        """Return the objects of all values. Raises: as `serialize`."""
+        return encoded(self._writer().all(values))
+
+    def _writer(self) -> RowTexts:
+        if self._texts is None:
+            self._texts = RowTexts(self._row_type)
+        return self._texts
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_write": None}
+        return {**self.__dict__, "_texts": None}
 
     class Builder:
         """Builds the schema; the type is required."""
@@ -360,7 +362,7 @@ def _basic_reader(type_info: t.BasicTypeInfo) -> Convert:
         if isinstance(item, str):
             return parse(item)
         if kind is _B.STRING:
-            return str(item) if isinstance(item, Decimal) else _text(_plain(item))
+            return str(item) if isinstance(item, Decimal) else json_text(_plain(item))
         is_number = isinstance(item, int | Decimal) and not isinstance(item, bool)
         if kind is _B.BOOLEAN and isinstance(item, bool):
             return item
@@ -394,70 +396,3 @@ def _expected(item: Any, kind: type, what: str) -> Any:
     if not isinstance(item, kind):
         raise TypeError(f"expected {what}, got {bounded_repr(item)}")
     return item
-
-
-# ---------------------------------------------------------------------- to JSON
-
-
-def _writer(type_info: TypeInformation) -> Write:  # ruff: ignore[too-many-return-statements] - a dispatch by type
-    if isinstance(type_info, t.PickledBytesTypeInfo):
-        return _text
-    if isinstance(type_info, RowTypeInfo):
-        return _or_null(_row_writer(type_info))
-    if isinstance(type_info, t.MapTypeInfo):
-        return _or_null(_map_writer(type_info))
-    if isinstance(type_info, t.ExternalTypeInfo):
-        return _writer(type_info.element_type)
-    if isinstance(type_info, t.BasicTypeInfo):
-        return _or_null(_basic_writer(type_info))
-    try:
-        form = formatter_of(type_info, zoned=True)
-    except TypeError:
-        if not isinstance(type_info, t.ElementTypeInfo):
-            raise
-        element = _writer(type_info.element_type)
-        return _or_null(lambda made: f"[{','.join(map(element, made))}]")
-    return _or_null(lambda made: _text(form(made)))
-
-
-def _row_writer(row_type: RowTypeInfo) -> Write:
-    names = [_text(name) for name in row_type.get_field_names()]
-    writers = [_writer(kind) for kind in row_type.get_field_types()]
-
-    def write(row: Any) -> str:
-        values = list(row)
-        if len(values) != len(names):
-            raise ValueError(
-                f"number of elements in the row {bounded_repr(row)} is different from number of field names: {len(names)}"
-            )
-        fields = zip(names, writers, values, strict=True)
-        return f"{{{','.join(f'{name}:{make(value)}' for name, make, value in fields)}}}"
-
-    return write
-
-
-def _map_writer(map_type: t.MapTypeInfo) -> Write:
-    key, value = formatter_of(map_type.key_type, zoned=True), _writer(map_type.value_type)
-    return lambda made: f"{{{','.join(f'{_text(key(k))}:{value(v)}' for k, v in made.items())}}}"
-
-
-def _basic_writer(type_info: t.BasicTypeInfo) -> Write:
-    kind = type_info.basic_type
-    if kind in _WHOLE:
-        return lambda made: str(int(made))
-    if kind in {_B.FLOAT, _B.DOUBLE}:
-        return lambda made: _text(float(made))
-    if kind is _B.BOOLEAN:
-        return lambda made: _text(bool(made))
-    if kind is _B.BIG_DEC:
-        return str  # json would turn the number into a float
-    form = formatter_of(type_info, zoned=True)
-    return lambda made: _text(form(made))
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def _or_null(write: Write) -> Write:
-    return lambda value: "null" if value is None else write(value)

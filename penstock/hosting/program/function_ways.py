@@ -306,7 +306,7 @@ def _run_with_those_before(graph: StreamGraph, node_id: int, chained: set[int]) 
         plan = fused_plan(stages, arrow_schema(kind), kind)
     except (Refused, TooLarge):
         return None
-    return None if plan.is_changeable else _Run(nodes, plan)
+    return None if plan.is_shared else _Run(nodes, plan)
 
 
 def _type_of(graph: StreamGraph, edge: StreamEdge) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from penstock.model.ids import VertexId
@@ -36,6 +36,15 @@ class Since:
     watermarks: Mapping[VertexId, Stand] = field(default_factory=dict)
     shares: Mapping[VertexId, Shares] = field(default_factory=dict)
     records: AllRecords = field(default_factory=dict)
+
+    def not_after(self, now_ms: int) -> Since:
+        """Return this for a snapshot of that time: the last look may have been at a later one."""
+        limits = {vertex_id: min(at_ms, now_ms) for vertex_id, at_ms in self.limits.items()}
+        stands = {
+            vertex_id: replace(stand, since_ms=min(stand.since_ms, now_ms))
+            for vertex_id, stand in self.watermarks.items()
+        }
+        return replace(self, limits=limits, watermarks=stands)
 
 
 class _Received:

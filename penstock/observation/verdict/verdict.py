@@ -57,6 +57,7 @@ class Verdict:
 
 def verdict_on(job: JobSnapshot, since: Since, figures: Figures = NO_FIGURES) -> Verdict:
     """Return the verdict. `since`: since when things are as they are."""
+    since = since.not_after(job.now_ms)
     shares = all_shares(job, since.shares)
     is_streaming = job.facts.job_type is JobType.STREAMING
     is_waiting = job.status is JobStatus.RUNNING and is_streaming

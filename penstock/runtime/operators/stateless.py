@@ -308,9 +308,9 @@ class MapOperator(FunctionOperator):
         return separated((whole(self, results, rows),), self.side_tags)
 
     def _taken_over(self, rows: RowBatch, made: list[Any]) -> RowBatch:
-        """The results of a function that ran on columns. Only those that may hold a list are looked at."""
+        """The results of a function that ran on columns. Only those that may hold somebody else's list are looked at."""
         self.watched_nothing()
-        if isinstance(rows, ColumnRows) and rows.plan.is_changeable:
+        if isinstance(rows, ColumnRows) and rows.plan.is_shared:
             values = list(self.emissions.taken()(handed_over(made)))
             self.emissions.note(values)
             return RowBatch(values, rows.timestamps)

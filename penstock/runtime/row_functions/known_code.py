@@ -102,6 +102,21 @@ def has_plain_values(kind: t.TypeInformation | None, arrow: pa.DataType) -> bool
     )  # fmt: skip
 
 
+def has_own_containers(kind: t.TypeInformation | None, arrow: pa.DataType) -> bool:
+    """Whether the values of such a column are Python's own lists and dicts of `has_plain_values`, made for each record."""
+    if kind is not None:
+        if isinstance(kind, t.MapTypeInfo):
+            return has_plain_values(kind.key_type, arrow) and _is_own(kind.value_type, arrow)
+        if isinstance(kind, t.ExternalTypeInfo):
+            return has_own_containers(kind.element_type, arrow)
+        return isinstance(kind, t.ElementTypeInfo) and _is_own(kind.element_type, arrow)
+    return bool(pa.types.is_list(arrow)) and _is_own(None, arrow.value_type)
+
+
+def _is_own(kind: t.TypeInformation | None, arrow: pa.DataType) -> bool:
+    return has_plain_values(kind, arrow) or has_own_containers(kind, arrow)
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """A variable outside of the function whose value was used. `read`: returns what it holds now."""

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import repeat
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -30,7 +30,13 @@ from penstock.runtime.codecs.convert import (
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.partial_columns import DecodedColumns
 from penstock.runtime.row_functions.interpreters import READS_BYTECODE
-from penstock.runtime.row_functions.known_code import MAKES_LIST, Guard, has_plain_values, hold
+from penstock.runtime.row_functions.known_code import (
+    MAKES_LIST,
+    Guard,
+    has_own_containers,
+    has_plain_values,
+    hold,
+)
 from penstock.runtime.row_functions.read_only import fields_read
 from penstock.runtime.row_functions.reading import Reader
 from penstock.runtime.row_functions.refusals import Refused
@@ -82,13 +88,26 @@ class Fields:
     codecs: list[Codec | None]
     is_record: bool
 
+    def kind(self, place: int) -> TypeInformation | None:
+        """The declared type of a column."""
+        codec = self.codecs[place]
+        return None if codec is None else codec.type_info
+
     def check(self, place: int) -> None:
         """Raises: Refused: values of this column may be objects that can be changed."""
-        codec = self.codecs[place]
-        kind = None if codec is None else codec.type_info
-        if not has_plain_values(kind, self.types[place]):
-            told = self.types[place] if kind is None else kind
-            raise Refused(f"it reads a field of type {told}")
+        if not has_plain_values(self.kind(place), self.types[place]):
+            self._refuse(place)
+
+    def node(self, place: int) -> Node:
+        """The node of a column. Raises: Refused: its values may be objects whose methods are not known."""
+        kind, arrow = self.kind(place), self.types[place]
+        is_plain = has_plain_values(kind, arrow)
+        if not is_plain and not has_own_containers(kind, arrow):
+            self._refuse(place)
+        return Node(Kind.COLUMN, value=place, is_changeable=not is_plain)
+
+    def _refuse(self, place: int) -> NoReturn:
+        raise Refused(f"it reads a field of type {self.kind(place) or self.types[place]}")
 
     def place_of(self, read: int | str) -> int:
         """The index of a field of a Row. Raises: Refused."""
@@ -101,7 +120,6 @@ class Fields:
             place = names.index(read)
         else:
             raise Refused(f"the record has no field {read!r}")
-        self.check(place)
         return place
 
 
@@ -134,8 +152,8 @@ class Plan:
     made_names: tuple[str, ...] | None = None
     """Names of the Rows that it makes."""
     makes_rows: bool = False
-    is_changeable: bool = False
-    """Whether its results may hold objects that can be changed."""
+    is_shared: bool = False
+    """Whether its results may hold lists and dicts to which somebody else refers, too."""
     record_class: Any = None
     tree: Node | None = None
     run_flat: Compiled | None = None
@@ -257,24 +275,32 @@ def record_of(fields: Fields) -> Node:
     """The node of the record that a function is given. Raises: Refused."""
     if fields.is_record and fields.names is not None:
         return Node(Kind.RECORD)
-    for place in range(len(fields.codecs)):
-        fields.check(place)
-    columns = tuple(Node(Kind.COLUMN, value=place) for place in range(len(fields.codecs)))
-    return Node(Kind.TUPLE, columns) if fields.is_record else columns[0]
+    columns = tuple(map(fields.node, range(len(fields.codecs))))
+    if not fields.is_record:
+        return columns[0]
+    changeable = any(one.is_changeable for one in columns)
+    return Node(Kind.TUPLE, columns, is_changeable=changeable)
 
 
 def _as_columns(function: FunctionType, place: int, fields: Fields) -> Plan:
-    columns: dict[int, Node] = {}
-
-    def field_of(field: int | str) -> Node:
-        found = fields.place_of(field)
-        return columns.setdefault(found, Node(Kind.COLUMN, value=found))
-
-    reader = Reader(function, field_of)
+    reader = Reader(function, _field_reader(fields))
     tree = reader.tree({place: record_of(fields)})
     plan = plan_of_tree(tree, fields, function.__qualname__)
     plan.guards = tuple(reader.guards)
     return plan
+
+
+def _field_reader(fields: Fields) -> Callable[[int | str], Node]:
+    """Gives the node of a field of a Row, the same each time. It raises Refused."""
+    columns: dict[int, Node] = {}
+
+    def field_of(field: int | str) -> Node:
+        place = fields.place_of(field)
+        if place not in columns:
+            columns[place] = fields.node(place)
+        return columns[place]
+
+    return field_of
 
 
 def fused_plan(
@@ -282,12 +308,8 @@ def fused_plan(
 ) -> Plan:
     """One plan for functions that follow each other. Raises: Refused, TooLarge: they run one by one."""
     fields = fields_of_columns(schema, type_info)
-    columns: dict[int, Node] = {}
     guards: list[Guard] = []
-
-    def field_of(field: int | str) -> Node:
-        found = fields.place_of(field)
-        return columns.setdefault(found, Node(Kind.COLUMN, value=found))
+    field_of = _field_reader(fields)
 
     def apply(stage: Stage, given: Node) -> Node:
         function, place = function_of(stage.call)
@@ -326,7 +348,7 @@ def _of_made_row(row: Node, field: int | str) -> Node:
 
 def plan_of_tree(tree: Node, fields: Fields, name: str) -> Plan:
     """The plan of what is computed. Raises: Refused, TooLarge."""
-    plan = Plan(Way.COLUMNS, "", fields, is_changeable=tree.is_changeable)
+    plan = Plan(Way.COLUMNS, "", fields, is_shared=tree.is_changeable and _may_be_shared(tree))
     rows = [one for one in results_of(tree) if one.kind is not Kind.DROP]
     if any(one.kind is Kind.ROW for one in rows):
         shapes = {(one.value, len(one.args)) for one in rows if one.kind is Kind.ROW}
@@ -338,6 +360,18 @@ def plan_of_tree(tree: Node, fields: Fields, name: str) -> Plan:
     plan.run = compiled(tree, plan.places, name)
     plan.tree, plan.name = tree, name
     return plan
+
+
+def _may_be_shared(tree: Node) -> bool:
+    """Whether a list or dict in a result may be known elsewhere, or be there twice. What comes from a column is made for its record."""
+    seen: set[int] = set()
+    holders = [node for node in nodes_of(tree) if node.is_changeable]
+    for node in holders:
+        for one in node.args:
+            if one.is_changeable and (one.kind is Kind.KNOWN or id(one) in seen):
+                return True
+            seen.add(id(one))
+    return tree.kind is Kind.KNOWN
 
 
 def add_flat(plan: Plan, name: str) -> None:
@@ -361,6 +395,8 @@ def _as_fields(function: FunctionType, place: int, fields: Fields, why_not: str)
     if any(map(_cannot_be_named, names)):
         raise Refused("a field has a name that named tuples do not take")
     places = tuple(map(fields.place_of, names))
+    for one in places:
+        fields.check(one)
     # The names are known only now.
     make: Any = namedtuple  # ruff: ignore[collections-named-tuple]
     made = make("Row", names)

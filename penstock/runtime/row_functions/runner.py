@@ -294,8 +294,8 @@ class FusedFunctions(RowFunction):
             plan = fused_plan(self.stages, schema, type_info)
         except (Refused, TooLarge, RecursionError) as refused:
             return as_written(str(refused))
-        # Results that can be changed are for the last operator to look at.
-        return as_written("it may give lists") if plan.is_changeable else plan
+        # Lists that others refer to are for the last operator to look at.
+        return as_written("it may give lists that it has not made") if plan.is_shared else plan
 
     def _called(self, record: Any) -> Any:
         for stage in self.stages:

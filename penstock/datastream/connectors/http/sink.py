@@ -24,6 +24,7 @@ from penstock.datastream.connectors.base import (
     WriterContext,
 )
 from penstock.datastream.connectors.http.builder import HttpBuilder
+from penstock.datastream.connectors.messaging.bodies import bodies_of
 from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.sink import SendFigures
@@ -207,13 +208,8 @@ class _Writer:
         schema, key = self.settings.schema, self.settings.key
         assert schema is not None
         made: list[tuple[str | None, bytes]] = []
-        for value in batch.values:
-            body, name = schema.serialize(value), None if key is None else key(value)
-            if not isinstance(body, bytes):
-                raise TypeError(
-                    f"{type(schema).__name__} gave {type(body).__name__} for {value!r:.200}; "
-                    "expected bytes"
-                )
+        for value, body in zip(batch.values, bodies_of(schema, batch.values), strict=True):
+            name = None if key is None else key(value)
             if key is not None and not (isinstance(name, str) and name and name.isprintable()):
                 raise ValueError(
                     f"the function of set_idempotency_key gave {name!r:.100} for {value!r:.200}; "

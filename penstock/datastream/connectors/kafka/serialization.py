@@ -70,8 +70,8 @@ class KafkaRecordSerializationSchema(SerializationSchema):
             topics = [select] * len(values)
         else:
             topics = [_checked_topic(select(value), value) for value in values]
-        keys = None if key_schema is None else list(map(key_schema.serialize, values))
-        serialized = list(map(self._value_schema.serialize, values))
+        keys = None if key_schema is None else key_schema.serialize_values(values)
+        serialized = self._value_schema.serialize_values(values)
         # A checkpoint of a former release has a schema without it.
         provider = self.__dict__.get("_header_provider")
         headers = None if provider is None else [_headers(provider(one), one) for one in values]

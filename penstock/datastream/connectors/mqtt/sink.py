@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeAlias
 from penstock.common.serialization import SerializationSchema
 from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import Accepts, Batch, RowBatch, Sink, WriterContext
+from penstock.datastream.connectors.messaging.bodies import bodies_of
 from penstock.datastream.connectors.mqtt.client import (
     MAX_IN_FLIGHT,
     Broker,
@@ -146,21 +147,12 @@ class MqttWriter:
 
     def convert(self, batch: Batch) -> Converted:
         assert isinstance(batch, RowBatch), "an MqttSink accepts rows"
-        topic, serialize = self._topic, self._schema.serialize
-        made = []
-        for value in batch.values:
-            body = serialize(value)
-            if not isinstance(body, bytes):
-                raise TypeError(
-                    f"{type(self._schema).__name__} gave {type(body).__name__} for {value!r:.200}; "
-                    "expected bytes"
-                )
-            if callable(topic):
-                where = f"{_NAME}: the function of set_topic"
-                made.append((checked_topic(where, topic(value), is_filter=False), body))
-            else:
-                made.append((topic, body))
-        return made
+        topic, bodies = self._topic, bodies_of(self._schema, batch.values)
+        if not callable(topic):
+            return [(topic, body) for body in bodies]
+        where = f"{_NAME}: the function of set_topic"
+        topics = [checked_topic(where, topic(value), is_filter=False) for value in batch.values]
+        return list(zip(topics, bodies, strict=True))
 
     def write_converted(self, converted: Converted, watermark_ms: int) -> None:
         for begin in range(0, len(converted), _MOST_UNCONFIRMED):

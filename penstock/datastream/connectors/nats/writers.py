@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
 from penstock.datastream.connectors.base import Batch, Committer, RowBatch, WriterContext
+from penstock.datastream.connectors.messaging.bodies import bodies_of
 from penstock.datastream.connectors.nats.client import NatsAddress, NatsLink, checked_subject
 from penstock.model.errors import ExternalError
 from penstock.runtime.sink import SendFigures
@@ -63,13 +64,7 @@ class _MessageWriter:
             self.settings.message_id,
         )
         made: list[Message] = []
-        for value in batch.values:
-            body = schema.serialize(value)
-            if not isinstance(body, bytes):
-                raise TypeError(
-                    f"{type(schema).__name__} gave {type(body).__name__} for {value!r:.200}; "
-                    "expected bytes"
-                )
+        for value, body in zip(batch.values, bodies_of(schema, batch.values), strict=True):
             to = subject
             if not isinstance(to, str):
                 where = f"{_NAME}: the function of set_subject"

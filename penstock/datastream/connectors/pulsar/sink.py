@@ -20,6 +20,7 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
+from penstock.datastream.connectors.messaging.bodies import bodies_of
 from penstock.datastream.connectors.messaging.builder import checked_kind, checked_topics
 from penstock.datastream.connectors.messaging.properties import flag_of, int_of
 from penstock.datastream.connectors.messaging.staging import ProducedRecords, StagedRecords
@@ -204,14 +205,14 @@ class _MessageMaker:
 
     def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
         assert settings.schema is not None, "the serializer was checked when the sink was made"
-        self._serialize = settings.schema.serialize
+        self._schema = settings.schema
         self.where = f"{NAME}, subtask {context.subtask} of {context.parallelism}"
         switch = int_of(settings.options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT)
         self._router = Router(settings.mode, switch)
 
     def records(self, batch: Batch, partitions: Sequence[str]) -> ProducedRecords:
         assert isinstance(batch, RowBatch), "a PulsarSink accepts rows"
-        bodies = list(map(self._serialize, batch.values))
+        bodies = bodies_of(self._schema, batch.values)
         topics = self._router.route(len(batch), partitions)
         return ProducedRecords(topics, None, bodies, batch.timestamps)
 

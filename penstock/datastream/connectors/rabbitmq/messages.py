@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from penstock.common.serialization import SerializationSchema
+from penstock.datastream.connectors.messaging.bodies import bodies_of
 from penstock.datastream.connectors.rabbitmq.client import import_pika
 from penstock.datastream.connectors.rabbitmq.publishing import (
     PERSISTENT,
@@ -44,13 +45,7 @@ class MessageMaker:
 
     def messages(self, values: Sequence[Any]) -> list[Message]:
         """The messages, in order. Raises: TypeError, ConfigurationError: the program gives something else for a record."""
-        bodies = list(map(self._schema.serialize, values))
-        for body, value in zip(bodies, values, strict=True):
-            if not isinstance(body, bytes):
-                raise TypeError(
-                    f"RMQSink: {type(self._schema).__name__} gave {type(body).__name__} for "
-                    f"{value!r:.200}; expected bytes"
-                )
+        bodies = bodies_of(self._schema, values)
         options = self._options
         if options is None:
             assert self._queue is not None, "a sink has a queue or options"

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.datastream.connectors.messaging.bodies import bodies_of
 from penstock.datastream.connectors.messaging.records import batch_of, rows_of
 from penstock.model.errors import ConfigurationError
 from penstock.model.row import Row, make_row
@@ -194,13 +195,7 @@ class ValueWriter(EntryWriter):
     schema: SerializationSchema
 
     def fields(self, record: Any) -> Flat:
-        body = self.schema.serialize(record)
-        if not isinstance(body, bytes):
-            raise TypeError(
-                f"{type(self.schema).__name__} gave {type(body).__name__} for {record!r:.200}; "
-                "expected bytes"
-            )
-        return [self.field.encode(), body]
+        return [self.field.encode(), *bodies_of(self.schema, [record])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,17 @@ def on(told, since=None, **more):
     return verdict_on(told.now_it_is(), since or Since(), **more)
 
 
+def test_nothing_is_so_since_later_than_the_snapshot():
+    """Pages ask while new snapshots come, so the last look may be newer than what is shown."""
+    now = job((BLOCKED, BLOCKED), (BUSY, BUSY)).now_it_is()
+    stand = Stand(50_000, now.now_ms + 1)
+    found = verdict_on(now, Since({SINK: now.now_ms + 1}, {SINK: stand}))
+    assert found.limit.since_ms == now.now_ms
+    assert Since(watermarks={SINK: stand}).not_after(now.now_ms).watermarks == {
+        SINK: Stand(50_000, now.now_ms)
+    }
+
+
 def test_the_limit_is_told_with_who_waits_for_it_and_since_when():
     since = Since({SINK: BEGAN - 40_000})
     verdict = on(job(source=(BLOCKED, BLOCKED), sink=(BUSY, BUSY)), since)

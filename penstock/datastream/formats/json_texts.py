@@ -1,0 +1,189 @@
+"""Rows as texts of JSON: field by field for one row, and column by column for many.
+
+A column of plain values is one call of `json`, whose result is cut at its line ends: JSON has none inside of a value.
+Source: Flink's RowToJsonConverters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import Any, Final, TypeAlias
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.formats.text_values import formatter_of
+from penstock.model import types as t
+from penstock.model.row import Row
+from penstock.model.texts.bounded_text import bounded_repr
+
+Write: TypeAlias = Callable[[Any], str]
+WriteAll: TypeAlias = Callable[[Sequence[Any]], list[str]]
+
+_B = t.BasicType
+_PLAIN: Final = {
+    _B.BYTE: int,
+    _B.SHORT: int,
+    _B.INT: int,
+    _B.LONG: int,
+    _B.BIG_INT: int,
+    _B.FLOAT: float,
+    _B.DOUBLE: float,
+    _B.BOOLEAN: bool,
+    _B.STRING: str,
+}
+"""The classes whose values `json` writes as the type wants them."""
+_in_lines = json.JSONEncoder(separators=("\n", ":"), ensure_ascii=False).encode
+
+
+class RowTexts:
+    """The texts of rows of one type."""
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        self._names = [json_text(name) for name in row_type.get_field_names()]
+        kinds = row_type.get_field_types()
+        self._writers = [_writer(kind) for kind in kinds]
+        self._all_writers = [_all_writer(kind) for kind in kinds]
+        fields = ",".join(f"{name.replace('%', '%%')}:%s" for name in self._names)
+        self._form = f"{{{fields}}}"
+
+    def one(self, row: Any) -> str:
+        """Raises: ValueError: it has another number of fields; and what a value raises that is not of its type."""
+        values = list(row)
+        if len(values) != len(self._names):
+            raise ValueError(
+                f"number of elements in the row {bounded_repr(row)} is different from number of field names: {len(self._names)}"
+            )
+        fields = zip(self._names, self._writers, values, strict=True)
+        return f"{{{','.join(f'{name}:{make(value)}' for name, make, value in fields)}}}"
+
+    def all(self, rows: Sequence[Any]) -> list[str]:
+        """The text of each row. Raises: as `one`, for the first row that raises."""
+        try:
+            return self._by_columns(rows)
+        except Exception:  # Which row is the first? Or its values have classes of their own.
+            return list(map(self.one, rows))
+
+    def of_columns(self, columns: Sequence[Sequence[Any]], count: int) -> list[str]:
+        """As `all`, for the fields' values."""
+        texts = [write(values) for write, values in zip(self._all_writers, columns, strict=True)]
+        if not texts:
+            return [self._form] * count
+        return list(map(self._form.__mod__, zip(*texts, strict=True)))
+
+    def _by_columns(self, rows: Sequence[Any]) -> list[str]:
+        values = [row._values if type(row) is Row else tuple(row) for row in rows]  # ruff: ignore[private-member-access] - hot
+        columns = list(zip(*values, strict=True)) if self._names else []
+        return self.of_columns(columns, len(rows)) if rows else []
+
+
+def encoded(texts: Sequence[str]) -> list[bytes]:
+    """Texts of JSON as UTF-8. Raises: UnicodeEncodeError: one has half a surrogate pair."""
+    return "\n".join(texts).encode().split(b"\n") if texts else []
+
+
+def json_text(value: Any) -> str:
+    """What `json` knows how to write."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+# ---------------------------------------------------------------------- one value
+
+
+def _writer(type_info: TypeInformation) -> Write:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+    if isinstance(type_info, t.PickledBytesTypeInfo):
+        return json_text
+    if isinstance(type_info, RowTypeInfo):
+        return _or_null(RowTexts(type_info).one)
+    if isinstance(type_info, t.MapTypeInfo):
+        return _or_null(_map_writer(type_info))
+    if isinstance(type_info, t.ExternalTypeInfo):
+        return _writer(type_info.element_type)
+    if isinstance(type_info, t.BasicTypeInfo):
+        return _or_null(_basic_writer(type_info))
+    try:
+        form = formatter_of(type_info, zoned=True)
+    except TypeError:
+        if not isinstance(type_info, t.ElementTypeInfo):
+            raise
+        element = _writer(type_info.element_type)
+        return _or_null(lambda made: f"[{','.join(map(element, made))}]")
+    return _or_null(lambda made: json_text(form(made)))
+
+
+def _map_writer(map_type: t.MapTypeInfo) -> Write:
+    key, value = formatter_of(map_type.key_type, zoned=True), _writer(map_type.value_type)
+    return lambda made: (
+        f"{{{','.join(f'{json_text(key(k))}:{value(v)}' for k, v in made.items())}}}"
+    )
+
+
+def _basic_writer(type_info: t.BasicTypeInfo) -> Write:
+    kind = type_info.basic_type
+    plain = _PLAIN.get(kind)
+    if plain is int:
+        return lambda made: str(int(made))
+    if plain is float or plain is bool:
+        return lambda made: json_text(plain(made))
+    if kind is _B.BIG_DEC:
+        return str  # json would turn the number into a float
+    form = formatter_of(type_info, zoned=True)
+    return lambda made: json_text(form(made))
+
+
+def _or_null(write: Write) -> Write:
+    return lambda value: "null" if value is None else write(value)
+
+
+# ---------------------------------------------------------------------- many values
+
+
+def _all_writer(type_info: TypeInformation) -> WriteAll:
+    write = _writer(type_info)
+    if isinstance(type_info, t.ExternalTypeInfo):
+        return _all_writer(type_info.element_type)
+    if isinstance(type_info, t.BasicTypeInfo) and type_info.basic_type in _PLAIN:
+        return _plain_writer({_PLAIN[type_info.basic_type], type(None)}, write)
+    if isinstance(type_info, RowTypeInfo):
+        return _rows_writer(RowTexts(type_info))
+    if isinstance(type_info, t.ElementTypeInfo) and _is_list(type_info):
+        return _lists_writer(_all_writer(type_info.element_type))
+    return lambda values: list(map(write, values))
+
+
+def _is_list(type_info: TypeInformation) -> bool:
+    try:
+        formatter_of(type_info, zoned=True)
+    except TypeError:
+        return True
+    return False  # Bytes are a text.
+
+
+def _plain_writer(classes: set[type], write: Write) -> WriteAll:
+    def texts(values: Sequence[Any]) -> list[str]:
+        if not values or not classes.issuperset(map(type, values)):
+            return list(map(write, values))
+        return _in_lines(values)[1:-1].split("\n")
+
+    return texts
+
+
+def _lists_writer(write: WriteAll) -> WriteAll:
+    def texts(lists: Sequence[Any]) -> list[str]:
+        there = [one for one in lists if one is not None]
+        items = write(list(chain.from_iterable(there)))
+        cuts = pairwise(accumulate(map(len, there), initial=0))
+        made = (f"[{','.join(items[begin:end])}]" for begin, end in cuts)
+        return _with_nulls(lists, made)
+
+    return texts
+
+
+def _rows_writer(rows: RowTexts) -> WriteAll:
+    return lambda values: _with_nulls(values, rows.all([one for one in values if one is not None]))
+
+
+def _with_nulls(values: Sequence[Any], texts: Iterable[str]) -> list[str]:
+    """The texts, which are those of the values that are there."""
+    remaining = iter(texts)
+    return ["null" if value is None else next(remaining) for value in values]

@@ -1,0 +1,109 @@
+"""Many rows at once have the texts that they have one by one."""
+
+import datetime as dt
+import json
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.common import Row, Types
+from penstock.datastream.formats.json import JsonRowSerializationSchema
+
+INNER = Types.ROW_NAMED(["a%s", '"'], [Types.INT(), Types.LIST(Types.STRING())])
+ROW = Types.ROW_NAMED(
+    ["i", "d", "s", "b", "dec", "day", "l", "rows", "m", "any", "a"],
+    [
+        Types.LONG(),
+        Types.DOUBLE(),
+        Types.STRING(),
+        Types.BOOLEAN(),
+        Types.BIG_DEC(),
+        Types.SQL_DATE(),
+        Types.LIST(Types.LIST(Types.STRING())),
+        Types.LIST(INNER),
+        Types.MAP(Types.STRING(), Types.DOUBLE()),
+        Types.PICKLED_BYTE_ARRAY(),
+        Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    ],
+)
+
+
+def or_none(values):
+    return st.none() | values
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+INNER_ROWS = st.builds(
+    lambda a, b: Row(**{"a%s": a, '"': b}),
+    or_none(st.integers()),
+    or_none(st.lists(or_none(TEXTS), max_size=3)),
+)
+PARTS = (
+    or_none(st.integers(-(1 << 63), (1 << 63) - 1) | st.booleans()),
+    or_none(st.floats() | st.integers(-5, 5)),
+    or_none(TEXTS | st.integers() | st.just("line\nend\u2028%s\x85")),
+    or_none(st.booleans() | st.integers(0, 1)),
+    or_none(st.decimals(allow_nan=False)),
+    or_none(st.dates()),
+    or_none(st.lists(or_none(st.lists(or_none(TEXTS), max_size=2)), max_size=2)),
+    or_none(st.lists(or_none(INNER_ROWS), max_size=2)),
+    or_none(st.dictionaries(TEXTS, or_none(st.floats()), max_size=2)),
+    or_none(st.recursive(TEXTS | st.integers(), lambda inner: st.lists(inner, max_size=2))),
+    or_none(st.binary(max_size=3)),
+)
+VALUES = st.tuples(*PARTS)
+
+
+def writer(type_info=ROW):
+    return JsonRowSerializationSchema.builder().with_type_info(type_info).build()
+
+
+@given(st.lists(VALUES, max_size=4), st.booleans())
+def test_many_rows_are_written_as_each_of_them(values, is_row):
+    records = [Row(*one) if is_row else one for one in values]
+    assert writer().serialize_values(records) == [writer().serialize(one) for one in records]
+
+
+def test_values_of_many_rows():
+    """From the rules of Flink: numbers as numbers, null for None, times in ISO's form."""
+    kind = Types.ROW_NAMED(
+        ["n", "%d", "l"], [Types.INT(), Types.DOUBLE(), Types.LIST(Types.SQL_DATE())]
+    )
+    rows = [Row(1, 1.5, [dt.date(2020, 1, 2), None]), Row(None, None, None), Row(2, 1e22, [])]
+    assert writer(kind).serialize_values(rows) == [
+        b'{"n":1,"%d":1.5,"l":["2020-01-02",null]}',
+        b'{"n":null,"%d":null,"l":null}',
+        b'{"n":2,"%d":1e+22,"l":[]}',
+    ]
+
+
+def test_line_ends_stay_inside_of_their_texts():
+    kind = Types.ROW_NAMED(["s"], [Types.STRING()])
+    texts = ["a\nb", "", '"\n"', "\r\n\u2028"]
+    written = writer(kind).serialize_values([Row(s=one) for one in texts])
+    assert [json.loads(one)["s"] for one in written] == texts
+
+
+def test_rows_without_fields_and_no_rows():
+    empty = Types.ROW_NAMED([], [])
+    assert writer(empty).serialize_values([Row(), Row()]) == [b"{}", b"{}"]
+    assert writer().serialize_values([]) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (
+            Row(1),
+            r"number of elements in the row <Row\(1\)> is different from number of field names: 2",
+        ),
+        (Row("x", 1.0), "invalid literal for int"),
+        (Row(1, Decimal("sNaN")), "signaling NaN"),
+    ],
+)
+def test_the_first_bad_row_raises(bad, told):
+    kind = Types.ROW_NAMED(["n", "d"], [Types.INT(), Types.DOUBLE()])
+    with pytest.raises(ValueError, match=told):
+        writer(kind).serialize_values([Row(1, 2.0), bad, Row(None, "also bad")])
