@@ -155,6 +155,8 @@ _FIELDS_OF = {"number": ("a", "n", "b", "b"), "text": ("s", "t"), "truth": ("f",
 class Grammar:
     """Makes texts of functions. `seed`: the same seed gives the same functions."""
 
+    fields = FIELDS
+
     def __init__(self, seed):
         self.random = random.Random(seed)
         self._variables = []
@@ -165,8 +167,8 @@ class Grammar:
         self._variables, self._style = [], style
         lines = ["def f(r):", "    v0 = v1 = v2 = v3 = 1"]
         if self.random.random() < 0.1 and style != "attribute":
-            lines.append(f"    {', '.join(FIELDS)} = r")
-            self._variables = list(FIELDS)
+            lines.append(f"    {', '.join(self.fields)} = r")
+            self._variables = list(self.fields)
         self._block(lines, "    ", 2)
         return "\n".join(lines) + "\n"
 
@@ -256,13 +258,13 @@ class Grammar:
         return self._value(4)
 
     def _field(self, kind):
-        name = self.random.choice(_FIELDS_OF.get(kind, list(FIELDS)))
+        name = self.random.choice(_FIELDS_OF.get(kind, list(self.fields)))
         return self._read(self.random.choice(self._records), name)
 
     def _read(self, record, name):
         if self._style == "attribute":
             return f"{record}.{name}"
-        place = repr(name) if self._style == "item" else list(FIELDS).index(name)
+        place = repr(name) if self._style == "item" else list(self.fields).index(name)
         return f"{record}[{place}]"
 
     def _value(self, depth, kind=None):
@@ -444,14 +446,14 @@ class Grammar:
         ]
 
 
-def columns(records):
-    """The records as an Arrow batch of TYPE."""
+def columns(records, kind=TYPE):
+    """The records as an Arrow batch of a ROW type."""
     from penstock.model.row import make_row
     from penstock.runtime.codecs.convert import to_columns
     from penstock.runtime.elements import RowBatch
 
-    rows = [make_row(tuple(FIELDS), values) for values in records]
-    batch = to_columns(RowBatch(rows), TYPE)
+    rows = [make_row(tuple(kind.get_field_names()), values) for values in records]
+    batch = to_columns(RowBatch(rows), kind)
     assert isinstance(batch.data, pa.RecordBatch)
     return batch
 

@@ -28,6 +28,8 @@ from penstock.runtime.row_functions.kernels.vectors import (
     either,
     kind_of,
 )
+from penstock.runtime.row_functions.known_code import has_own_containers
+from penstock.runtime.row_functions.plans import Fields
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.trees import Node
 
@@ -86,11 +88,11 @@ def _any(given: Given, mask: Mask | None) -> Mask | None:
     return mask if mask.any() else None
 
 
-def kernel_of(tree: Node, types: list[pa.DataType], kind: t.TypeInformation | None) -> Kernel:
-    """The kernel of a function whose results are records of a declared type. `types`: of the columns. Raises: Refused."""
+def kernel_of(tree: Node, given: Fields, kind: t.TypeInformation | None) -> Kernel:
+    """The kernel of a function whose results are records of a declared type. `given`: of the records. Raises: Refused."""
     if kind is None or not is_columnar(kind):
         raise Refused("its results have no declared type")
-    builder = Builder(types)
+    builder = Builder(given.types)
     result = builder.result(tree)
     codec = codec_of(kind)
     _check_shape(result, kind)
@@ -99,7 +101,7 @@ def kernel_of(tree: Node, types: list[pa.DataType], kind: t.TypeInformation | No
         raise Refused("it returns another number of fields than declared")
     result = _in_order(result, codec)
     for value, field in zip(result.fields, fields, strict=True):
-        _check_field(value, field.type_info, types)
+        _check_field(value, field.type_info, given)
     return Kernel(tuple(builder.steps), result, tuple(arrow_schema(kind).types))
 
 
@@ -159,16 +161,22 @@ _ARROW: Final = {
 }  # fmt: skip
 
 
-def _check_field(value: Value, kind: Any, types: list[pa.DataType]) -> None:
+def _check_field(value: Value, kind: Any, given: Fields) -> None:
     """Raises: Refused: values of this class would be converted in Python."""
     taken: set[Of] = set()
     if isinstance(kind, t.BasicTypeInfo):
         taken = _TAKEN.get(kind.basic_type, set())
-    arrow = codec_of(kind).arrow
-    is_passed_on = value.column is not None and types[value.column] == arrow
-    is_plain = value.of is Of.OTHER and is_passed_on and pa.types.is_binary(arrow)
-    if value.of not in taken and not is_plain:
+    if value.of not in taken and not (value.of is Of.OTHER and _is_passed_on(value, kind, given)):
         raise Refused(f"no kernel makes a field of type {kind} of {value.of}")
+
+
+def _is_passed_on(value: Value, kind: t.TypeInformation, given: Fields) -> bool:
+    """Whether the column is that of the results, too."""
+    place, arrow = value.column, codec_of(kind).arrow
+    if place is None or given.types[place] != arrow:
+        return False
+    is_same = given.kind(place) == kind
+    return bool(pa.types.is_binary(arrow)) or (is_same and has_own_containers(kind, arrow))
 
 
 def _column(

@@ -122,8 +122,7 @@ class Kernels:
             return None
         is_filled = pa.array(places)
         pairs = zip(made.columns, columns, strict=True)
-        whole = [pc.replace_with_mask(old, is_filled, new) for old, new in pairs]
-        return Made(whole, kept, None)
+        return Made([_filled(old, is_filled, new) for old, new in pairs], kept, None)
 
     def _columns(self, results: list[Any]) -> list[pa.Array]:
         if self.kind is None:
@@ -185,6 +184,17 @@ class Kernels:
         )
 
 
+def _filled(old: pa.Array, is_filled: pa.BooleanArray, new: pa.Array) -> pa.Array:
+    """The array with new values, in their order, where the mask is true."""
+    if not pa.types.is_nested(old.type):
+        return pc.replace_with_mask(old, is_filled, new)
+    # Arrow cannot replace lists.
+    mask = is_filled.to_numpy(zero_copy_only=False)
+    places = np.arange(len(old))
+    places[mask] = np.arange(len(old), len(old) + len(new))
+    return pa.concat_arrays([old, new]).take(pa.array(places))
+
+
 def kernel_of_plan(plan: Plan, kind: TypeInformation | None) -> tuple[Kernel | None, str]:
     """The kernel of a plan, and why there is none. `kind`: the declared type of the results; None: it is a filter."""
     if plan.tree is None or plan.fields is None:
@@ -192,7 +202,7 @@ def kernel_of_plan(plan: Plan, kind: TypeInformation | None) -> tuple[Kernel | N
     try:
         if kind is None:
             return filter_of(plan.tree, plan.fields.types), ""
-        return kernel_of(plan.tree, plan.fields.types, kind), ""
+        return kernel_of(plan.tree, plan.fields, kind), ""
     except Refused as refused:
         return None, str(refused)
     except RecursionError:

@@ -14,8 +14,11 @@ from penstock.runtime.row_functions import plans
 from penstock.runtime.row_functions.plans import Way, plan_of
 
 BID = Types.ROW_NAMED(
-    ["id", "price", "name", "tags", "count"],
-    [Types.LONG(), Types.DOUBLE(), Types.STRING(), Types.LIST(Types.STRING()), Types.INT()],
+    ["id", "price", "name", "tags", "count", "days"],
+    [
+        *(Types.LONG(), Types.DOUBLE(), Types.STRING(), Types.LIST(Types.STRING()), Types.INT()),
+        Types.LIST(Types.SQL_DATE()),
+    ],
 )
 RATES = {"x": 2.0}
 OBJECTS = {"x": object()}
@@ -79,6 +82,8 @@ class Mapper:
         lambda bid, factor=3: bid.id * factor,
         lambda bid: Row(a=bid.id, b=math.floor(bid.price)),
         lambda bid: [bid.id, bid.id],
+        lambda bid: bid.tags,
+        lambda bid: (",".join(bid.tags), len(bid.tags), "new" in bid.tags),
         with_branches,
         Mapper().plain,
     ],
@@ -117,7 +122,7 @@ def test_functions_that_only_read_attributes_get_their_fields(function, why):
         (lambda bid: bid.missing, "the record has no field 'missing'"),
         (lambda bid: bid[7], "the record has no field 7"),
         (lambda bid: bid.count.real if bid == 3 else 1, ITSELF),
-        (lambda bid: bid.tags, "it reads a field of type ListTypeInfo<String>"),
+        (lambda bid: bid.days, "it reads a field of type ListTypeInfo<DateTypeInfo>"),
         (lambda bid: (helper(bid["id"]),), unknown("helper")),
         (math.floor, "builtin_function_or_method is no function of Python"),
         (lambda *bids: bids, "it takes any number of arguments"),
@@ -170,6 +175,7 @@ def test_values_that_are_not_used_may_still_fail():
         [
             pa.array([0]), pa.array([None], pa.float64()), pa.array(["x"]),
             pa.array([[]], pa.list_(pa.string())), pa.array([1], pa.int32()),
+            pa.array([[]], pa.list_(pa.date32())),
         ],
         names=BID.get_field_names(),
     )  # fmt: skip

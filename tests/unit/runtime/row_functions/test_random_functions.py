@@ -8,13 +8,16 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from penstock.model.row import Row
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.partial_columns import DecodedColumns
 from penstock.runtime.row_functions.plans import Stage, Way, add_flat, fused_plan, plan_of
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import TooLarge
 from penstock.runtime.row_functions.runner import are_same
-from tests.tools.random_functions import TYPE, Grammar, columns, made
+from tests.tools import random_containers
+from tests.tools.random_containers import ContainerGrammar
+from tests.tools.random_functions import SCOPE, TYPE, Grammar, columns, made
 
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 pytestmark = pytest.mark.usefixtures("little_memory")
@@ -34,11 +37,11 @@ def first_result(plan, batch):
     return plan.results(batch)[0]
 
 
-def difference(text, function, batch, plan):
+def difference(text, function, batch, plan, kind=TYPE):
     """The first record at which the plan differs from the function. Where the function raises it has to raise too: it is then called."""
     for place in range(len(batch)):
         one = batch.slice(place, place + 1)
-        (record,) = to_rows(one, TYPE).values
+        (record,) = to_rows(one, kind).values
         expected = outcome(function, record)
         if plan.way is Way.COLUMNS:
             got = outcome(first_result, plan, one)
@@ -78,6 +81,41 @@ def test_random_functions_give_the_same_on_columns():
     # Else this would show little.
     assert ways[Way.COLUMNS] > 960
     assert ways[Way.FIELDS] > 3
+
+
+def containers_in(value):
+    """The ids of all lists and dicts in a result, as often as they are there."""
+    parts = value.values() if isinstance(value, dict) else value
+    if isinstance(value, list | dict):
+        yield id(value)
+    if isinstance(value, list | dict | tuple | Row):
+        for part in parts:
+            yield from containers_in(part)
+
+
+def test_random_functions_of_lists_and_dicts_give_the_same_and_share_nothing():
+    """What a plan says is not shared need not be copied: no list is there twice, or known to somebody else."""
+    ways, shared, held = Counter(), Counter(), 0
+    outside = {id(SCOPE["LIMITS"]), id(SCOPE["NAMES"])}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(600):
+            grammar = ContainerGrammar(seed)
+            text = grammar.function(STYLES[seed % len(STYLES)])
+            function, batch = made(text), columns(grammar.records(8), random_containers.TYPE)
+            plan = plan_of(function, batch.data.schema, random_containers.TYPE)
+            ways[plan.way] += 1
+            if plan.way is Way.RECORDS:
+                continue
+            assert difference(text, function, batch, plan, random_containers.TYPE) is None
+            results = outcome(plan.results, batch) if plan.way is Way.COLUMNS else []
+            shared[plan.is_shared] += 1
+            if not plan.is_shared and not isinstance(results, Exception):
+                there = [one for result in results for one in containers_in(result)]
+                held += len(there)
+                assert len(set(there)) == len(there) and not outside & set(there), text
+    assert ways[Way.COLUMNS] > 300
+    assert shared[True] > 20 and shared[False] > 300 and held > 100
 
 
 def decoded(batch):
