@@ -32,6 +32,13 @@ class SerializationSchema(ABC):
         """Return the bytes of each value; by default what `serialize` returns. Not in PyFlink. Raises: as `serialize`."""
         return list(map(self.serialize, values))
 
+    def serialize_columns(self, columns: Sequence[Sequence[Any]], count: int) -> list[bytes] | None:
+        """Return the bytes of `count` Rows whose fields have these values, without making Rows. Not in PyFlink.
+
+        None, as by default: Rows must be made, for example because one of them is bad.
+        """
+        return None
+
 
 class Several(list[Any]):
     """What `DeserializationSchema.deserialize` returns for a message that has several values, or none. Not in PyFlink.

@@ -221,6 +221,15 @@ class JsonRowSerializationSchema(SerializationSchema):
         """Return the objects of all values. Raises: as `serialize`."""
         return encoded(self._writer().all(values))
 
+    def serialize_columns(self, columns: Sequence[Sequence[Any]], count: int) -> list[bytes] | None:
+        """Return the objects of Rows whose fields have these values; None: a value is not of the declared type."""
+        if len(columns) != len(self._row_type.get_field_names()):
+            return None
+        try:
+            return encoded(self._writer().of_columns(columns, count))
+        except Exception:  # The Row that has the value raises it again.
+            return None
+
     def _writer(self) -> RowTexts:
         if self._texts is None:
             self._texts = RowTexts(self._row_type)

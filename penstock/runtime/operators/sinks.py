@@ -14,7 +14,15 @@ from penstock.model.errors import ConfigurationError, EngineBug
 from penstock.model.metrics import OwnMetric
 from penstock.model.texts.bounded_text import MOST_OF_LINE, bounded_repr, cut
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
-from penstock.runtime.elements import MIN_WATERMARK, Batch, LatencyMarker, RowBatch, Watermark
+from penstock.runtime.codecs.convert import to_rows
+from penstock.runtime.elements import (
+    MIN_WATERMARK,
+    Batch,
+    ColumnBatch,
+    LatencyMarker,
+    RowBatch,
+    Watermark,
+)
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
 from penstock.runtime.operators.sink_figures import SinkFigures
 from penstock.runtime.operators.stateless import rows_of
@@ -59,13 +67,14 @@ class SinkOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         self._context = context
         self._figures = SinkFigures()  # Here: an operator that an earlier release pickled has none.
+        self._kind = context.input_types[0] if context.input_types else None
         writer_context = WriterContext(
             subtask=context.subtask,
             parallelism=context.parallelism,
             attempt=context.attempt,
             job_prefix=context.file_prefix,
             attempt_prefix=f"{context.file_prefix}.{context.subtask}.{context.attempt}",
-            input_type=context.input_types[0] if context.input_types else None,
+            input_type=self._kind,
             restored_checkpoint_id=context.restored_checkpoint_id,
             may_have_rivals=context.may_have_rivals,
             operator_id=context.operator_id,
@@ -83,6 +92,8 @@ class SinkOperator(Operator):
         if self.poison is None or not isinstance(writer, ConvertingWriter):
             writer.write(batch, self._watermark_ms)
         else:
+            if isinstance(batch, ColumnBatch):  # What is put aside is a record.
+                batch = to_rows(batch, self._kind)
             for converted in in_parts(writer.convert, batch, self.put_aside):
                 writer.write_converted(converted, self._watermark_ms)
         self._figures.wrote(len(batch), self._context.timers.now_ms() - began_ms)

@@ -56,9 +56,27 @@ class KafkaRecordSerializationSchema(SerializationSchema):
         """The topic of all values; None: the selector chooses it."""
         return self._topic if isinstance(self._topic, str) else None
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether records need not be made where the fields' values are there: nothing but the value's schema looks at them."""
+        schema = type(self._value_schema)
+        is_alone = self._key_schema is None and self.__dict__.get("_header_provider") is None
+        makes_them = schema.serialize_columns is not SerializationSchema.serialize_columns
+        return isinstance(self._topic, str) and is_alone and makes_them
+
     def serialize(self, value: Any) -> bytes:
         """The record's value alone."""
         return self._value_schema.serialize(value)
+
+    def records_of_columns(
+        self, columns: Sequence[Sequence[Any]], count: int, timestamps: Int64s | None
+    ) -> ProducedRecords | None:
+        """One record for each Row whose fields have these values; None: the Rows must be made. Only if `takes_columns`."""
+        values = self._value_schema.serialize_columns(columns, count)
+        if values is None:
+            return None
+        assert isinstance(self._topic, str), "a selector needs records"
+        return ProducedRecords([self._topic] * count, None, values, timestamps)
 
     def records(self, values: Sequence[Any], timestamps: Int64s | None) -> ProducedRecords:
         """One record for each value.

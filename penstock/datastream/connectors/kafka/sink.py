@@ -46,7 +46,9 @@ from penstock.datastream.connectors.messaging.writers import (
 )
 from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError
-from penstock.runtime.elements import Batch, RowBatch
+from penstock.model.types import RowTypeInfo, TypeInformation
+from penstock.runtime.codecs.convert import field_values, to_rows
+from penstock.runtime.elements import Batch, ColumnBatch, Int64s
 
 MAX_PREFIX: Final = 200
 
@@ -85,6 +87,9 @@ class KafkaSink(StagingSink):
         Raises ConfigurationError if one is missing or two contradict each other.
         """
         self._settings = _checked(settings)
+        serializer = settings.serializer
+        if serializer is not None and serializer.takes_columns:
+            self.accepts = Accepts.ANY
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
@@ -179,17 +184,29 @@ class KafkaSinkBuilder(MessagingBuilder):
 
 
 class _RecordMaker:
-    """Makes Kafka's records from a stream's records."""
+    """Makes Kafka's records from a stream's records. `kind`: their declared type."""
 
-    def __init__(self, settings: KafkaSinkSettings) -> None:
+    def __init__(self, settings: KafkaSinkSettings, kind: TypeInformation | None) -> None:
         assert settings.serializer is not None, "the serializer was checked when the sink was made"
         self._serializer = settings.serializer
         self._writes_timestamps = settings.writes_timestamps
+        self._kind = kind
 
     def records(self, batch: Batch) -> ProducedRecords:
-        assert isinstance(batch, RowBatch), "a KafkaSink accepts rows"
         stamps = batch.timestamps if self._writes_timestamps else None
+        if isinstance(batch, ColumnBatch):
+            made = self._of_columns(batch, stamps)
+            if made is not None:
+                return made
+            batch = to_rows(batch, self._kind)
         return self._serializer.records(batch.values, stamps)
+
+    def _of_columns(self, batch: ColumnBatch, stamps: Int64s | None) -> ProducedRecords | None:
+        """The records, where that goes without making Rows."""
+        if not self._serializer.takes_columns or not isinstance(self._kind, RowTypeInfo):
+            return None
+        columns = field_values(batch, self._kind)
+        return self._serializer.records_of_columns(columns, len(batch), stamps)
 
 
 class _KafkaDirectWriter(DirectMessageWriter):
@@ -198,7 +215,7 @@ class _KafkaDirectWriter(DirectMessageWriter):
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
         super().__init__()
         where = f"{settings.name}, subtask {context.subtask} of {context.parallelism}"
-        self._maker = _RecordMaker(settings)
+        self._maker = _RecordMaker(settings, context.input_type)
         self._flushes = settings.flushes_on_checkpoint
         self._producer = RecordProducer(
             settings.properties, where, only_shows_failures=settings.only_shows_failures
@@ -240,7 +257,7 @@ class _KafkaStagingWriter(StagingMessageWriter):
                 "here and at the brokers, or make the records smaller",
             )
         )
-        self._maker = _RecordMaker(settings)
+        self._maker = _RecordMaker(settings, context.input_type)
         self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
 
     def records(self, batch: Batch) -> ProducedRecords:

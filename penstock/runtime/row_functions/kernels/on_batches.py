@@ -21,8 +21,10 @@ from penstock.runtime.row_functions.plans import Plan
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.runner import ColumnRows, Samples, are_same
 
-LEAST_ROWS: Final = 1024
-"""A smaller batch takes longer in kernels than in one loop."""
+FILTERED_ROWS: Final = 512
+"""A filter takes longer in kernels than in one loop on fewer rows."""
+ROWS_PER_STEP: Final = 8
+"""So do other functions on fewer rows for each step of the kernel. Their loop makes Python objects, which have to become columns."""
 COMPARED: Final = 1 << 16
 """One record in so many is compared. To compare one costs as much as some thousand in kernels."""
 _TOLERATED: Final = 4
@@ -67,10 +69,10 @@ class Kernels:
     def run(self, rows: ColumnRows, plan: Plan) -> ColumnBatch | None:
         """The results for a batch, or the records that a filter keeps; None: the function has to run otherwise. `plan`: holds."""
         batch = rows.batch
-        if self._is_off or len(batch) < LEAST_ROWS or isinstance(batch, DecodedColumns):
+        if self._is_off or isinstance(batch, DecodedColumns):
             return None
         kernel = self.kernel(plan)
-        if kernel is None:
+        if kernel is None or len(batch) < self._least_rows(kernel):
             return None
         try:
             made = kernel.run(batch)
@@ -81,6 +83,10 @@ class Kernels:
             return None
         whole = self._completed(rows, made)
         return None if whole is None else self._batch(batch, whole)
+
+    def _least_rows(self, kernel: Kernel) -> int:
+        """The size of a batch from which on the kernel pays."""
+        return FILTERED_ROWS if self.kind is None else ROWS_PER_STEP * len(kernel.steps)
 
     def _is_known(self, made: Made, count: int) -> bool:
         """Whether enough rows of the batch have a result."""

@@ -160,7 +160,7 @@ def test_errors_are_those_of_the_function(make):
 
 
 def test_small_batches_run_in_one_loop(monkeypatch):
-    monkeypatch.setattr(on_batches, "LEAST_ROWS", COUNT + 1)
+    monkeypatch.setattr(on_batches, "ROWS_PER_STEP", COUNT + 1)
     _, _, classes, _ = run(CHAINS["a map"]())
     assert classes == {RowBatch}
 

@@ -54,7 +54,8 @@ class Runner:
 @pytest.fixture
 def fresh(monkeypatch):
     calls.clear()
-    monkeypatch.setattr(on_batches, "LEAST_ROWS", 1)
+    monkeypatch.setattr(on_batches, "FILTERED_ROWS", 1)
+    monkeypatch.setattr(on_batches, "ROWS_PER_STEP", 0)
     monkeypatch.setattr(on_batches, "COMPARED", 1 << 16)
 
 

@@ -149,7 +149,8 @@ def try_functions(seeds, make):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(on_batches, "LEAST_ROWS", 1)
+    monkeypatch.setattr(on_batches, "FILTERED_ROWS", 1)
+    monkeypatch.setattr(on_batches, "ROWS_PER_STEP", 0)
 
 
 def test_random_functions_give_the_same_in_kernels():

@@ -145,7 +145,8 @@ def notices(name):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(on_batches, "LEAST_ROWS", 1)
+    monkeypatch.setattr(on_batches, "FILTERED_ROWS", 1)
+    monkeypatch.setattr(on_batches, "ROWS_PER_STEP", 0)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
