@@ -200,6 +200,10 @@ class ListCodec(Codec):
         self.arrow = None if element.arrow is None else pa.list_(element.arrow)
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        if classes_of(values) <= {list, NONE}:
+            items = list(chain.from_iterable(filter(None, values)))
+            if self._element.enforce(items) is items:
+                return values
         return self._each(values, self._element.enforce)
 
     def coerce(self, value: Any) -> Any:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import repeat
 from types import FunctionType, MethodType
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
@@ -93,21 +93,13 @@ class Fields:
         codec = self.codecs[place]
         return None if codec is None else codec.type_info
 
-    def check(self, place: int) -> None:
-        """Raises: Refused: values of this column may be objects that can be changed."""
-        if not has_plain_values(self.kind(place), self.types[place]):
-            self._refuse(place)
-
     def node(self, place: int) -> Node:
         """The node of a column. Raises: Refused: its values may be objects whose methods are not known."""
         kind, arrow = self.kind(place), self.types[place]
         is_plain = has_plain_values(kind, arrow)
         if not is_plain and not has_own_containers(kind, arrow):
-            self._refuse(place)
+            raise Refused(f"it reads a field of type {arrow if kind is None else kind}")
         return Node(Kind.COLUMN, value=place, is_changeable=not is_plain)
-
-    def _refuse(self, place: int) -> NoReturn:
-        raise Refused(f"it reads a field of type {self.kind(place) or self.types[place]}")
 
     def place_of(self, read: int | str) -> int:
         """The index of a field of a Row. Raises: Refused."""
@@ -395,8 +387,8 @@ def _as_fields(function: FunctionType, place: int, fields: Fields, why_not: str)
     if any(map(_cannot_be_named, names)):
         raise Refused("a field has a name that named tuples do not take")
     places = tuple(map(fields.place_of, names))
-    for one in places:
-        fields.check(one)
+    for place_read in places:
+        fields.node(place_read)
     # The names are known only now.
     make: Any = namedtuple  # ruff: ignore[collections-named-tuple]
     made = make("Row", names)
