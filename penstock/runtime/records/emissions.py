@@ -167,10 +167,12 @@ def own_copy(value: Any, depth: int = _DEPTH) -> Any:
         return value
     if depth == 0 or (kind is not tuple and kind not in CHANGEABLE):
         return _deep_copy(value) if isinstance(value, _CONTAINERS) else value
-    parts = value.values() if kind is dict else value
+    parts = value._values if kind is Row else value.values() if kind is dict else value  # ruff: ignore[private-member-access] - hot
     if kind is not tuple and IMMUTABLE_KINDS.issuperset(map(type, parts)):
         return copied(value)
-    made = (own_copy(part, depth - 1) for part in parts)
+    made = [
+        part if part.__class__ in IMMUTABLE_KINDS else own_copy(part, depth - 1) for part in parts
+    ]
     if kind is Row:
         return make_row(value._fields, made, value.get_row_kind())
     return dict(zip(value, made, strict=True)) if kind is dict else kind(made)
