@@ -203,7 +203,9 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         self._row_type = row_type
-        self._texts: RowTexts | None = None
+
+    _texts: RowTexts | None = None
+    """Also of one that an earlier release has pickled."""
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:

@@ -52,7 +52,8 @@ class RowTexts:
         values = list(row)
         if len(values) != len(self._names):
             raise ValueError(
-                f"number of elements in the row {bounded_repr(row)} is different from number of field names: {len(self._names)}"
+                f"number of elements in the row {bounded_repr(row)} is different from number of "
+                f"field names: {len(self._names)}"
             )
         fields = zip(self._names, self._writers, values, strict=True)
         return f"{{{','.join(f'{name}:{make(value)}' for name, make, value in fields)}}}"
@@ -72,9 +73,15 @@ class RowTexts:
         return list(map(self._form.__mod__, zip(*texts, strict=True)))
 
     def _by_columns(self, rows: Sequence[Any]) -> list[str]:
-        values = [row._values if type(row) is Row else tuple(row) for row in rows]  # ruff: ignore[private-member-access] - hot
+        values = [_values_of(row) for row in rows]
         columns = list(zip(*values, strict=True)) if self._names else []
         return self.of_columns(columns, len(rows)) if rows else []
+
+
+def _values_of(row: Any) -> tuple[Any, ...]:
+    if type(row) is Row:
+        return row._values  # ruff: ignore[private-member-access] - hot
+    return tuple(row)
 
 
 def encoded(texts: Sequence[str]) -> list[bytes]:
@@ -90,25 +97,28 @@ def json_text(value: Any) -> str:
 # ---------------------------------------------------------------------- one value
 
 
-def _writer(type_info: TypeInformation) -> Write:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+def _writer(type_info: TypeInformation) -> Write:
+    write = _some_writer(type_info)
+    return lambda value: "null" if value is None else write(value)
+
+
+def _some_writer(type_info: TypeInformation) -> Write:
+    """For values that are not None."""
+    while isinstance(type_info, t.ExternalTypeInfo):
+        type_info = type_info.element_type
     if isinstance(type_info, t.PickledBytesTypeInfo):
         return json_text
     if isinstance(type_info, RowTypeInfo):
-        return _or_null(RowTexts(type_info).one)
+        return RowTexts(type_info).one
     if isinstance(type_info, t.MapTypeInfo):
-        return _or_null(_map_writer(type_info))
-    if isinstance(type_info, t.ExternalTypeInfo):
-        return _writer(type_info.element_type)
+        return _map_writer(type_info)
     if isinstance(type_info, t.BasicTypeInfo):
-        return _or_null(_basic_writer(type_info))
-    try:
-        form = formatter_of(type_info, zoned=True)
-    except TypeError:
-        if not isinstance(type_info, t.ElementTypeInfo):
-            raise
+        return _basic_writer(type_info)
+    if isinstance(type_info, t.ElementTypeInfo) and _is_list(type_info):
         element = _writer(type_info.element_type)
-        return _or_null(lambda made: f"[{','.join(map(element, made))}]")
-    return _or_null(lambda made: json_text(form(made)))
+        return lambda made: f"[{','.join(map(element, made))}]"
+    form = formatter_of(type_info, zoned=True)
+    return lambda made: json_text(form(made))
 
 
 def _map_writer(map_type: t.MapTypeInfo) -> Write:
@@ -129,10 +139,6 @@ def _basic_writer(type_info: t.BasicTypeInfo) -> Write:
         return str  # json would turn the number into a float
     form = formatter_of(type_info, zoned=True)
     return lambda made: json_text(form(made))
-
-
-def _or_null(write: Write) -> Write:
-    return lambda value: "null" if value is None else write(value)
 
 
 # ---------------------------------------------------------------------- many values

@@ -131,8 +131,14 @@ def _has_parts_alone(value: Any, kind: type) -> bool:
     """Whether only this container has its parts. For a Row only if the parts cannot be changed: several Rows may
     share one tuple of values.
     """
-    parts = value._values if kind is Row else value.values() if kind is dict else value  # ruff: ignore[private-member-access] - hot
+    parts = _parts_of(value, kind)
     return IMMUTABLE_KINDS.issuperset(map(type, parts)) or (kind is not Row and _are_alone(parts))
+
+
+def _parts_of(value: Any, kind: type) -> Any:
+    if kind is Row:
+        return value._values  # ruff: ignore[private-member-access] - hot
+    return value.values() if kind is dict else value
 
 
 def _are_alone(parts: Iterable[Any]) -> bool:
@@ -167,7 +173,7 @@ def own_copy(value: Any, depth: int = _DEPTH) -> Any:
         return value
     if depth == 0 or (kind is not tuple and kind not in CHANGEABLE):
         return _deep_copy(value) if isinstance(value, _CONTAINERS) else value
-    parts = value._values if kind is Row else value.values() if kind is dict else value  # ruff: ignore[private-member-access] - hot
+    parts = _parts_of(value, kind)
     if kind is not tuple and IMMUTABLE_KINDS.issuperset(map(type, parts)):
         return copied(value)
     made = [

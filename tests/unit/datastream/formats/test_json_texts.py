@@ -107,3 +107,10 @@ def test_the_first_bad_row_raises(bad, told):
     kind = Types.ROW_NAMED(["n", "d"], [Types.INT(), Types.DOUBLE()])
     with pytest.raises(ValueError, match=told):
         writer(kind).serialize_values([Row(1, 2.0), bad, Row(None, "also bad")])
+
+
+def test_a_schema_that_an_earlier_release_has_pickled_writes():
+    kind = Types.ROW_NAMED(["n"], [Types.INT()])
+    former = object.__new__(JsonRowSerializationSchema)
+    former.__dict__.update(_row_type=kind, _write=None)
+    assert former.serialize_values([Row(n=1)]) == [b'{"n":1}']
