@@ -231,3 +231,11 @@ def test_decimals_have_their_digits_and_times_with_a_zone_become_utc(through):
 def test_a_decimal_that_cannot_be_is_refused(precision, scale):
     with pytest.raises(ValueError, match="a DECIMAL has 1 to 38 digits"):
         Types.DECIMAL(precision, scale)
+
+
+def test_lists_that_fit_are_not_made_anew():
+    kind = Types.ROW_NAMED(["l"], [Types.LIST(Types.INT())])
+    batch = RowBatch([Row(l=[1, None]), Row(l=None), Row(l=[])])
+    assert enforce(batch, kind) is batch
+    assert enforce(RowBatch([Row(l=(1, 2))]), kind).values == [Row(l=[1, 2])]
+    assert repr(enforce(RowBatch([Row(l=[True])]), kind).values) == "[Row(l=[1])]"

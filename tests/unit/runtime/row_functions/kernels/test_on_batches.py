@@ -4,12 +4,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.common.typeinfo import Types
-from penstock.runtime.codecs.convert import arrow_schema, to_rows
-from penstock.runtime.elements import ColumnBatch
+from penstock.model.row import Row
+from penstock.runtime.codecs.convert import arrow_schema, to_columns, to_rows
+from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.row_functions.kernels import numbers, on_batches
-from penstock.runtime.row_functions.kernels.on_batches import Kernels
+from penstock.runtime.row_functions.kernels.on_batches import Kernels, kernel_of_plan
 from penstock.runtime.row_functions.kernels.vectors import Vector
-from penstock.runtime.row_functions.plans import plan_of
+from penstock.runtime.row_functions.plans import Stage, fused_plan, plan_of
 from penstock.runtime.row_functions.runner import ColumnRows
 
 KIND = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
@@ -65,6 +66,39 @@ def test_rows_that_a_kernel_does_not_know_go_through_the_function_in_their_order
     assert runner.run(batch(given)) == given
     assert calls[-2:] == [LARGE + 1, LARGE]
     assert runner.lines == []
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["all", "some are dropped"])
+def test_lists_and_maps_are_passed_on_with_rows_of_the_function_among_them(keeps):
+    names, kinds = ["a", "l", "m"], [LONG, Types.LIST(LONG), Types.MAP(Types.STRING(), LONG)]
+    kind = Types.ROW_NAMED(names, kinds)
+
+    def doubled(row):
+        return Row(a=row.a * 2 // 2, l=row.l, m=row.m)
+
+    rows = [Row(a=n, l=[n] * (n % 4), m={"x": n}) for n in (1, 2, 3, LARGE, 5, 6)]
+    rows += [Row(a=7, l=None, m=None), Row(a=LARGE + 1, l=[], m={})]
+    given = to_columns(RowBatch(rows), kind)
+    plan = plan_of(doubled, given.schema, kind)
+    kernels = Kernels(lambda row: (True, doubled(row)), kind, "Map of Task", print)
+    if not keeps:
+        kept = [Stage(lambda row: row.a != 3, True, "kept"), Stage(doubled, False, "doubled")]
+        plan = fused_plan(kept, given.schema, kind)
+        kernels = Kernels(lambda row: (row.a != 3, doubled(row)), kind, "Map of Task", print)
+    made = kernels.run(ColumnRows(given, kind, plan), plan)
+    assert to_rows(made, kind).values == [one for one in rows if keeps or one.a != 3]
+
+
+def test_a_list_of_another_type_is_not_passed_on():
+    """Arrow has texts for both, so its type does not tell."""
+    letters = Types.ROW_NAMED(["l"], [Types.LIST(Types.CHAR())])
+    texts = Types.ROW_NAMED(["l"], [Types.LIST(Types.STRING())])
+    assert arrow_schema(letters).types == arrow_schema(texts).types
+    for given, wanted in ((letters, texts), (texts, letters)):
+        plan = plan_of(lambda row: Row(l=row.l), arrow_schema(given), given)
+        assert kernel_of_plan(plan, wanted)[0] is None
+    plan = plan_of(lambda row: Row(l=row.l), arrow_schema(texts), texts)
+    assert kernel_of_plan(plan, texts)[0] is not None
 
 
 def test_a_batch_with_too_many_such_rows_runs_otherwise():
