@@ -36,6 +36,17 @@ class ContainerGrammar(Grammar):
         shapes = ("({2} in {0})", "({2} in {1})", "({0} is None)", "({0} == [{2}])", "bool({1})")
         return self._of_containers(shapes, depth)
 
+    def _statement(self):
+        if self.random.random() < 0.9:
+            return super()._statement()
+        shapes = ("{3} = {1}.get({2}); {3} += [1]", "{3} = {1}; {3} |= {1}", "v0 = v1 = {1} | {1}")
+        return self._of_containers(shapes, 1)
+
+    def _result(self):
+        if self.random.random() < 0.7:
+            return super()._result()
+        return f"({self._any(1)}, {self._any(1)})"
+
     def _any(self, depth):
         if self.random.random() < 0.5:
             return super()._any(depth)
@@ -48,6 +59,10 @@ class ContainerGrammar(Grammar):
             "({0} * 2)",
             "{0}[:1]",
             "{1}.get({2})",
+            "({1}.get({2}), {1}.get({2}))",
+            "({1}, {1}.get({2}))",
+            "({1} | {1})",
+            "(SEEN | WORDS)",
             "[{0}, {1}]",
             "sorted({0})",
             "LIMITS",
@@ -57,7 +72,7 @@ class ContainerGrammar(Grammar):
     def _of_containers(self, shapes, depth):
         record = self.random.choice(self._records)
         read = (self._read(record, "l"), self._read(record, "m"), self._value(depth - 1, "text"))
-        return self.random.choice(shapes).format(*read)
+        return self.random.choice(shapes).format(*read, self._new())
 
     def records(self, count):
         made = []

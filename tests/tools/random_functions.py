@@ -71,6 +71,7 @@ SCOPE = {
     "NAMES": {"x": 1, "": None, "a b": -0.0},
     "WORDS": frozenset({"x", "12", ""}),
     "LIMITS": [1, 2.0, None],
+    "SEEN": {1, "x"},
     "math": math,
     "Row": Row,
     "Decimal": Decimal,

@@ -102,15 +102,21 @@ def has_plain_values(kind: t.TypeInformation | None, arrow: pa.DataType) -> bool
     )  # fmt: skip
 
 
-def has_own_containers(kind: t.TypeInformation | None, arrow: pa.DataType) -> bool:
-    """Whether the values of such a column are Python's own lists and dicts of `has_plain_values`, made for each record."""
+def has_own_containers(
+    kind: t.TypeInformation | None, arrow: pa.DataType, *, of_plain: bool = False
+) -> bool:
+    """Whether the values of such a column are Python's own lists and dicts of `has_plain_values`, made for each record.
+
+    `of_plain`: none of them holds another list or dict.
+    """
+    is_known = has_plain_values if of_plain else _is_own
     if kind is not None:
         if isinstance(kind, t.MapTypeInfo):
-            return has_plain_values(kind.key_type, arrow) and _is_own(kind.value_type, arrow)
+            return has_plain_values(kind.key_type, arrow) and is_known(kind.value_type, arrow)
         if isinstance(kind, t.ExternalTypeInfo):
-            return has_own_containers(kind.element_type, arrow)
-        return isinstance(kind, t.ElementTypeInfo) and _is_own(kind.element_type, arrow)
-    return bool(pa.types.is_list(arrow)) and _is_own(None, arrow.value_type)
+            return has_own_containers(kind.element_type, arrow, of_plain=of_plain)
+        return isinstance(kind, t.ElementTypeInfo) and is_known(kind.element_type, arrow)
+    return bool(pa.types.is_list(arrow)) and is_known(None, arrow.value_type)
 
 
 def _is_own(kind: t.TypeInformation | None, arrow: pa.DataType) -> bool:

@@ -99,7 +99,12 @@ class Fields:
         is_plain = has_plain_values(kind, arrow)
         if not is_plain and not has_own_containers(kind, arrow):
             raise Refused(f"it reads a field of type {arrow if kind is None else kind}")
-        return Node(Kind.COLUMN, value=place, is_changeable=not is_plain)
+        return Node(
+            Kind.COLUMN,
+            value=place,
+            is_changeable=not is_plain,
+            has_plain_items=is_plain or has_own_containers(kind, arrow, of_plain=True),
+        )
 
     def place_of(self, read: int | str) -> int:
         """The index of a field of a Row. Raises: Refused."""

@@ -30,6 +30,8 @@ _PASSED: Final = frozenset({
     "EXTENDED_ARG",
 })
 _CONVERSIONS: Final = ("", "!s", "!r", "!a")
+_JOINS: Final = frozenset("+*|&-^")
+"""Operators that make a list, dict or set of others."""
 
 
 class Reader:
@@ -170,8 +172,7 @@ class Reader:
         if known.is_code(value):
             return Node(Kind.CODE, value=value)
         if known.is_plain(value):
-            changeable = type(value) in {list, dict, set}
-            return Node(Kind.KNOWN, value=value, is_changeable=changeable)
+            return _known(value)
         what = "calls or reads" if callable(value) else "reads"
         raise Refused(f"it {what} {name!r}, of which it is not known what it does")
 
@@ -216,11 +217,10 @@ class Reader:
         (called,) = callee if len(callee) == 1 else (None,)
         if isinstance(called, Method):
             values = self._arguments(args, None)
-            is_list = called.name in known.MAKES_LIST
-            may_change = called.name == "get" and any(one.is_changeable for one in values)
-            way.push(
-                Node(Kind.METHOD, (called.of, *values), (called.name, names), is_list or may_change)
-            )
+            changes = called.name in known.MAKES_LIST
+            if called.name == "get":
+                changes = called.of.gives_changeable or any(one.is_changeable for one in values)
+            way.push(Node(Kind.METHOD, (called.of, *values), (called.name, names), changes))
             return
         if not isinstance(called, Node) or called.kind is not Kind.CODE or called.value is math:
             raise Refused("it calls a value")
@@ -257,7 +257,7 @@ class Reader:
             if left.is_changeable:
                 raise Refused("it may change an object in place")
             symbol = symbol[:-1]
-        changeable = symbol in {"+", "*"} and (left.is_changeable or right.is_changeable)
+        changeable = symbol in _JOINS and (left.is_changeable or right.is_changeable)
         way.push(Node(Kind.BINARY, (left, right), symbol, changeable))
 
     def identity(self, way: Stand, symbol: str) -> None:
@@ -282,7 +282,9 @@ class Reader:
         if of.kind is Kind.TUPLE and place is not None and -len(of.args) <= place < len(of.args):
             way.stack.append(of.args[place])
             return
-        way.push(Node(Kind.ITEM, (of, index), is_changeable=of.is_changeable))
+        is_cut = index.kind is Kind.SLICE or type(index.value) is slice
+        changeable = of.is_changeable if is_cut else of.gives_changeable
+        way.push(Node(Kind.ITEM, (of, index), is_changeable=changeable))
 
     def slice_item(self, way: Stand) -> None:
         of, start, stop = way.take(3)
@@ -339,7 +341,13 @@ def loads_method(step: dis.Instruction) -> bool:
 def _default(name: str, value: object) -> Node:
     if not known.is_plain(value):
         raise Refused(f"the default of {name!r} is not a plain value")
-    return Node(Kind.KNOWN, value=value, is_changeable=type(value) in {list, dict, set})
+    return _known(value)
+
+
+def _known(value: object) -> Node:
+    """The node of a plain value from outside of the function."""
+    changeable = type(value) in {list, dict, set}
+    return Node(Kind.KNOWN, value=value, is_changeable=changeable, has_plain_items=True)
 
 
 def _result(top: Any) -> Node:

@@ -54,16 +54,24 @@ _CANNOT_FAIL = LEAVES | {Kind.TUPLE, Kind.LIST, Kind.ROW, Kind.SLICE}
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One operation. `is_changeable`: its value may be a list or another object that can be changed, or hold one."""
+    """One operation. `is_changeable`: its value may be a list or another object that can be changed, or hold one. `has_plain_items`: no
+    item of it can be changed.
+    """
 
     kind: Kind
     args: tuple[Node, ...] = ()
     value: Any = None
     is_changeable: bool = False
+    has_plain_items: bool = False
 
     @property
     def can_fail(self) -> bool:
         return self.kind not in _CANNOT_FAIL
+
+    @property
+    def gives_changeable(self) -> bool:
+        """Whether an item of it can be changed."""
+        return self.is_changeable and not self.has_plain_items
 
 
 def chosen(condition: Node, then: Node, other: Node) -> Node:

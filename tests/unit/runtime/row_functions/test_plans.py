@@ -21,6 +21,7 @@ BID = Types.ROW_NAMED(
     ],
 )
 RATES = {"x": 2.0}
+SEEN, WORDS = {1, 2}, frozenset({"x"})
 OBJECTS = {"x": object()}
 SECRET = object()
 changing = 1
@@ -181,6 +182,62 @@ def test_values_that_are_not_used_may_still_fail():
     )  # fmt: skip
     with pytest.raises(ZeroDivisionError):
         plan(divided).results(ColumnBatch(batch))
+
+
+HELD = Types.ROW_NAMED(
+    ["m", "n", "l"],
+    [
+        Types.MAP(Types.STRING(), Types.LIST(Types.LONG())),
+        Types.MAP(Types.STRING(), Types.LONG()),
+        Types.LIST(Types.LONG()),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda row: (row.m.get("x"), row.m.get("x")),
+        lambda row: (row.m, row.m.get("x")),
+        lambda row: (row.m, row.m["x"]),
+        lambda row: (row.m | row.m, row.m),
+    ],
+)
+def test_a_list_that_is_in_a_result_twice_is_told(function):
+    """Row by row such a result is copied, so that its parts can be changed one by one."""
+    assert plan(function, HELD).is_shared
+
+
+def test_a_dict_or_set_that_is_made_can_be_changed():
+    def joined(row):
+        both = row.n | row.n
+        return (both, both)
+
+    def seen(row):
+        both = SEEN | WORDS
+        return (both, both, row.l)
+
+    assert plan(joined, HELD).is_shared and plan(seen, HELD).is_shared
+
+
+def test_a_list_of_a_map_is_not_changed_in_place():
+    def more(row):
+        found = row.m.get("x")
+        found += [9]
+        return (row.m, found)
+
+    assert plan(more, HELD).why_not == "it may change an object in place"
+
+
+def test_items_that_cannot_be_changed_are_computed_with():
+    def more(row):
+        total, first = row.n.get("x", 0), row.l[0]
+        total += 1
+        first += total
+        return (first, first, row.l)
+
+    found = plan(more, HELD)
+    assert (found.way, found.is_shared) == (Way.COLUMNS, False)
 
 
 def test_an_interpreter_that_is_not_known_calls_every_function(monkeypatch):

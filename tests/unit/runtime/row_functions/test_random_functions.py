@@ -84,22 +84,34 @@ def test_random_functions_give_the_same_on_columns():
 
 
 def containers_in(value):
-    """The ids of all lists and dicts in a result, as often as they are there."""
+    """The ids of all lists, dicts and sets in a result, as often as they are there."""
     parts = value.values() if isinstance(value, dict) else value
-    if isinstance(value, list | dict):
+    if isinstance(value, list | dict | set):
         yield id(value)
     if isinstance(value, list | dict | tuple | Row):
         for part in parts:
             yield from containers_in(part)
 
 
-def test_random_functions_of_lists_and_dicts_give_the_same_and_share_nothing():
-    """What a plan says is not shared need not be copied: no list is there twice, or known to somebody else."""
+def all_results(plan, batch):
+    """The results of the batch, or of those records that have one."""
+    results = outcome(plan.results, batch)
+    if not isinstance(results, Exception):
+        return results
+    found = [outcome(first_result, plan, batch.slice(at, at + 1)) for at in range(len(batch))]
+    return [one for one in found if not isinstance(one, Exception)]
+
+
+def try_containers(seeds):
+    """What a plan says is not shared need not be copied: no list is there twice, or known to somebody else.
+
+    Returns how many functions ran in which way, how many of them share, and how many lists and dicts the others gave.
+    """
     ways, shared, held = Counter(), Counter(), 0
-    outside = {id(SCOPE["LIMITS"]), id(SCOPE["NAMES"])}
+    outside = {id(SCOPE[name]) for name in ("LIMITS", "NAMES", "SEEN")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for seed in range(600):
+        for seed in seeds:
             grammar = ContainerGrammar(seed)
             text = grammar.function(STYLES[seed % len(STYLES)])
             function, batch = made(text), columns(grammar.records(8), random_containers.TYPE)
@@ -108,12 +120,17 @@ def test_random_functions_of_lists_and_dicts_give_the_same_and_share_nothing():
             if plan.way is Way.RECORDS:
                 continue
             assert difference(text, function, batch, plan, random_containers.TYPE) is None
-            results = outcome(plan.results, batch) if plan.way is Way.COLUMNS else []
             shared[plan.is_shared] += 1
-            if not plan.is_shared and not isinstance(results, Exception):
+            if plan.way is Way.COLUMNS and not plan.is_shared:
+                results = all_results(plan, batch)
                 there = [one for result in results for one in containers_in(result)]
                 held += len(there)
                 assert len(set(there)) == len(there) and not outside & set(there), text
+    return ways, shared, held
+
+
+def test_random_functions_of_lists_and_dicts_give_the_same_and_share_nothing():
+    ways, shared, held = try_containers(range(600))
     assert ways[Way.COLUMNS] > 300
     assert shared[True] > 20 and shared[False] > 300 and held > 100
 
@@ -213,3 +230,13 @@ def test_what_can_be_told_apart_is_not_the_same(one, other):
     assert not are_same(one, other)
     assert are_same(one, one)
     assert are_same(other, other)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
+def test_very_many_random_functions_of_lists_and_dicts_share_nothing(part):
+    count = MANY // PARTS
+    first = 3_000_000 + part * count
+    ways, shared, held = try_containers(range(first, first + count))
+    print(f"{count} functions: {dict(ways)}, {dict(shared)}, {held} lists and dicts")
+    assert ways[Way.COLUMNS] > count * 0.4
