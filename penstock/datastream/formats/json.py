@@ -221,16 +221,22 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     def serialize_values(self, values: Sequence[Any]) -> list[bytes]:
         """Return the objects of all values. Raises: as `serialize`."""
+        if self._is_extended():
+            return super().serialize_values(values)
         return encoded(self._writer().all(values))
 
     def serialize_columns(self, columns: Sequence[Sequence[Any]], count: int) -> list[bytes] | None:
         """Return the objects of Rows whose fields have these values; None: a value is not of the declared type."""
-        if len(columns) != len(self._row_type.get_field_names()):
+        if self._is_extended() or len(columns) != len(self._row_type.get_field_names()):
             return None
         try:
             return encoded(self._writer().of_columns(columns, count))
         except Exception:  # The Row that has the value raises it again.
             return None
+
+    def _is_extended(self) -> bool:
+        """Whether a class derived from this one writes rows otherwise."""
+        return type(self).serialize is not JsonRowSerializationSchema.serialize
 
     def _writer(self) -> RowTexts:
         if self._texts is None:

@@ -33,6 +33,7 @@ _PLAIN: Final = {
     _B.STRING: str,
 }
 """The classes whose values `json` writes as the type wants them."""
+_LISTS: Final = frozenset({list, tuple, type(None)})
 _in_lines = json.JSONEncoder(separators=("\n", ":"), ensure_ascii=False).encode
 
 
@@ -74,7 +75,7 @@ class RowTexts:
 
     def _by_columns(self, rows: Sequence[Any]) -> list[str]:
         values = [_values_of(row) for row in rows]
-        columns = list(zip(*values, strict=True)) if self._names else []
+        columns = list(zip(*values, strict=True))
         return self.of_columns(columns, len(rows)) if rows else []
 
 
@@ -85,8 +86,13 @@ def _values_of(row: Any) -> tuple[Any, ...]:
 
 
 def encoded(texts: Sequence[str]) -> list[bytes]:
-    """Texts of JSON as UTF-8. Raises: UnicodeEncodeError: one has half a surrogate pair."""
-    return "\n".join(texts).encode().split(b"\n") if texts else []
+    """Texts of JSON as UTF-8. Raises: UnicodeEncodeError: one has half a surrogate pair; told of the first such text alone."""
+    try:
+        made = "\n".join(texts).encode().split(b"\n") if texts else []
+    except UnicodeEncodeError:
+        made = []
+    # A decimal number is written as its object writes itself, and that may be any text.
+    return made if len(made) == len(texts) else list(map(str.encode, texts))
 
 
 def json_text(value: Any) -> str:
@@ -153,7 +159,7 @@ def _all_writer(type_info: TypeInformation) -> WriteAll:
     if isinstance(type_info, RowTypeInfo):
         return _rows_writer(RowTexts(type_info))
     if isinstance(type_info, t.ElementTypeInfo) and _is_list(type_info):
-        return _lists_writer(_all_writer(type_info.element_type))
+        return _lists_writer(_all_writer(type_info.element_type), write)
     return lambda values: list(map(write, values))
 
 
@@ -174,8 +180,10 @@ def _plain_writer(classes: set[type], write: Write) -> WriteAll:
     return texts
 
 
-def _lists_writer(write: WriteAll) -> WriteAll:
+def _lists_writer(write: WriteAll, write_one: Write) -> WriteAll:
     def texts(lists: Sequence[Any]) -> list[str]:
+        if not _LISTS.issuperset(map(type, lists)):
+            return list(map(write_one, lists))  # An iterator has no length, and can be read once.
         there = [one for one in lists if one is not None]
         items = write(list(chain.from_iterable(there)))
         cuts = pairwise(accumulate(map(len, there), initial=0))

@@ -89,6 +89,8 @@ def test_line_ends_stay_inside_of_their_texts():
 def test_rows_without_fields_and_no_rows():
     empty = Types.ROW_NAMED([], [])
     assert writer(empty).serialize_values([Row(), Row()]) == [b"{}", b"{}"]
+    with pytest.raises(ValueError, match="is different from number of field names: 0"):
+        writer(empty).serialize_values([Row(1)])
     assert writer().serialize_values([]) == []
 
 
@@ -107,6 +109,41 @@ def test_the_first_bad_row_raises(bad, told):
     kind = Types.ROW_NAMED(["n", "d"], [Types.INT(), Types.DOUBLE()])
     with pytest.raises(ValueError, match=told):
         writer(kind).serialize_values([Row(1, 2.0), bad, Row(None, "also bad")])
+
+
+class Lines(JsonRowSerializationSchema):
+    """Of a user: a line for each row."""
+
+    def serialize(self, value):
+        return super().serialize(value) + b"\n"
+
+
+def test_a_derived_schema_writes_rows_its_own_way():
+    lines = Lines(Types.ROW_NAMED(["n"], [Types.INT()]))
+    assert lines.serialize_values([Row(n=1), Row(n=2)]) == [b'{"n":1}\n', b'{"n":2}\n']
+    assert lines.serialize_columns([[1, 2]], 2) is None
+
+
+def test_an_iterator_in_place_of_a_list_is_read_once():
+    kind = Types.ROW_NAMED(["l"], [Types.LIST(Types.INT())])
+    rows = [Row(l=iter([1, 2])), Row(l={3: "x"}), Row(l=[4])]
+    assert writer(kind).serialize_values(rows) == [b'{"l":[1,2]}', b'{"l":[3]}', b'{"l":[4]}']
+
+
+def test_a_decimal_number_that_is_a_text_with_line_ends_stays_in_its_row():
+    kind = Types.ROW_NAMED(["d"], [Types.BIG_DEC()])
+    rows = [Row(d="1\n2"), Row(d=Decimal(3))]
+    assert writer(kind).serialize_values(rows) == [b'{"d":1\n2}', b'{"d":3}']
+
+
+def test_half_a_surrogate_pair_is_told_of_its_row_alone():
+    kind = Types.ROW_NAMED(["s"], [Types.STRING()])
+    bad = Row(s="\ud800")
+    with pytest.raises(UnicodeEncodeError) as one:
+        writer(kind).serialize(bad)
+    with pytest.raises(UnicodeEncodeError) as many:
+        writer(kind).serialize_values([Row(s="x" * 50), bad, Row(s="\udfff")])
+    assert str(many.value) == str(one.value)
 
 
 def test_a_schema_that_an_earlier_release_has_pickled_writes():
