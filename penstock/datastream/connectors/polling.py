@@ -20,6 +20,7 @@ from penstock.datastream.connectors.committing_reader import (
     CommittingSplitReader,
 )
 from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.records.emissions import Emissions
 from penstock.runtime.sources.contract import (
     Boundedness,
     EnumeratorContext,
@@ -128,18 +129,23 @@ class _GeneratorPoller(Poller):
 
     def open(self, position: Any) -> None:
         self._count = position or 0
+        # The generator may go on to change a list that it has yielded.
         self._records = self._source.run(self._shard, self._count)
+        self._emissions = Emissions()
 
     def poll(self) -> Sequence[Any] | None:
         found: list[Any] = []
-        for record in self._records:
+        is_at_end = True
+        for record in self._emissions.taken()(self._records):
             if record is None:
-                return found
+                is_at_end = False
+                break
             found.append(record)
             self._count += 1
             if len(found) == MAX_ROWS:
-                return found
-        return found or None
+                break
+        self._emissions.note(found)
+        return None if is_at_end and not found else found
 
     def position(self) -> int:
         return self._count

@@ -38,6 +38,9 @@ from tests.tools.connectors.played_by_hand import (
 )
 
 
+TAGGED = Types.TUPLE([Types.LONG(), Types.LIST(Types.STRING())])
+
+
 def test_a_collection_is_read_once_in_order_whatever_the_parallelism():
     values = list(range(10_000))
     assert all_values(run_source(CollectionSource.of(values, None))) == values
@@ -55,6 +58,16 @@ def test_a_collection_travels_with_its_source():
 def test_a_number_sequence_has_both_bounds_and_every_number_once(start, more, parallelism):
     got = all_values(run_source(NumberSequenceSource(start, start + more), parallelism))
     assert sorted(got) == list(range(start, start + more + 1))
+
+
+def test_a_list_that_a_generator_returns_twice_is_each_record_s_own():
+    tags = ["x"]
+    source = DataGeneratorSource(lambda index: (index, tags), 3, type_info=TAGGED)
+    records = all_values(run_source(source))
+    for number, (_, own) in enumerate(records):
+        own.append(number)
+    assert records == [(0, ["x", 0]), (1, ["x", 1]), (2, ["x", 2])]
+    assert tags == ["x"]
 
 
 def test_a_number_sequence_gives_every_subtask_its_share():

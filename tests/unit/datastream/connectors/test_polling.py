@@ -171,6 +171,25 @@ def test_a_generator_is_a_source():
     check_source(Numbers, expected).require(DeliveryGuarantee.EXACTLY_ONCE)
 
 
+class Growing(GeneratorSource):
+    """One list that grows."""
+
+    boundedness = Boundedness.BOUNDED
+
+    def run(self, shard, skip):
+        numbers = []
+        for number in range(skip, 3):
+            numbers.append(number)
+            yield numbers
+
+
+def test_a_list_is_a_record_as_it_was_when_it_was_yielded():
+    run = SourceRun(Growing(), 1)
+    run.read(batches=1)
+    run.close()
+    assert run.records == [[0], [0, 1], [0, 1, 2]]
+
+
 def test_a_record_of_none_hands_on_what_was_yielded():
     run = SourceRun(Numbers(), 1)
     run.read(batches=1)
