@@ -92,12 +92,15 @@ class SinkOperator(Operator):
         if self.poison is None or not isinstance(writer, ConvertingWriter):
             writer.write(batch, self._watermark_ms)
         else:
-            if isinstance(batch, ColumnBatch):  # What is put aside is a record.
-                batch = to_rows(batch, self._kind)
-            for converted in in_parts(writer.convert, batch, self.put_aside):
-                writer.write_converted(converted, self._watermark_ms)
+            for rows in in_parts(self._as_rows, batch, self.put_aside):
+                for converted in in_parts(writer.convert, rows, self.put_aside):
+                    writer.write_converted(converted, self._watermark_ms)
         self._figures.wrote(len(batch), self._context.timers.now_ms() - began_ms)
         return ()
+
+    def _as_rows(self, batch: Batch) -> Batch:
+        """What is put aside is a record, also where the writer takes columns. Raises: as `to_rows`."""
+        return to_rows(batch, self._kind) if isinstance(batch, ColumnBatch) else batch
 
     @property
     def handles_poison(self) -> bool:

@@ -24,7 +24,6 @@ _PASSED: Final = frozenset({
     "RESUME",
     "NOP",
     "PRECALL",
-    "TO_BOOL",
     "NOT_TAKEN",
     "COPY_FREE_VARS",
     "EXTENDED_ARG",
@@ -126,6 +125,14 @@ class Reader:
     def known_to_be(self, way: Stand, condition: Node) -> bool | None:
         """Whether a condition is met that was tested before; None: it was not."""
         return way.met.get(id(condition))
+
+    def to_bool(self, way: Stand) -> None:
+        """Before a jump or a `not` this changes nothing. `not not x` is nothing else, from Python 3.13 on."""
+        following = next(
+            step.opname for step in self._steps[way.at :] if step.opname not in _PASSED
+        )
+        if "JUMP" not in following and following != "UNARY_NOT":
+            way.push(Node(Kind.CALL, (Node(Kind.CODE, value=bool), way.value()), ()))
 
     def constant(self, place: int) -> Any:
         return self._function.__code__.co_consts[place]
@@ -460,6 +467,7 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "BINARY_SLICE": lambda r, way, _s: r.slice_item(way),
     "BUILD_SLICE": _slice,
     "UNARY_NOT": _unary("not "),
+    "TO_BOOL": lambda r, way, _s: r.to_bool(way),
     "UNARY_NEGATIVE": _unary("-"),
     "UNARY_POSITIVE": _unary("+"),
     "UNARY_INVERT": _unary("~"),

@@ -37,7 +37,6 @@ from tests.tools.connectors.played_by_hand import (
     writer_context,
 )
 
-
 TAGGED = Types.TUPLE([Types.LONG(), Types.LIST(Types.STRING())])
 
 

@@ -40,6 +40,10 @@ def helper(value):
     return value
 
 
+def choice(number):
+    return number if number and not not number else number != 0  # ruff: ignore[double-negation]
+
+
 def with_loop(bid):
     total = 0
     for _ in range(bid.id):
@@ -148,6 +152,14 @@ def test_a_bare_value_is_its_column():
     found = plan(lambda text: text.upper(), Types.STRING())
     batch = ColumnBatch(pa.RecordBatch.from_pydict({"value": ["a", "ß"]}))
     assert found.results(batch) == ["A", "SS"]
+
+
+def test_not_not_gives_a_truth_value():
+    """Python 3.13 has one instruction for it, which means nothing before a jump."""
+    batch = ColumnBatch(pa.RecordBatch.from_pydict({"value": [0, 7]}))
+    found = plan(lambda number: not not number, Types.LONG())  # ruff: ignore[double-negation]
+    assert list(map(repr, found.results(batch))) == ["False", "True"]
+    assert list(map(repr, plan(choice, Types.LONG()).results(batch))) == ["False", "7"]
 
 
 def test_a_plan_holds_while_the_variables_outside_are_the_same(monkeypatch):
