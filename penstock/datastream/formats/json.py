@@ -220,10 +220,13 @@ class JsonRowSerializationSchema(SerializationSchema):
         return self._writer().one(value).encode()
 
     def serialize_values(self, values: Sequence[Any]) -> list[bytes]:
-        """Return the objects of all values. Raises: as `serialize`."""
+        """Return the objects of all values. Raises: as `serialize`, for the first value that raises."""
         if self._is_extended():
             return super().serialize_values(values)
-        return encoded(self._writer().all(values))
+        try:
+            return encoded(self._writer().all(values))
+        except Exception:  # Which one is the first?
+            return super().serialize_values(values)
 
     def serialize_columns(self, columns: Sequence[Sequence[Any]], count: int) -> list[bytes] | None:
         """Return the objects of Rows whose fields have these values; None: a value is not of the declared type."""

@@ -60,11 +60,10 @@ class RowTexts:
         return f"{{{','.join(f'{name}:{make(value)}' for name, make, value in fields)}}}"
 
     def all(self, rows: Sequence[Any]) -> list[str]:
-        """The text of each row. Raises: as `one`, for the first row that raises."""
-        try:
-            return self._by_columns(rows)
-        except Exception:  # Which row is the first? Or its values have classes of their own.
-            return list(map(self.one, rows))
+        """The text of each row. Raises: if `one` raises for one of them, but it may be another error."""
+        values = [_values_of(row) for row in rows]
+        columns = list(zip(*values, strict=True))
+        return self.of_columns(columns, len(rows)) if rows else []
 
     def of_columns(self, columns: Sequence[Sequence[Any]], count: int) -> list[str]:
         """As `all`, for the fields' values."""
@@ -72,11 +71,6 @@ class RowTexts:
         if not texts:
             return [self._form] * count
         return list(map(self._form.__mod__, zip(*texts, strict=True)))
-
-    def _by_columns(self, rows: Sequence[Any]) -> list[str]:
-        values = [_values_of(row) for row in rows]
-        columns = list(zip(*values, strict=True))
-        return self.of_columns(columns, len(rows)) if rows else []
 
 
 def _values_of(row: Any) -> tuple[Any, ...]:
@@ -86,11 +80,8 @@ def _values_of(row: Any) -> tuple[Any, ...]:
 
 
 def encoded(texts: Sequence[str]) -> list[bytes]:
-    """Texts of JSON as UTF-8. Raises: UnicodeEncodeError: one has half a surrogate pair; told of the first such text alone."""
-    try:
-        made = "\n".join(texts).encode().split(b"\n") if texts else []
-    except UnicodeEncodeError:
-        made = []
+    """Texts of JSON as UTF-8. Raises: UnicodeEncodeError: one has half a surrogate pair."""
+    made = "\n".join(texts).encode().split(b"\n") if texts else []
     # A decimal number is written as its object writes itself, and that may be any text.
     return made if len(made) == len(texts) else list(map(str.encode, texts))
 
@@ -128,7 +119,7 @@ def _some_writer(type_info: TypeInformation) -> Write:
 
 
 def _map_writer(map_type: t.MapTypeInfo) -> Write:
-    key, value = formatter_of(map_type.key_type, zoned=True), _writer(map_type.value_type)
+    key, value = _formatter(map_type.key_type), _writer(map_type.value_type)
     return lambda made: (
         f"{{{','.join(f'{json_text(key(k))}:{value(v)}' for k, v in made.items())}}}"
     )
@@ -143,8 +134,18 @@ def _basic_writer(type_info: t.BasicTypeInfo) -> Write:
         return lambda made: json_text(plain(made))
     if kind is _B.BIG_DEC:
         return str  # json would turn the number into a float
-    form = formatter_of(type_info, zoned=True)
+    form = _formatter(type_info)
     return lambda made: json_text(form(made))
+
+
+def _formatter(type_info: TypeInformation) -> Write:
+    form = formatter_of(type_info, zoned=True)
+    # Not what a text of a class of its own says that it is: as in columns, its characters.
+    return _characters if form is str else form
+
+
+def _characters(value: Any) -> str:
+    return "".join(value) if isinstance(value, str) else str(value)
 
 
 # ---------------------------------------------------------------------- many values

@@ -7,8 +7,7 @@ to be told. Does not know who tells it. A call that never leaves C code cannot b
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import islice
 from types import FrameType
 from typing import Any, Final
@@ -83,8 +82,7 @@ def bounded_str(value: Any, limit: int = MOST_OF_ERROR) -> str:
 def ends(value: Any) -> bool:
     """Whether the str of a value can be made, and is not large."""
     try:
-        with _bounded_steps():
-            return len(str(value)) <= MOST_OF_ERROR
+        return len(_in_bounded_steps(lambda: str(value))) <= MOST_OF_ERROR
     except CancelSignal:
         raise
     except _DoesNotEnd:
@@ -95,8 +93,7 @@ def ends(value: Any) -> bool:
 
 def _made(make: Callable[[], str], value: Any, what: str, limit: int) -> str:
     try:
-        with _bounded_steps():
-            text = make()
+        text = _in_bounded_steps(make)
     except CancelSignal:
         raise
     except _DoesNotEnd:
@@ -135,9 +132,12 @@ def _shrunk(value: Any, limit: int, depth: int) -> Any:
     return make_row(value._fields, parts, value.get_row_kind()) if kind is Row else kind(parts)
 
 
-@contextmanager
-def _bounded_steps() -> Generator[None]:
-    """Stop Python code in this block after very many instructions."""
+def _in_bounded_steps(make: Callable[[], str]) -> str:
+    """What this returns. It is stopped after very many instructions.
+
+    No context manager of a generator: Python would trace the generator too, up to the call that ends tracing. Python 3.12 crashes at
+    that when two threads do it.
+    """
     left = _MOST_STEPS
 
     def trace(frame: FrameType, _event: str, _argument: Any) -> Any:
@@ -151,6 +151,6 @@ def _bounded_steps() -> Generator[None]:
     former = sys.gettrace()
     sys.settrace(trace)
     try:
-        yield
+        return make()
     finally:
         sys.settrace(former)

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 from decimal import Decimal
+from enum import Enum
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.common import Row, Types
 from penstock.datastream.formats.json import JsonRowSerializationSchema
+from penstock.runtime.codecs.convert import field_values, to_columns
+from penstock.runtime.elements import RowBatch
 
 INNER = Types.ROW_NAMED(["a%s", '"'], [Types.INT(), Types.LIST(Types.STRING())])
 ROW = Types.ROW_NAMED(
@@ -144,6 +147,21 @@ def test_half_a_surrogate_pair_is_told_of_its_row_alone():
     with pytest.raises(UnicodeEncodeError) as many:
         writer(kind).serialize_values([Row(s="x" * 50), bad, Row(s="\udfff")])
     assert str(many.value) == str(one.value)
+    with pytest.raises(UnicodeEncodeError):
+        writer(kind).serialize_values([bad, Row("a", "row of two fields")])
+
+
+class Shade(str, Enum):  # ruff: ignore[replace-str-enum] - a StrEnum is written as its text
+    RED = "red"
+
+
+def test_a_text_of_a_class_of_its_own_is_written_as_in_columns():
+    kind = Types.ROW_NAMED(["s", "m"], [Types.STRING(), Types.MAP(Types.STRING(), Types.LONG())])
+    row = Row(s=Shade.RED, m={Shade.RED: 1})
+    columns = field_values(to_columns(RowBatch([row]), kind), kind)
+    expected = [b'{"s":"red","m":{"red":1}}']
+    assert writer(kind).serialize_columns(columns, 1) == expected
+    assert writer(kind).serialize_values([row]) == [writer(kind).serialize(row)] == expected
 
 
 def test_a_schema_that_an_earlier_release_has_pickled_writes():

@@ -1,5 +1,8 @@
 """Texts of users' objects are small and true, whatever the objects do."""
 
+import subprocess
+import sys
+
 import pytest
 
 from penstock.common import Row
@@ -128,3 +131,29 @@ def test_what_is_no_text_and_what_is_too_deep_is_replaced():
 def test_a_cancel_is_no_error_of_a_repr():
     with pytest.raises(CancelSignal):
         bounded_repr(Raising(CancelSignal()))
+
+
+THREADS = """
+import sys, threading
+from penstock.model.texts.bounded_text import bounded_repr
+
+class Slow:
+    def __repr__(self):
+        return "".join(str(number) for number in range(20))
+
+def tell():
+    for _ in range(200):
+        bounded_repr((Slow(), 1))
+
+sys.setswitchinterval(1e-5)
+threads = [threading.Thread(target=tell) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_two_threads_make_texts_at_once():
+    """In a process of its own: where Python 3.12 takes tracing amiss, the process crashes."""
+    subprocess.run([sys.executable, "-c", THREADS], check=True)
