@@ -1,6 +1,7 @@
 """Submissions made by hand, of jobs whose coordinators are pickled as a test wants."""
 
 import pickle
+import sys
 
 from penstock.common import WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
@@ -15,7 +16,8 @@ def coordinated_job(job_id, modules, coordinated):
     """The bytes of a job without an end. `coordinated`: a pickle that the session opens, of its coordinators."""
     job = _endless(job_id)
     plain = pickle.dumps((job.graph, job.program, modules), protocol=5)
-    return pickle.dumps((pickle.dumps((plain, coordinated), protocol=5), None, False), protocol=5)
+    packed = pickle.dumps((plain, coordinated, sys.version_info[:2], None), protocol=5)
+    return pickle.dumps((packed, None, False), protocol=5)
 
 
 def coordinators_of_the_job():
