@@ -22,7 +22,7 @@ from penstock.hosting.logs.driver import thread_belongs_to
 from penstock.hosting.shipping.pickling import deserialize
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
-from penstock.model.errors import ExternalError, RefusedForGood
+from penstock.model.errors import ExternalError, RefusedForGood, UserError
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import (
     Committable,
@@ -278,11 +278,11 @@ def commit_all(
 
 
 def coordinator_failure(name: str, error: BaseException) -> FailureInfo:
-    """The failure of an enumerator or a committer. An ExternalError says everything in its text, as in a task: its frames, and what the
-    client library says of its cause, go to the log.
+    """The failure of an enumerator or a committer. Penstock's own errors say everything in their text: their frames, and what a
+    client library says of the cause, go to the log.
     """
     kind, text = type(error).__name__, traceback_of(error)
-    if isinstance(error, ExternalError):
+    if isinstance(error, ExternalError | UserError):
         _LOG.info("a coordinator failed: %s\n%s", name, text)
         text = f"{kind}: {bounded_str(error)}"
     return FailureInfo(
