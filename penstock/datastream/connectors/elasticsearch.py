@@ -93,7 +93,13 @@ class ElasticsearchEmitter:
         if self.key_field is None:
             head, body = {"index": place}, document
         else:
-            head = {"update": {**place, "_id": str(document[self.key_field])}}
+            key = document[self.key_field]
+            if key is None:
+                raise ValueError(
+                    f"the key field {self.key_field!r} is None, and all such records would be one "
+                    "document"
+                )
+            head = {"update": {**place, "_id": str(key)}}
             body = {"doc": document, "doc_as_upsert": True}
         try:
             lines = f"{_json(head)}\n{_json(body)}\n".encode()

@@ -11,6 +11,7 @@ import base64
 import http.client
 import json
 import math
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,11 @@ from enum import Enum
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 BUSY: Final = frozenset({429, 503})
+PASSING: Final = frozenset({404, 408, 409, 425})
+"""Of a document: an index that is not there yet, a time-out, a document that others change in this moment."""
 TEXT_SHOWN: Final = 300
 # Those of Elasticsearch's RestClientBuilder, which Flink keeps where nothing else is set.
 CONNECTION_TIMEOUT_MS: Final = 1_000
@@ -124,14 +127,14 @@ class BulkClient:
     def _refused(self, actions: Sequence[Action]) -> tuple[list[Action], str]:
         """The actions to send again, and why.
 
-        Raises: _Unanswered: no action is known to be written. ExternalError: the server refuses for good.
+        Raises: _Unanswered: no action is known to be written. RefusedForGood: the server would refuse again. ExternalError: it may not.
         """
         status, body = self._post(b"".join(action.lines for action in actions))
         if status != 200:
             text = f"status {status}: {body[:TEXT_SHOWN].decode('utf-8', 'replace')}"
             if status in BUSY or status >= 500:
                 raise _Unanswered(text)
-            raise ExternalError(
+            raise RefusedForGood(
                 f"{self._where}: the server refuses the request with {text}. Check user, password, "
                 "path prefix, and what it allows (set_bulk_flush_max_size_mb limits a request). "
                 f"The first document: {actions[0].shown}"
@@ -144,7 +147,9 @@ class BulkClient:
                 again.append(action)
                 why = why or f"status {result['status']}: {_reason(result)}"
             elif "error" in result:
-                raise ExternalError(
+                may_pass = result["status"] in PASSING or result["status"] >= 500
+                error = ExternalError if may_pass else RefusedForGood
+                raise error(
                     f"{self._where}: a document is refused with status {result['status']}: {_reason(result)}. The record: {action.shown}"
                 )
         return again, why
@@ -167,14 +172,22 @@ class BulkClient:
         """The answer of the first host that answers, beginning with the host that answered last."""
         hosts = self._connection.hosts
         errors = []
+        is_untrusted = True
         for _ in hosts:
             host = hosts[self._next_host]
             try:
                 return self._post_to(parsed_host(host), body)
             except (OSError, http.client.HTTPException) as error:
                 errors.append(f"{host}: {type(error).__name__}: {error}")
+                is_untrusted = is_untrusted and isinstance(error, ssl.SSLCertVerificationError)
                 self._next_host = (self._next_host + 1) % len(hosts)
-        raise _Unanswered(f"no host answers ({'; '.join(errors)})")
+        text = f"no host answers ({'; '.join(errors)})"
+        if is_untrusted:
+            raise RefusedForGood(
+                f"{self._where}: {text}. Correct the host's name, or have this Python trust the "
+                "authority that has signed the certificate: SSL_CERT_FILE names its file."
+            )
+        raise _Unanswered(text)
 
     def _post_to(self, host: SplitResult, body: bytes) -> tuple[int, bytes]:
         settings = self._connection

@@ -18,7 +18,13 @@ from typing import Any, Final
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.connectors.base import Sink, SinkWriter, WriterContext
 from penstock.datastream.connectors.sql.engine import look, make_engine, transaction
-from penstock.datastream.connectors.sql.errors import error_of, is_transient, may_pass, told
+from penstock.datastream.connectors.sql.errors import (
+    REFUSED_BY_DRIVER,
+    error_of,
+    is_transient,
+    may_pass,
+    told,
+)
 from penstock.datastream.connectors.sql.jdbc_urls import alchemy_url
 from penstock.datastream.connectors.sql.rows import first_refused
 from penstock.model.errors import ConfigurationError, ExternalError
@@ -276,7 +282,7 @@ class _StatementWriter:
             with transaction(self._engine) as connection:
                 if rows:
                     connection.execute(sa.text(self._statement), list(rows))
-        except sa.exc.SQLAlchemyError as error:
+        except (sa.exc.SQLAlchemyError, *REFUSED_BY_DRIVER) as error:
             at = "" if may_pass(error) or not rows else self._refused(rows)
             raise error_of(
                 f"{self._where}: cannot write to {self._engine.url.render_as_string()}: "

@@ -278,7 +278,8 @@ class _Reading:
     def _from(self) -> Any:
         settings, sql = self._settings, self._sa
         if settings.query:
-            inner = sql.text(settings.query.strip().rstrip(";").replace(":", "\\:"))
+            query = settings.query.strip().rstrip(";").replace(":", "\\:")
+            inner = sql.text(f"{query}\n")  # it may end in a comment
             return inner.columns().subquery("penstock_query")
         if self._table is None:  # Its types are those that values come in.
             metadata = sql.MetaData()

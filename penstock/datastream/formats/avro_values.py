@@ -75,6 +75,7 @@ class AvroNames:
     def resolved(self, schema: Schema) -> tuple[str, Schema]:
         """The kind (record, array, union, int ...), and the schema that a name refers to."""
         if isinstance(schema, list):
+            self._learn(schema)
             return "union", schema
         if isinstance(schema, str):
             if schema not in self._known:
@@ -86,6 +87,20 @@ class AvroNames:
         if "name" in schema:
             self._known[schema["name"]] = schema
         return kind, schema
+
+    def _learn(self, schema: Schema) -> None:
+        """Note the types that are defined within: nobody resolves the branches of a union of several types, but what follows may name
+        them.
+        """
+        if isinstance(schema, list):
+            for branch in schema:
+                self._learn(branch)
+        elif isinstance(schema, dict):
+            if "name" in schema:
+                self._known.setdefault(schema["name"], schema)
+            parts = [field["type"] for field in schema.get("fields", ())]
+            for part in (*parts, schema.get("items"), schema.get("values"), schema["type"]):
+                self._learn(part)
 
     def fields(self, record: Schema, each: Callable[[Schema], Any]) -> dict[str, Any]:
         """Applies `each` to the types of a record's fields. Raises: ConfigurationError: the record contains itself."""

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, cast
 import pyarrow as pa
 
 from penstock.datastream.formats.file_access import is_remote, open_input, shown, suffix_of
-from penstock.model.errors import ConfigurationError
+from penstock.model.errors import RefusedForGood
 
 HEAD_BYTES: Final = 512
 CHUNK_BYTES: Final = 64 * 1024
@@ -36,6 +36,9 @@ REFUSED: Final[dict[bytes, str]] = {
     b"\xff\x06\x00\x00sNaPpY": "Snappy",
     b"\x89LZO\x00\r\n\x1a\n": "lzop",
 }
+UNMARKED: Final = {".br": "Brotli", ".snappy": "Snappy", ".lzo": "LZO", ".lzma": "LZMA"}
+"""Forms whose first bytes tell nothing: only the name does."""
+_EXPECTED: Final = "plain text, gzip, bz2, xz, zstd, lz4 or zlib"
 SUFFIXES: Final = {
     ".gz": "gzip",
     ".gzip": "gzip",
@@ -51,44 +54,56 @@ SUFFIXES: Final = {
 def compression_of(path: str) -> str | None:
     """How a file is compressed, or None. Where its first bytes tell nothing, its name does.
 
-    Raises: ConfigurationError: it is compressed in a form that cannot be read.
+    Raises: RefusedForGood: it is compressed in a form that cannot be read.
     """
     with open_input(path, HEAD_BYTES) as file:
         head = file.read(HEAD_BYTES)
     for magic, name in REFUSED.items():
         if head.startswith(magic):
-            raise ConfigurationError(
-                f"The file {shown(path)} is compressed in the form {name}, which cannot be read as "
-                "text. "
-                "Expected plain text, gzip, bz2, xz, zstd, lz4 or zlib. Unpack it, or pack it in "
-                "one of these forms."
-            )
+            raise _refused(path, name)
     for magic, name in MAGIC.items():
         if head.startswith(magic):
             return name
     if head.startswith(b"BZh") and head[4:10] in BZ2_BLOCKS:
         return "bz2"
-    return "zlib" if _is_zlib(head) else SUFFIXES.get(suffix_of(path))
+    if _is_zlib(head):
+        return "zlib"
+    suffix = suffix_of(path)
+    if head and suffix in UNMARKED:
+        raise _refused(path, UNMARKED[suffix])
+    return SUFFIXES.get(suffix)
+
+
+def _refused(path: str, form: str) -> RefusedForGood:
+    return RefusedForGood(
+        f"The file {shown(path)} is compressed in the form {form}, which cannot be read as text. "
+        f"Expected {_EXPECTED}. Unpack it, or pack it in one of these forms."
+    )
 
 
 def open_unpacked(path: str) -> BinaryIO:
     """Opens a file for reading what was packed; a file that is not compressed as it is.
 
-    Raises: ConfigurationError: it is compressed in a form that cannot be read.
+    Raises: RefusedForGood: it is compressed in a form that cannot be read; reading from the result: it is damaged, cut off, or of
+    another form than its name says.
     """
     name = compression_of(path)
     if name is None:
         return open_input(path)
+    return cast("BinaryIO", io.BufferedReader(_Checked(path, name), CHUNK_BYTES))
+
+
+def _unpacker(path: str, name: str) -> Any:
     if name == "zlib":
-        return cast("BinaryIO", _Inflated(path))
+        return _Inflated(path)
     if name in {"zstd", "lz4"}:
-        return cast("BinaryIO", _ArrowStream(path, name))
+        return pa.CompressedInputStream(open_input(path), name)
     openers: dict[str, Callable[[Any], Any]] = {
         "gzip": gzip.open,
         "bz2": bz2.open,
         "xz": lzma.open,
     }
-    return cast("BinaryIO", openers[name](open_input(path) if is_remote(path) else path))
+    return openers[name](open_input(path) if is_remote(path) else path)
 
 
 def _is_zlib(head: bytes) -> bool:
@@ -101,54 +116,67 @@ def _is_zlib(head: bytes) -> bool:
         return False
 
 
-class _Unpacked(io.RawIOBase):
-    """A stream of unpacked bytes, which only goes forward."""
+class _Checked(io.RawIOBase):
+    """The unpacked bytes of a file, which only go forward. What the library of its form says of bad data names no file."""
+
+    def __init__(self, path: str, form: str) -> None:
+        self._path = path
+        self._form = form
+        self._unpacked = _unpacker(path, form)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self.some(len(buffer))
+        try:
+            data = self._unpacked.read(len(buffer))
+        except (EOFError, zlib.error, lzma.LZMAError) as error:
+            raise self._told(error) from error
+        except OSError as error:
+            # With a number it is an error of the disk or of a server, which may pass.
+            if error.errno is not None or is_remote(self._path):
+                raise
+            raise self._told(error) from error
         buffer[: len(data)] = data
         return len(data)
 
-    def some(self, size: int) -> bytes:
-        """At most `size` bytes; none at the end."""
-        raise NotImplementedError
-
-
-class _ArrowStream(_Unpacked):
-    """A file that one of Arrow's codecs unpacks."""
-
-    def __init__(self, path: str, codec: str) -> None:
-        self._stream = pa.CompressedInputStream(open_input(path), codec)
-
-    def some(self, size: int) -> bytes:
-        return cast("bytes", self._stream.read(size))
+    def _told(self, error: Exception) -> RefusedForGood:
+        return RefusedForGood(
+            f"The file {shown(self._path)} cannot be unpacked as {self._form}, which its first bytes "
+            f"or its name say it is: {error}. Expected {_EXPECTED}, complete. If it is damaged, "
+            "replace or remove it; if it is still being written, write it under a hidden name and "
+            "rename it."
+        )
 
     def close(self) -> None:
-        self._stream.close()
+        self._unpacked.close()
         super().close()
 
 
-class _Inflated(_Unpacked):
-    """A file in the format of zlib."""
+class _Inflated:
+    """A file in the format of zlib: one stream, or several behind each other."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
         self._file = open_input(path)
         self._inflater = zlib.decompressobj()
 
-    def some(self, size: int) -> bytes:
-        while not self._inflater.eof:
-            packed = self._inflater.unconsumed_tail or self._file.read(CHUNK_BYTES)
+    def read(self, size: int) -> bytes:
+        """At most `size` bytes; none at the end."""
+        while True:
+            packed = self._rest() or self._file.read(CHUNK_BYTES)
+            if not packed and self._inflater.eof:
+                return b""
+            if self._inflater.eof:
+                self._inflater = zlib.decompressobj()
             data = self._inflater.decompress(packed, size)
             if data:
                 return data
             if not packed and not self._inflater.eof:
-                raise EOFError(f"The file {shown(self._path)} ends within its compressed data.")
-        return b""
+                raise EOFError("the file ends within its compressed data")
+
+    def _rest(self) -> bytes:
+        """What was read of the file and not unpacked: of this stream, or of the next one."""
+        return self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
 
     def close(self) -> None:
         self._file.close()
-        super().close()

@@ -22,7 +22,7 @@ from penstock.hosting.logs.driver import thread_belongs_to
 from penstock.hosting.shipping.pickling import deserialize
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
-from penstock.model.errors import RefusedForGood
+from penstock.model.errors import ExternalError, RefusedForGood, UserError
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import (
     Committable,
@@ -32,6 +32,7 @@ from penstock.model.messages import (
     SplitRequest,
 )
 from penstock.model.metrics import Measured, MetricType
+from penstock.model.texts.bounded_text import bounded_str
 from penstock.model.texts.error_text import traceback_of
 from penstock.runtime.checkpoint.two_phase_commit import RETRY_AFTER_MS, CommitFigures
 from penstock.runtime.sink import Committer, Sink
@@ -198,15 +199,7 @@ class Coordinators:
                 work()
             except BaseException as error:
                 # The enumerator and the committer are users' code, which may raise anything.
-                text = traceback_of(error)
-                where = f"  in coordinator of: {name} (on the driver)"
-                failure = FailureInfo(
-                    type(error).__name__,
-                    f"{text}\n{where}",
-                    is_user_code=True,
-                    is_recoverable=not isinstance(error, RefusedForGood),
-                )
-                self._callbacks.fail_job(failure)
+                self._callbacks.fail_job(coordinator_failure(name, error))
 
         self._worker.put(guarded)
 
@@ -282,6 +275,22 @@ def commit_all(
             put_off = counts.counted(committer.commit, put_off)
     for committer in committers.values():
         _drop_leftovers(committer, job_prefix, wait_s)
+
+
+def coordinator_failure(name: str, error: BaseException) -> FailureInfo:
+    """The failure of an enumerator or a committer. Penstock's own errors say everything in their text: their frames, and what a
+    client library says of the cause, go to the log.
+    """
+    kind, text = type(error).__name__, traceback_of(error)
+    if isinstance(error, ExternalError | UserError):
+        _LOG.info("a coordinator failed: %s\n%s", name, text)
+        text = f"{kind}: {bounded_str(error)}"
+    return FailureInfo(
+        kind,
+        f"{text}\n  in coordinator of: {name} (on the driver)",
+        is_user_code=True,
+        is_recoverable=not isinstance(error, RefusedForGood),
+    )
 
 
 def _drop_leftovers(committer: Committer, job_prefix: str, wait_s: Callable[[float], None]) -> None:

@@ -378,9 +378,11 @@ class MachineShell:
                 del self.where[attempt_id]
         if not effect.is_global:
             self._note_restored(effect.checkpoint_id)
-        # Otherwise all coordinators are restored anyway.
-        if not effect.is_global or effect.checkpoint_id is None:
             self._coordinators.reset(effect.vertices, effect.checkpoint_id)
+        elif effect.checkpoint_id is None:
+            # An enumerator may be what has failed, in the middle of its work: what it has not found
+            # yet would never be read. With a checkpoint RestoreCoordinators follows.
+            self._coordinators.restore(())
         text = "job=%s RESTARTS subtasks=%d checkpoint=%s"
         _LOG.info(text, self.job_id, len(effect.vertices), effect.checkpoint_id)
         self._parts.observer.restarting(effect)

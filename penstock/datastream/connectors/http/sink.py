@@ -215,8 +215,19 @@ class _Writer:
                     f"the function of set_idempotency_key gave {name!r:.100} for {value!r:.200}; "
                     "expected a printable text"
                 )
-            made.append((name, body))
+            made.append((name, self._line(body) if self.settings.form == "lines" else body))
         return made
+
+    def _line(self, body: bytes) -> bytes:
+        """The bytes of a record as one line, without its end."""
+        line = body.removesuffix(b"\n")
+        if b"\n" in line:
+            raise ValueError(
+                f"{self.where}: a record has a line end in it, so it would be several records in a "
+                f'body of form "lines": {line!r:.200}. Serialize it without, as JSON does, or choose '
+                'set_body_form("json-array") or set_body_form("single").'
+            )
+        return line
 
     def write_converted(
         self, converted: Sequence[tuple[str | None, bytes]], watermark_ms: int

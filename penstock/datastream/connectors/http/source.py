@@ -69,10 +69,21 @@ class _JsonPages:
     cursor: str | None
 
     def __call__(self, response: HttpResponse) -> HttpPage:
+        if not response.body:
+            return HttpPage([], None)  # as with status 204
         page = json.loads(response.body)
+        if self.records is not None and not (isinstance(page, dict) and self.records in page):
+            got = f"the fields {sorted(page)}" if isinstance(page, dict) else type(page).__name__
+            raise ValueError(
+                f"set_json_pages expects an object with the list {self.records!r}, got {got}"
+            )
         found = page if self.records is None else page[self.records]
         if not isinstance(found, list):
             raise TypeError(f"expected a list of records, got {type(found).__name__}")
+        if self.cursor is not None and not isinstance(page, dict):
+            raise ValueError(
+                f"set_json_pages expects an object with the cursor {self.cursor!r}, got a list"
+            )
         cursor = None if self.cursor is None else page.get(self.cursor)
         rows = [json.dumps(one, ensure_ascii=False).encode() for one in found]
         return HttpPage(rows, cursor, has_more=bool(rows) and cursor is not None)

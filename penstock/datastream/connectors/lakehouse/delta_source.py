@@ -111,11 +111,11 @@ class DeltaSource(Source):
 
         def version_as_of(self, version: int) -> DeltaSource.Builder:
             """Set the version that a bounded source reads."""
-            return self._set(version=version)
+            return self._set(version=_version("version_as_of", version))
 
         def starting_version(self, version: int) -> DeltaSource.Builder:
             """Have a continuous source read the changes of this version and later ones, without a snapshot."""
-            return self._set(starting=version)
+            return self._set(starting=_version("starting_version", version))
 
         def update_check_interval(self, interval: Duration) -> DeltaSource.Builder:
             """Set how often a continuous source looks for new versions; 10 s by default."""
@@ -177,6 +177,14 @@ class DeltaSource(Source):
 
     def create_reader(self, context: ReaderContext) -> PolledSplitReader:
         return _Reader(context, self._settings.path, self._type)
+
+
+def _version(setter: str, version: int) -> int:
+    if version < 0:
+        raise ConfigurationError(
+            f"{setter}: expected a version of the table, 0 or more, got {version}."
+        )
+    return version
 
 
 def _type_of_rows(settings: _Settings) -> TypeInformation:

@@ -19,8 +19,14 @@ from penstock.model.type_information import (
     UtcTimestampTypeInfo,
 )
 from penstock.model.types import (
+    BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,
+    InstantTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
     RowTypeInfo,
     Types,
 )
@@ -43,8 +49,16 @@ _TAKES: Final = {
     "date": {"date", "timestamp", "text", "other"},
     "time": {"time", "text", "other"},
     "timestamp": {"timestamp", "text", "other"},
+    "list": {"other"},  # some drivers make a text of it that nothing reads, or several values
+    "map": {"other"},
+    "instant": set(),
 }
 """Kinds of columns that take a kind of field."""
+_INSTEAD: Final = {
+    "list": "json.dumps in a map() makes a text of it",
+    "map": "json.dumps in a map() makes a text of it",
+    "instant": "make it a datetime in a map(), of the type Types.SQL_TIMESTAMP()",
+}
 _BASIC: Final = {
     **dict.fromkeys((BasicType.STRING, BasicType.CHAR), "text"),
     **dict.fromkeys(
@@ -77,9 +91,15 @@ def misfits(table: sa.Table, columns: Sequence[str], row_type: RowTypeInfo) -> I
     for name, field in zip(names, types, strict=True):
         if name not in columns or name not in known:
             continue
-        kind, column = field_kind(field), table.columns[name].type
+        kind, column = _written_kind(field), table.columns[name].type
         if kind is not None and column_kind(column) not in _TAKES[kind]:
-            yield f"the column {name!r} is {column}, which does not take the field's type {field}"
+            hint = f" ({_INSTEAD[kind]})" if kind in _INSTEAD else ""
+            yield (
+                f"the column {name!r} is {column}, which does not take the field's type "
+                f"{field}{hint}"
+            )
+        elif table.columns[name].computed is not None:
+            yield f"the column {name!r} is generated: the database computes it, and takes no value"
 
 
 def is_unique(inspector: sa.Inspector, table: sa.Table, keys: Sequence[str]) -> bool:
@@ -107,6 +127,21 @@ _CLASSES: Final = (
     (TimestampTypeInfo | UtcTimestampTypeInfo, "timestamp"),
     (TimeTypeInfo | LocalTimeTypeInfo, "time"),
 )
+
+
+_WRITTEN_ONLY: Final = (
+    (BasicArrayTypeInfo | ListTypeInfo | ObjectArrayTypeInfo | PrimitiveArrayTypeInfo, "list"),
+    (MapTypeInfo, "map"),
+    (InstantTypeInfo, "instant"),
+)
+
+
+def _written_kind(kind: Any) -> str | None:
+    """As `field_kind`, also of values that few columns take, or none."""
+    found = field_kind(kind)
+    if found is not None:
+        return found
+    return next((name for classes, name in _WRITTEN_ONLY if isinstance(kind, classes)), None)
 
 
 def field_kind(kind: Any) -> str | None:

@@ -46,6 +46,10 @@ _REFUSED_CONNECTION: Final = {
 }
 """libpq tells why it got no connection by text only. With what helps, if that is not in the text."""
 _PASSING_CLASSES: Final = frozenset({"OperationalError", "InterfaceError", "InternalError"})
+REFUSED_BY_DRIVER: Final = (TypeError, ValueError, OverflowError)
+"""What a driver raises for a value that it cannot send, without asking the database: a surrogate alone in a text, a dict, an integer
+of more than 64 bits. They are no errors of DB-API, and another try gets the same.
+"""
 _NO_SUCH: Final = ('role "', 'database "')
 
 
@@ -93,6 +97,8 @@ def told(error: BaseException) -> str:
         ]
         text = ". ".join(part.rstrip(".") for part in parts if part)
         text += f" ({', '.join(named)})" if named else ""
+    elif isinstance(cause, UnicodeError):  # its arguments are not meant to be read
+        text = str(cause)
     elif len(cause.args) == 2 and isinstance(cause.args[0], int):
         text = f"{cause.args[1]} (error {cause.args[0]})"
     else:

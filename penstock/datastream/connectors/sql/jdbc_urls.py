@@ -5,11 +5,15 @@ Source: the connection parameters of pgJDBC, MySQL Connector/J and MariaDB Conne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
 from penstock.model.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 Translated: TypeAlias = "Mapping[str, str] | None"
 """Parameters of the Python driver; None: there is none that does the same."""
@@ -112,17 +116,17 @@ def alchemy_url(url: str, where: str) -> str:
         for name, _value in parse_qsl(query, keep_blank_values=True):
             raise _refused(where, url, name)
         return f"sqlite:///{place}"
+    if kind == "postgresql" and place and not place.startswith("/"):
+        place = f"//localhost/{place}"
     if kind not in _DRIVERS or not place.startswith("//"):
+        named = f"{kind}:{place.partition(':')[0]}" if kind in _DRIVERS else kind
         raise ConfigurationError(
-            f"{where}: no database driver is known for {place and kind + ':' + place!r}: expected "
+            f"{where}: no database driver is known for {_without_user(named)!r}: expected "
             "jdbc:postgresql://, jdbc:mysql://, jdbc:mariadb://, jdbc:sqlite:, or an SQLAlchemy "
             "URL."
         )
     scheme, known, family = _DRIVERS[kind]
-    import sqlalchemy as sa
-
-    made = sa.make_url(f"{scheme}:{place}")
-    found: dict[str, str] = {}
+    made, found = _place_of(scheme, place, family, where)
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "user":
             made = made.set(username=value)
@@ -132,16 +136,50 @@ def alchemy_url(url: str, where: str) -> str:
             translated = known[name](value)
             if translated is None:
                 raise _refused(where, url, name, value)
+            if "options" in translated and "options" in found:
+                translated = {"options": f"{found['options']} {translated['options']}"}
             found.update(translated)
         elif name not in _LEFT_OUT[family]:
             raise _refused(where, url, name)
     return made.set(query=found).render_as_string(hide_password=False)
 
 
+def _place_of(
+    scheme: str, place: str, family: str, where: str
+) -> tuple[sa.URL, dict[str, str | tuple[str, ...]]]:
+    """The URL without parameters, and those that follow from its hosts: libpq takes several hosts as a parameter."""
+    import sqlalchemy
+
+    hosts, slash, name = place.removeprefix("//").partition("/")
+    user, at, hosts = hosts.rpartition("@")
+    found: dict[str, str | tuple[str, ...]] = {}
+    if family == "postgresql":
+        if "," in hosts:
+            found["host"] = tuple(hosts.split(","))
+            hosts = ""
+        elif not hosts:
+            hosts = "localhost"  # as in Java; libpq would take a Unix socket
+    refused = ConfigurationError(
+        f"{where}: the place {hosts!r} in the JDBC URL is not understood. Expected one host and port, "
+        "as in jdbc:mysql://db-1:3306/shop, or an SQLAlchemy URL."
+    )
+    if any(sign in hosts for sign in ",()="):  # several hosts, or properties of one
+        raise refused
+    try:
+        return sqlalchemy.make_url(f"{scheme}://{user}{at}{hosts}{slash}{name}"), found
+    except (ValueError, sqlalchemy.exc.ArgumentError) as error:
+        raise refused from error
+
+
+def _without_user(url: str) -> str:
+    """A URL as it may be shown, without user, password and parameters."""
+    return re.sub(r"//[^/]*@", "//", url.partition("?")[0])
+
+
 def _refused(where: str, url: str, name: str, value: str = "") -> ConfigurationError:
     shown = f"{name}={value}" if value else name
     return ConfigurationError(
-        f"{where}: the parameter {shown!r} of the JDBC URL {url.partition('?')[0]!r} is Java's, "
+        f"{where}: the parameter {shown!r} of the JDBC URL {_without_user(url)!r} is Java's, "
         "and has no counterpart "
         "in Python's driver. Leave it out, or give an SQLAlchemy URL with the parameters of that "
         "driver."

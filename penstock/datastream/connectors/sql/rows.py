@@ -8,6 +8,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from penstock.datastream.connectors.sql.copying import TableCopy, Texts
+from penstock.datastream.connectors.sql.errors import REFUSED_BY_DRIVER
 from penstock.datastream.connectors.sql.pieces import Piece
 from penstock.datastream.connectors.sql.statements import ManyRows
 from penstock.datastream.connectors.sql.values import SqlRow
@@ -180,7 +181,7 @@ def first_refused(
     try:
         with connection.begin_nested():
             write(rows)
-    except sqlalchemy.exc.DBAPIError:
+    except (sqlalchemy.exc.StatementError, *REFUSED_BY_DRIVER):
         if len(rows) == 1:
             return rows[0]
         middle = len(rows) // 2

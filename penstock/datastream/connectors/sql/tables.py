@@ -28,7 +28,12 @@ from penstock.datastream.connectors.sql.engine import (
     shown_url,
     transaction,
 )
-from penstock.datastream.connectors.sql.errors import error_of, may_pass, told
+from penstock.datastream.connectors.sql.errors import (
+    REFUSED_BY_DRIVER,
+    error_of,
+    may_pass,
+    told,
+)
 from penstock.datastream.connectors.sql.pieces import Piece, loads_piece
 from penstock.datastream.connectors.sql.rows import NamedPiece, RowWriter, refused_row
 from penstock.datastream.connectors.sql.staged import (
@@ -266,7 +271,7 @@ class SqlDatabase:
             try:
                 with transaction(self.engine) as connection:
                     writer.write(connection, [piece])
-            except self._sa.exc.DBAPIError as error:
+            except (self._sa.exc.StatementError, *REFUSED_BY_DRIVER) as error:
                 raise self._blamed(what, error, lambda _: [(columns, piece)]) from error
 
     @uninterruptible()
@@ -285,7 +290,7 @@ class SqlDatabase:
                     # Another process, such as an earlier attempt, may have committed one of these
                     # in the same moment.
                     self._commit(transactions)
-            except self._sa.exc.DBAPIError as error:
+            except (self._sa.exc.StatementError, *REFUSED_BY_DRIVER) as error:
                 pieces = partial(self._staged_pieces, transactions)
                 raise self._blamed(what, error, pieces) from error
 
@@ -316,7 +321,7 @@ class SqlDatabase:
     def _blamed(
         self,
         what: str,
-        error: sa.exc.DBAPIError,
+        error: Exception,
         pieces: Callable[[sa.Connection], Iterable[NamedPiece]],
     ) -> ExternalError:
         """The error to raise, with the row that the database refuses. It writes all rows again to find the row, and

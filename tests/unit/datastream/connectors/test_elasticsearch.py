@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import pickle
 import socket
+import ssl
 import threading
 from collections import deque
 from decimal import Decimal
@@ -22,7 +23,8 @@ from penstock.datastream.connectors.elasticsearch import (
     ElasticsearchSinkBuilderBase,
     FlushBackoffType,
 )
-from penstock.model.errors import ConfigurationError, ExternalError, UserCodeError
+from penstock.datastream.connectors.elasticsearch_bulk import BulkClient
+from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood, UserCodeError
 from penstock.runtime.elements import RowBatch
 from tests.tools.connectors.played_by_hand import writer_context
 
@@ -224,15 +226,33 @@ def test_what_can_never_work_is_not_tried_again(search):
     sink = builder(search).set_bulk_flush_backoff_strategy(FlushBackoffType.CONSTANT, 9, 5).build()
     search.plan.append({1: 400})
     with pytest.raises(
-        ExternalError,
+        RefusedForGood,
         match=r"status 400: planted: for words\. The record: \{'word': 'b'\}",
     ):
         write(sink, {"word": "a"}, {"word": "b"})
     assert search.found == [{"word": "a"}]
     search.plan.append(401)
-    with pytest.raises(ExternalError, match=r"status 401: .*planted.*Check user, password"):
+    with pytest.raises(RefusedForGood, match=r"status 401: .*planted.*Check user, password"):
         write(sink, {"word": "a"})
     assert len(search.requests) == 2
+
+
+@pytest.mark.parametrize("status", [404, 409, 500])
+def test_a_document_that_may_be_taken_later_is_left_to_the_restart_of_the_job(search, status):
+    search.plan.append({0: status})
+    with pytest.raises(ExternalError, match=f"status {status}") as caught:
+        write(builder(search).build(), {"word": "a"})
+    assert not isinstance(caught.value, RefusedForGood)
+
+
+def test_a_certificate_that_is_not_trusted_is_told_and_not_tried_again(search, monkeypatch):
+    def refuse(*_):
+        raise ssl.SSLCertVerificationError("self-signed certificate")
+
+    sink = builder(search).set_bulk_flush_backoff_strategy(FlushBackoffType.CONSTANT, 9, 5).build()
+    monkeypatch.setattr(BulkClient, "_post_to", refuse)
+    with pytest.raises(RefusedForGood, match="self-signed certificate.*SSL_CERT_FILE"):
+        write(sink, {"word": "a"})
 
 
 def test_the_next_host_is_asked_when_one_does_not_answer(search):
@@ -251,6 +271,7 @@ def test_records_that_are_no_documents_are_named(search):
         ({"n": 1}, "names the field 'word'"),
         (5, "got int without field names"),
         (("a", 1), "got tuple without field names"),
+        ({"word": None}, "the key field 'word' is None"),
         ({"word": "a", "x": object()}, "JSON cannot represent object"),
     ):
         with pytest.raises(UserCodeError, match=what):

@@ -151,6 +151,16 @@ def test_javas_urls_are_understood(javas, ours):
             "jdbc:mariadb://h/d?useUnicode=true&characterEncoding=UTF-8&sslMode=REQUIRED",
             "mariadb+pymysql://h/d?charset=utf8mb4&ssl_check_hostname=false",
         ),
+        ("jdbc:postgresql:shop", "postgresql+psycopg://localhost/shop"),
+        ("jdbc:postgresql:///shop", "postgresql+psycopg://localhost/shop"),
+        (
+            "jdbc:postgresql://a:1,b:2/d?targetServerType=primary",
+            "postgresql+psycopg:///d?host=a%3A1&host=b%3A2&target_session_attrs=primary",
+        ),
+        (
+            "jdbc:postgresql://h/d?options=-cwork_mem=1MB&currentSchema=other",
+            "postgresql+psycopg://h/d?options=-cwork_mem%3D1MB+-csearch_path%3Dother",
+        ),
     ],
 )
 def test_javas_parameters_are_translated_or_left_out(javas, ours):
@@ -171,6 +181,32 @@ def test_javas_parameters_are_translated_or_left_out(javas, ours):
 def test_a_parameter_that_has_no_counterpart_is_refused_by_name(javas, named):
     with pytest.raises(ConfigurationError, match=f"the parameter {named}"):
         url_of(connection(javas), "test")
+
+
+@pytest.mark.parametrize(
+    "javas",
+    [
+        "jdbc:mysql://h1,h2/d", "jdbc:mysql://address=(host=h)(port=1)/d", "jdbc:mysql://h:port/d",
+        "jdbc:mysql:loadbalance://h1,h2/d",
+    ],
+)  # fmt: skip
+def test_places_that_python_has_no_form_for_are_refused(javas):
+    with pytest.raises(ConfigurationError, match=r"jdbc:mysql://"):
+        url_of(connection(javas), "test")
+
+
+@pytest.mark.parametrize(
+    "javas",
+    [
+        "jdbc:mysql://jobs:hidden@h/d?allowMultiQueries=true",
+        "jdbc:oracle:thin:jobs/hidden@h:1521:d",
+        "jdbc:sqlserver://h;user=jobs;password=hidden",
+    ],
+)
+def test_a_refused_url_does_not_show_its_password(javas):
+    with pytest.raises(ConfigurationError) as caught:
+        url_of(connection(javas), "test")
+    assert "hidden" not in str(caught.value)
 
 
 def test_a_translated_url_reaches_the_server(mariadb_url):

@@ -117,6 +117,26 @@ def test_every_kind_of_field_comes_back():
     )
 
 
+def test_a_type_that_a_union_defines_may_be_named_later():
+    """Nobody looks into the branches of a union of several types, but the name is known behind it."""
+    place = {"type": "record", "name": "Place", "fields": [{"name": "x", "type": "int"}]}
+    schema = {
+        "type": "record",
+        "name": "Trip",
+        "fields": [
+            {"name": "by", "type": ["null", "string", place]},
+            {"name": "stops", "type": {"type": "array", "items": "Place"}},
+        ],
+    }
+    text = json.dumps(schema)
+    reads = AvroRowDeserializationSchema(avro_schema_string=text)
+    assert str(reads.produced_type.get_field_types()[1]) == str(
+        Types.OBJECT_ARRAY(Types.ROW_NAMED(["x"], [Types.INT()]))
+    )
+    data = AvroRowSerializationSchema(avro_schema_string=text).serialize(Row("train", [Row(1)]))
+    assert reads.deserialize(data) == Row(by="train", stops=[Row(x=1)])
+
+
 def test_schemas_that_were_used_travel():
     there = AvroRowSerializationSchema(avro_schema_string=USER)
     back = AvroRowDeserializationSchema(avro_schema_string=USER)

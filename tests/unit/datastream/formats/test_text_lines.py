@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.datastream.connectors.stream_format import StreamFormat
-from penstock.model.errors import ConfigurationError
+from penstock.model.errors import RefusedForGood
 
 LINES = [f"line {number} é" for number in range(2000)]
 DATA = "".join(f"{line}\n" for line in LINES).encode()
@@ -38,7 +38,7 @@ def test_a_compressed_file_is_read_by_its_first_bytes_not_by_its_name(tmp_path, 
     assert lines_of(path) == LINES
 
 
-@pytest.mark.parametrize("packer", ["gzip", "bz2", "xz", "zstd", "lz4"])
+@pytest.mark.parametrize("packer", PACKERS)
 def test_parts_that_are_compressed_one_by_one_are_read_to_the_end(tmp_path, packer):
     path = tmp_path / "lines.log"
     path.write_bytes(PACKERS[packer](DATA) + PACKERS[packer](b"last\n"))
@@ -51,7 +51,7 @@ def test_parts_that_are_compressed_one_by_one_are_read_to_the_end(tmp_path, pack
 def test_a_compression_that_cannot_be_read_is_refused_with_the_name_of_the_file(tmp_path, head):
     path = tmp_path / "lines.log"
     path.write_bytes(head + b"\x00" * 100)
-    with pytest.raises(ConfigurationError, match=r"lines\.log"):
+    with pytest.raises(RefusedForGood, match=r"lines\.log"):
         lines_of(path)
 
 
@@ -76,5 +76,43 @@ def test_a_byte_order_mark_is_not_part_of_the_first_line(tmp_path, charset, mark
 def test_a_compressed_file_that_is_cut_off_is_an_error(tmp_path):
     path = tmp_path / "lines.log"
     path.write_bytes(zlib.compress(DATA)[:-10])
-    with pytest.raises(EOFError, match=r"lines\.log"):
+    with pytest.raises(RefusedForGood, match=r"lines\.log .* as zlib"):
+        lines_of(path)
+
+
+def cut_off(packed):
+    return packed[:-12]
+
+
+def with_more(packed):
+    return packed + b"more"  # which the library of bz2 leaves alone
+
+
+@pytest.mark.parametrize(
+    ("form", "damage"),
+    [
+        *((form, cut_off) for form in PACKERS),
+        *((form, with_more) for form in PACKERS if form != "bz2"),
+    ],
+)
+def test_a_damaged_file_is_told_by_name_and_not_read_again(tmp_path, form, damage):
+    path = tmp_path / "lines.log"
+    path.write_bytes(damage(PACKERS[form](DATA)))
+    with pytest.raises(RefusedForGood, match=rf"lines\.log cannot be unpacked as {form}"):
+        lines_of(path)
+
+
+@pytest.mark.parametrize("end", [".gz", ".bz2", ".xz", ".zst", ".lz4", ".deflate"])
+def test_plain_text_under_the_name_of_a_compressed_file_is_told_by_name(tmp_path, end):
+    path = tmp_path / f"lines{end}"
+    path.write_bytes(DATA)
+    with pytest.raises(RefusedForGood, match=rf"lines{end} cannot be unpacked"):
+        lines_of(path)
+
+
+@pytest.mark.parametrize("end", [".br", ".snappy", ".lzo"])
+def test_forms_that_only_a_name_tells_are_refused(tmp_path, end):
+    path = tmp_path / f"lines{end}"
+    path.write_bytes(b"\x0b\x02\x80 packed")
+    with pytest.raises(RefusedForGood, match=rf"lines{end} is compressed in the form"):
         lines_of(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,21 @@ _PARTITION: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Rows go, or come, with a partition. The second table is the one that it is exchanged with."""
+_DROP: Final = re.compile(
+    rf"(?:DROP\s+TABLES?\s+(?:IF\s+EXISTS\s+)?|CREATE\s+OR\s+REPLACE\s+TABLE\s+)"
+    rf"({_TABLE}(?:\s*,\s*{_TABLE})*)",
+    re.IGNORECASE,
+)
+_DROP_ALL: Final = re.compile(
+    rf"DROP\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+EXISTS\s+)?({_PART})", re.IGNORECASE
+)
+_RENAME: Final = re.compile(
+    r"(?:RENAME\s+TABLES?|ALTER\s+(?:ONLINE\s+)?(?:IGNORE\s+)?TABLE)\s+(?:IF\s+EXISTS\s+)?",
+    re.IGNORECASE,
+)
+_RENAMED: Final = re.compile(
+    rf"{_TABLE}\s+(?:WAIT\s+\d+\s+|NOWAIT\s+)?(?:RENAME\s+(?:TO|AS|=)|TO)\s*{_TABLE}", re.IGNORECASE
+)
 _LITERAL: Final = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 _WRITES: Final = re.compile(r"(INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE)
 _COMMENT: Final = re.compile(r"/\*.*?\*/|--[^\n]*\n|#[^\n]*\n", re.DOTALL)
@@ -123,6 +138,9 @@ class ChangeReader:
             for name in filter(None, found.groups()):
                 does = f"has lost or got rows with a partition, by {text!r:.200}"
                 self._truncate(_named(name, database), mark, does)
+        elif gone := list(_gone(text, database, self._shapes)):
+            for table, does in gone:
+                self._truncate(table, mark, f"{does}, by {text!r:.200}")
         elif _WRITES.match(text):
             for table in self._shapes:
                 if re.search(rf"\b{re.escape(table.name)}\b", text):
@@ -203,6 +221,27 @@ class ChangeReader:
                 "Begin anew with a snapshot, or go on with .ignore_truncate()."
             )
         _LOG.warning("%s: %s %s; there are no records for it", self._where, table, does)
+
+
+def _gone(text: str, database: str, tables: Iterable[TableId]) -> Iterator[tuple[TableId, str]]:
+    """The tables that a statement takes away, and how. `tables`: ours, for a statement that names none."""
+    if found := _DROP.match(text):
+        for name in re.findall(_TABLE, found[1]):
+            yield _named(name, database), "was dropped"
+    elif found := _DROP_ALL.match(text):
+        name = found[1].strip('`"')
+        yield from ((table, "was dropped") for table in tables if table.schema == name)
+    elif found := _RENAME.match(text):
+        for table in _renamed_away(_LITERAL.sub("''", text[found.end() :]), database):
+            yield table, "was renamed"
+
+
+def _renamed_away(pairs: str, database: str) -> set[TableId]:
+    """The tables that another name has taken, but not those that another table has become: tools that change a table in the background
+    put a copy of it in its place.
+    """
+    found = [(_named(old, database), _named(new, database)) for old, new in _RENAMED.findall(pairs)]
+    return {old for old, _ in found} - {new for _, new in found}
 
 
 def _named(name: str, database: str) -> TableId:

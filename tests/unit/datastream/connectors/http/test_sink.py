@@ -115,6 +115,15 @@ def test_the_form_of_a_body(peer, form, bodies, kind):
     assert {one for _, one in ask(peer, "/requests")} == {kind}
 
 
+def test_a_record_with_a_line_end_is_no_line(peer):
+    made = builder(peer).set_body_form("lines").set_serializer(SimpleStringSchema())
+    write(made.build(), "a\n", "b")  # a serializer may end its lines itself
+    assert taken(peer) == ["a\nb\n"]
+    with pytest.raises(ValueError, match=r"a record has a line end in it.*b'c\\nd'"):
+        write(made.build(), "c\nd")
+    assert taken(peer) == ["a\nb\n"]
+
+
 def test_bodies_have_bounds_but_a_large_record_is_sent_alone(peer):
     values = ["x" * 10, "y" * 10, "z" * 100, "w"]
     write(

@@ -8,6 +8,7 @@ import pytest
 from penstock.common import Row, Types
 from penstock.common.serialization import SimpleStringSchema
 from penstock.common.time import Duration
+from penstock.datastream.clients.http import HttpResponse
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.connectors.base import Boundedness
 from penstock.datastream.connectors.http import HttpPage, HttpRequest, HttpSource
@@ -89,6 +90,22 @@ def test_pages_of_json_are_read_by_a_schema_and_bad_records_say_where(peer):
     with pytest.raises(ValueError, match="record 2 of the page of 5 cannot be deserialized"):
         run.read()
     run.close()
+
+
+@pytest.mark.parametrize(
+    ("records", "cursor", "body", "text"),
+    [
+        ("items", None, b'{"rows": [], "next": 1}', r"'items', got the fields \['next', 'rows'\]"),
+        ("items", None, b"[1]", "with the list 'items', got list"),
+        (None, "next", b"[1]", "with the cursor 'next', got a list"),
+    ],
+)
+def test_a_page_of_another_shape_is_told(records, cursor, body, text):
+    made = HttpSource.builder().set_url("http://h").set_json_pages(records, cursor)
+    page = made.set_deserializer(SimpleStringSchema()).build()._settings.page
+    with pytest.raises(ValueError, match=text):
+        page(HttpResponse(200, {}, body))
+    assert page(HttpResponse(204, {}, b"")) == HttpPage([], None)
 
 
 def test_a_page_that_is_a_list_may_be_large(peer):

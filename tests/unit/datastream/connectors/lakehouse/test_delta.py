@@ -337,6 +337,13 @@ def test_a_number_that_the_column_cannot_hold_is_the_users_error(table):
         written(sink, Row(id=70_000, name="x"))
 
 
+def test_a_type_that_delta_does_not_know_is_told_in_a_few_words(table):
+    row_type = Types.ROW_NAMED(["at"], [Types.SQL_TIME()])
+    with pytest.raises(ConfigurationError, match=r"cannot be made.*at: time64") as caught:
+        DeltaSink.for_row_data(str(table), row_type).build().validate()
+    assert "\n" not in str(caught.value)
+
+
 def test_updates_and_deletes_are_refused(table):
     row = Row(id=1, name="x")
     row.set_row_kind(RowKind.DELETE)

@@ -260,6 +260,10 @@ def test_wrong_settings_are_told(table):
     )
     with pytest.raises(ConfigurationError, match="has no column 'name'"):
         bounded.with_columns("name").build()
+    with pytest.raises(ConfigurationError, match="version_as_of: expected .* got -1"):
+        bounded.version_as_of(-1)
+    with pytest.raises(ConfigurationError, match="starting_version: expected .* got -2"):
+        endless.starting_version(-2)
     with pytest.raises(ConfigurationError, match="starting_version is for continuous"):
         DeltaSource.for_bounded_row_data(table).starting_version(1).build()
     with pytest.raises(ConfigurationError, match="version_as_of is for bounded"):

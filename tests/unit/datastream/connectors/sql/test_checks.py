@@ -75,6 +75,10 @@ COLUMNS = {
         ("at", Types.SQL_TIMESTAMP(), True),
         ("at", Types.SQL_TIME(), False),
         ("at", Types.STRING(), True),
+        ("s", Types.MAP(Types.STRING(), Types.INT()), False),
+        ("s", Types.LIST(Types.INT()), False),  # MariaDB would store [1] as 1
+        ("s", Types.BASIC_ARRAY(Types.STRING()), False),
+        ("at", Types.INSTANT(), False),
         ("i", Types.PICKLED_BYTE_ARRAY(), True),  # only the database can tell
     ],
 )
@@ -87,6 +91,21 @@ def test_types_are_held_against_the_columns(url, column, field, fits):
         return
     with pytest.raises(ConfigurationError, match=rf"the column '{column}' is .*, which does not"):
         sink.validate_input(kind)
+
+
+def test_lists_and_dicts_go_into_columns_that_are_made_for_them(postgres_url):
+    db = Db(postgres_url, "CREATE TABLE contained (i INTEGER[], s JSONB)")
+    sink = db.sink(table="contained")
+    sink.validate_input(named(i=Types.LIST(Types.INT()), s=Types.MAP(Types.STRING(), Types.INT())))
+
+
+def test_a_generated_column_is_refused_at_submit(url):
+    db = Db(
+        url, "CREATE TABLE counts (i INTEGER, twice INTEGER GENERATED ALWAYS AS (i * 2) STORED)"
+    )
+    with pytest.raises(ConfigurationError, match="the column 'twice' is generated"):
+        db.sink().validate_input(named(i=Types.INT(), twice=Types.INT()))
+    db.sink().validate_input(named(i=Types.INT()))
 
 
 def test_set_columns_are_fields_by_name_or_by_place(url):

@@ -14,6 +14,7 @@ from penstock.datastream.connectors.sql.errors import may_pass, told
 from penstock.datastream.connectors.sql_sink import SqlSink
 from penstock.model.errors import JobExecutionError, RefusedForGood
 from penstock.runtime.elements import RowBatch
+from penstock.testing import MiniCluster
 from tests.tools.connectors.sql_tables import PAIRS, Db, context, put
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 
@@ -67,6 +68,58 @@ def test_a_jdbc_sink_names_the_row_too(url):
     with pytest.raises(RefusedForGood, match=r"The row: \['a', 3\]"):
         writer.prepare_commit()
     assert db.rows() == []
+
+
+@pytest.mark.parametrize(
+    "guarantee", [DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE]
+)
+def test_a_value_that_the_driver_cannot_send_ends_the_job_and_names_the_row(url, guarantee):
+    """The driver raises no error of the database's here, and the job would restart for ever."""
+    db = Db(url)
+    sink = db.sink(set_delivery_guarantee=guarantee)
+    writer = sink.create_writer(context())
+    put(writer, ("fine", 1), ("half \ud83e", 2))
+    with pytest.raises(RefusedForGood) as caught:
+        if guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            sink.create_committer().commit(writer.prepare_checkpoint(1))
+        writer.prepare_commit()
+    text = str(caught.value)
+    assert "{'name': 'half \\ud83e', 'n': 2}: UnicodeEncodeError: 'utf-8' codec can't" in text
+    assert text.isprintable()
+    assert db.rows() == []
+
+
+def test_an_integer_that_is_too_long_for_sqlite_is_named(tmp_path):
+    db = Db(f"sqlite:///{tmp_path}/test.db")
+    writer = db.sink().create_writer(context())
+    put(writer, ("fine", 1), ("long", 2**64))
+    with pytest.raises(RefusedForGood, match=r"'long', 'n': 18446744073709551616}: OverflowError"):
+        db.sink().create_committer().commit(writer.prepare_checkpoint(1))
+
+
+def test_a_jdbc_sink_names_a_row_that_the_driver_cannot_send(url):
+    Db(url)
+    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url).build()
+    sink = JdbcSink.sink("INSERT INTO counts (name, n) VALUES (?, ?)", PAIRS, options)
+    writer = sink.create_writer(context())
+    writer.write(RowBatch([("a", 1), ("\ud83e", 2)]), 0)
+    with pytest.raises(RefusedForGood, match=r"UnicodeEncodeError.*The row: \['\\ud83e', 2\]"):
+        writer.prepare_commit()
+
+
+def test_the_drivers_commit_tells_the_error_in_a_line(url):
+    """Without checkpoints the driver commits, at the end of the job."""
+    db = Db(url, UNIQUE)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    env.use_executor(MiniCluster().executor())
+    env.from_collection([("a", 1), ("a", 3)], PAIRS).sink_to(db.sink())
+    with pytest.raises(JobExecutionError) as caught:
+        env.execute("refused")
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("RefusedForGood: SqlSink's committer: cannot commit")
+    assert "'name': 'a'" in lines[0]
+    assert not [line for line in lines if "Traceback" in line or "Background" in line]
 
 
 def test_postgresql_names_constraint_and_key(postgres_url):
