@@ -35,7 +35,7 @@ q5: $(STAMP) java
 # 5: nothing was selected.
 WITH_SPARK := tests/chaos tests/dashboard tests/docs tests/spark
 test: $(STAMP) java $(JVM_CLASSES) postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores chromium
-	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign" -n 3 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
+	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign" -n 4 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(WITH_SPARK) -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
 # Random row functions against the interpreter, PENSTOCK_FUNCTIONS of each kind (100000).
