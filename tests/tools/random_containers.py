@@ -13,6 +13,17 @@ ALL_FIELDS = {
 TYPE = Types.ROW_NAMED(list(ALL_FIELDS), list(ALL_FIELDS.values()))
 
 
+def with_containers(choose, records):
+    """The records, each with a list and a dict of its own behind its other values. Some are None."""
+    made = []
+    for values in records:
+        a_list, a_dict = choose.choice(_LISTS), choose.choice(_DICTS)
+        own = {key: None if one is None else list(one) for key, one in a_dict.items()}
+        containers = [None if choose.random() < 0.1 else one for one in (list(a_list), own)]
+        made.append((*values, *containers))
+    return made
+
+
 class ContainerGrammar(Grammar):
     """Every record has lists and dicts of its own."""
 
@@ -75,12 +86,4 @@ class ContainerGrammar(Grammar):
         return self.random.choice(shapes).format(*read, self._new())
 
     def records(self, count):
-        made = []
-        for values in super().records(count):
-            a_list, a_dict = self.random.choice(_LISTS), self.random.choice(_DICTS)
-            own = {key: None if one is None else list(one) for key, one in a_dict.items()}
-            containers = [
-                None if self.random.random() < 0.1 else one for one in (list(a_list), own)
-            ]
-            made.append((*values, *containers))
-        return made
+        return with_containers(self.random, super().records(count))

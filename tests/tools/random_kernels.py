@@ -1,5 +1,6 @@
 """Random functions that kernels take: each expression has one class of values, and most operations have a kernel."""
 
+from tests.tools.random_containers import ALL_FIELDS, with_containers
 from tests.tools.random_functions import Grammar
 
 FIELDS_OF = {"int": ("a", "n"), "float": ("b",), "text": ("s", "t"), "truth": ("f",)}
@@ -122,3 +123,35 @@ class KernelGrammar(Grammar):
         if kind < 0.6:
             return f"Row(x={self._value(3)}, z={self._value(2)})"
         return self._value(4)
+
+
+class PassingGrammar(KernelGrammar):
+    """Its records have a list and a dict, which functions test and pass on."""
+
+    fields = ALL_FIELDS
+
+    def records(self, count):
+        return with_containers(self.random, super().records(count))
+
+    def _truth_of_container(self):
+        shape = self.random.choice(("({} is None)", "({} is not None)", "bool({})", "(not {})"))
+        return shape.format(self._container())
+
+    def _container(self):
+        return self._read("r", self.random.choice("lm"))
+
+    def _value(self, depth, kind=None):
+        if kind == "truth" and self.random.random() < 0.2:
+            return self._truth_of_container()
+        return super()._value(depth, kind)
+
+    def _result(self):
+        drawn, own = self.random.random(), self._value(2)
+        if drawn < 0.1:
+            return self._container()
+        if drawn < 0.2:
+            chosen = f"({self._container()} if {self._value(1, 'truth')} else {self._container()})"
+            return f"({own}, {chosen})"
+        if drawn < 0.6:
+            return f"Row(x={own}, l={self._read('r', 'l')}, z={self._read('r', 'm')})"
+        return f"({own}, {self._container()}, {self._value(2)})"

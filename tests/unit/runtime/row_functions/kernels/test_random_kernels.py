@@ -5,6 +5,7 @@ the function.
 import os
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 
 from penstock.common.typeinfo import Types
@@ -18,8 +19,9 @@ from penstock.runtime.row_functions.kernels.vectors import Of
 from penstock.runtime.row_functions.plans import Way, plan_of
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.runner import ColumnRows, are_same
+from tests.tools import random_containers
 from tests.tools.random_functions import TYPE, Grammar, columns, made
-from tests.tools.random_kernels import KernelGrammar
+from tests.tools.random_kernels import KernelGrammar, PassingGrammar
 
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 PARTS = 40
@@ -38,9 +40,16 @@ def outcome(call, *given):
         return error
 
 
+def values_of(column):
+    values = column.to_pylist()
+    if not pa.types.is_map(column.type):
+        return values
+    return [None if one is None else dict(one) for one in values]
+
+
 def results_of(kernel, found):
     """What the kernel gives for each row."""
-    lists = [column.to_pylist() for column in found.columns]
+    lists = [values_of(column) for column in found.columns]
     result = kernel.result
     if result.width is None:
         return lists[0]
@@ -91,9 +100,12 @@ TYPES = {
 }
 
 
-def declared(result, choose):
-    """A type that the results may be declared to have."""
-    kinds = [choose(TYPES[value.of]) for value in result.fields]
+def declared(result, choose, fields):
+    """A type that the results may be declared to have. `fields`: the types of the columns."""
+    kinds = [
+        fields[value.column] if value.of is Of.OTHER else choose(TYPES[value.of])
+        for value in result.fields
+    ]
     if result.width is None:
         return kinds[0]
     if not result.is_row:
@@ -101,17 +113,18 @@ def declared(result, choose):
     return Types.ROW_NAMED(list(result.names), kinds) if result.names else Types.ROW(kinds)
 
 
-def check_typed(text, plan, batch, function, choose):
+def check_typed(text, plan, batch, function, choose, given):
     """Whether columns of a declared type, with the rows of the function among them, are those that its results become."""
     try:
-        kind = declared(plain_kernel_of(plan.tree, plan.fields.types).result, choose)
+        result = plain_kernel_of(plan.tree, plan.fields.types).result
+        kind = declared(result, choose, given.get_field_types())
     except (Refused, KeyError):
         return
     lines = []
     kernels = Kernels(lambda record: (True, function(record)), kind, "f", lines.append)
-    got = kernels.run(ColumnRows(batch, TYPE, plan), plan)
+    got = kernels.run(ColumnRows(batch, given, plan), plan)
     assert not lines, lines
-    records = to_rows(batch, TYPE).values
+    records = to_rows(batch, given).values
     try:
         expected = to_columns(RowBatch([function(record) for record in records]), kind)
     except Exception:
@@ -123,24 +136,24 @@ def check_typed(text, plan, batch, function, choose):
         assert got.schema == expected.schema
 
 
-def try_functions(seeds, make):
+def try_functions(seeds, make, given=TYPE):
     """Returns how many functions have a kernel, and how many rows it knew."""
     counts = Counter()
     for seed in seeds:
         grammar = make(seed)
         text = grammar.function(STYLES[seed % 3])
         # Columns that begin within their buffers, as those of slices do.
-        batch = columns(grammar.records(ROWS + 9)).slice(seed % 9, seed % 9 + ROWS)
+        batch = columns(grammar.records(ROWS + 9), given).slice(seed % 9, seed % 9 + ROWS)
         function = made(text)
-        plan = plan_of(function, batch.data.schema, TYPE)
+        plan = plan_of(function, batch.data.schema, given)
         if plan.way is not Way.COLUMNS:
             continue
         counts["columns"] += 1
-        expected = [outcome(function, record) for record in to_rows(batch, TYPE).values]
+        expected = [outcome(function, record) for record in to_rows(batch, given).values]
         known = check_values(text, plan, batch, expected)
         check_truth(text, plan, batch, expected)
         if known is not None:
-            check_typed(text, plan, batch, function, grammar.random.choice)
+            check_typed(text, plan, batch, function, grammar.random.choice, given)
             counts["kernels"] += 1
             counts["rows"] += ROWS
             counts["known"] += known
@@ -165,6 +178,12 @@ def test_random_functions_of_any_kind_give_the_same_in_kernels():
     assert counts["kernels"] > 30, counts
 
 
+def test_random_functions_that_pass_lists_and_dicts_on_give_the_same_in_kernels():
+    counts = try_functions(range(60_000, 60_600), PassingGrammar, random_containers.TYPE)
+    assert counts["kernels"] > 120, counts
+    assert counts["known"] > 0.4 * counts["rows"], counts
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_very_many_random_functions_give_the_same_in_kernels(part):
@@ -173,3 +192,13 @@ def test_very_many_random_functions_give_the_same_in_kernels(part):
     counts = try_functions(range(first, first + count), KernelGrammar)
     print(f"{count} functions: {dict(counts)}")
     assert counts["kernels"] > count * 0.4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
+def test_very_many_random_functions_pass_lists_and_dicts_on_in_kernels(part):
+    count = MANY // PARTS
+    first = 7_000_000 + part * count
+    counts = try_functions(range(first, first + count), PassingGrammar, random_containers.TYPE)
+    print(f"{count} functions: {dict(counts)}")
+    assert counts["kernels"] > count * 0.15
