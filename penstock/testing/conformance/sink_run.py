@@ -208,8 +208,8 @@ class _Patience:
         self._tries += 1
         if self._tries > PUT_OFF_TRIES and time.monotonic() > self._deadline_s:
             raise TimeoutError(
-                f"the committer still puts committables off after {self._tries - 1} tries. Commit them, "
-                "or raise an error when they can not be committed"
+                f"the committer still puts committables off after {self._tries - 1} tries. "
+                "Commit them, or raise an error when they can not be committed"
             )
 
 
