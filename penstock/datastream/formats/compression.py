@@ -144,8 +144,8 @@ class _Checked(io.RawIOBase):
         return RefusedForGood(
             f"The file {shown(self._path)} cannot be unpacked as {self._form}, which its first "
             f"bytes or its name say it is: {error}. Expected {_EXPECTED}, complete. If it is "
-            "damaged, replace or remove it; if it is still being written, write it under a hidden name and "
-            "rename it."
+            "damaged, replace or remove it; if it is still being written, write it under "
+            "a hidden name and rename it."
         )
 
     def close(self) -> None:
