@@ -84,8 +84,8 @@ def _refused(path: str, form: str) -> RefusedForGood:
 def open_unpacked(path: str) -> BinaryIO:
     """Opens a file for reading what was packed; a file that is not compressed as it is.
 
-    Raises: RefusedForGood: it is compressed in a form that cannot be read; reading from the result: it is damaged, cut off, or of
-    another form than its name says.
+    Raises: RefusedForGood: it is compressed in a form that cannot be read. Reading raises it too: the
+    file is damaged, cut off, or of another form than its name says.
     """
     name = compression_of(path)
     if name is None:
@@ -117,7 +117,7 @@ def _is_zlib(head: bytes) -> bool:
 
 
 class _Checked(io.RawIOBase):
-    """The unpacked bytes of a file, which only go forward. What the library of its form says of bad data names no file."""
+    """The unpacked bytes of a file, which only go forward. Libraries name no file in their errors."""
 
     def __init__(self, path: str, form: str) -> None:
         self._path = path
@@ -142,10 +142,10 @@ class _Checked(io.RawIOBase):
 
     def _told(self, error: Exception) -> RefusedForGood:
         return RefusedForGood(
-            f"The file {shown(self._path)} cannot be unpacked as {self._form}, which its first bytes "
-            f"or its name say it is: {error}. Expected {_EXPECTED}, complete. If it is damaged, "
-            "replace or remove it; if it is still being written, write it under a hidden name and "
-            "rename it."
+            f"The file {shown(self._path)} cannot be unpacked as {self._form}, which its first "
+            f"bytes or its name say it is: {error}. Expected {_EXPECTED}, complete. If it is "
+            "damaged, replace or remove it; if it is still being written, write it under "
+            "a hidden name and rename it."
         )
 
     def close(self) -> None:

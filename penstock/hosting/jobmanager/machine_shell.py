@@ -380,8 +380,7 @@ class MachineShell:
             self._note_restored(effect.checkpoint_id)
             self._coordinators.reset(effect.vertices, effect.checkpoint_id)
         elif effect.checkpoint_id is None:
-            # An enumerator may be what has failed, in the middle of its work: what it has not found
-            # yet would never be read. With a checkpoint RestoreCoordinators follows.
+            # An enumerator may have failed in the middle of its work. Else RestoreCoordinators comes.
             self._coordinators.restore(())
         text = "job=%s RESTARTS subtasks=%d checkpoint=%s"
         _LOG.info(text, self.job_id, len(effect.vertices), effect.checkpoint_id)

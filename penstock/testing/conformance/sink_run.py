@@ -20,6 +20,8 @@ from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
 
 _SINK: Final = "sink"
 _COMMITTER: Final = "sink-global-committer"
+PUT_OFF_TRIES: Final = 100
+PUT_OFF_S: Final = 2.0
 _LISTS: Final = (COMMITTABLES, WRITER_STATE)
 
 
@@ -127,7 +129,9 @@ class SinkRun:
         if self._committer is not None and self._is_last(subtask):
             operator = self._committer
         operator.notify_checkpoint_complete(checkpoint_id)
+        patience = _Patience()
         while operator.has_put_off:
+            patience.check()
             operator.on_processing_time(0)
 
     def finish(self, subtask: int) -> None:
@@ -186,8 +190,27 @@ def committer_of(sink: Sink) -> Committer | None:
 def commit(committer: Committer, committables: Sequence[object]) -> None:
     """As the driver and the tasks do it: what is put off is tried again."""
     left: Sequence[object] | None = list(committables)
+    patience = _Patience()
     while left:
+        patience.check()
         left = committer.commit(deserialize(serialize(list(left))))
+
+
+class _Patience:
+    """Bounds how often a committer may put off what it has to commit: nothing is away here."""
+
+    def __init__(self) -> None:
+        self._tries = 0
+        self._deadline_s = time.monotonic() + PUT_OFF_S
+
+    def check(self) -> None:
+        """Raises: TimeoutError."""
+        self._tries += 1
+        if self._tries > PUT_OFF_TRIES and time.monotonic() > self._deadline_s:
+            raise TimeoutError(
+                f"the committer still puts committables off after {self._tries - 1} tries. "
+                "Commit them, or raise an error when they can not be committed"
+            )
 
 
 class _Timers:

@@ -47,7 +47,8 @@ def check_sink(
         make: returns a sink whose target is empty, and a function that returns the records that are visible there.
         records: what is written, each different from the others; 24 texts by default.
         parallelisms: of the writers, each restored at itself and at the next one.
-        most_points: at most so many steps behind which the job is stopped, 2 or more; by default all of them.
+        most_points: about so many steps behind which the job is stopped, 2 or more; by default all of them. The moment in which a
+            checkpoint is prepared and not complete is always among them.
         input_type: the TypeInformation of the records; None: not declared.
 
     Returns: the report; `report.require(DeliveryGuarantee.EXACTLY_ONCE)` makes a test of it.
@@ -60,7 +61,7 @@ def check_sink(
         plan.without_checkpoints()
         plan.committed_twice()
         steps = len(plan.steps())
-        for point in spread(steps, most_points):
+        for point in sorted({*spread(steps, most_points), plan.prepared()}):
             for restored in dict.fromkeys((parallelism, other)):
                 plan.restored(point, restored, is_closed=True)
             plan.restored(point, parallelism, is_closed=False)
@@ -118,6 +119,12 @@ class _Plan:
             made.append(_Step("complete", -1, number))
             made += [_Step("notify", subtask, number) for subtask in subtasks]
         return made
+
+    def prepared(self) -> int:
+        """How many steps there are until all subtasks have prepared the first checkpoint."""
+        return 1 + max(
+            at for at, one in enumerate(self.steps()) if (one.what, one.number) == ("prepare", 1)
+        )
 
     def run_through(self) -> None:
         """To the end without a failure. What is visible is looked at after every step."""

@@ -224,7 +224,8 @@ class _Writer:
         if b"\n" in line:
             raise ValueError(
                 f"{self.where}: a record has a line end in it, so it would be several records in a "
-                f'body of form "lines": {line!r:.200}. Serialize it without, as JSON does, or choose '
+                f'body of form "lines": {line!r:.200}. Serialize it without, as JSON does, '
+                "or choose "
                 'set_body_form("json-array") or set_body_form("single").'
             )
         return line

@@ -160,8 +160,8 @@ def _place_of(
         elif not hosts:
             hosts = "localhost"  # as in Java; libpq would take a Unix socket
     refused = ConfigurationError(
-        f"{where}: the place {hosts!r} in the JDBC URL is not understood. Expected one host and port, "
-        "as in jdbc:mysql://db-1:3306/shop, or an SQLAlchemy URL."
+        f"{where}: the place {hosts!r} in the JDBC URL is not understood. Expected one host and "
+        "port, as in jdbc:mysql://db-1:3306/shop, or an SQLAlchemy URL."
     )
     if any(sign in hosts for sign in ",()="):  # several hosts, or properties of one
         raise refused

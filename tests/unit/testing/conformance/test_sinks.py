@@ -11,6 +11,7 @@ from penstock.common.serialization import Encoder
 from penstock.datastream.connectors import Committer, DeliveryGuarantee, Sink
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.testing import check_sink
+from penstock.testing.conformance import sink_run
 from tests.tools.connectors.sql_tables import PAIRS, Db
 from tests.tools.output_files import files_below
 
@@ -55,6 +56,11 @@ class LinesCommitter(Committer):
         self.folder, self.flags = Path(folder), flags
 
     def commit(self, committables):
+        if "puts off" in self.flags:
+            return committables
+        return self.rename(committables)
+
+    def rename(self, committables):
         for name in committables:
             target = self.folder / name.removesuffix(".hidden")
             hidden = self.folder / name
@@ -130,14 +136,46 @@ def test_a_sound_sink_is_exactly_once(folders):
         (("aborts all",), NONE, "aborted"),
         (("publishes in abort",), AT_LEAST, "visible too early"),
         (("names collide",), NONE, "lost"),
+        (("puts off",), NONE, "puts committables off after 2 tries"),
     ],
 )
-def test_a_sink_with_a_planted_fault_is_found(folders, flags, guarantee, shown):
+def test_a_sink_with_a_planted_fault_is_found(folders, monkeypatch, flags, guarantee, shown):
+    monkeypatch.setattr(sink_run, "PUT_OFF_TRIES", 2)
+    monkeypatch.setattr(sink_run, "PUT_OFF_S", 0)
     report = report_of(folders, *flags)
     assert report.guarantee is guarantee
     assert shown in str(report)
     with pytest.raises(AssertionError, match="expected EXACTLY_ONCE of Lines: "):
         report.require(EXACTLY)
+
+
+class WritesAtBarrier(Lines):
+    """It has no committer."""
+
+    def create_writer(self, context):
+        return BarrierWriter(self.folder, self.flags, context)
+
+    def create_committer(self):
+        return None
+
+
+class BarrierWriter(LinesWriter):
+    def prepare_commit(self):
+        for name in super().prepare_commit():
+            (self.folder / name).rename(self.folder / name.removesuffix(".hidden"))
+        return []
+
+
+@pytest.mark.parametrize("most_points", [2, 4, 5])
+def test_few_points_still_find_what_the_barrier_makes_visible(folders, most_points):
+    """What a checkpoint that is not complete has made visible comes again."""
+
+    def make():
+        folder = folders()
+        return WritesAtBarrier(str(folder)), lambda: lines_of(folder)
+
+    report = check_sink(make, parallelisms=(1,), most_points=most_points)
+    assert report.guarantee is AT_LEAST, str(report)
 
 
 def test_the_file_sink_is_exactly_once(folders):

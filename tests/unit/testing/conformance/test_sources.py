@@ -224,6 +224,23 @@ def test_records_that_come_behind_doubled_ones_are_waited_for():
     assert report.guarantee is AT_LEAST, str(report)
 
 
+class EndlessPoller(ForgetfulPoller):
+    def poll(self):
+        return ["x"] * 500
+
+
+class Endless(Forgetful):
+    boundedness = Boundedness.BOUNDED
+
+    def create_poller(self, shard):
+        return EndlessPoller()
+
+
+def test_a_bounded_source_that_never_ends_is_left():
+    report = check_source(Endless, EXPECTED, parallelisms=(1,), most_points=2)
+    assert report.guarantee is NONE, str(report)
+
+
 def test_a_kit_needs_two_points():
     with pytest.raises(ValueError, match="most_points: expected 2 or more, .* got 1"):
         check_source(Pages, EXPECTED, most_points=1)

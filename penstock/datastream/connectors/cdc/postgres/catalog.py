@@ -190,7 +190,8 @@ def _check_published(
     if shape.table not in published:
         raise ConfigurationError(
             f"{where}: the publication {name!r} does not have the table {shape.table}. ALTER "
-            f'PUBLICATION "{name}" ADD TABLE "{shape.table.schema}"."{shape.table.name}"; of a partitioned table with '
+            f'PUBLICATION "{name}" ADD TABLE "{shape.table.schema}"."{shape.table.name}"; of a '
+            "partitioned table with "
             "publish_via_partition_root = true."
         )
     columns, rows = published[shape.table]

@@ -47,7 +47,7 @@ def test_upsert_needs_the_key_of_changed_rows(orders):
     [
         (
             "CREATE PUBLICATION p",
-            "publication 'p' does not have the table public.orders. ALTER .* ADD TABLE \"public\".\"orders\"",
+            "'p' does not have the table public.orders. ALTER .* ADD TABLE \"public\".\"orders\"",
         ),
         ("CREATE PUBLICATION p FOR TABLE orders (id)", r"leaves out the columns \['name'\]"),
         ("CREATE PUBLICATION p FOR TABLE orders WHERE (id > 1)", "filters the rows of public.o"),
