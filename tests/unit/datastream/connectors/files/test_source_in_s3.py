@@ -15,7 +15,7 @@ from penstock.datastream.formats.avro import AvroBulkWriters, AvroFormat, AvroSc
 from penstock.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from penstock.datastream.formats.file_access import Address
 from penstock.datastream.formats.parquet import AvroParquetReaders, ParquetFormat
-from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.model.errors import ConfigurationError, RefusedForGood, UserCodeError
 from penstock.runtime.elements import RowBatch
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext, all_values, run_source
 
@@ -203,7 +203,7 @@ def test_an_error_names_the_object_without_credentials(object_store, name, data,
     object_store.write(f"bad/{name}", data)
     uri = object_store.uri(f"bad/{name}").replace("s3://", "s3://me:my%2Fsecret@")
     source = FileSource.for_record_stream_format(form, uri).build()
-    with pytest.raises((UserCodeError, ConfigurationError, EOFError)) as raised:
+    with pytest.raises((UserCodeError, RefusedForGood)) as raised:
         read(source)
     assert f"@bucket/bad/{name}" in str(raised.value)
     assert "secret" not in str(raised.value)
