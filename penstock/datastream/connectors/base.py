@@ -169,7 +169,7 @@ class PolledSplitReader(SourceReader):
             return SplitBatch(batch, self.split_id(self._current))
         finished, self._current, self._batches = self._current, None, None
         self._splits_processed += 1
-        if not self._splits:
+        if not self._splits and not self._no_more:
             self.context.send_split_request()
         return SplitFinished(self.split_id(finished))
 

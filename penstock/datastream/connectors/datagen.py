@@ -270,7 +270,7 @@ class _LimitedReader(SourceReader):
         if self._position >= split.count:
             self._splits.popleft()
             self._position = 0
-            if not self._splits:
+            if not self._splits and not self._no_more:
                 self._context.send_split_request()
             return SplitFinished(split)
         return self._next(split)

@@ -133,10 +133,9 @@ class SourceCoordinator:
         if self.enumerator is None:
             return
         subtask = request.attempt_id.subtask
-        is_served = self._register(request.attempt_id) or (
-            subtask in self._rivals and subtask in self._told_no_more
-        )
-        if not is_served:
+        is_served = self._register(request.attempt_id)
+        # A reader that was told that there is no more may have ended: it would never read a split that came back meanwhile.
+        if not is_served and subtask not in self._told_no_more:
             self.enumerator.handle_split_request(subtask, request.host)
 
     def handle_event(self, told: SourceEvent) -> None:
@@ -252,8 +251,10 @@ class SourceCoordinator:
             self._around.send_to_task(attempt_id, message)
 
     def no_more_splits(self, subtask: int) -> None:
-        self._told_no_more.add(subtask)
-        for attempt_id in self._attempts_of(subtask):
+        attempts = self._attempts_of(subtask)
+        if attempts:
+            self._told_no_more.add(subtask)
+        for attempt_id in attempts:
             self._around.send_to_task(attempt_id, NoMoreSplits(attempt_id, self.place.node_id))
 
     def call_periodically(

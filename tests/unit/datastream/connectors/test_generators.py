@@ -240,3 +240,23 @@ def test_the_discarding_sink_takes_anything_and_commits_nothing():
     assert list(writer.prepare_commit()) == []
     writer.close()
     assert sink.create_committer() is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [DataGeneratorSource(str, 10), CollectionSource.of([1, 2], None)],
+    ids=["generator", "collection"],
+)
+def test_a_reader_that_knows_that_there_is_no_more_asks_for_no_more(source):
+    """It ends: a split that would be assigned to it would be lost."""
+    context, told = FakeReaderContext(), FakeEnumeratorContext()
+    enumerator = source.create_enumerator(told)
+    enumerator.start()
+    enumerator.handle_split_request(0, "host")
+    reader = source.create_reader(context)
+    reader.start()
+    reader.add_splits(told.assigned[0])
+    reader.notify_no_more_splits()
+    while reader.poll_next() is not ReaderStatus.END_OF_INPUT:
+        pass
+    assert context.requests == 1

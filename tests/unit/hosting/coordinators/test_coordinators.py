@@ -336,6 +336,33 @@ def test_all_attempts_of_a_subtask_get_the_same_splits(started):
     assert callbacks.sent.get(timeout=WAIT_S) == NoMoreSplits(attempt(0, 2), 1)
 
 
+def test_a_reader_that_was_told_of_the_end_gets_nothing_that_comes_back(started):
+    """It may have ended, and would never read it: what it asked for in the end comes late."""
+    coordinators, callbacks = started(CoordinatedVertex(VERTEX, 1, "few", 2, FewSplits()))
+    assert asked(coordinators, callbacks, attempt(0)) == ["s0", "s1"]
+    assert asked(coordinators, callbacks, attempt(1)) == ["s2", "s3"]
+    assert asked(coordinators, callbacks, attempt(0)) == ["s4", "s5"]
+    assert callbacks.sent.get(timeout=WAIT_S) == NoMoreSplits(attempt(0), 1)
+    coordinators.reset([ExecutionVertexId(VERTEX, 1)])
+    coordinators.from_reader(SplitRequest(attempt(0), 1, "host"))
+    assert asked(coordinators, callbacks, attempt(1, 1)) == ["s2", "s3"]
+
+
+class EndsAtOnce(TwoEach):
+    def start(self):
+        self.context.signal_no_more_splits(0)
+
+
+class EndedSplits(Splits):
+    def create_enumerator(self, context):
+        return EndsAtOnce(context)
+
+
+def test_a_reader_that_was_not_there_when_the_end_was_told_is_served(started):
+    coordinators, callbacks = started(CoordinatedVertex(VERTEX, 1, "few", 2, EndedSplits()))
+    assert asked(coordinators, callbacks, attempt(0)) == ["s0", "s1"]
+
+
 def test_what_several_attempts_had_goes_back_once(started):
     coordinators, callbacks = started(place())
     assert asked(coordinators, callbacks, attempt(0)) == ["s0", "s1"]
