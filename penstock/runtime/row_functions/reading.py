@@ -126,13 +126,9 @@ class Reader:
         """Whether a condition is met that was tested before; None: it was not."""
         return way.met.get(id(condition))
 
-    def to_bool(self, way: Stand) -> None:
-        """Before a jump or a `not` this changes nothing. `not not x` is nothing else, from Python 3.13 on."""
-        following = next(
-            step.opname for step in self._steps[way.at :] if step.opname not in _PASSED
-        )
-        if "JUMP" not in following and following != "UNARY_NOT":
-            way.push(Node(Kind.CALL, (Node(Kind.CODE, value=bool), way.value()), ()))
+    def following(self, way: Stand) -> str:
+        """The next instruction that does anything."""
+        return next(step.opname for step in self._steps[way.at :] if step.opname not in _PASSED)
 
     def constant(self, place: int) -> Any:
         return self._function.__code__.co_consts[place]
@@ -400,6 +396,12 @@ def _pop_top(way: Stand) -> None:
         raise Refused(USED[Kind.ROW])
 
 
+def _to_bool(following: str, way: Stand) -> None:
+    """Before a jump or a `not` this changes nothing. `not not x` is nothing else, from Python 3.13 on."""
+    if "JUMP" not in following and following != "UNARY_NOT":
+        way.push(Node(Kind.CALL, (Node(Kind.CODE, value=bool), way.value()), ()))
+
+
 def _store_and_load(reader: Reader, way: Stand, step: dis.Instruction) -> None:
     stored, loaded = step.argval
     reader.store(way, (stored,))
@@ -467,7 +469,7 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "BINARY_SLICE": lambda r, way, _s: r.slice_item(way),
     "BUILD_SLICE": _slice,
     "UNARY_NOT": _unary("not "),
-    "TO_BOOL": lambda r, way, _s: r.to_bool(way),
+    "TO_BOOL": lambda r, way, _s: _to_bool(r.following(way), way),
     "UNARY_NEGATIVE": _unary("-"),
     "UNARY_POSITIVE": _unary("+"),
     "UNARY_INVERT": _unary("~"),
