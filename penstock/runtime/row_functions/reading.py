@@ -127,7 +127,6 @@ class Reader:
         return way.met.get(id(condition))
 
     def following(self, way: Stand) -> str:
-        """The next instruction that does anything."""
         return next(step.opname for step in self._steps[way.at :] if step.opname not in _PASSED)
 
     def constant(self, place: int) -> Any:
