@@ -6,7 +6,6 @@ A field that is None is written as null where the schema takes null, and left ou
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias
 
 from penstock.common.typeinfo import Types
 from penstock.datastream.formats.json_schema import JsonShape
+from penstock.datastream.formats.json_texts import json_text
 from penstock.datastream.formats.text_values import formatter_of
 from penstock.model.row import Row
 from penstock.model.texts.bounded_text import bounded_repr
@@ -46,7 +46,7 @@ def _writer_of(shape: JsonShape) -> Write:
     if shape.kind == "map":
         value = writer_of(shape.parts[0])
         return lambda entries: (
-            f"{{{','.join(f'{_text(_word(key))}:{value(one)}' for key, one in entries.items())}}}"
+            f"{{{','.join(f'{json_text(_word(key))}:{value(one)}' for key, one in entries.items())}}}"
         )
     if shape.kind == "string":
         return _string_writer(shape)
@@ -56,7 +56,7 @@ def _writer_of(shape: JsonShape) -> Write:
 def _object_writer(shape: JsonShape) -> Write:
     row_type: Any = shape.type_info
     names = row_type.get_field_names()
-    keys = [_text(name) for name in names]
+    keys = [json_text(name) for name in names]
     writers = [_writer_of(part) for part in shape.parts]
     nulls = [_of_none(name, part, shape) for name, part in zip(names, shape.parts, strict=True)]
 
@@ -129,11 +129,11 @@ def _items(value: Any) -> Any:
 
 def _string_writer(shape: JsonShape) -> Write:
     if shape.type_info == Types.STRING():
-        return lambda value: _text(_word(value))
+        return lambda value: json_text(_word(value))
     if shape.type_info == Types.PRIMITIVE_ARRAY(Types.BYTE()):
         return lambda value: f'"{base64.b64encode(value).decode()}"'
     form = formatter_of(shape.type_info, zoned=True)
-    return lambda value: _text(form(value))
+    return lambda value: json_text(form(value))
 
 
 def _word(value: Any) -> str:
@@ -152,7 +152,7 @@ def _number(value: Any) -> str:
     is_number = isinstance(value, Decimal | float) or hasattr(value, "__index__")
     if isinstance(value, bool) or not is_number or not math.isfinite(value):
         raise TypeError(f"expected a finite number, got {bounded_repr(value)}")
-    return str(value) if isinstance(value, Decimal) else _text(value)
+    return str(value) if isinstance(value, Decimal) else json_text(value)
 
 
 def _boolean(value: Any) -> str:
@@ -163,7 +163,3 @@ def _boolean(value: Any) -> str:
 
 def _null(value: Any) -> str:
     raise TypeError(f"expected None, got {bounded_repr(value)}")
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
