@@ -45,12 +45,18 @@ def _writer_of(shape: JsonShape) -> Write:
         return lambda values: f"[{','.join(map(item, _items(values)))}]"
     if shape.kind == "map":
         value = writer_of(shape.parts[0])
-        return lambda entries: (
-            f"{{{','.join(f'{json_text(_word(key))}:{value(one)}' for key, one in entries.items())}}}"
-        )
+        return _map_writer(value)
     if shape.kind == "string":
         return _string_writer(shape)
     return {"integer": _integer, "number": _number, "boolean": _boolean, "null": _null}[shape.kind]
+
+
+def _map_writer(value: Write) -> Write:
+    def write(entries: Any) -> str:
+        pairs = (f"{json_text(_word(key))}:{value(one)}" for key, one in entries.items())
+        return f"{{{','.join(pairs)}}}"
+
+    return write
 
 
 def _object_writer(shape: JsonShape) -> Write:
