@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.runtime.keys.encoding import (
@@ -55,7 +56,11 @@ def key_groups(
     keys: list[Any], max_parallelism: int, *, is_int32: bool = False
 ) -> NDArray[np.int64]:
     """`key_group` of many keys. Raises: TypeError for keys that cannot be keys."""
-    hashes = hash_keys(keys, is_int32=is_int32)
+    return groups_of_hashes(hash_keys(keys, is_int32=is_int32), max_parallelism)
+
+
+def groups_of_hashes(hashes: UInt32s, max_parallelism: int) -> NDArray[np.int64]:
+    """The key group of each hash."""
     return (murmur_array(hashes) % np.uint32(max_parallelism)).astype(np.int64)
 
 
@@ -148,3 +153,41 @@ def hash_strings(texts: Sequence[str]) -> UInt32s:
     parts = [utf16(text) for text in texts]
     lengths = np.fromiter(map(len, parts), np.int64, len(parts)) // 2
     return hash_units(np.frombuffer(b"".join(parts), np.uint16), lengths)
+
+
+def hash_array(array: pa.Array, *, is_int32: bool = False) -> UInt32s | None:
+    """`hash32` of each value, without making Python values. None: the type cannot be hashed this way.
+
+    Raises: TypeError: there is a null.
+    """
+    if array.null_count:
+        # Raises the same error as a null key among rows.
+        hash_of_none = hash32(None)
+        raise AssertionError(hash_of_none)
+    if pa.types.is_dictionary(array.type):
+        found = hash_array(array.dictionary, is_int32=is_int32)
+        return None if found is None else found[array.indices.to_numpy()]
+    kind = array.type
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        values = array.to_numpy().astype(np.int64)
+        hashes: UInt32s = values.astype(np.uint32) if is_int32 else hash_longs(values)
+        return hashes
+    if pa.types.is_floating(kind):
+        return hash_doubles(array.to_numpy().astype(np.float64))
+    if pa.types.is_boolean(kind):
+        flags = array.to_numpy(zero_copy_only=False)
+        return np.where(flags, np.uint32(1231), np.uint32(1237)).astype(np.uint32)
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return _hash_string_array(array) if is_text else None
+
+
+def _hash_string_array(array: pa.Array) -> UInt32s:
+    if len(array) == 0:
+        return np.zeros(0, np.uint32)
+    _, offsets_buffer, data = array.buffers()
+    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    offsets = np.frombuffer(offsets_buffer, width)[array.offset : array.offset + len(array) + 1]
+    if data is None:
+        return np.zeros(len(array), np.uint32)
+    text = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+    return hash_utf8(text, (offsets - offsets[0]).astype(np.int64))

@@ -40,15 +40,12 @@ from penstock.runtime.keys.computed import ComputedKeys
 from penstock.runtime.keys.fields import KeyFields, key_fields
 from penstock.runtime.keys.hash_arrays import (
     Channels,
-    UInt32s,
     as_channels,
     channels_of_hashes,
-    hash_doubles,
+    hash_array,
     hash_keys,
-    hash_longs,
-    hash_utf8,
 )
-from penstock.runtime.keys.hashing import hash32, is_int32_type
+from penstock.runtime.keys.hashing import is_int32_type
 from penstock.runtime.records.failed_at import each
 
 ToValues: TypeAlias = Callable[[pa.Array], list[Any]]
@@ -303,7 +300,7 @@ class KeySelection:
         """
         found = self._key_columns(batch)
         if found is not None and not found.is_tuple:
-            hashes = hash_array(found.arrays[0], self.key_type)
+            hashes = hash_array(found.arrays[0], is_int32=is_int32_type(self.key_type))
             if hashes is not None:
                 return channels_of_hashes(hashes, channels, max_parallelism)
         keys, places = self.distinct_keys_of(batch)
@@ -331,45 +328,6 @@ def _combinations(arrays: Sequence[pa.Array]) -> tuple[pa.Array, Int64s]:
 def keys_of_lists(lists: list[list[Any]], is_tuple: bool) -> list[Any]:
     """The keys, given the values of their columns."""
     return list(zip(*lists, strict=True)) if is_tuple else lists[0]
-
-
-def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s | None:
-    """`hash32` of each value, without making Python values. None: the type cannot be hashed this way.
-
-    Raises: TypeError: there is a null.
-    """
-    if array.null_count:
-        # Raises the same error as a null key among rows.
-        hash_of_none = hash32(None)
-        raise AssertionError(hash_of_none)
-    if pa.types.is_dictionary(array.type):
-        found = hash_array(array.dictionary, key_type)
-        return None if found is None else found[array.indices.to_numpy()]
-    kind = array.type
-    if pa.types.is_integer(kind) and kind != pa.uint64():
-        values = array.to_numpy().astype(np.int64)
-        is_int32 = is_int32_type(key_type)
-        hashes: UInt32s = values.astype(np.uint32) if is_int32 else hash_longs(values)
-        return hashes
-    if pa.types.is_floating(kind):
-        return hash_doubles(array.to_numpy().astype(np.float64))
-    if pa.types.is_boolean(kind):
-        flags = array.to_numpy(zero_copy_only=False)
-        return np.where(flags, np.uint32(1231), np.uint32(1237)).astype(np.uint32)
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return _hash_string_array(array) if is_text else None
-
-
-def _hash_string_array(array: pa.Array) -> UInt32s:
-    if len(array) == 0:
-        return np.zeros(0, np.uint32)
-    _, offsets_buffer, data = array.buffers()
-    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
-    offsets = np.frombuffer(offsets_buffer, width)[array.offset : array.offset + len(array) + 1]
-    if data is None:
-        return np.zeros(len(array), np.uint32)
-    text = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-    return hash_utf8(text, (offsets - offsets[0]).astype(np.int64))
 
 
 class ChannelCache:

@@ -57,7 +57,7 @@ class FrozenRows:
     values: list[tuple[Any, ...]]
 
 
-Column: TypeAlias = "Sequence[Any] | Pickled | FrozenRows"
+Column: TypeAlias = Sequence[Any] | Pickled | FrozenRows
 
 
 def plain_dumps(value: object) -> bytes:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.model.row import RowKind, make_rows
-from penstock.runtime.records.frozen import Dumps, FrozenRows, Loads
+from penstock.runtime.records.frozen import Dumps, Loads
 from penstock.runtime.records.plain_pickle import dumps_plain, loads_plain
 from penstock.runtime.value_classes import classes_of
 
@@ -34,13 +34,6 @@ _ARROW_OF: Final = {
 }  # fmt: skip
 
 
-def encode_rows(rows: FrozenRows, values: list[Any], dumps: Dumps) -> Iterator[bytes]:
-    shape = json.dumps({"fields": rows.fields, "kind": rows.row_kind.name}).encode()
-    content = LENGTH.pack(len(shape)) + shape + b"".join(encode_column(values, dumps))
-    yield COLUMN_HEAD.pack(b"R", len(content))
-    yield content
-
-
 def encode_column(values: Sequence[Any], dumps: Dumps) -> Iterator[bytes]:
     """Header and content. Decoding gives equal values of the same types."""
     kinds = classes_of(values)
@@ -50,12 +43,20 @@ def encode_column(values: Sequence[Any], dumps: Dumps) -> Iterator[bytes]:
         content = LENGTH.pack(len(columns)) + b"".join(columns)
         yield COLUMN_HEAD.pack(b"U", len(content)) + content
         return
-    marker = b"T" if kind is pa.Table else b"A"
-    plain = _tables(values) if kind is pa.Table else _arrow(values, kind)
-    if plain is None:
-        marker, plain = pickled(list(values), dumps)
+    array = arrow_array(values, kinds)
+    if array is not None:
+        yield from encode_array(array)
+        return
+    marker, plain = (b"T", _tables(values)) if kind is pa.Table else pickled(list(values), dumps)
     yield COLUMN_HEAD.pack(marker, len(plain))
     yield plain
+
+
+def encode_array(array: pa.Array) -> Iterator[bytes]:
+    """A column of numbers, text, bytes, bool or None, as `encode_column` writes it."""
+    content = _ipc(pa.table([array], names=["values"]))
+    yield COLUMN_HEAD.pack(b"A", len(content))
+    yield content
 
 
 def pickled(value: object, dumps: Dumps) -> tuple[bytes, bytes]:
@@ -69,16 +70,17 @@ def unpickled(marker: bytes, data: bytes, loads: Loads) -> Any:
     return loads_plain(data) if marker == b"B" else loads(data)
 
 
-def _arrow(values: Sequence[Any], kind: type | None) -> bytes | None:
-    """The Arrow column. None: the values cannot be stored in Arrow (an int above 64 bits, text with lone surrogates, other types)."""
-    arrow_type = None if kind is None else _ARROW_OF.get(kind)
+def arrow_array(values: Sequence[Any], kinds: set[type]) -> pa.Array | None:
+    """The values as Arrow has them. `kinds`: their classes. None: Arrow has them not, or not exactly (several classes, an int above
+    64 bits, text with lone surrogates, other classes).
+    """
+    arrow_type = _ARROW_OF.get(next(iter(kinds))) if len(kinds) == 1 else None
     if arrow_type is None:
         return None
     try:
-        array = pa.array(values, arrow_type)
+        return pa.array(values, arrow_type)
     except (pa.ArrowException, OverflowError, UnicodeError):
         return None
-    return _ipc(pa.table([array], names=["values"]))
 
 
 def _tables(tables: Sequence[pa.Table]) -> bytes:

@@ -15,7 +15,6 @@ from itertools import chain
 from typing import Any, Final
 
 from penstock.model.row import CHANGEABLE, copied
-from penstock.runtime.records.frozen import Column
 from penstock.runtime.state.contract import Snapshot, ValueState
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -25,6 +24,7 @@ from penstock.runtime.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.runtime.state.heap_cleanup import IncrementalCleanup, cleanup_of
+from penstock.runtime.state.packed import StateColumn
 from penstock.runtime.state.raw import (
     MISSING,
     RawAggregatingState,
@@ -35,6 +35,7 @@ from penstock.runtime.state.raw import (
     RawState,
 )
 from penstock.runtime.state.snapshot import KeyedPart, StateInfo, check_key_hash
+from penstock.runtime.state.sorted_keys import KeyRule
 from penstock.runtime.state.timer_queues import TIMERS, HeapTimerQueue
 from penstock.runtime.state.value_migration import raw_change
 from penstock.runtime.state.window_tables import Fold, HeapWindowTables
@@ -61,6 +62,7 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         self._timers: dict[str, HeapTimerQueue] = {}
         self._windows: dict[str, HeapWindowTables] = {}
         self._restored: dict[str, list[KeyedPart]] = {}
+        self._rules: dict[str, KeyRule] = {}
 
     def records_passed(self, count: int) -> None:
         for cleanup in self._cleaned_by_record:
@@ -79,11 +81,14 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
 
     def snapshot(self) -> Snapshot:
         kept = {
-            name: self._part(one.info, one.alive_tables()) for name, one in self._states.items()
+            name: self._part(name, one.info, one.alive_tables())
+            for name, one in self._states.items()
         }
         for name, (info, table) in self._tables.items():
             keys, values = list(table), list(table.values())
-            kept[name] = KeyedPart(info, self.max_parallelism, self.is_int32, keys, [values])
+            part = KeyedPart(info, self.max_parallelism, self.is_int32, keys, [values])
+            part.rule = self._rule_of(name)
+            kept[name] = part
         for name, queue in self._timers.items():
             kept[name] = queue.part(self.max_parallelism, is_int32=self.is_int32)
         for name, windows in self._windows.items():
@@ -127,7 +132,15 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
             part.info = info
         return self._restored.pop(name, [])
 
-    def _part(self, info: StateInfo, by_namespace: Mapping[Any, dict[Any, Any]]) -> KeyedPart:
+    def _rule_of(self, name: str) -> KeyRule:
+        rule = self._rules.get(name)
+        if rule is None:
+            rule = self._rules[name] = KeyRule(self.max_parallelism, self.is_int32, keeps=True)
+        return rule
+
+    def _part(
+        self, name: str, info: StateInfo, by_namespace: Mapping[Any, dict[Any, Any]]
+    ) -> KeyedPart:
         keys: list[Any] = []
         namespaces: list[Any] = []
         values: list[Any] = []
@@ -135,8 +148,14 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
             keys += table
             values += table.values()
             namespaces += [namespace] * len(table)
-        columns: list[Column] = [namespaces, values]
-        return KeyedPart(info, self.max_parallelism, self.is_int32, keys, columns)
+        columns: list[StateColumn] = [namespaces, values]
+        part = KeyedPart(info, self.max_parallelism, self.is_int32, keys, columns)
+        # Windows come and go, and their keys with them.
+        if by_namespace.keys() == {None}:
+            part.rule = self._rule_of(name)
+        else:
+            self._rules.pop(name, None)
+        return part
 
     def _made(self, name: str, state: HeapState) -> None:
         state.put_back(self._take_restored(name, state.info))
@@ -342,7 +361,7 @@ class HeapMapState(HeapState, RawMapState):
 def _whole(parts: Sequence[KeyedPart]) -> KeyedPart:
     """A copy of all parts, as one."""
     first = parts[0]
-    columns: list[Column] = [[] for _ in first.columns]
+    columns: list[StateColumn] = [[] for _ in first.columns]
     whole = replace(first, keys=[], columns=columns)
     for part in parts:
         whole.extend(part)

@@ -22,11 +22,12 @@ from penstock.model.errors import UserError
 from penstock.model.key_types import KeyMigration, KeyType
 from penstock.model.types import TypeInformation
 from penstock.runtime.records.frozen import (
-    Column,
     Dumps,
     frozen,
 )
 from penstock.runtime.state.column_format import pickled
+from penstock.runtime.state.packed import StateColumn, packed
+from penstock.runtime.state.sorted_keys import KeyRule, SortedKeys
 
 Add: TypeAlias = Callable[[bytes], StateHandle]
 Read: TypeAlias = Callable[[StateHandle], bytes]
@@ -61,15 +62,17 @@ class StateInfo:
 class KeyedPart:
     """Rows of state: `keys[i]` (a state key, see `state_key`) and `columns[...][i]`.
 
-    `groups`: the key group of each row, if it is not that of the row's key: shape (rows,).
+    `groups`: the key group of each row, if it is not that of the row's key: shape (rows,). `rule`: what the state knows of its keys
+    from one checkpoint to the next; None: nothing.
     """
 
     info: StateInfo
     max_parallelism: int
     is_int32: bool
     keys: list[Any]
-    columns: list[Column]
+    columns: list[StateColumn]
     groups: NDArray[np.int64] | None = None
+    rule: KeyRule | None = None
 
     def rows(self) -> Iterable[tuple[Any, ...]]:
         """(state key, *columns) of each row. The part must not be frozen."""
@@ -83,9 +86,15 @@ class KeyedPart:
             assert isinstance(more, list), "a frozen part cannot be appended"
             column.extend(more)
 
+    def sorted_keys(self) -> SortedKeys:
+        rule = self.rule
+        if rule is None:
+            rule = KeyRule(self.max_parallelism, self.is_int32)
+        return rule.sorted(self.keys, self.groups)
+
     def freeze(self, dumps: Dumps) -> None:
         """Make the columns independent of later changes to the objects in them."""
-        self.columns = [frozen(column, dumps) for column in self.columns]
+        self.columns = [_frozen(column, dumps) for column in self.columns]
 
     def close(self, *, is_kept: bool) -> None:
         """The part was written, or is not wanted any more."""
@@ -258,6 +267,13 @@ class OperatorSnapshot:
         """The snapshot was written (`is_kept`) or given up: remove its files from disk. A second call does nothing."""
         for part in self.keyed.values():
             part.close(is_kept=is_kept)
+
+
+def _frozen(column: StateColumn, dumps: Dumps) -> StateColumn:
+    if not isinstance(column, list):
+        return column
+    found = packed(column)
+    return frozen(column, dumps) if found is None else found
 
 
 def _extend(parts: dict[str, KeyedPart], others: Mapping[str, KeyedPart]) -> None:

@@ -18,7 +18,7 @@ from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ExternalError
 from penstock.model.texts.type_texts import type_of_text, type_with_defaults
 from penstock.runtime.keys.hashing import state_keys
-from penstock.runtime.records.frozen import Column, Loads
+from penstock.runtime.records.frozen import Loads
 from penstock.runtime.state.column_format import (
     COLUMN_HEAD,
     LENGTH,
@@ -26,6 +26,7 @@ from penstock.runtime.state.column_format import (
     unpickled,
 )
 from penstock.runtime.state.key_migration import RestoredKeys
+from penstock.runtime.state.packed import StateColumn
 from penstock.runtime.state.snapshot import (
     KeyedPart,
     ListPart,
@@ -230,7 +231,7 @@ def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
             values = one.get("values")
             type_info = None if values is None else type_of_text(values)
             info = StateInfo(one["kind"], one["type"], one["ttl"], type_info)
-            columns: list[Column] = [[] for _ in range(one["columns"])]
+            columns: list[StateColumn] = [[] for _ in range(one["columns"])]
             part = KeyedPart(info, one["key_groups"], one["int32"], [], columns)
             snapshot.keyed[one["name"]] = part
     return [snapshot.keyed[one["name"]] for one in header["parts"]]

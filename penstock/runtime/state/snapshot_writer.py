@@ -6,11 +6,8 @@ Source: Flink HeapSnapshotStrategy, KeyGroupPartitioner; differs: columns, and k
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, Final
-
-import numpy as np
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from penstock.model.checkpoints import (
     DatabaseHandle,
@@ -19,13 +16,13 @@ from penstock.model.checkpoints import (
     OperatorSubtaskState,
 )
 from penstock.model.texts.type_texts import type_text
-from penstock.runtime.keys.hash_arrays import key_groups
-from penstock.runtime.keys.hashing import OtherKey, original_key
-from penstock.runtime.records.frozen import Column, Dumps, FrozenRows, Loads, Pickled
-from penstock.runtime.state.column_format import (
-    LENGTH,
-    encode_column,
-    encode_rows,
+from penstock.runtime.records.frozen import Dumps, FrozenRows, Loads, Pickled
+from penstock.runtime.state.column_format import LENGTH, encode_column
+from penstock.runtime.state.packed import (
+    Packed,
+    PackedRows,
+    PlainValues,
+    StateColumn,
 )
 from penstock.runtime.state.snapshot import (
     Add,
@@ -143,38 +140,22 @@ class _ByGroup:
     """A part in the order of its key groups. `bounds`: where each group's rows are."""
 
     def __init__(self, part: KeyedPart, loads: Loads) -> None:
-        groups = part.groups
-        if groups is None:
-            keys = part.keys
-            if OtherKey in set(map(type, keys)):
-                keys = [original_key(skey) for skey in keys]
-            groups = key_groups(keys, part.max_parallelism, is_int32=part.is_int32)
-        else:
-            keys = part.keys
-        order = np.argsort(groups, kind="stable")
-        found, starts = np.unique(groups[order], return_index=True)
-        ends = [*starts.tolist(), len(order)][1:]
-        self.bounds = {
-            group: (start, end)
-            for group, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True)
-        }
-        self._columns = [_taken(column, order.tolist(), loads) for column in [keys, *part.columns]]
+        keys = part.sorted_keys()
+        self.bounds = keys.bounds
+        others = [_packed(column, loads).taken(keys.order) for column in part.columns]
+        self._columns = [keys.column, *others]
 
     def section(self, number: int, group: int, dumps: Dumps) -> Iterator[bytes]:
         if group in self.bounds:
             start, end = self.bounds[group]
             yield SECTION_HEAD.pack(number, end - start)
             for column in self._columns:
-                if isinstance(column, FrozenRows):
-                    yield from encode_rows(column, column.values[start:end], dumps)
-                else:
-                    yield from encode_column(column[start:end], dumps)
+                yield from column.encoded(start, end, dumps)
 
 
-def _taken(column: Column, places: list[int], loads: Loads) -> list[Any] | FrozenRows:
-    """The items of the column in this order."""
-    if isinstance(column, FrozenRows):
-        return replace(column, values=list(map(column.values.__getitem__, places)))
+def _packed(column: StateColumn, loads: Loads) -> Packed:
     if isinstance(column, Pickled):
-        column = [value for chunk in column.chunks for value in loads(chunk)]
-    return list(map(column.__getitem__, places))
+        return PlainValues([value for chunk in column.chunks for value in loads(chunk)])
+    if isinstance(column, FrozenRows):
+        return PackedRows(column.fields, column.row_kind, PlainValues(column.values))
+    return PlainValues(column) if isinstance(column, Sequence) else column

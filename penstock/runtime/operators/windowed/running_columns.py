@@ -30,7 +30,7 @@ from penstock.runtime.operators.windowed.column_partials import (
     rows_in,
 )
 from penstock.runtime.operators.windowed.panes import PaneGrid, PaneStore, distinct
-from penstock.runtime.records.frozen import Column
+from penstock.runtime.state.packed import StateColumn
 from penstock.runtime.state.snapshot import KeyedPart
 from penstock.runtime.windowing.assigners import checked_timestamp
 from penstock.runtime.windows import TimeWindow
@@ -173,7 +173,7 @@ class RunningColumnWindows:
 
     # ------------------------------------------------------------------ snapshots
 
-    def snapshot_columns(self) -> tuple[Int64s, list[Column]]:
+    def snapshot_columns(self) -> tuple[Int64s, list[StateColumn]]:
         """The key groups that have partials, and a row for each.
 
         A row has the group's partials, its windows to fire, the subtask's number of records, index and watermark.

@@ -1,0 +1,91 @@
+"""Packed columns come back as they were, in any order and cut anywhere. Expectations: docs/spec/state.md#kinds-of-keyed-state."""
+
+import pickle
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.row import Row, RowKind
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.column_format import decode_column
+from penstock.runtime.state.packed import PackedRows, PackedTuples, PackedValues, packed
+
+ATOMS = st.one_of(
+    st.integers(), st.floats(), st.text(st.characters()), st.binary(), st.booleans(), st.none(),
+    st.decimals(allow_nan=False),
+)  # fmt: skip
+COLUMNS = st.one_of(
+    st.lists(st.integers()), st.lists(st.floats()), st.lists(st.text(st.characters())), st.lists(ATOMS),
+    st.lists(st.tuples(st.integers(), st.text())), st.lists(st.tuples()),
+    st.lists(st.tuples(st.tuples(st.booleans(), st.none()), ATOMS)),
+    st.lists(st.one_of(st.tuples(st.integers()), st.tuples(st.integers(), st.text()))),
+)  # fmt: skip
+
+
+def found_in(column, start, end):
+    def refused(_value):
+        raise AssertionError("a plain value needs no pickle of users' classes")
+
+    data = memoryview(b"".join(column.encoded(start, end, refused)))
+    values, position = decode_column(data, 0, pickle.loads)
+    assert position == len(data)
+    return values
+
+
+@given(COLUMNS, st.randoms(use_true_random=False), st.data())
+def test_a_packed_column_is_put_in_order_and_cut(values, random, data):
+    order = list(range(len(values)))
+    random.shuffle(order)
+    start = data.draw(st.integers(0, len(values)))
+    end = data.draw(st.integers(start, len(values)))
+    column = packed(values).taken(pa.array(order, pa.int64()))
+    assert repr(found_in(column, start, end)) == repr([values[at] for at in order][start:end])
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2], PackedValues),
+        ([(1, "a", None), (2, "b", None)], PackedTuples),
+        ([Row(a=1, b="x"), Row(a=2, b="y")], PackedRows),
+        ([((1, 2.0), b"x")], PackedTuples),
+    ],
+)
+def test_plain_data_is_packed(values, kind):
+    column = packed(values)
+    assert type(column) is kind
+    assert repr(found_in(column, 0, len(values))) == repr(values)
+
+
+def test_rows_keep_their_kind():
+    rows = [Row.of_kind(RowKind.UPDATE_AFTER, a=n, b=Decimal(n)) for n in range(3)]
+    column = packed(rows).taken(pa.array([2, 0, 1]))
+    found = found_in(column, 1, 3)
+    assert found == [rows[0], rows[1]]
+    assert {row.get_row_kind() for row in found} == {RowKind.UPDATE_AFTER}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[1]],
+        [{"a": 1}],
+        [(1, [2])],
+        [(1, Row(a=1))],
+        [Row(a=1), Row(b=1)],
+        [Row(a=[1])],
+        [Row(1), Row.of_kind(RowKind.DELETE, 1)],
+        [bytearray(b"x")],
+        [(1, 2), (1, [2], 3)],
+    ],
+)
+def test_what_can_be_changed_is_not_packed(values):
+    assert packed(values) is None
+
+
+def test_numbers_keep_their_class():
+    for values in ([1, True], [1, 1.0], [(1, 2), (True, 2)], [2**63], ["\ud800"]):
+        assert repr(found_in(packed(values), 0, len(values))) == repr(values)
