@@ -7,7 +7,7 @@ the order of key groups and cut without a look at single values, which takes a t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeAlias
@@ -28,6 +28,7 @@ from penstock.runtime.value_classes import classes_of
 _FIELDS: Final = attrgetter("_fields")
 _VALUES: Final = attrgetter("_values")
 _ROW_KIND: Final = attrgetter("_row_kind")
+_AT_ONCE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,33 @@ StateColumn: TypeAlias = Column | Packed
 
 def packed(values: Sequence[Any]) -> Packed | None:
     """The column. None: some of the values could be changed, or the Rows differ in more than their values."""
+    if len(values) <= _AT_ONCE:
+        return _packed_at_once(values)
+    if values[0] is None and (found := _nones(values)) is not None:
+        return found
+    pieces = []
+    # Values lie anywhere in memory. Those of a piece stay in the processor's cache from the look at their classes to the end.
+    for begin in range(0, len(values), _AT_ONCE):
+        piece = _packed_at_once(values[begin : begin + _AT_ONCE])
+        if piece is None:
+            return None
+        pieces.append(piece)
+    return _joined(pieces, lambda: values)
+
+
+def _nones(values: Sequence[Any]) -> PackedValues | None:
+    """Namespaces mostly are nothing but None. None: these are not.
+
+    Arrow takes its own null for None, and counting takes whatever calls itself equal. Nothing does both.
+    """
+    try:
+        array = pa.array(values, pa.null())
+    except pa.ArrowException:
+        return None
+    return PackedValues(array) if values.count(None) == len(values) else None
+
+
+def _packed_at_once(values: Sequence[Any]) -> Packed | None:
     kinds = classes_of(values)
     if kinds == {Row}:
         return _packed_rows(values)
@@ -115,16 +143,54 @@ def _packed_rows(rows: Sequence[Row]) -> PackedRows | None:
     fields, row_kinds = set(map(_FIELDS, rows)), set(map(_ROW_KIND, rows))
     if len(fields) > 1 or len(row_kinds) > 1:
         return None
-    items = packed(list(map(_VALUES, rows)))
+    items = _packed_at_once(list(map(_VALUES, rows)))
     return None if items is None else PackedRows(fields.pop(), row_kinds.pop(), items)
 
 
 def _packed_tuples(values: Sequence[tuple[Any, ...]], size: int) -> PackedTuples | None:
     columns: list[Packed] = []
     for place in range(size):
-        column = packed(list(map(itemgetter(place), values)))
+        column = _packed_at_once(list(map(itemgetter(place), values)))
         # Rows in a tuple are pickled with it.
         if column is None or isinstance(column, PackedRows):
             return None
         columns.append(column)
     return PackedTuples(tuple(columns))
+
+
+def _joined(pieces: Sequence[Packed], values: Callable[[], Sequence[Any]]) -> Packed | None:
+    """One column of the pieces. `values`: gives all their values. None: the pieces have Rows of several kinds."""
+    first = pieces[0]
+    if isinstance(first, PackedRows):
+        return _joined_rows(first, pieces, values)
+    if any(isinstance(piece, PackedRows) for piece in pieces):
+        return None
+    if isinstance(first, PackedTuples):
+        tuples = [piece for piece in pieces if isinstance(piece, PackedTuples)]
+        size = len(first.columns)
+        if len(tuples) == len(pieces) and {len(piece.columns) for piece in tuples} == {size}:
+            columns = [_joined_items(tuples, place, values) for place in range(size)]
+            return PackedTuples(tuple([column for column in columns if column is not None]))
+    if isinstance(first, PackedValues):
+        arrays = [piece.array for piece in pieces if isinstance(piece, PackedValues)]
+        if len(arrays) == len(pieces) and len({array.type for array in arrays}) == 1:
+            return PackedValues(pa.concat_arrays(arrays))
+    return PlainValues(values())
+
+
+def _joined_items(
+    pieces: Sequence[PackedTuples], place: int, values: Callable[[], Sequence[Any]]
+) -> Packed | None:
+    items = [piece.columns[place] for piece in pieces]
+    return _joined(items, lambda: list(map(itemgetter(place), values())))
+
+
+def _joined_rows(
+    first: PackedRows, pieces: Sequence[Packed], values: Callable[[], Sequence[Any]]
+) -> PackedRows | None:
+    rows = [piece for piece in pieces if isinstance(piece, PackedRows)]
+    shape = first.fields, first.row_kind
+    if len(rows) < len(pieces) or any((one.fields, one.row_kind) != shape for one in rows):
+        return None
+    items = _joined([one.items for one in rows], lambda: list(map(_VALUES, values())))
+    return None if items is None else PackedRows(*shape, items)

@@ -1,5 +1,6 @@
 """Packed columns come back as they were, in any order and cut anywhere. Expectations: docs/spec/state.md#kinds-of-keyed-state."""
 
+import math
 import pickle
 from decimal import Decimal
 
@@ -9,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.row import Row, RowKind
-from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.column_format import decode_column
 from penstock.runtime.state.packed import PackedRows, PackedTuples, PackedValues, packed
 
@@ -84,6 +84,53 @@ def test_rows_keep_their_kind():
 )
 def test_what_can_be_changed_is_not_packed(values):
     assert packed(values) is None
+
+
+class EqualToAll:
+    """Is told from None by its class only."""
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("other", [pa.NULL, EqualToAll(), 0, math.nan])
+def test_a_long_column_of_none_with_something_else_is_not_taken_for_none(other):
+    column = packed([None] * 5000 + [other])
+    if column is not None:
+        assert repr(found_in(column, 0, 5001)) == repr([None] * 5000 + [other])
+    assert packed([None] * 5000) == PackedValues(pa.nulls(5000))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: n,
+        float,
+        lambda n: f"é{n}",
+        lambda n: (n, f"{n}", None, (n, 0.5)),
+        lambda n: (n, n if n % 5000 else None),
+        lambda n: (n, 2**70 if n == 9000 else n),
+        lambda n: (n,) if n < 5000 else (n, n),
+        lambda n: n if n < 4096 else str(n),
+        lambda n: Row(a=n, b=(n, "x")),
+        lambda n: Row(n, None if n < 4096 else n),
+    ],
+)
+def test_a_long_column_is_packed_piece_by_piece(make):
+    values = [make(n) for n in range(10_000)]
+    column = packed(values)
+    assert repr(found_in(column, 4000, 9500)) == repr(values[4000:9500])
+    turned = column.taken(pa.array(range(9999, -1, -1)))
+    assert repr(found_in(turned, 0, 10_000)) == repr(values[::-1])
+
+
+def test_rows_of_several_kinds_are_not_packed():
+    rows = [Row(a=n) for n in range(4096)]
+    assert packed([*rows, Row(b=1)]) is None
+    assert packed([*rows, 1]) is None
+    assert packed([*range(4096), Row(a=1)]) is None
 
 
 def test_numbers_keep_their_class():
