@@ -85,7 +85,7 @@ def arrow_array(values: Sequence[Any], kinds: set[type]) -> pa.Array | None:
         # Reads numbers in two thirds of the time that Arrow needs.
         if (number := _NUMBERS.get(arrow_type)) is not None:
             return pa.array(np.fromiter(values, number, len(values)))
-        return pa.array(values, arrow_type)
+        return pa.array(list(values), arrow_type)
     except (pa.ArrowException, OverflowError, UnicodeError):
         return None
 

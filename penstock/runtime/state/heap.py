@@ -24,7 +24,7 @@ from penstock.runtime.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.runtime.state.heap_cleanup import IncrementalCleanup, cleanup_of
-from penstock.runtime.state.packed import StateColumn
+from penstock.runtime.state.packed import StateColumn, TableValues
 from penstock.runtime.state.raw import (
     MISSING,
     RawAggregatingState,
@@ -39,6 +39,7 @@ from penstock.runtime.state.sorted_keys import KeyRule
 from penstock.runtime.state.timer_queues import TIMERS, HeapTimerQueue
 from penstock.runtime.state.value_migration import raw_change
 from penstock.runtime.state.window_tables import Fold, HeapWindowTables
+from penstock.runtime.value_classes import classes_of
 
 _LOOK_UP_ABOVE: Final = 2
 """If the state has more than so many times the entries that may be wanted, each wanted key is looked up, instead of
@@ -81,12 +82,12 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
 
     def snapshot(self) -> Snapshot:
         kept = {
-            name: self._part(name, one.info, one.alive_tables())
+            name: self._part(name, one.info, one.alive_tables(), one.class_of_values())
             for name, one in self._states.items()
         }
         for name, (info, table) in self._tables.items():
-            keys, values = list(table), list(table.values())
-            part = KeyedPart(info, self.max_parallelism, self.is_int32, keys, [values])
+            columns: list[StateColumn] = [TableValues(table)]
+            part = KeyedPart(info, self.max_parallelism, self.is_int32, list(table), columns)
             part.rule = self._rule_of(name)
             kept[name] = part
         for name, queue in self._timers.items():
@@ -139,8 +140,20 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         return rule
 
     def _part(
-        self, name: str, info: StateInfo, by_namespace: Mapping[Any, dict[Any, Any]]
+        self,
+        name: str,
+        info: StateInfo,
+        by_namespace: Mapping[Any, dict[Any, Any]],
+        class_of_values: type | None,
     ) -> KeyedPart:
+        if by_namespace.keys() == {None}:
+            table = by_namespace[None]
+            only: list[StateColumn] = [[None] * len(table), TableValues(table, class_of_values)]
+            part = KeyedPart(info, self.max_parallelism, self.is_int32, list(table), only)
+            part.rule = self._rule_of(name)
+            return part
+        # Windows come and go, and their keys with them.
+        self._rules.pop(name, None)
         keys: list[Any] = []
         namespaces: list[Any] = []
         values: list[Any] = []
@@ -149,13 +162,7 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
             values += table.values()
             namespaces += [namespace] * len(table)
         columns: list[StateColumn] = [namespaces, values]
-        part = KeyedPart(info, self.max_parallelism, self.is_int32, keys, columns)
-        # Windows come and go, and their keys with them.
-        if by_namespace.keys() == {None}:
-            part.rule = self._rule_of(name)
-        else:
-            self._rules.pop(name, None)
-        return part
+        return KeyedPart(info, self.max_parallelism, self.is_int32, keys, columns)
 
     def _made(self, name: str, state: HeapState) -> None:
         state.put_back(self._take_restored(name, state.info))
@@ -182,6 +189,10 @@ class HeapState(RawState):
         table = self.tables.get(namespace)
         if table is not None and table.pop(skey, MISSING) is not MISSING and not table:
             del self.tables[namespace]
+
+    def class_of_values(self) -> type | None:
+        """The class of all raw values; None: not known."""
+        return None
 
     def alive_tables(self) -> dict[Any, dict[Any, Any]]:
         """By namespace: state key -> raw value of values that have not expired."""
@@ -246,8 +257,17 @@ class HeapValueState(HeapState, ValueState):
     """One value."""
 
     kind = "Value"
-    _plain: type = int
+    _plain: type | None = None
     """The class of the last value, if such values need no copy. It is checked for each record."""
+    _classes: frozenset[type] = frozenset()
+    """Of all values that there ever were."""
+
+    def class_of_values(self) -> type | None:
+        return next(iter(self._classes)) if len(self._classes) == 1 and not self._ttl else None
+
+    def put_back(self, parts: Sequence[KeyedPart]) -> None:
+        super().put_back(parts)
+        self._classes = self._classes.union(*(classes_of(values_of(part)) for part in parts))
 
     def value(self) -> Any:
         if self._ttl is not None:
@@ -276,9 +296,12 @@ class HeapValueState(HeapState, ValueState):
         """A copy if the value can be changed: the function may emit the value now, and change the state's object
         with the next record.
         """
-        if type(value) in CHANGEABLE:
+        kind = type(value)
+        if kind not in self._classes:
+            self._classes |= {kind}
+        if kind in CHANGEABLE:
             return copied(value)
-        self._plain = type(value)
+        self._plain = kind
         return value
 
 
@@ -374,10 +397,10 @@ def _namespaces(part: KeyedPart) -> list[Any]:
     return namespaces
 
 
-def values_of(part: KeyedPart) -> list[Any]:
+def values_of(part: KeyedPart) -> Sequence[Any]:
     """The last column."""
     values = part.columns[-1]
-    assert isinstance(values, list), "restored parts are lists, not frozen columns"
+    assert isinstance(values, list | TableValues), "a restored part is not frozen"
     return values
 
 

@@ -7,8 +7,9 @@ the order of key groups and cut without a look at single values, which takes a t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeAlias
 
@@ -99,20 +100,44 @@ StateColumn: TypeAlias = Column | Packed
 """Of a part of keyed state: a list while its owner fills it."""
 
 
+class TableValues(Sequence[Any]):
+    """The values of a dict, in its order, which are read when they are wanted. `kind`: the class of all of them; None: not known."""
+
+    def __init__(self, table: Mapping[Any, Any], kind: type | None = None) -> None:
+        self._table = table
+        self.kind = kind
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._table.values())
+
+    def __getitem__(self, place: Any) -> Any:
+        return list(self._table.values())[place]
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)
+
+
 def packed(values: Sequence[Any]) -> Packed | None:
     """The column. None: some of the values could be changed, or the Rows differ in more than their values."""
+    if isinstance(values, TableValues) and values.kind is not None:
+        array = arrow_array(values, {values.kind})
+        if array is not None:
+            return PackedValues(array)
     if len(values) <= _AT_ONCE:
-        return _packed_at_once(values)
-    if values[0] is None and (found := _nones(values)) is not None:
+        return _packed_at_once(list(values))
+    if next(iter(values)) is None and (found := _nones(values)) is not None:
         return found
-    pieces = []
     # Values lie anywhere in memory. Those of a piece stay in the processor's cache from the look at their classes to the end.
-    for begin in range(0, len(values), _AT_ONCE):
-        piece = _packed_at_once(values[begin : begin + _AT_ONCE])
-        if piece is None:
+    rest, pieces = iter(values), []
+    while piece := list(islice(rest, _AT_ONCE)):
+        column = _packed_at_once(piece)
+        if column is None:
             return None
-        pieces.append(piece)
-    return _joined(pieces, lambda: values)
+        pieces.append(column)
+    return _joined(pieces, lambda: list(values))
 
 
 def _nones(values: Sequence[Any]) -> PackedValues | None:

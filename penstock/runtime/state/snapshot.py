@@ -26,7 +26,7 @@ from penstock.runtime.records.frozen import (
     frozen,
 )
 from penstock.runtime.state.column_format import pickled
-from penstock.runtime.state.packed import StateColumn, packed
+from penstock.runtime.state.packed import StateColumn, TableValues, packed
 from penstock.runtime.state.sorted_keys import KeyRule, SortedKeys
 
 Add: TypeAlias = Callable[[bytes], StateHandle]
@@ -83,7 +83,7 @@ class KeyedPart:
         self.keys.extend(other.keys)
         for column, more in zip(self.columns, other.columns, strict=True):
             assert isinstance(column, list), "a frozen part cannot be extended"
-            assert isinstance(more, list), "a frozen part cannot be appended"
+            assert isinstance(more, list | TableValues), "a frozen part cannot be appended"
             column.extend(more)
 
     def sorted_keys(self) -> SortedKeys:
@@ -270,10 +270,10 @@ class OperatorSnapshot:
 
 
 def _frozen(column: StateColumn, dumps: Dumps) -> StateColumn:
-    if not isinstance(column, list):
+    if not isinstance(column, list | TableValues):
         return column
     found = packed(column)
-    return frozen(column, dumps) if found is None else found
+    return frozen(list(column), dumps) if found is None else found
 
 
 def _extend(parts: dict[str, KeyedPart], others: Mapping[str, KeyedPart]) -> None:

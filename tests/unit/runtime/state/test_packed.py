@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.row import Row, RowKind
+from penstock.model.types import Types
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.column_format import decode_column
+from penstock.runtime.state.descriptors import ValueStateDescriptor
+from penstock.runtime.state.heap import HeapKeyedStateBackend
 from penstock.runtime.state.packed import PackedRows, PackedTuples, PackedValues, packed
+from penstock.runtime.state.snapshot import OperatorSnapshot
+from tests.tools.runtime.restoring import rescaled
 
 ATOMS = st.one_of(
     st.integers(), st.floats(), st.text(st.characters()), st.binary(), st.booleans(), st.none(),
@@ -84,6 +90,34 @@ def test_rows_keep_their_kind():
 )
 def test_what_can_be_changed_is_not_packed(values):
     assert packed(values) is None
+
+
+CLASSES = st.sampled_from([
+    st.integers(-2, 2), st.booleans(), st.floats(allow_nan=False), st.text(max_size=2), st.just(Decimal(1)),
+    st.lists(st.integers(), max_size=1), st.tuples(st.integers(), st.text(max_size=1)), st.integers(),
+])  # fmt: skip
+
+
+@given(st.lists(CLASSES, min_size=1, max_size=3), st.data())
+def test_a_value_state_comes_back_whatever_classes_its_values_had(classes, data):
+    backend = HeapKeyedStateBackend(4)
+    wanted = {}
+    for values in classes:
+        state = backend.get_state(ValueStateDescriptor("s", Types.PICKLED_BYTE_ARRAY()))
+        for _ in range(data.draw(st.integers(0, 4))):
+            key, value = data.draw(st.integers(0, 3)), data.draw(values)
+            backend.set_key(key)
+            state.update(value)
+            wanted[key] = value
+        snapshot = OperatorSnapshot()
+        snapshot.add("state", backend.snapshot())
+        (again,) = rescaled([snapshot.freeze(plain_dumps)], 1)
+        backend = HeapKeyedStateBackend(4)
+        backend.restore(again.take("state/"))
+        found = backend.get_state(ValueStateDescriptor("s", Types.PICKLED_BYTE_ARRAY()))
+        for key, value in wanted.items():
+            backend.set_key(key)
+            assert repr(found.value()) == repr(value)
 
 
 class EqualToAll:
