@@ -24,8 +24,8 @@ ATOMS = st.one_of(
     st.decimals(allow_nan=False),
 )  # fmt: skip
 COLUMNS = st.one_of(
-    st.lists(st.integers()), st.lists(st.floats()), st.lists(st.text(st.characters())), st.lists(ATOMS),
-    st.lists(st.tuples(st.integers(), st.text())), st.lists(st.tuples()),
+    st.lists(st.integers()), st.lists(st.floats()), st.lists(st.text(st.characters())),
+    st.lists(ATOMS), st.lists(st.tuples(st.integers(), st.text())), st.lists(st.tuples()),
     st.lists(st.tuples(st.tuples(st.booleans(), st.none()), ATOMS)),
     st.lists(st.one_of(st.tuples(st.integers()), st.tuples(st.integers(), st.text()))),
 )  # fmt: skip
@@ -93,8 +93,9 @@ def test_what_can_be_changed_is_not_packed(values):
 
 
 CLASSES = st.sampled_from([
-    st.integers(-2, 2), st.booleans(), st.floats(allow_nan=False), st.text(max_size=2), st.just(Decimal(1)),
-    st.lists(st.integers(), max_size=1), st.tuples(st.integers(), st.text(max_size=1)), st.integers(),
+    st.integers(-2, 2), st.booleans(), st.floats(allow_nan=False), st.text(max_size=2),
+    st.just(Decimal(1)), st.lists(st.integers(), max_size=1), st.integers(),
+    st.tuples(st.integers(), st.text(max_size=1)),
 ])  # fmt: skip
 
 

@@ -26,7 +26,8 @@ class Colour(Enum):
 
 
 KEYS = st.one_of(
-    st.integers(-3, 3), st.integers(), st.text(max_size=2), st.booleans(), st.floats(allow_nan=False),
+    st.integers(-3, 3), st.integers(), st.text(max_size=2), st.booleans(),
+    st.floats(allow_nan=False),
     st.tuples(st.integers(0, 2), st.text(max_size=1)), st.just(Colour.RED), st.binary(max_size=1),
 )  # fmt: skip
 CHANGES = st.lists(st.tuples(st.booleans(), KEYS), max_size=12)
