@@ -38,11 +38,12 @@ ABOUT = (
     __doc__.split("\n\n", maxsplit=1)[1].strip()
     + "\nThe job runs on an embedded Spark on this machine."
 )
-ABOUT_WHOLE = """A job writes a value of 1 kB for every key, into RocksDB that may use 32 MB a slot, over two TaskManagers, with an
-incremental checkpoint every 30 s. A checkpoint behind the last key is kept, and the job starts again from it. Printed: records per
-second, what checkpoints wrote while they were taken, and the state's size through the time from the new start to the first records of
-both subtasks, each of which finds its value or fails. One run, whatever `--runs` says; `--events`: keys. 20 million are 20 GB, and take
-up to 60 GB of disk."""
+ABOUT_WHOLE = """A job writes a value of 1 kB for every key, into RocksDB that may use 32 MB a
+slot, over two TaskManagers, with an incremental checkpoint every 30 s. A checkpoint behind the
+last key is kept, and the job starts again from it. Printed: records per second, what checkpoints
+wrote while they were taken, and the state's size through the time from the new start to the first
+records of both subtasks, each of which finds its value or fails. One run, whatever `--runs` says;
+`--events`: keys. 20 million are 20 GB, and take up to 60 GB of disk."""
 
 
 def content(key: int) -> bytes:
