@@ -72,6 +72,7 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
     def forget(self) -> None:
         for one in self._states.values():
             one.tables.clear()
+        self._rules.clear()
 
     def key_count(self) -> int | None:
         """Of the state that has most. With several namespaces, as windows are, keys count in each."""

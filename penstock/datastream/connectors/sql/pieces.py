@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from penstock.datastream.connectors.sql.values import SqlRow, dumps_plain, loads_plain
 from penstock.model.row import RowKind
+from penstock.runtime.value_classes import classes_of
 
 MAGIC: Final = b"PSQ1"
 _PLAIN: Final = b"-"
@@ -109,7 +110,7 @@ def _codec() -> Any:
 
 
 def _packed(column: Sequence[Any]) -> tuple[bytes, Any]:
-    kinds = set(map(type, column))
+    kinds = classes_of(column)
     if str in kinds and kinds <= {str, _NONE}:
         texts: Any = column
         if _NONE in kinds:

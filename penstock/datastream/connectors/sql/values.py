@@ -18,6 +18,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from penstock.model.row import Row, RowKind
+from penstock.runtime.value_classes import classes_of
 
 SqlRow: TypeAlias = tuple[RowKind, tuple[Any, ...]]
 """The change of a row, and its values in the order of the sink's columns."""
@@ -89,13 +90,14 @@ def changes_maker(columns: Sequence[str]) -> Callable[[Sequence[Any]], Changes]:
     names, make = tuple(columns), row_maker(columns)
 
     def make_changes(records: Sequence[Any]) -> Changes:
-        kinds = set(map(type, records))
+        kinds = classes_of(records)
         values: Any = None
         if kinds == {Row}:
             values = _values_of_rows(records, names)
         elif kinds == {tuple}:
             values = list(records)
-        if values is None or set(map(len, values)) != {len(names)}:
+        sizes = None if values is None else list(map(len, values))
+        if sizes is None or sizes.count(len(names)) != len(sizes):
             made = list(map(make, records))
             row_kinds = [kind for kind, _ in made]
             values = [one for _, one in made]
