@@ -55,6 +55,11 @@ class Database:
         query = "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = %s"
         return int(self.rows(query, self.slot)[0][0])
 
+    def is_read(self):
+        """Whether a reader has the slot."""
+        query = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
+        return self.rows(query, self.slot) == [(True,)]
+
     def end(self):
         return int(self.rows("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")[0][0])
 

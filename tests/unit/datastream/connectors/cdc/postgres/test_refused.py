@@ -11,6 +11,7 @@ from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.connectors.cdc_postgres import Database
 from tests.tools.connectors.changelogs import streaming
 from tests.tools.postgres import running_postgres
+from tests.tools.waiting import wait_until
 
 UPSERT = ChangelogMode.UPSERT
 
@@ -78,6 +79,7 @@ def test_a_slot_that_is_in_use_or_another_ones(orders, monkeypatch):
     made = orders.builder()
     with streaming(made.build(), 3) as run:
         run.look_on()
+        wait_until(orders.is_read, "no reader takes the slot")
         refused(made, f"the slot '{orders.slot}' is in use, by the server's process")
     orders.execute("SELECT pg_create_logical_replication_slot('foreign_one', 'test_decoding')")
     refused(orders.builder().slot_name("foreign_one"), "with the plugin test_decoding")
