@@ -25,6 +25,7 @@ from benchmarks.measures import (
     q5,
     recovery,
     rescale,
+    scaling,
     scheduler,
     slow_consumer,
     sql_sink,
@@ -62,6 +63,7 @@ BENCHMARKS = {
     "whole_state": large_state.measure_whole,
     "recovery": recovery.measure,
     "rescale": rescale.measure,
+    "scaling": scaling.measure,
     "dataframes": dataframes.measure,
     "batch": batch.measure,
     "sql_sink": sql_sink.measure,
@@ -87,6 +89,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "whole_state": large_state.ABOUT_WHOLE,
     "recovery": recovery.ABOUT,
     "rescale": rescale.ABOUT,
+    "scaling": scaling.ABOUT,
     "dataframes": dataframes.ABOUT,
     "batch": batch.ABOUT,
     "sql_sink": sql_sink.ABOUT,
@@ -106,7 +109,7 @@ WITHOUT_SPARK = frozenset({
     "object_stores",
     "kafka",
 })
-OWN_SPARK = frozenset({"rescale"})
+OWN_SPARK = frozenset({"rescale", "scaling"})
 LEAST_RUNS = 3
 LEAST_EVENTS = 1000
 

@@ -34,9 +34,9 @@ TASKMANAGERS = 2
 def environment(options: Mapping[str, object] | None = None) -> StreamExecutionEnvironment:
     """Parallelism 2 and one slot each: two TaskManagers, on the embedded Spark. `options`: further ones."""
     configuration = Configuration()
+    configuration.set_string("taskmanager.numberOfTaskSlots", "1")
     for key, value in (options or {}).items():
         configuration.set_string(key, str(value))
-    configuration.set_string("taskmanager.numberOfTaskSlots", "1")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     return env.set_parallelism(TASKMANAGERS)
 
