@@ -114,6 +114,8 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(503, "later", {"Retry-After": formatdate(time.time() + 1, usegmt=True)})
         elif fault in ("drop", "lost answer"):
             self.close_connection = True
+        elif isinstance(fault, dict):
+            self._answer(200, fault["page"])
         else:
             status, headers = fault if isinstance(fault, list) else (fault, {})
             self._answer(status, "a fault", headers)

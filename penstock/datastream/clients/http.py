@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 FIRST_DELAY_S: Final = 0.25
 LONGEST_DELAY_S: Final = 30.0
 MOST_BYTES: Final = 64 << 20
+_SENT_AS_IT_IS: Final = re.compile(r"[!-~]*")
+"""Signs of a URL: ASCII that is seen."""
 _SLICE_S: Final = 0.25
 _NAMES: Final = SettingNames()
 _PIECE: Final = 1 << 16
@@ -73,15 +76,26 @@ def checked_url(where: str, url: object, form: str = _FORM) -> str:
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         is_right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        is_right = is_right and parts.username is None
+        is_right = is_right and parts.username is None and _SENT_AS_IT_IS.fullmatch(str(url))
     except ValueError:
         is_right = False
     if not is_right:
         raise ConfigurationError(
             f"{where}: expected {form}; got {type(url).__name__} that has another form, or a user "
-            "before its host."
+            "before its host, or a sign that is to be written as %XX (urllib.parse.quote): spaces, "
+            "and all beyond ASCII."
         )
     return str(url)
+
+
+def _without_query(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "something that is no URL"
+    place = f"{parts.scheme}://{parts.hostname}{port}" if parts.hostname else ""
+    return f"{place}{parts.path}"
 
 
 class HttpRefused(RefusedForGood):
@@ -168,6 +182,10 @@ class HttpClient:
         why = f"status {answer.status}: {text!r}"
         if answer.status in AGAIN:
             return None, self._retry_after_s(answer.headers.get("retry-after")), why
+        location = answer.headers.get("location")
+        if 300 <= answer.status < 400 and location:
+            # As in HttpRequest's text: a query may have secrets.
+            why += f", a redirect to {_without_query(location)!r:.200}, which is not followed"
         raise HttpRefused(
             f"{self._where}: {request} is refused with {why}. Correct the address, the rights of "
             "the token, or what is sent.",
