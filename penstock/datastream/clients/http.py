@@ -23,7 +23,7 @@ AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 FIRST_DELAY_S: Final = 0.25
 LONGEST_DELAY_S: Final = 30.0
 MOST_BYTES: Final = 64 << 20
-_SENT_AS_IT_IS: Final = re.compile(r"[!-~]*")
+_SENT: Final = re.compile(r"[!-~]*")
 """Signs of a URL: ASCII that is seen."""
 _SLICE_S: Final = 0.25
 _NAMES: Final = SettingNames()
@@ -76,7 +76,7 @@ def checked_url(where: str, url: object, form: str = _FORM) -> str:
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         is_right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        is_right = is_right and parts.username is None and _SENT_AS_IT_IS.fullmatch(str(url))
+        is_right = is_right and parts.username is None and bool(_SENT.fullmatch(str(url)))
     except ValueError:
         is_right = False
     if not is_right:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from penstock.common.extras import extra
 from penstock.datastream.formats.avro_values import AvroNames, Schema
 
-_KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {
+_KINDS: Final[Mapping[str, Any]] = {
     "null": type(None),
     "boolean": bool,
     "int": int,

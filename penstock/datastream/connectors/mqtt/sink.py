@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
@@ -215,9 +216,7 @@ class MqttWriter:
         with self._changed:
             while self._error is None and (left := self._published - self._confirmed) > most:
                 seen = self._confirmed
-                if not self._changed.wait_for(
-                    lambda seen=seen: self._confirmed != seen or self._error, _PATIENCE_S
-                ):
+                if not self._changed.wait_for(partial(self._has_news, seen), _PATIENCE_S):
                     self._error = ExternalError(
                         f"{self._where}: {self._broker} has confirmed none of {left} messages for "
                         f"{_PATIENCE_S:.0f} s"
@@ -225,6 +224,9 @@ class MqttWriter:
             if self._error is not None:
                 self.sent.errors += self._published - self._confirmed
                 raise self._error
+
+    def _has_news(self, confirmed: int) -> bool:
+        return self._confirmed != confirmed or self._error is not None
 
     # ------------------------------------------------------------------ the client's thread
 
