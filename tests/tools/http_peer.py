@@ -104,6 +104,12 @@ class Handler(BaseHTTPRequestHandler):
                 while True:
                     self.wfile.write(b" ")
                     threading.Event().wait(0.02)
+        elif fault == "drip the head":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(b"x")
+                    threading.Event().wait(0.02)
         elif fault == "cut":
             self.send_response(200)
             self.send_header("Content-Length", "10")

@@ -6,13 +6,15 @@ Does not know streams. Source: RFC 9110 (statuses, Retry-After).
 from __future__ import annotations
 
 import http.client
+import io
 import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from penstock.datastream.clients.tls import SettingNames, TlsFiles, tls_refusal
@@ -65,6 +67,38 @@ class HttpLimits:
 
     timeout_s: float = 30.0
     retries: int = 8
+
+
+class _TimedReads(io.RawIOBase):
+    """What comes on a connection until a time: a server that sends byte by byte meets it, too, within the head of its answer."""
+
+    def __init__(self, inner: Any, connection: Any, deadline_s: float) -> None:
+        """`inner`: what it reads; it keeps the connection open until it is closed."""
+        self._inner = inner
+        self._connection = connection
+        self._deadline_s = deadline_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Raises: TimeoutError."""
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the answer takes too long")
+        self._connection.settimeout(left_s)
+        count: int | None = self._inner.raw.readinto(buffer)
+        return count
+
+    def close(self) -> None:
+        self._inner.close()
+        super().close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    def __init__(self, deadline_s: float, connection: Any, *args: Any, **more: Any) -> None:
+        super().__init__(connection, *args, **more)
+        self.fp = io.BufferedReader(_TimedReads(self.fp, connection, deadline_s))
 
 
 def is_plain(url: str) -> bool:
@@ -218,6 +252,7 @@ class HttpClient:
             )
             self._target = target
         connection = self._connection
+        connection.response_class = partial(_TimedResponse, deadline_s)  # type: ignore[assignment]
         connection.timeout = self._limits.timeout_s
         if connection.sock is not None:
             connection.sock.settimeout(self._limits.timeout_s)

@@ -230,4 +230,5 @@ class KafkaCluster:
             found = ask()
             if found is None:
                 raise ExternalError(f"{at}: no answer.{self._last.reason()}")
+            self._last.forget()
             return found

@@ -39,7 +39,7 @@ def client(slept):
 
 
 @pytest.mark.parametrize(
-    "fault", [408, 425, 429, 500, 502, 503, 504, "drop", "hang", "drip", "cut"]
+    "fault", [408, 425, 429, 500, 502, 503, 504, "drop", "hang", "drip", "drip the head", "cut"]
 )
 def test_what_may_pass_is_tried_again(peer, client, slept, fault):
     ask(peer, "/faults", [fault, fault])
