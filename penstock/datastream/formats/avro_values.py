@@ -219,7 +219,10 @@ def _converter(
 
     if kind == "union":
         only = _optional(schema)
-        return _same if only is None else _or_none(inner(only))
+        if only is not None:
+            return _or_none(inner(only))
+        times = {names.resolved(one)[1].get("logicalType") for one in schema if one != "null"}
+        return _zoned if _zoned in map(logical.get, times) else _same
     if kind == "record":
         return names.converter(schema, inner, record)
     if kind == "array":

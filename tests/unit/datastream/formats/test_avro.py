@@ -4,6 +4,7 @@ import contextlib
 import datetime as dt
 import json
 import pickle
+import time
 from decimal import Decimal
 
 import fastavro
@@ -348,3 +349,18 @@ def test_whole_numbers_of_numpy_are_written_as_they_are():
     write = AvroRowSerializationSchema(avro_schema_string=schema).serialize
     assert write({"n": np.int64(-(1 << 31))}) == write({"n": -(1 << 31)})
     assert write({"n": None}) == b"\x00"
+
+
+def test_a_time_without_a_zone_is_utc_in_a_union_of_several_types_too(monkeypatch):
+    moment = {"type": "long", "logicalType": "timestamp-millis"}
+    fields = [{"name": "at", "type": ["null", moment, "string"]}]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        write = AvroRowSerializationSchema(avro_schema_string=schema).serialize
+        assert write({"at": dt.datetime(1970, 1, 1, 0, 0, 1)}) == b"\x02\xd0\x0f"
+        assert write({"at": "x"}) == b"\x04\x02x"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
