@@ -274,8 +274,8 @@ def _limit(settings: KafkaSinkSettings) -> tuple[int, str]:
     properties = client_properties(settings.properties, settings.name)
     max_bytes = int_of(properties, MAX_BYTES, MAX_RECORD_BYTES)
     return max_bytes, (
-        f"Kafka's client sends at most {max_bytes}. Set the property {MAX_BYTES!r} higher, here and "
-        "at the brokers, or make the records smaller"
+        f"Kafka's client sends at most {max_bytes}. Set the property {MAX_BYTES!r} higher, here "
+        "and at the brokers, or make the records smaller"
     )
 
 

@@ -176,8 +176,8 @@ class MqttWriter:
         if size > most:
             topic, body = converted[sizes.index(max(sizes))]
             raise RefusedForGood(
-                f"{self._where}: a message for the topic {topic!r:.200} has {len(body)} bytes, and its "
-                f"packet {size}. {self._broker} takes packets of {most} bytes. Set that higher, or "
+                f"{self._where}: a message for the topic {topic!r:.200} has {len(body)} bytes, "
+                f"and its packet {size}. {self._broker} takes packets of {most} bytes. Set that higher, or "
                 "make the records smaller."
             )
 
@@ -266,8 +266,8 @@ class MqttWriter:
             client.disconnect()
             self._fail(
                 RefusedForGood(
-                    f"{self._where}: {self._broker} has ended the connection at a message: {reason} "
-                    f"(reason code {reason.value:#x}). It may be too large for the broker, or its "
+                    f"{self._where}: {self._broker} has ended the connection at a message: "
+                    f"{reason} (reason code {reason.value:#x}). It may be too large for the broker, or its "
                     "topic have too many levels."
                 )
             )

@@ -54,8 +54,8 @@ def _unreadable(writers: Mapping[str, Any], reader: Any, seen: set[str]) -> Iter
         theirs, own = _NAMES.get(one.type, "?"), _NAMES.get(mine.type, "?")
         if theirs != own and not any({theirs, own} <= kinds for kinds in _ALIKE):
             yield (
-                f"the field {one.number} of {reader.full_name} is the {theirs} {one.name!r} of the writer "
-                f"and the {own} {mine.name!r} of the reader, and Protobuf would drop it"
+                f"the field {one.number} of {reader.full_name} is the {theirs} {one.name!r} of the "
+                f"writer and the {own} {mine.name!r} of the reader, and Protobuf would drop it"
             )
         if mine.message_type is not None:
             yield from _unreadable(writers, mine.message_type, seen)

@@ -203,10 +203,9 @@ def test_types_of_the_same_form_are_read(registry, writers, readers, value):
 )
 def test_a_field_that_the_reader_would_not_see_is_a_bad_message(registry, writers, readers, told):
     """Protobuf takes it for a field that it does not know: the record would have the default."""
-    message = b"\x00\x00\x00\x00" + bytes([
-        registry.add(SUBJECT, definition_of(made_of(writers, "message N { int32 n = 1; }")), "PROTOBUF"),
-        0,
-    ])  # fmt: skip
+    definition = definition_of(made_of(writers, "message N { int32 n = 1; }"))
+    number = registry.add(SUBJECT, definition, "PROTOBUF")
+    message = b"\x00" + number.to_bytes(4, "big") + b"\x00"
     cls = made_of(readers, "message N { string n = 1; }")
     with pytest.raises(ValueError, match=f"{told}.*Protobuf would drop it .the schema with the id"):
         reader(registry, cls).deserialize(message)
