@@ -177,8 +177,8 @@ class MqttWriter:
             topic, body = converted[sizes.index(max(sizes))]
             raise RefusedForGood(
                 f"{self._where}: a message for the topic {topic!r:.200} has {len(body)} bytes, "
-                f"and its packet {size}. {self._broker} takes packets of {most} bytes. Set that higher, or "
-                "make the records smaller."
+                f"and its packet {size}. {self._broker} takes packets of {most} bytes. Set that "
+                "higher, or make the records smaller."
             )
 
     def _wait_for_limit(self) -> int:
@@ -267,8 +267,8 @@ class MqttWriter:
             self._fail(
                 RefusedForGood(
                     f"{self._where}: {self._broker} has ended the connection at a message: "
-                    f"{reason} (reason code {reason.value:#x}). It may be too large for the broker, or its "
-                    "topic have too many levels."
+                    f"{reason} (reason code {reason.value:#x}). It may be too large for the "
+                    "broker, or its topic have too many levels."
                 )
             )
 
