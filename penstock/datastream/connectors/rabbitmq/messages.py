@@ -108,7 +108,7 @@ class MessageMaker:
                 return (
                     f"header {name!r:.100} is {header!r:.100}, a {type(header).__name__}. Names "
                     "are texts of up to 255 bytes, values are texts, bytes, whole numbers of 64 "
-                    "bits, Decimals of 32 bits, booleans, datetimes, None, or lists and dicts of them. "
-                    "Write a float as Decimal or text"
+                    "bits, Decimals of 32 bits, booleans, datetimes, None, or lists and dicts of "
+                    "them. Write a float as Decimal or text"
                 )
         return None
