@@ -14,9 +14,10 @@ from typing import Any, Final, Self, TypeVar
 from penstock.datastream.connectors.kafka.login import tls_context, told_by_handshake
 from penstock.datastream.connectors.kafka.sasl import talk
 from penstock.datastream.connectors.kafka.security import MECHANISM, PROTOCOL
-from penstock.model.errors import ExternalError, RefusedForGood
+from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 TIMEOUT_S: Final = 10.0
+_PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _CLIENT: Final = "penstock"
 _MOST_BYTES: Final = 100 << 20
 _HANDSHAKE: Final = 17
@@ -96,14 +97,29 @@ def short_text(value: str) -> bytes:
 class BrokerConnection:
     """One connection. `settings`: librdkafka's, of which those of security are read. A context manager."""
 
-    def __init__(self, host: str, port: int, settings: Mapping[str, str], where: str) -> None:
-        """Raises: ExternalError: the broker is not reached. RefusedForGood: user or certificate is refused."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        settings: Mapping[str, str],
+        where: str,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """`timeout_s`: of each step.
+
+        Raises: ExternalError: the broker is not reached. RefusedForGood: user or certificate is refused.
+        ConfigurationError: there is no such protocol.
+        """
         self._at = f"{where}: the broker {host}:{port}"
         self._count = 0
         self._stack = contextlib.ExitStack()
         protocol = settings.get(PROTOCOL, "plaintext").lower()
+        if protocol not in _PROTOCOLS:
+            raise ConfigurationError(
+                f"{where}: expected one of {', '.join(_PROTOCOLS)} as {PROTOCOL}, got {protocol!r}."
+            )
         with self._stack, self._errors(settings):
-            sock = self._stack.enter_context(socket.create_connection((host, port), TIMEOUT_S))
+            sock = self._stack.enter_context(socket.create_connection((host, port), timeout_s))
             if protocol in {"ssl", "sasl_ssl"}:
                 context = tls_context(settings)
                 sock = self._stack.enter_context(context.wrap_socket(sock, server_hostname=host))
