@@ -118,14 +118,19 @@ class BrokerConnection:
             raise ConfigurationError(
                 f"{where}: expected one of {', '.join(_PROTOCOLS)} as {PROTOCOL}, got {protocol!r}."
             )
-        with self._stack, self._errors(settings):
-            sock = self._stack.enter_context(socket.create_connection((host, port), timeout_s))
-            if protocol in {"ssl", "sasl_ssl"}:
-                context = tls_context(settings)
-                sock = self._stack.enter_context(context.wrap_socket(sock, server_hostname=host))
-            self._sock = sock
-            if protocol.startswith("sasl_"):
-                self._log_in(settings)
+        has_tls = protocol in {"ssl", "sasl_ssl"}
+        with self._stack:
+            with self._errors():
+                sock = self._stack.enter_context(socket.create_connection((host, port), timeout_s))
+            with self._errors(shakes_hands=has_tls):
+                if has_tls:
+                    context = tls_context(settings)
+                    sock = self._stack.enter_context(
+                        context.wrap_socket(sock, server_hostname=host)
+                    )
+                self._sock = sock
+                if protocol.startswith("sasl_"):
+                    self._log_in(settings)
             self._stack = self._stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -136,7 +141,7 @@ class BrokerConnection:
 
     def ask(self, api: int, version: int, body: bytes, *, is_flexible: bool = False) -> Reader:
         """The answer, behind its header. Raises: ExternalError."""
-        with self._errors({}):
+        with self._errors():
             self._count += 1
             head = struct.pack(">hhi", api, version, self._count) + short_text(_CLIENT)
             frame = head + (b"\0" if is_flexible else b"") + body
@@ -183,10 +188,10 @@ class BrokerConnection:
                 said = says.send(answer.short_bytes())
 
     @contextlib.contextmanager
-    def _errors(self, settings: Mapping[str, str]) -> Any:
+    def _errors(self, *, shakes_hands: bool = False) -> Any:
         try:
             yield
         except (OSError, ValueError, struct.error) as error:  # an SSLError is an OSError
-            if settings and (told := told_by_handshake(error)):
+            if shakes_hands and (told := told_by_handshake(error)):
                 raise RefusedForGood(f"{self._at}: {told}.") from error
             raise ExternalError(f"{self._at} does not answer: {error!r}.") from error
