@@ -104,6 +104,12 @@ class Handler(BaseHTTPRequestHandler):
                 while True:
                     self.wfile.write(b" ")
                     threading.Event().wait(0.02)
+        elif fault == "drip the head":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(b"x")
+                    threading.Event().wait(0.02)
         elif fault == "cut":
             self.send_response(200)
             self.send_header("Content-Length", "10")
@@ -114,6 +120,8 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(503, "later", {"Retry-After": formatdate(time.time() + 1, usegmt=True)})
         elif fault in ("drop", "lost answer"):
             self.close_connection = True
+        elif isinstance(fault, dict):
+            self._answer(200, fault["page"])
         else:
             status, headers = fault if isinstance(fault, list) else (fault, {})
             self._answer(status, "a fault", headers)

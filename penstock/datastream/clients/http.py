@@ -6,12 +6,15 @@ Does not know streams. Source: RFC 9110 (statuses, Retry-After).
 from __future__ import annotations
 
 import http.client
+import io
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from penstock.datastream.clients.tls import SettingNames, TlsFiles, tls_refusal
@@ -22,6 +25,8 @@ AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 FIRST_DELAY_S: Final = 0.25
 LONGEST_DELAY_S: Final = 30.0
 MOST_BYTES: Final = 64 << 20
+_SENT: Final = re.compile(r"[!-~]*")
+"""Signs of a URL: ASCII that is seen."""
 _SLICE_S: Final = 0.25
 _NAMES: Final = SettingNames()
 _PIECE: Final = 1 << 16
@@ -64,6 +69,38 @@ class HttpLimits:
     retries: int = 8
 
 
+class _TimedReads(io.RawIOBase):
+    """What comes on a connection until a time: a server that sends byte by byte meets it, too, within the head of its answer."""
+
+    def __init__(self, inner: Any, connection: Any, deadline_s: float) -> None:
+        """`inner`: what it reads; it keeps the connection open until it is closed."""
+        self._inner = inner
+        self._connection = connection
+        self._deadline_s = deadline_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Raises: TimeoutError."""
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the answer takes too long")
+        self._connection.settimeout(left_s)
+        count: int | None = self._inner.raw.readinto(buffer)
+        return count
+
+    def close(self) -> None:
+        self._inner.close()
+        super().close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    def __init__(self, deadline_s: float, connection: Any, *args: Any, **more: Any) -> None:
+        super().__init__(connection, *args, **more)
+        self.fp = io.BufferedReader(_TimedReads(self.fp, connection, deadline_s))
+
+
 def is_plain(url: str) -> bool:
     return urlsplit(url).scheme != "https"
 
@@ -73,15 +110,26 @@ def checked_url(where: str, url: object, form: str = _FORM) -> str:
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         is_right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        is_right = is_right and parts.username is None
+        is_right = is_right and parts.username is None and bool(_SENT.fullmatch(str(url)))
     except ValueError:
         is_right = False
     if not is_right:
         raise ConfigurationError(
             f"{where}: expected {form}; got {type(url).__name__} that has another form, or a user "
-            "before its host."
+            "before its host, or a sign that is to be written as %XX (urllib.parse.quote): spaces, "
+            "and all beyond ASCII."
         )
     return str(url)
+
+
+def _without_query(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "something that is no URL"
+    place = f"{parts.scheme}://{parts.hostname}{port}" if parts.hostname else ""
+    return f"{place}{parts.path}"
 
 
 class HttpRefused(RefusedForGood):
@@ -168,6 +216,10 @@ class HttpClient:
         why = f"status {answer.status}: {text!r}"
         if answer.status in AGAIN:
             return None, self._retry_after_s(answer.headers.get("retry-after")), why
+        location = answer.headers.get("location")
+        if 300 <= answer.status < 400 and location:
+            # As in HttpRequest's text: a query may have secrets.
+            why += f", a redirect to {_without_query(location)!r:.200}, which is not followed"
         raise HttpRefused(
             f"{self._where}: {request} is refused with {why}. Correct the address, the rights of "
             "the token, or what is sent.",
@@ -200,6 +252,7 @@ class HttpClient:
             )
             self._target = target
         connection = self._connection
+        connection.response_class = partial(_TimedResponse, deadline_s)  # type: ignore[assignment]
         connection.timeout = self._limits.timeout_s
         if connection.sock is not None:
             connection.sock.settimeout(self._limits.timeout_s)

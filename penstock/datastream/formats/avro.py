@@ -22,6 +22,7 @@ from penstock.common.serialization import (
 )
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.avro_blocks import block_behind, header_bytes, pieces_of, spliced
+from penstock.datastream.formats.avro_defaults import with_values
 from penstock.datastream.formats.avro_values import Convert, from_avro, to_avro, type_info_of
 from penstock.datastream.formats.file_access import open_input, shown
 from penstock.datastream.formats.file_format import FileFormat, FileInputFormat
@@ -52,6 +53,7 @@ class AvroSchema:
     def __init__(self, text: str) -> None:
         self.text = text
         self._parsed: Any = None
+        self._with_values: Any = None
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
@@ -88,8 +90,14 @@ class AvroSchema:
                 ) from error
         return self._parsed
 
+    def with_values(self) -> Any:
+        """Return the schema for reading and writing records: its defaults are values, not JSON. Not in PyFlink."""
+        if self._with_values is None:
+            self._with_values = with_values(self.parsed())
+        return self._with_values
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"text": self.text, "_parsed": None}
+        return {"text": self.text, "_parsed": None, "_with_values": None}
 
     def __str__(self) -> str:
         return json.dumps(json.loads(self.text), separators=(",", ":"))
@@ -168,7 +176,7 @@ class AvroRowSerializationSchema(SerializationSchema):
         made = io.BytesIO()
         try:
             write = extra("fastavro", "avro", "Avro").schemaless_writer
-            write(made, schema, self._convert(value))
+            write(made, self._schema.with_values(), self._convert(value))
         except Exception as error:  # fastavro raises many kinds of errors for bad values
             raise ValueError(
                 f"a record does not have the type {self._row_type}: {type(error).__name__}: "
@@ -225,7 +233,7 @@ class AvroFormat(FileFormat):
 
     def _blocks(self, stream: Any) -> Iterator[Any]:
         reader = extra("fastavro", "avro", "Avro").block_reader
-        yield from reader(stream, reader_schema=self._schema.parsed())
+        yield from reader(stream, reader_schema=self._schema.with_values())
 
     def _malformed(
         self, piece: FilePiece, records: int, behind: FilePiece | None, error: Exception
@@ -283,6 +291,7 @@ class _AvroWriter:
         self._schema = schema
         self._convert = to_avro(schema.parsed())
         self._writer = extra("fastavro.write", "avro", "Avro").Writer(file, schema.parsed())
+        self._writer.schema = schema.with_values()  # the file's head, which is JSON, is written
 
     def write(self, batch: Batch) -> None:
         assert isinstance(batch, RowBatch), "Avro files are written from rows"

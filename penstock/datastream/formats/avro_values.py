@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
+from operator import index
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -75,7 +76,7 @@ class AvroNames:
     def resolved(self, schema: Schema) -> tuple[str, Schema]:
         """The kind (record, array, union, int ...), and the schema that a name refers to."""
         if isinstance(schema, list):
-            self._learn(schema)
+            self.learn(schema)
             return "union", schema
         if isinstance(schema, str):
             if schema not in self._known:
@@ -88,19 +89,19 @@ class AvroNames:
             self._known[schema["name"]] = schema
         return kind, schema
 
-    def _learn(self, schema: Schema) -> None:
+    def learn(self, schema: Schema) -> None:
         """Note the types that are defined within: nobody resolves the branches of a union of several types, but what follows may name
         them.
         """
         if isinstance(schema, list):
             for branch in schema:
-                self._learn(branch)
+                self.learn(branch)
         elif isinstance(schema, dict):
             if "name" in schema:
                 self._known.setdefault(schema["name"], schema)
             parts = [field["type"] for field in schema.get("fields", ())]
             for part in (*parts, schema.get("items"), schema.get("values"), schema["type"]):
-                self._learn(part)
+                self.learn(part)
 
     def fields(self, record: Schema, each: Callable[[Schema], Any]) -> dict[str, Any]:
         """Applies `each` to the types of a record's fields. Raises: ConfigurationError: the record contains itself."""
@@ -160,9 +161,11 @@ def from_avro(schema: Schema) -> Convert:
 def to_avro(schema: Schema) -> Convert:
     """Converts a function's value for fastavro: Rows, tuples and dicts become dicts of records.
 
-    Times without a zone become UTC; fastavro would take them in the machine's zone.
+    Times without a zone become UTC; fastavro would take them in the machine's zone. It would also cut 1.5 down to 1, and write
+    numbers that do not fit into an int.
     """
-    return _converter(schema, AvroNames(), _record_writer, dict.fromkeys(_ZONED, _zoned))
+    whole = {name: _whole(name, bits) for name, bits in (("int", 32), ("long", 64))}
+    return _converter(schema, AvroNames(), _record_writer, dict.fromkeys(_ZONED, _zoned) | whole)
 
 
 def arrow_type_of(schema: Schema, names: AvroNames | None = None) -> pa.DataType:
@@ -206,8 +209,8 @@ def _converter(
 ) -> Convert:
     """Makes a converter for values of a schema.
 
-    `record` makes a record's converter from those of its fields, `logical` are the converters of logical types. All
-    other values stay as they are.
+    `record` makes a record's converter from those of its fields, `logical` are the converters of logical types, and of kinds
+    without one. All other values stay as they are.
     """
     kind, schema = names.resolved(schema)
 
@@ -216,7 +219,10 @@ def _converter(
 
     if kind == "union":
         only = _optional(schema)
-        return _same if only is None else _or_none(inner(only))
+        if only is not None:
+            return _or_none(inner(only))
+        times = {names.resolved(one)[1].get("logicalType") for one in schema if one != "null"}
+        return _zoned if _zoned in map(logical.get, times) else _same
     if kind == "record":
         return names.converter(schema, inner, record)
     if kind == "array":
@@ -224,7 +230,7 @@ def _converter(
     if kind == "map":
         value = inner(schema["values"])  # pyarrow's maps are lists of pairs
         return lambda entries: {key: value(one) for key, one in dict(entries).items()}
-    return logical.get(schema.get("logicalType", ""), _same)
+    return logical.get(schema.get("logicalType", kind), _same)
 
 
 def _single_arrow_type(kind: str, schema: Schema) -> pa.DataType:
@@ -250,7 +256,12 @@ def _record_writer(writers: Mapping[str, Convert]) -> Convert:
 
     def write(value: Any) -> dict[str, Any]:
         if isinstance(value, Mapping):  # a missing field gets the schema's default
-            return {name: writers[name](value[name]) for name in fields if name in value}
+            if not value.keys() <= writers.keys():
+                unknown = sorted(map(str, value.keys() - writers.keys()))
+                raise ValueError(
+                    f"the schema has no field {', '.join(map(repr, unknown))}, only {list(fields)}"
+                )
+            return _written(writers, [(name, value[name]) for name in fields if name in value])
         if not isinstance(value, Row | tuple | list):
             raise TypeError(
                 f"expected a Row, a tuple or a dict with {list(fields)}, got {bounded_repr(value)}"
@@ -260,9 +271,42 @@ def _record_writer(writers: Mapping[str, Convert]) -> Convert:
             raise ValueError(
                 f"expected {len(fields)} fields {list(fields)}, got {bounded_repr(value)}"
             )
-        return {name: writers[name](one) for name, one in zip(fields, values, strict=True)}
+        return _written(writers, list(zip(fields, values, strict=True)))
 
     return write
+
+
+def _written(writers: Mapping[str, Convert], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises: TypeError, ValueError: as a field's writer does, with the field's name."""
+    try:
+        return {name: writers[name](one) for name, one in pairs}
+    except (TypeError, ValueError):
+        for name, one in pairs:  # once more, to tell which one it is
+            try:
+                writers[name](one)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"field {name!r}: {error}") from error
+        raise
+
+
+def _whole(name: str, bits: int) -> Convert:
+    most = (1 << (bits - 1)) - 1
+    least = -most - 1
+
+    def convert(value: Any) -> Any:
+        if type(value) is int and least <= value <= most:
+            return value
+        if value is None:  # the writer says what it expects instead
+            return None
+        try:
+            number = index(value)
+        except TypeError:
+            raise TypeError(f"expected a whole number, got {bounded_repr(value)}") from None
+        if not least <= number <= most:
+            raise ValueError(f"{number} does not fit into an Avro {name}, which has {bits} bits")
+        return number
+
+    return convert
 
 
 def _array(element: Convert) -> Convert:

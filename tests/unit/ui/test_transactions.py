@@ -291,6 +291,14 @@ def test_what_cannot_be_asked_ends_with_1(capsys, tmp_path):
         (("list", "--kafka", "nonsense:"), "expected host:port"),
         (("list", "--kafka", "a:1", "--property", "x"), "expected KEY=VALUE"),
         (("list", "--kafka", "a:1", "--command-config", "/no/such"), "cannot be read"),
+        (
+            ("list", "--kafka", "127.0.0.1:1", "--property", "security.protocol=TLS"),
+            "expected one of plaintext, ssl, sasl_plaintext, sasl_ssl as security.protocol",
+        ),
+        (
+            ("list", "--kafka", "127.0.0.1:1", "--property", "default.api.timeout.ms=soon"),
+            "'default.api.timeout.ms' must be a number",
+        ),
         (("list", "--savepoint", tmp_path), "savepoint"),
     ):
         code, out, complaint = called(capsys, *arguments)

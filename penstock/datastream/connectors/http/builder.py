@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import Self
+from typing import Final, Self
 
 from penstock.common.time import Duration
 from penstock.datastream.clients.http import PLAIN, is_plain
 from penstock.datastream.connectors.messaging.tls import TlsBuilder
 from penstock.model.errors import ConfigurationError
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""RFC 9110, 5.6.2."""
+
+
+def checked_header(where: str, name: object) -> str:
+    """The name of a header. Raises: ConfigurationError."""
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise ConfigurationError(
+            f"{where}: the name of a header has letters, digits and - only, got {name!r:.100}."
+        )
+    return name
+
+
+def is_header_value(value: object) -> bool:
+    """Whether a header may have this value: what HTTP carries is Latin-1."""
+    return isinstance(value, str) and value.isprintable() and all(ord(one) < 256 for one in value)
 
 
 class HttpBuilder(TlsBuilder):
@@ -16,10 +34,11 @@ class HttpBuilder(TlsBuilder):
 
     def set_header(self, name: str, value: str) -> Self:
         """Set a header of each request. Values are shown nowhere."""
-        if not all(isinstance(one, str) and one.isprintable() for one in (name, value)):
+        checked_header(f"{self.name}.set_header", name)
+        if not is_header_value(value):
             raise ConfigurationError(
-                f"{self.name}.set_header: name and value are printable text on one line; the name "
-                f"is {name!r:.100}."
+                f"{self.name}.set_header: the value of {name!r} is to be printable text on one "
+                "line, of signs of Latin-1."
             )
         return self._with(headers={**self._settings.headers, name: value})
 

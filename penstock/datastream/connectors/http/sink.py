@@ -23,7 +23,7 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.datastream.connectors.http.builder import HttpBuilder
+from penstock.datastream.connectors.http.builder import HttpBuilder, checked_header, is_header_value
 from penstock.datastream.connectors.messaging.bodies import bodies_of
 from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError, ExternalError
@@ -118,6 +118,7 @@ class HttpSink(StagingSink):
 
         def set_idempotency_header(self, name: str) -> Self:
             """Set the header that has the key; Idempotency-Key by default."""
+            checked_header(f"{_NAME}.set_idempotency_header", name)
             return self._with(key_header=name)
 
         def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:
@@ -210,10 +211,10 @@ class _Writer:
         made: list[tuple[str | None, bytes]] = []
         for value, body in zip(batch.values, bodies_of(schema, batch.values), strict=True):
             name = None if key is None else key(value)
-            if key is not None and not (isinstance(name, str) and name and name.isprintable()):
+            if key is not None and not (name and is_header_value(name)):
                 raise ValueError(
                     f"the function of set_idempotency_key gave {name!r:.100} for {value!r:.200}; "
-                    "expected a printable text"
+                    "expected a printable text of signs of Latin-1, as a header has it"
                 )
             made.append((name, self._line(body) if self.settings.form == "lines" else body))
         return made

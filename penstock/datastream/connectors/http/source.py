@@ -6,7 +6,6 @@ feeds. Source: the usual forms of paginated APIs; Flink has no such source.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +32,7 @@ from penstock.datastream.connectors.base import (
     RowBatch,
 )
 from penstock.datastream.connectors.http.builder import HttpBuilder
+from penstock.datastream.connectors.http.json_pages import json_page
 from penstock.datastream.connectors.messaging.records import NO_RECORDS, batch_of
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.texts.bounded_text import bounded_repr
@@ -71,22 +71,8 @@ class _JsonPages:
     def __call__(self, response: HttpResponse) -> HttpPage:
         if not response.body:
             return HttpPage([], None)  # as with status 204
-        page = json.loads(response.body)
-        if self.records is not None and not (isinstance(page, dict) and self.records in page):
-            got = f"the fields {sorted(page)}" if isinstance(page, dict) else type(page).__name__
-            raise ValueError(
-                f"set_json_pages expects an object with the list {self.records!r}, got {got}"
-            )
-        found = page if self.records is None else page[self.records]
-        if not isinstance(found, list):
-            raise TypeError(f"expected a list of records, got {type(found).__name__}")
-        if self.cursor is not None and not isinstance(page, dict):
-            raise ValueError(
-                f"set_json_pages expects an object with the cursor {self.cursor!r}, got a list"
-            )
-        cursor = None if self.cursor is None else page.get(self.cursor)
-        rows = [json.dumps(one, ensure_ascii=False).encode() for one in found]
-        return HttpPage(rows, cursor, has_more=bool(rows) and cursor is not None)
+        page = json_page(response.body, self.records, self.cursor)
+        return HttpPage(page.records, page.cursor, has_more=page.cursor is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +164,7 @@ class HttpSource(PollingSource):
             return self._with(interval_s=interval.to_millis() / 1000)
 
         def set_bounded(self) -> Self:
-            """End with the first page that has no more."""
+            """End with the first page that has no more: of JSON, one without a next cursor, or with its own and no new records."""
             return self._with(is_bounded=True)
 
         def build(self) -> HttpSource:
@@ -222,6 +208,7 @@ class _HttpPoller(Poller):
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
         self._client = HttpClient(_NAME, settings.limits, settings.tls)
+        self._is_json = isinstance(settings.page, _JsonPages)
         self._changed = threading.Condition()
         self._answer: HttpResponse | BaseException | None = None
         self._is_asking = self._is_woken = self._is_over = self._is_closed = False
@@ -318,7 +305,10 @@ class _HttpPoller(Poller):
         )
         has_more = page.has_more and not (stays and not self._rows)
         self._is_over = self._settings.is_bounded and not has_more
-        self._ask_at_s = time.monotonic() + (0 if has_more else self._settings.interval_s)
+        # An empty page of JSON with another cursor is not the end: there may be records behind it. But a server may
+        # also give a cursor that moves with the time.
+        at_once = has_more and (page.records or self._settings.is_bounded or not self._is_json)
+        self._ask_at_s = time.monotonic() + (0 if at_once else self._settings.interval_s)
         if not self._rows:
             self._position = self._behind
         return bool(self._rows)

@@ -47,7 +47,7 @@ class LastError:
 
     def reason(self) -> str:
         told = [one for one in self._errors if one.name() != "_ALL_BROKERS_DOWN"]
-        return f" The client's last error: {told[-1]}." if told else ""
+        return f" The client's last error: {told[-1].str()} ({told[-1].name()})." if told else ""
 
     def refusal(self) -> str | None:
         """What a broker has refused for good, and what helps; None: nothing."""
@@ -230,4 +230,5 @@ class KafkaCluster:
             found = ask()
             if found is None:
                 raise ExternalError(f"{at}: no answer.{self._last.reason()}")
+            self._last.forget()
             return found

@@ -125,7 +125,14 @@ class RecordProducer:
             print(self._text_of(error, message))  # ruff: ignore[print] - what tasks print appears at the driver
 
     def _text_of(self, error: Any, message: Any) -> str:
+        size = ""
+        if error.name() == "MSG_SIZE_TOO_LARGE":
+            size = (
+                f" Its value has {len(message)} bytes. Brokers (message.max.bytes) or the topic "
+                "(max.message.bytes) take less: set that higher, or message.max.bytes of the sink "
+                "to the same, which then refuses such records one by one."
+            )
         return (
             f"{self._where}: a record for the topic {message.topic()!r} was not delivered: {error.str()} ({error.name()})."
-            f"{self.last.reason()}"
+            f"{size}{self.last.reason()}"
         )

@@ -39,7 +39,11 @@ from penstock.datastream.connectors.kafka.staging import (
 )
 from penstock.datastream.connectors.messaging.builder import MessagingBuilder
 from penstock.datastream.connectors.messaging.properties import checked_property, int_of
-from penstock.datastream.connectors.messaging.staging import ProducedRecords, StagedRecords
+from penstock.datastream.connectors.messaging.staging import (
+    ProducedRecords,
+    StagedRecords,
+    checked_sizes,
+)
 from penstock.datastream.connectors.messaging.writers import (
     DirectMessageWriter,
     StagingMessageWriter,
@@ -216,6 +220,7 @@ class _KafkaDirectWriter(DirectMessageWriter):
         super().__init__()
         where = f"{settings.name}, subtask {context.subtask} of {context.parallelism}"
         self._maker = _RecordMaker(settings, context.input_type)
+        self._limit = _limit(settings)
         self._flushes = settings.flushes_on_checkpoint
         self._producer = RecordProducer(
             settings.properties, where, only_shows_failures=settings.only_shows_failures
@@ -225,7 +230,9 @@ class _KafkaDirectWriter(DirectMessageWriter):
         self.write_converted(self.convert(batch), watermark_ms)
 
     def convert(self, batch: Batch) -> ProducedRecords:
-        return self._maker.records(batch)
+        records = self._maker.records(batch)
+        checked_sizes(records, *self._limit)
+        return records
 
     def write_converted(self, converted: ProducedRecords, watermark_ms: int) -> None:
         self._producer.send(converted)
@@ -248,15 +255,7 @@ class _KafkaStagingWriter(StagingMessageWriter):
     """
 
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
-        properties = client_properties(settings.properties, settings.name)
-        max_bytes = int_of(properties, MAX_BYTES, MAX_RECORD_BYTES)
-        super().__init__(
-            StagedRecords(
-                max_bytes,
-                f"Kafka's client sends at most {max_bytes}. Set the property {MAX_BYTES!r} higher, "
-                "here and at the brokers, or make the records smaller",
-            )
-        )
+        super().__init__(StagedRecords(*_limit(settings)))
         self._maker = _RecordMaker(settings, context.input_type)
         self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
 
@@ -268,6 +267,16 @@ class _KafkaStagingWriter(StagingMessageWriter):
 
     def close(self) -> None:
         """Nothing to do: what is staged exists only in this process."""
+
+
+def _limit(settings: KafkaSinkSettings) -> tuple[int, str]:
+    """The most bytes of a record, and what to do about it."""
+    properties = client_properties(settings.properties, settings.name)
+    max_bytes = int_of(properties, MAX_BYTES, MAX_RECORD_BYTES)
+    return max_bytes, (
+        f"Kafka's client sends at most {max_bytes}. Set the property {MAX_BYTES!r} higher, here "
+        "and at the brokers, or make the records smaller"
+    )
 
 
 def _checked(settings: KafkaSinkSettings) -> KafkaSinkSettings:

@@ -25,7 +25,7 @@ from penstock.datastream.connectors.kafka.properties import (
     client_properties,
     shared_properties,
 )
-from penstock.datastream.connectors.kafka.wire import BrokerConnection, Reader, texts
+from penstock.datastream.connectors.kafka.wire import TIMEOUT_S, BrokerConnection, Reader, texts
 from penstock.datastream.connectors.messaging.properties import int_of
 from penstock.model.errors import ConfigurationError, ExternalError
 
@@ -62,9 +62,10 @@ def list_transactions(properties: Mapping[str, str], prefix: str) -> list[KafkaT
     Raises: ConfigurationError: the brokers are too old. ExternalError: one does not answer. RefusedForGood.
     """
     settings = client_properties(shared_properties(properties), _WHERE)
+    timeout_s = int_of(properties, API_TIMEOUT_MS, round(TIMEOUT_S * 1000)) / 1000
     found: dict[str, KafkaTransaction] = {}
-    for host, port in _brokers(settings):
-        with BrokerConnection(host, port, settings, _WHERE) as broker:
+    for host, port in _brokers(settings, timeout_s):
+        with BrokerConnection(host, port, settings, _WHERE, timeout_s) as broker:
             _check_versions(broker, f"{host}:{port}")
             own = [one for one in _listed(broker) if one.transactional_id.startswith(prefix)]
             found |= {one.transactional_id: one for one in _described(broker, own)}
@@ -84,12 +85,12 @@ def abort_transaction(properties: Mapping[str, str], transactional_id: str) -> N
         client.init_transactions(timeout_s)
 
 
-def _brokers(settings: Mapping[str, str]) -> Sequence[tuple[str, int]]:
+def _brokers(settings: Mapping[str, str], timeout_s: float) -> Sequence[tuple[str, int]]:
     """All brokers, as the first one that answers names them."""
     failure: ExternalError | None = None
     for host, port in addresses(settings.get(BOOTSTRAP_SERVERS, "")):
         try:
-            with BrokerConnection(host, port, settings, _WHERE) as broker:
+            with BrokerConnection(host, port, settings, _WHERE, timeout_s) as broker:
                 answer = broker.ask(METADATA, 1, b"\0\0\0\0")
         except ExternalError as error:
             failure = failure or error

@@ -14,9 +14,10 @@ from typing import Any, Final, Self, TypeVar
 from penstock.datastream.connectors.kafka.login import tls_context, told_by_handshake
 from penstock.datastream.connectors.kafka.sasl import talk
 from penstock.datastream.connectors.kafka.security import MECHANISM, PROTOCOL
-from penstock.model.errors import ExternalError, RefusedForGood
+from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 TIMEOUT_S: Final = 10.0
+_PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _CLIENT: Final = "penstock"
 _MOST_BYTES: Final = 100 << 20
 _HANDSHAKE: Final = 17
@@ -96,20 +97,40 @@ def short_text(value: str) -> bytes:
 class BrokerConnection:
     """One connection. `settings`: librdkafka's, of which those of security are read. A context manager."""
 
-    def __init__(self, host: str, port: int, settings: Mapping[str, str], where: str) -> None:
-        """Raises: ExternalError: the broker is not reached. RefusedForGood: user or certificate is refused."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        settings: Mapping[str, str],
+        where: str,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """`timeout_s`: of each step.
+
+        Raises: ExternalError: the broker is not reached. RefusedForGood: user or certificate is refused.
+        ConfigurationError: there is no such protocol.
+        """
         self._at = f"{where}: the broker {host}:{port}"
         self._count = 0
         self._stack = contextlib.ExitStack()
         protocol = settings.get(PROTOCOL, "plaintext").lower()
-        with self._stack, self._errors(settings):
-            sock = self._stack.enter_context(socket.create_connection((host, port), TIMEOUT_S))
-            if protocol in {"ssl", "sasl_ssl"}:
-                context = tls_context(settings)
-                sock = self._stack.enter_context(context.wrap_socket(sock, server_hostname=host))
-            self._sock = sock
-            if protocol.startswith("sasl_"):
-                self._log_in(settings)
+        if protocol not in _PROTOCOLS:
+            raise ConfigurationError(
+                f"{where}: expected one of {', '.join(_PROTOCOLS)} as {PROTOCOL}, got {protocol!r}."
+            )
+        has_tls = protocol in {"ssl", "sasl_ssl"}
+        with self._stack:
+            with self._errors():
+                sock = self._stack.enter_context(socket.create_connection((host, port), timeout_s))
+            with self._errors(shakes_hands=has_tls):
+                if has_tls:
+                    context = tls_context(settings)
+                    sock = self._stack.enter_context(
+                        context.wrap_socket(sock, server_hostname=host)
+                    )
+                self._sock = sock
+                if protocol.startswith("sasl_"):
+                    self._log_in(settings)
             self._stack = self._stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -120,7 +141,7 @@ class BrokerConnection:
 
     def ask(self, api: int, version: int, body: bytes, *, is_flexible: bool = False) -> Reader:
         """The answer, behind its header. Raises: ExternalError."""
-        with self._errors({}):
+        with self._errors():
             self._count += 1
             head = struct.pack(">hhi", api, version, self._count) + short_text(_CLIENT)
             frame = head + (b"\0" if is_flexible else b"") + body
@@ -167,10 +188,10 @@ class BrokerConnection:
                 said = says.send(answer.short_bytes())
 
     @contextlib.contextmanager
-    def _errors(self, settings: Mapping[str, str]) -> Any:
+    def _errors(self, *, shakes_hands: bool = False) -> Any:
         try:
             yield
         except (OSError, ValueError, struct.error) as error:  # an SSLError is an OSError
-            if settings and (told := told_by_handshake(error)):
+            if shakes_hands and (told := told_by_handshake(error)):
                 raise RefusedForGood(f"{self._at}: {told}.") from error
             raise ExternalError(f"{self._at} does not answer: {error!r}.") from error

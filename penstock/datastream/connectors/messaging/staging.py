@@ -69,6 +69,21 @@ class ProducedRecords:
         return sizes
 
 
+def checked_sizes(records: ProducedRecords, max_bytes: int, limit: str) -> list[int]:
+    """The bytes of each record, without a frame.
+
+    `limit`: ends the error of a record that is too large: who sets the limit, and what to do. Raises: ValueError.
+    """
+    sizes = records.sizes()
+    largest = max(sizes, default=0)
+    if largest + FRAME_BYTES > max_bytes:
+        raise ValueError(
+            f"a record for the topic {records.topics[sizes.index(largest)]!r} has "
+            f"{largest + FRAME_BYTES} bytes with its frame. {limit}"
+        )
+    return sizes
+
+
 class StagedRecords:
     """Staged records in memory; from `PIECE_BYTES` on they are packed.
 
@@ -76,7 +91,7 @@ class StagedRecords:
     """
 
     def __init__(self, max_bytes: int, limit: str) -> None:
-        """`limit`: ends the error of a record that is too large: who sets the limit, and what to do."""
+        """`limit`: as `checked_sizes` has it."""
         self._max_bytes = max_bytes
         self._limit = limit
         self._loose: list[ProducedRecords] = []
@@ -90,13 +105,7 @@ class StagedRecords:
         """Stages the records. Raises: ValueError: one is too large; then none of them is staged."""
         if not len(records):
             return
-        sizes = records.sizes()
-        largest = max(sizes) + FRAME_BYTES
-        if largest > self._max_bytes:
-            raise ValueError(
-                f"a record for the topic {records.topics[sizes.index(max(sizes))]!r} has {largest} "
-                f"bytes with its frame. {self._limit}"
-            )
+        sizes = self.checked(records)
         if self.first_topic is None:
             self.first_topic = records.topics[0]
         self._loose.append(records)
@@ -104,6 +113,10 @@ class StagedRecords:
         self.bytes += sum(sizes)
         if self._loose_bytes >= PIECE_BYTES:
             self._pack()
+
+    def checked(self, records: ProducedRecords) -> list[int]:
+        """The bytes of each record. Raises: ValueError: one is too large."""
+        return checked_sizes(records, self._max_bytes, self._limit)
 
     def take(self) -> tuple[bytes, ...]:
         """Takes all staged records, in order."""

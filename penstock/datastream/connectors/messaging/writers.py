@@ -52,7 +52,10 @@ class StagingMessageWriter(ABC):
         self.write_converted(self.records(batch), watermark_ms)
 
     def convert(self, batch: Batch) -> ProducedRecords:
-        return self.records(batch)
+        """Raises: whatever a record is refused with, also that it is too large: then the policy for errors has it."""
+        records = self.records(batch)
+        self._staged.checked(records)
+        return records
 
     def write_converted(self, converted: ProducedRecords, watermark_ms: int) -> None:
         self._staged.add(converted)

@@ -21,6 +21,7 @@ KEEP_ALIVE_S: Final = 30
 LOOK_TIMEOUT_S: Final = 3.0
 LONGEST_DELAY_S: Final = 5
 MAX_IN_FLIGHT: Final = 65_535
+MAX_TOPIC_BYTES: Final = 65_535
 TAKEN_OVER: Final = 0x8E
 FINAL: Final = frozenset({0x81, 0x82, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8F, 0x90, 0x95, 0x9A})
 """Reason codes that another try gets again: protocol, client id, login, rights, names, size, retain."""
@@ -72,6 +73,11 @@ def checked_topic(where: str, topic: object, *, is_filter: bool) -> str:
         is_wild = level == "+" or (level == "#" and place == len(levels) - 1)
         if ("+" in level or "#" in level) and not (is_wild and is_filter):
             is_right = False
+    if is_right and len(str(topic).encode()) > MAX_TOPIC_BYTES:
+        raise ConfigurationError(
+            f"{where}: expected up to {MAX_TOPIC_BYTES} bytes, got {len(str(topic).encode())}: "
+            f"{topic!r:.200}."
+        )
     if not is_right:
         kind = (
             "a topic filter, with + for a level, or # as the last one"

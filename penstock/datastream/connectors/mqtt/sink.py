@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
@@ -15,6 +16,7 @@ from penstock.datastream.clients.tls import TlsFiles
 from penstock.datastream.connectors.base import Accepts, Batch, RowBatch, Sink, WriterContext
 from penstock.datastream.connectors.messaging.bodies import bodies_of
 from penstock.datastream.connectors.mqtt.client import (
+    FINAL,
     MAX_IN_FLIGHT,
     Broker,
     MqttBuilder,
@@ -31,6 +33,11 @@ _NAME: Final = "MqttSink"
 _MOST_UNCONFIRMED: Final = 10_000
 _PATIENCE_S: Final = 30.0
 _IN_FLIGHT: Final = 20
+_MOST_BYTES: Final = 268_435_455
+"""Of a packet, behind its fixed header: what MQTT can say (MQTT 5.0, 1.5.5)."""
+_FIXED_HEADER_BYTES: Final = 5
+_AROUND_TOPIC_BYTES: Final = 5
+"""The size of the topic, the packet's id, and no properties (3.3.2)."""
 
 Converted: TypeAlias = list[tuple[str, bytes]]
 
@@ -133,6 +140,7 @@ class MqttWriter:
         self._in_flight = settings.in_flight
         self._changed = threading.Condition()
         self._published = self._confirmed = 0
+        self._most_bytes: int | None = None
         self._error: ExternalError | None = None
         self.sent = SendFigures()
 
@@ -140,6 +148,7 @@ class MqttWriter:
         """Connect. Raises ExternalError."""
         self._client.on_connect = self._on_connect
         self._client.on_publish = self._on_publish
+        self._client.on_disconnect = self._on_disconnect
         connect(self._client, self._broker, self._where)
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
@@ -148,11 +157,41 @@ class MqttWriter:
     def convert(self, batch: Batch) -> Converted:
         assert isinstance(batch, RowBatch), "an MqttSink accepts rows"
         topic, bodies = self._topic, bodies_of(self._schema, batch.values)
-        if not callable(topic):
-            return [(topic, body) for body in bodies]
-        where = f"{_NAME}: the function of set_topic"
-        topics = [checked_topic(where, topic(value), is_filter=False) for value in batch.values]
-        return list(zip(topics, bodies, strict=True))
+        if callable(topic):
+            where = f"{_NAME}: the function of set_topic"
+            topics = [checked_topic(where, topic(value), is_filter=False) for value in batch.values]
+            converted = list(zip(topics, bodies, strict=True))
+        else:
+            converted = [(topic, body) for body in bodies]
+        self._check_sizes(converted)
+        return converted
+
+    def _check_sizes(self, converted: Converted) -> None:
+        """Here, so that the policy for errors has it. Raises: RefusedForGood: one is larger than the broker takes."""
+        if not converted:
+            return
+        sizes = [len(topic.encode()) + len(body) for topic, body in converted]
+        size = max(sizes) + _FIXED_HEADER_BYTES + _AROUND_TOPIC_BYTES
+        most = self._wait_for_limit()
+        if size > most:
+            topic, body = converted[sizes.index(max(sizes))]
+            raise RefusedForGood(
+                f"{self._where}: a message for the topic {topic!r:.200} has {len(body)} bytes, "
+                f"and its packet {size}. {self._broker} takes packets of {most} bytes. Set that "
+                "higher, or make the records smaller."
+            )
+
+    def _wait_for_limit(self) -> int:
+        """What the broker takes as a packet: it says so when it takes the connection. Raises: ExternalError."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._most_bytes or self._error, _PATIENCE_S)
+            if self._error is not None:
+                raise self._error
+            if self._most_bytes is None:
+                raise ExternalError(
+                    f"{self._where}: {self._broker} has not answered for {_PATIENCE_S:.0f} s"
+                )
+            return self._most_bytes
 
     def write_converted(self, converted: Converted, watermark_ms: int) -> None:
         for begin in range(0, len(converted), _MOST_UNCONFIRMED):
@@ -177,8 +216,7 @@ class MqttWriter:
         with self._changed:
             while self._error is None and (left := self._published - self._confirmed) > most:
                 seen = self._confirmed
-                self._changed.wait(_PATIENCE_S)
-                if self._confirmed == seen and self._error is None:
+                if not self._changed.wait_for(partial(self._has_news, seen), _PATIENCE_S):
                     self._error = ExternalError(
                         f"{self._where}: {self._broker} has confirmed none of {left} messages for "
                         f"{_PATIENCE_S:.0f} s"
@@ -186,6 +224,9 @@ class MqttWriter:
             if self._error is not None:
                 self.sent.errors += self._published - self._confirmed
                 raise self._error
+
+    def _has_news(self, confirmed: int) -> bool:
+        return self._confirmed != confirmed or self._error is not None
 
     # ------------------------------------------------------------------ the client's thread
 
@@ -195,6 +236,9 @@ class MqttWriter:
         if reason.is_failure:
             self._fail(error_of(self._where, self._broker, "the connection", reason))
             return
+        with self._changed:
+            self._most_bytes = getattr(properties, "MaximumPacketSize", _MOST_BYTES)
+            self._changed.notify()
         most = getattr(properties, "ReceiveMaximum", MAX_IN_FLIGHT)
         if most < self._in_flight:
             self._fail(
@@ -213,6 +257,20 @@ class MqttWriter:
         with self._changed:
             self._confirmed += 1
             self._changed.notify()
+
+    def _on_disconnect(
+        self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any
+    ) -> None:
+        """The client would connect again and send the same again. An answer that it does not know is one, too."""
+        if reason.value in FINAL:
+            client.disconnect()
+            self._fail(
+                RefusedForGood(
+                    f"{self._where}: {self._broker} has ended the connection at a message: "
+                    f"{reason} (reason code {reason.value:#x}). It may be too large for the "
+                    "broker, or its topic have too many levels."
+                )
+            )
 
     def _fail(self, error: ExternalError) -> None:
         with self._changed:

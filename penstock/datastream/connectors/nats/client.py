@@ -150,11 +150,6 @@ class NatsLink:
         self._thread = threading.Thread(target=self._run, name="nats", daemon=True)
         self._thread.start()
 
-    @property
-    def most_bytes(self) -> int:
-        """Of a message, as the server allows it; known when there is a connection."""
-        return int(self._client.max_payload)
-
     def call(self, make: Callable[[Any], Awaitable[T]], timeout_s: float = CALL_TIMEOUT_S) -> T:
         """What `make(client)` gives on the event loop, made again on a new connection if that breaks.
 
@@ -190,7 +185,7 @@ class NatsLink:
         if is_final(error):
             return RefusedForGood(
                 f"{self._where}: {self.address} refuses: {error}. Correct user, password, rights, "
-                "or the name of the stream or subject."
+                "the name of the stream or subject, or the stream's limits."
             )
         return ExternalError(text)
 
@@ -278,6 +273,15 @@ class NatsLink:
             raise told from (None if told is error else error)
         self._lost = lost
         return client
+
+
+def most_bytes_of(link: NatsLink) -> int:
+    """What the server takes as a message, with its headers. Raises: ExternalError."""
+
+    async def ask(client: Any) -> int:  # noqa: RUF029 - it is awaited
+        return int(client.max_payload)
+
+    return link.call(ask)
 
 
 async def _closed(client: Any, timeout_s: float = 1.0) -> None:

@@ -158,7 +158,7 @@ class JetStreamSink(StagingSink):
         return DirectWriter(self._writing, _where(context))
 
     def staging_writer(self, context: WriterContext) -> SinkWriter:
-        return StagingWriter(self._writing, context)
+        return StagingWriter(self._writing, context, _where(context))
 
     def committer(self) -> Committer:
         return PublishingCommitter(self._writing)

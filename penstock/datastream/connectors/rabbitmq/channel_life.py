@@ -140,27 +140,30 @@ class ChannelLife:
         self._has_been_ready = self._has_been_ready or self.is_ready
         return self.is_ready
 
-    def channel_closed(self, code: int, reason: str) -> bool:
+    def channel_closed(self, code: int, reason: str, *, is_for_good: bool = False) -> bool:
         """The broker has closed the channel. Returns whether to open another one, because the queue was missing.
 
-        Otherwise the broker has refused the channel.
+        Otherwise the broker has refused the channel. `is_for_good`: it would refuse another attempt of the task, too.
         """
         may_declare = self._declares_again or not self._has_been_ready
         if self.state is ChannelState.LOOKING and code == NOT_FOUND and may_declare:
             self._move(ChannelEvent.QUEUE_MISSING)
             return True
-        self.refuse(f"the broker at {self._address} has closed the channel{self._of}: {reason}.")
+        kind = RefusedForGood if is_for_good else ExternalError
+        self.refuse(
+            f"the broker at {self._address} has closed the channel{self._of}: {reason}.", kind
+        )
         return False
 
-    def refuse(self, text: str) -> None:
+    def refuse(self, text: str, kind: type[ExternalError] = ExternalError) -> None:
         """Ends with this error, because connecting again would not help.
 
-        Only the first refusal counts; during a close refusals are ignored.
+        Only the first refusal counts; during a close refusals are ignored. `kind`: of the error.
         """
         was_ending = self.is_ending
         self._move(ChannelEvent.REFUSE)
         if not was_ending:
-            self.error = ExternalError(f"{self._where}: {text}")
+            self.error = kind(f"{self._where}: {text}")
 
     def close(self) -> bool:
         """Ends on request, without an error. Returns whether a connection is to be closed now."""

@@ -12,10 +12,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from penstock.datastream.connectors.rabbitmq.channel_life import ChannelLife
 from penstock.datastream.connectors.rabbitmq.client import (
+    ACCESS_REFUSED,
+    PASSING,
     PikaClient,
     count_as_sign_of_life,
     refusal_of,
@@ -23,6 +25,7 @@ from penstock.datastream.connectors.rabbitmq.client import (
 )
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.io_loop import PausableLoop
+from penstock.datastream.connectors.rabbitmq.odd_headers import connection_type
 from penstock.hosting.interrupts import uninterruptible_condition
 from penstock.runtime.interruption import uninterruptible
 
@@ -35,6 +38,9 @@ class ChannelThread(ABC):
 
     Methods with an underscore run on the connection's thread.
     """
+
+    final_codes: ClassVar = frozenset({ACCESS_REFUSED})
+    """With these of AMQP's reply codes a channel is closed for good: another one would be closed, too."""
 
     def __init__(
         self,
@@ -152,7 +158,7 @@ class ChannelThread(ABC):
             self._loop = loop
         try:
             loop.activate_poller()
-            self._connection = self._client.pika.SelectConnection(
+            self._connection = connection_type(self._client.pika)(
                 self._client.parameters,
                 on_open_callback=self._on_open,
                 on_open_error_callback=self._on_end,
@@ -205,7 +211,7 @@ class ChannelThread(ABC):
         connection.channel(on_open_callback=self._on_channel)
 
     def _on_end(self, connection: Any, reason: BaseException) -> None:
-        refusal = refusal_of(self._client.pika, reason)
+        refusal = refusal_of(reason)
         if self._life.lose(text_of(reason), refusal) and not self._is_closing:
             self._log("LOST", text_of(reason))
 
@@ -239,7 +245,9 @@ class ChannelThread(ABC):
     def _on_channel_closed(self, channel: Any, reason: Any) -> None:
         if not isinstance(reason, self._client.pika.exceptions.ChannelClosedByBroker):
             return  # the connection has ended, or is ending
-        if not self._life.channel_closed(reason.reply_code, text_of(reason)):
+        code, text = reason.reply_code, text_of(reason)
+        is_for_good = code in self.final_codes and not PASSING.search(text)
+        if not self._life.channel_closed(code, text, is_for_good=is_for_good):
             self._end_connection()
             return
         assert self._loop is not None

@@ -5,6 +5,8 @@ Source: ConnectionFactory of RabbitMQ's Java client.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,8 +17,15 @@ from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.model.errors import ConfigurationError
 
 LOGIN_TIMEOUT_S: Final = 3
-REFUSALS: Final = frozenset({403, 530})
-"""AMQP's reply codes ACCESS_REFUSED and NOT_ALLOWED."""
+ACCESS_REFUSED: Final = 403
+PRECONDITION_FAILED: Final = 406
+LOGIN_CODES: Final = frozenset({ACCESS_REFUSED, 530})
+"""AMQP's reply codes for user, password and virtual host; 530: NOT_ALLOWED."""
+PROTOCOL_CODES: Final = frozenset({501, 502, 503, 540})
+"""What was sent is wrong, and would be again: FRAME_ERROR, SYNTAX_ERROR, COMMAND_INVALID, NOT_IMPLEMENTED."""
+PASSING: Final = re.compile(r"limit .* is reached|in exclusive use")
+"""Refusals that end when others leave."""
+_QUOTED: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\) (.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ def check_login(
     try:
         connection = client.pika.BlockingConnection(parameters)
     except (client.pika.exceptions.AMQPError, OSError) as error:
-        told = refusal_of(client.pika, error) or _doubt(config, client.pika, error)
+        told = refusal_of(error) or _doubt(config, client.pika, error)
         if told is not None:
             raise ConfigurationError(
                 f"{where}: the broker at {config.address} refuses the connection: {told}."
@@ -105,20 +114,18 @@ def look_for_exchange(exchange: str, where: str, connection: Any) -> None:
         connection.channel().exchange_declare(exchange, passive=True)
     except pika.exceptions.ChannelClosedByBroker as error:
         raise ConfigurationError(
-            f"{where}: cannot write to the exchange {exchange!r}: {error.reply_text}. Declare it "
+            f"{where}: cannot write to the exchange {exchange!r}: {text_of(error)}. Declare it "
             "before the job starts."
         ) from error
 
 
-def refusal_of(pika: Any, error: Any) -> str | None:
+def refusal_of(error: BaseException) -> str | None:
     """What is refused, by the broker or by the checks of its certificate, and what helps; None: another try may succeed."""
-    known = pika.exceptions
-    is_login = isinstance(
-        error, known.ProbableAuthenticationError | known.ProbableAccessDeniedError
-    )
-    is_closed = isinstance(error, known.ConnectionClosedByBroker) and error.reply_code in REFUSALS
-    if is_login or is_closed:
+    code = code_of(error)
+    if code in LOGIN_CODES and not PASSING.search(text_of(error)):
         return f"{text_of(error)}. Correct user, password or virtual host"
+    if code in PROTOCOL_CODES:
+        return text_of(error)
     text = text_of(error)
     if "ALERT_CERTIFICATE_REQUIRED" in text:  # with TLS 1.3 it comes behind the handshake
         return f"it asks for a certificate. {REMEDIES['own']}"
@@ -141,8 +148,26 @@ def _doubt(config: RMQConnectionConfig, pika: Any, error: BaseException) -> str 
 
 
 def text_of(error: BaseException | None) -> str:
-    """The text of the innermost error."""
-    return repr(cause_of(error))
+    """What the broker says, with AMQP's reply code, or the text of the innermost error."""
+    said = _said(cause_of(error))
+    return repr(cause_of(error)) if said is None else f"{said[1]} ({said[0]})"
+
+
+def code_of(error: BaseException | None) -> int | None:
+    """AMQP's reply code; None: the broker has said nothing."""
+    said = _said(cause_of(error))
+    return None if said is None else said[0]
+
+
+def _said(error: BaseException | None) -> tuple[int, str] | None:
+    """Reply code and text. The client makes a text of them if they end a connection before it is open."""
+    if error is None:
+        return None
+    if hasattr(error, "reply_code"):
+        known: Any = error
+        return known.reply_code, known.reply_text
+    quoted = _QUOTED.fullmatch(str(error.args[0])) if error.args else None
+    return None if quoted is None else (int(quoted[1]), ast.literal_eval(quoted[2]))
 
 
 def cause_of(error: BaseException | None) -> BaseException | None:
@@ -150,6 +175,8 @@ def cause_of(error: BaseException | None) -> BaseException | None:
     while error is not None:
         causes = getattr(error, "exceptions", None)
         inner = causes[-1] if causes else getattr(error, "exception", None)
+        if inner is None and error.args:
+            inner = error.args[0]
         if not isinstance(inner, BaseException):
             break
         error = inner

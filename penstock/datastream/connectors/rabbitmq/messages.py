@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.common.serialization import SerializationSchema
 from penstock.datastream.connectors.messaging.bodies import bodies_of
@@ -16,6 +16,9 @@ from penstock.datastream.connectors.rabbitmq.publishing import (
     checked_name,
 )
 from penstock.model.errors import ConfigurationError
+
+_AROUND_BYTES: Final = 20
+"""What a frame of properties has besides them: its own head and end, and the head of the content."""
 
 
 class Message(NamedTuple):
@@ -36,7 +39,10 @@ class MessageMaker:
         schema: SerializationSchema,
         queue: str | None,
         options: RMQSinkPublishOptions | None,
+        max_frame_bytes: int,
     ) -> None:
+        """`max_frame_bytes`: AMQP sends the properties of a message in one frame."""
+        self._max_bytes = max_frame_bytes - _AROUND_BYTES
         self._schema = schema
         self._queue = queue
         self._options = options
@@ -78,12 +84,31 @@ class MessageMaker:
                 "expected RMQMessageProperties or None"
             )
         made = self._pika.BasicProperties(**asdict(properties))
-        encode: Callable[[], object] = made.encode
+        encode: Callable[[], Sequence[bytes]] = made.encode
         try:
-            encode()  # here an error belongs to a record
+            size = sum(map(len, encode()))  # here an error belongs to a record
         except Exception as error:  # the client's errors have no common base class
             raise TypeError(
-                f"RMQSink: AMQP has no such properties of {value!r:.200}: {error!r}. Got "
-                f"{properties}"
+                f"RMQSink: AMQP has no such properties of {value!r:.200}: "
+                f"{self._odd_header(properties.headers) or f'{error!r}. Got {properties}'!s:.500}"
             ) from error
+        if size > self._max_bytes:
+            raise ValueError(
+                f"RMQSink: the properties of {value!r:.200} have {size} bytes, but one frame of "
+                f"AMQP takes {self._max_bytes}. Put long texts into the body."
+            )
         return made
+
+    def _odd_header(self, headers: Mapping[str, Any] | None) -> str | None:
+        """What is wrong with the first header that cannot be sent; None: it is none of them."""
+        for name, header in (headers or {}).items():
+            try:
+                self._pika.BasicProperties(headers={name: header}).encode()
+            except Exception:  # as above
+                return (
+                    f"header {name!r:.100} is {header!r:.100}, a {type(header).__name__}. Names "
+                    "are texts of up to 255 bytes, values are texts, bytes, whole numbers of 64 "
+                    "bits, Decimals of 32 bits, booleans, datetimes, None, or lists and dicts of "
+                    "them. Write a float as Decimal or text"
+                )
+        return None

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from penstock.datastream.connectors.rabbitmq.channel_thread import ChannelThread
-from penstock.datastream.connectors.rabbitmq.client import PikaClient
+from penstock.datastream.connectors.rabbitmq.client import (
+    ACCESS_REFUSED,
+    PRECONDITION_FAILED,
+    PikaClient,
+)
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.messages import Message
 from penstock.datastream.connectors.rabbitmq.publishing import ReturnedMessage, ReturnListener
@@ -23,6 +27,8 @@ WAIT_S: Final = 0.1
 
 class MessagePublisher(ChannelThread):
     """Publishes messages. After a connection is lost, those that were not confirmed are sent again on the next one."""
+
+    final_codes: ClassVar = frozenset({ACCESS_REFUSED, PRECONDITION_FAILED})
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from penstock.model.errors import ConfigurationError
 
 MAX_SHORT_BYTES: Final = 255
 PERSISTENT: Final = 2
+DELIVERY_MODES: Final = (1, PERSISTENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +23,8 @@ class RMQMessageProperties:
     Args:
         content_type: such as `application/json`.
         content_encoding: such as `gzip`.
-        headers: names with texts, bytes, numbers, booleans, datetimes, None, or lists and dicts of them; headers
-            exchanges go by them.
+        headers: names with texts, bytes, whole numbers, Decimals, booleans, datetimes, None, or lists and dicts of
+            them, but no floats; headers exchanges go by them.
         delivery_mode: 2 (default): the message survives a restart of the broker; 1: it does not.
         priority: 0 to 255, for queues with priorities.
         correlation_id: by which an RMQSource recognises a message that comes again.
@@ -49,6 +50,22 @@ class RMQMessageProperties:
     type: str | None = None
     user_id: str | None = None
     app_id: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what the broker would close the channel for. Raises ConfigurationError."""
+        if self.delivery_mode not in DELIVERY_MODES:
+            raise ConfigurationError(
+                "RMQMessageProperties: expected 1 (gone with the broker) or 2 (persistent) as "
+                f"delivery_mode, got {self.delivery_mode!r}."
+            )
+        expiration = self.expiration
+        if expiration is not None and not (
+            isinstance(expiration, str) and expiration.isascii() and expiration.isdigit()
+        ):
+            raise ConfigurationError(
+                "RMQMessageProperties: expected a whole number of ms as a text, such as '60000', "
+                f"as expiration, got {expiration!r}."
+            )
 
 
 class RMQSinkPublishOptions:

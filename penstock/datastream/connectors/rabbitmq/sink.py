@@ -90,7 +90,7 @@ class RMQSink(Sink):
         publisher = MessagePublisher(
             PikaClient.of(self._config, where), self._config, self._queue, where, self._listener
         )
-        maker = MessageMaker(self._schema, self._queue, self._options)
+        maker = MessageMaker(self._schema, self._queue, self._options, self._config.frame_max)
         publisher.start()
         return _MessageWriter(publisher, maker)
 

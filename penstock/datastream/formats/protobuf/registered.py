@@ -91,17 +91,22 @@ def _schema_of(client: RegistryClient, file: Any) -> RegisteredSchema:
     return RegisteredSchema(text, KIND, tuple(references))
 
 
-def messages_at(schema: RegisteredSchema, indexes: Sequence[int]) -> frozenset[str] | None:
-    """The full names that indexes may mean in the writer's file; None: the registry gives files as texts only.
-
-    A map has a message for its entries, which some writers count and others do not: those that count what the text of the definition has.
-    Raises ValueError: the file has no such message.
-    """
+def file_of(schema: RegisteredSchema) -> Any:
+    """The FileDescriptorProto of a schema; None: the registry gives files as texts only."""
     file = google("descriptor_pb2").FileDescriptorProto()
     try:
         file.ParseFromString(base64.b64decode(schema.text, validate=True))
     except (binascii.Error, google("message").DecodeError):
         return None
+    return file
+
+
+def messages_at(file: Any, indexes: Sequence[int]) -> frozenset[str]:
+    """The full names that indexes may mean in the writer's file.
+
+    A map has a message for its entries, which some writers count and others do not: those that count what the text of the definition has.
+    Raises ValueError: the file has no such message.
+    """
     found = {_name_at(file, indexes, counts_entries=counts) for counts in (True, False)} - {None}
     if not found:
         raise ValueError(f"its schema has no message with the indexes {list(indexes)}")

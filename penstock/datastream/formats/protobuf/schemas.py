@@ -10,11 +10,13 @@ from typing import Any
 
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.formats.protobuf.evolution import unreadable_field
 from penstock.datastream.formats.protobuf.message_class import MessageClass
 from penstock.datastream.formats.protobuf.registered import (
     AS_DESCRIPTOR,
     KIND,
     encoded,
+    file_of,
     id_under,
     indexes_of,
     messages_at,
@@ -122,11 +124,14 @@ class ProtobufDeserializationSchema(DeserializationSchema):
         expected = self._class.descriptor.full_name
         try:
             schema.check_kind(KIND)
-            names = messages_at(schema, indexes)
+            file = file_of(schema)
+            if file is None:
+                return ""
+            names = messages_at(file, indexes)
         except ValueError as error:
             return str(error)
-        if names is None or expected in names:
-            return ""
+        if expected in names:
+            return unreadable_field(file, self._class.descriptor)
         return f"a message is a {' or a '.join(sorted(names))}, expected a {expected}"
 
     def __getstate__(self) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
             writers = _parsed(self._client, found)
         except ValueError as error:
             return refusing(error)
-        readers = self._schema.parsed()
+        readers = self._schema.with_values()
         convert = from_avro(readers) if self._makes_rows else None
         read = extra("fastavro", "avro", "Avro").schemaless_reader
 
@@ -204,7 +204,7 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
         made.write(self._prefix)
         try:
             write = extra("fastavro", "avro", "Avro").schemaless_writer
-            write(made, schema, self._convert(value))
+            write(made, self._schema.with_values(), self._convert(value))
         except Exception as error:  # fastavro raises many kinds of errors for bad values
             raise ValueError(
                 f"a record does not have the schema of the subject {self._subject!r}: "

@@ -39,7 +39,7 @@ def client(slept):
 
 
 @pytest.mark.parametrize(
-    "fault", [408, 425, 429, 500, 502, 503, 504, "drop", "hang", "drip", "cut"]
+    "fault", [408, 425, 429, 500, 502, 503, 504, "drop", "hang", "drip", "drip the head", "cut"]
 )
 def test_what_may_pass_is_tried_again(peer, client, slept, fault):
     ask(peer, "/faults", [fault, fault])
@@ -104,3 +104,19 @@ def test_an_address_that_a_function_made_wrong_is_told_without_its_secrets(clien
         "geheim"
         not in f"{told.value}{HttpRequest('http://h/?t=geheim', headers={'a': 'geheim'})!r}"
     )
+
+
+def test_a_redirect_says_where_to_without_the_query(peer, client):
+    ask(peer, "/faults", [[302, {"Location": "https://other.example:8443/v2/list?token=geheim"}]])
+    with pytest.raises(
+        RefusedForGood, match="a redirect to 'https://other.example:8443/v2/list'"
+    ) as told:
+        client.send(HttpRequest(url(peer, "/list")))
+    assert "geheim" not in str(told.value)
+
+
+@pytest.mark.parametrize("path", ["/a b", "/\u00e4", "/a\n"])
+def test_a_url_that_cannot_be_sent_is_told_at_once(client, slept, path):
+    with pytest.raises(ConfigurationError, match="to be written as %XX"):
+        client.send(HttpRequest(f"http://127.0.0.1:1{path}"))
+    assert not slept

@@ -4,9 +4,11 @@ import contextlib
 import datetime as dt
 import json
 import pickle
+import time
 from decimal import Decimal
 
 import fastavro
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -320,3 +322,49 @@ def test_parquet_is_read_as_the_schema_says_and_keeps_its_rules(tmp_path):
         AvroParquetWriters.for_generic_record(
             AvroSchema.parse_string(wanted % '{"name": "u", "type": ["int", "string"]}')
         )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"n": 1, "ammount": 2}, "no field 'ammount', only \\['n', 'm'\\]"),
+        ({"n": 1.5}, "field 'n': expected a whole number, got 1.5"),
+        ({"n": 1 << 31}, "field 'n': 2147483648 does not fit into an Avro int, which has 32 bits"),
+        ({"n": 1, "m": [{"i": 1 << 63}]}, "field 'm': field 'i': .* Avro long, which has 64 bits"),
+    ],
+)
+def test_what_would_be_written_as_something_else_is_told_with_its_field(value, text):
+    inner = {"type": "record", "name": "I", "fields": [{"name": "i", "type": "long"}]}
+    fields = [
+        {"name": "n", "type": "int"},
+        {"name": "m", "type": {"type": "array", "items": inner}, "default": []},
+    ]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    with pytest.raises(ValueError, match=text):
+        AvroRowSerializationSchema(avro_schema_string=schema).serialize(value)
+
+
+def test_whole_numbers_of_numpy_are_written_as_they_are():
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": ["null", "int"]}]}'
+    write = AvroRowSerializationSchema(avro_schema_string=schema).serialize
+    assert write({"n": np.int64(-(1 << 31))}) == write({"n": -(1 << 31)})
+    assert write({"n": None}) == b"\x00"
+
+
+SECOND = dt.datetime.fromisoformat("1970-01-01T00:00:01")
+"""Of 1970, without a zone."""
+
+
+def test_a_time_without_a_zone_is_utc_in_a_union_of_several_types_too(monkeypatch):
+    moment = {"type": "long", "logicalType": "timestamp-millis"}
+    fields = [{"name": "at", "type": ["null", moment, "string"]}]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        write = AvroRowSerializationSchema(avro_schema_string=schema).serialize
+        assert write({"at": SECOND}) == b"\x02\xd0\x0f"
+        assert write({"at": "x"}) == b"\x04\x02x"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

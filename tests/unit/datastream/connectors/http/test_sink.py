@@ -172,4 +172,6 @@ def test_a_record_without_a_form_or_a_key_is_told(peer):
     writer = sink.create_writer(writer_context())
     with pytest.raises(ValueError, match="set_idempotency_key gave 7"):
         writer.convert(RowBatch([{"id": 7}]))
+    with pytest.raises(ValueError, match="gave '.' for .*Latin-1"):
+        writer.convert(RowBatch([{"id": "\u65e5"}]))
     writer.close()

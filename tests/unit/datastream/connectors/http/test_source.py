@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from decimal import Decimal
 
 import pytest
 
@@ -16,7 +17,7 @@ from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood, UserCodeError
 from penstock.testing import check_source
 from penstock.testing.conformance.source_run import SourceRun
-from tests.tools.connectors.played_by_hand import run_source
+from tests.tools.connectors.played_by_hand import run_source, values
 from tests.tools.http_peer import ask, url
 from tests.tools.waiting import wait_until
 
@@ -90,6 +91,28 @@ def test_pages_of_json_are_read_by_a_schema_and_bad_records_say_where(peer):
     with pytest.raises(ValueError, match="record 2 of the page of 5 cannot be deserialized"):
         run.read()
     run.close()
+
+
+def test_an_empty_page_with_another_cursor_is_not_the_end(peer):
+    """As servers have it that filter a page behind its cursor."""
+    ask(peer, "/log", [{"n": number} for number in range(3)])
+    ask(peer, "/faults", [{"page": {"items": [], "next": number}} for number in (0, 0.5, 0)])
+    made = builder(peer).set_json_pages("items", "next").set_bounded()
+    made.set_interval(Duration.of_hours(1))
+    schema = JsonRowDeserializationSchema.builder().type_info(ROWS).build()
+    (batches,) = run_source(made.set_deserializer(schema).build(), max_polls=10**7)
+    assert [row["n"] for batch in batches for row in values(batch)] == [0, 1, 2]
+
+
+def test_numbers_of_a_page_keep_their_digits(peer):
+    digits = "1234567890123456789012.123456789012345678901"
+    source = builder(peer).set_json_pages("items", "next")
+    schema = JsonRowDeserializationSchema.builder()
+    schema.type_info(Types.ROW_NAMED(["price"], [Types.BIG_DEC()]))
+    made = source.set_deserializer(schema.build()).build()
+    body = b'{"items": [{"price": ' + digits.encode() + b"}]}"
+    (record,) = made._settings.page(HttpResponse(200, {}, body)).records
+    assert made._settings.schema.deserialize(record).price == Decimal(digits)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from confluent_kafka import KafkaError
 
 from penstock.common import Types
 from penstock.common.serialization import SimpleStringSchema
@@ -16,6 +17,7 @@ from penstock.datastream.connectors.kafka import (
     KafkaSource,
     Semantic,
 )
+from penstock.datastream.connectors.kafka.client import KafkaCluster
 from penstock.datastream.connectors.kafka.properties import client_properties
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import RowBatch
@@ -146,6 +148,18 @@ def test_a_topic_that_is_not_there_is_an_error_at_submit(broker):
     source_builder(broker.servers, "a").build().validate()
     with pytest.raises(ConfigurationError, match=r"cannot read the topic 'b'(.|\n)*create it"):
         source_builder(broker.servers, "a", "b").build().validate()
+
+
+def test_a_refusal_that_has_passed_is_no_reason_for_what_fails_later(broker):
+    """A broker that is started with other certificates, for example, while the job goes on."""
+    broker.create("a")
+    cluster = KafkaCluster({"bootstrap.servers": broker.servers}, "test")
+    code = KafkaError._AUTHENTICATION
+    cluster._last.note(KafkaError(code, "Invalid username or password"))
+    assert "refuses the login" in cluster._last.refusal()
+    assert len(cluster.partitions("a")) == 1
+    assert cluster._last.refusal() is None
+    cluster.close()
 
 
 def test_a_property_that_the_client_does_not_know_is_an_error_at_submit():

@@ -308,6 +308,34 @@ def test_a_record_that_no_commit_could_write_is_refused_before_it_is_in_a_checkp
     assert texts(broker.servers, "out") == [largest]
 
 
+@pytest.mark.parametrize("guarantee", [ONCE, AT_LEAST])
+def test_a_record_that_is_too_large_is_refused_before_it_is_sent_or_staged(broker, guarantee):
+    """By what the policy for errors looks at, with topic, size and limit."""
+    broker.create("out")
+    builder = sink_builder(broker.servers, "out", guarantee)
+    sink = builder.set_property("max.request.size", "2000").build()
+    writer = sink.create_writer(writer_context())
+    limit = 2000 - FRAME_BYTES
+    with pytest.raises(ValueError, match="topic 'out' has 2001 bytes(.|\n)*at most 2000.*higher"):
+        writer.convert(RowBatch(["small", "x" * (limit + 1)]))
+    writer.write_converted(writer.convert(RowBatch(["x" * limit])), 0)
+    prepared = writer.prepare_commit()
+    if guarantee is ONCE:
+        assert sink.create_committer().commit(prepared) is None
+    writer.close()
+    assert texts(broker.servers, "out") == ["x" * limit]
+
+
+def test_a_record_that_is_too_large_for_the_broker_alone_is_told_with_its_size(broker):
+    broker.create("out")
+    broker.max_bytes = 1000
+    sink = sink_builder(broker.servers, "out", AT_LEAST).build()
+    writer = written(sink, "x" * 2000)
+    with pytest.raises(ExternalError, match="TOO_LARGE.*value has 2000 bytes.*max.message.bytes"):
+        writer.prepare_checkpoint(1)
+    writer.close()
+
+
 def test_a_commit_is_not_what_anything_else_prepared(broker):
     with pytest.raises(TypeError, match="a KafkaSink commits"):
         once(broker).create_committer().commit(["file"])

@@ -1,7 +1,17 @@
 """Requests about transactions, byte by byte: the bytes are those that an independent codec of Kafka's schemas (kio) gives."""
 
-from penstock.datastream.connectors.kafka.transactions import KafkaTransaction, _described, _listed
+import socket
+
+import pytest
+
+from penstock.datastream.connectors.kafka.transactions import (
+    KafkaTransaction,
+    _described,
+    _listed,
+    list_transactions,
+)
 from penstock.datastream.connectors.kafka.wire import Reader
+from penstock.model.errors import ExternalError
 
 LISTED = (
     "0000000000000103076f7572732d31000000000000004d084f6e676f696e67"
@@ -49,3 +59,19 @@ def test_without_any_nothing_is_asked():
     broker = Recorded("")
     assert list(_described(broker, [])) == []
     assert broker.asked == []
+
+
+@pytest.mark.parametrize(
+    ("property_ms", "limit_s"), [({}, 10), ({"default.api.timeout.ms": "50"}, 0.05)]
+)
+def test_a_broker_is_waited_for_as_long_as_the_property_says(monkeypatch, property_ms, limit_s):
+    limits = []
+
+    def refuse(address, limit):
+        limits.append(limit)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(ExternalError, match="broker-1:9092 does not answer: TimeoutError"):
+        list_transactions({"bootstrap.servers": "broker-1:9092", **property_ms}, "")
+    assert limits == [limit_s]

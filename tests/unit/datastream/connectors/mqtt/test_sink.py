@@ -127,6 +127,41 @@ def test_a_broker_that_takes_fewer_at_once_says_so(topic):
         writer.close()
 
 
+def test_a_message_that_is_larger_than_the_broker_says_is_refused_before_it_is_sent():
+    """By what the policy for errors looks at: a packet has 5 bytes in front, 2 for the size of the topic, 2 of the id, 1."""
+    with mosquitto("allow_anonymous true", "max_packet_size 1000") as server:
+        writer = builder(server.port, "t").build().create_writer(writer_context())
+        largest = "x" * (1000 - 5 - 5 - 1)
+        with pytest.raises(RefusedForGood, match="'t' has 990 bytes.* packets of 1000 bytes"):
+            writer.convert(RowBatch(["small", largest + "x"]))
+        writer.write(RowBatch([largest]), 0)
+        writer.prepare_commit()
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("setting", "topic", "size"),
+    [
+        ("message_size_limit 1000", "t", 5000),  # told by an answer that the client does not know
+        ("max_keepalive 60", "t/" * 250, 1),  # Mosquitto takes 200 levels
+    ],
+)
+def test_a_message_at_which_the_broker_ends_the_connection_ends_the_job(setting, topic, size):
+    with mosquitto("allow_anonymous true", setting) as server:
+        writer = builder(server.port, topic).build().create_writer(writer_context())
+        writer.write(RowBatch(["x" * size]), 0)
+        with pytest.raises(RefusedForGood, match="ended the connection at a message: Protocol er"):
+            writer.prepare_commit()
+        writer.close()
+
+
+def test_a_topic_that_is_too_long_is_a_record_that_is_refused(port):
+    writer = builder(port, lambda word: word).build().create_writer(writer_context())
+    with pytest.raises(ConfigurationError, match="up to 65535 bytes, got 70000"):
+        writer.convert(RowBatch(["x" * 70_000]))
+    writer.close()
+
+
 def test_a_retained_message_is_there_for_who_comes_later(port, topic):
     writer = builder(port, topic).set_retained(True).build().create_writer(writer_context())
     writer.write(RowBatch(["a", "b"]), 0)

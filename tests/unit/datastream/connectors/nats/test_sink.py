@@ -131,11 +131,60 @@ def test_what_is_no_message_is_told(streams, stream):
     writer.close()
 
 
-def test_a_message_that_is_too_large_ends_the_job(streams, stream):
-    writer = builder(streams, stream).build().create_writer(writer_context())
-    with pytest.raises(RefusedForGood, match="maximum payload exceeded"):
-        writer.write(RowBatch(["x" * (2 << 20)]), 0)
-    assert writer.sent.errors == 1
+@pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
+def test_a_message_that_is_too_large_is_told_before_it_is_sent_or_staged(
+    streams, stream, guarantee
+):
+    """The server takes 1 MiB with headers, 2 MiB are too much; by what the policy for errors looks at."""
+    sink = builder(streams, stream).set_delivery_guarantee(guarantee).build()
+    writer = sink.create_writer(writer_context())
+    with pytest.raises(RefusedForGood, match=f"'{stream}.x' has 1048570 bytes.* takes 1048576"):
+        writer.convert(RowBatch(["small", "x" * 1_048_570]))
+    largest = "x" * (1_048_576 - 600)
+    writer.write_converted(writer.convert(RowBatch([largest])), 0)
+    staged = writer.prepare_checkpoint(1) if guarantee is EXACTLY else ()
+    sink.create_committer().commit(staged) if staged else None
+    assert streams.texts(stream) == [largest]
+    writer.close()
+
+
+def test_headers_count_as_the_server_counts_them(streams, stream):
+    """NATS/1.0, Nats-Msg-Id: i, an empty line, each with CR and LF: 28 bytes."""
+    sink = builder(streams, stream).set_message_id(lambda word: "i").build()
+    writer = sink.create_writer(writer_context())
+    with pytest.raises(RefusedForGood, match="1048549 bytes, and 28 for its id"):
+        writer.convert(RowBatch(["x" * (1_048_576 - 27)]))
+    writer.write(RowBatch(["x" * (1_048_576 - 28)]), 0)
+    assert streams.count(stream) == 1
+    writer.close()
+
+
+def test_what_the_stream_refuses_for_good_ends_the_job_at_once(streams):
+    streams.add("narrow", max_msg_size=1000)
+    writer = builder(streams, "narrow").build().create_writer(writer_context())
+    with pytest.raises(RefusedForGood, match="1500 bytes for 'narrow.x': message size exceeds max"):
+        writer.write(RowBatch(["small", "x" * 1500]), 0)
+    assert writer.sent.errors == 2
+    writer.close()
+
+
+def test_a_full_stream_that_takes_no_more_is_told_and_may_have_room_later(streams):
+    streams.add("full", max_msgs=1, discard="new")
+    writer = builder(streams, "full").build().create_writer(writer_context())
+    writer._link._retries = 0
+    with pytest.raises(ExternalError, match="for 'full.x': maximum messages exceeded") as caught:
+        writer.write(RowBatch(["a", "b"]), 0)
+    assert not isinstance(caught.value, RefusedForGood)
+    assert streams.texts("full") == ["a"]
+    writer.close()
+
+
+def test_a_subject_that_no_stream_takes_is_told(streams, stream):
+    made = builder(streams, stream).set_subject(lambda word: "nowhere")
+    writer = made.build().create_writer(writer_context())
+    writer._link._retries = 0
+    with pytest.raises(ExternalError, match="1 bytes for 'nowhere': no stream takes it"):
+        writer.write(RowBatch(["a"]), 0)
     writer.close()
 
 

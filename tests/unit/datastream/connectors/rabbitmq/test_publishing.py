@@ -10,7 +10,7 @@ from penstock.datastream.connectors.rabbitmq import (
     RMQSink,
     RMQSinkPublishOptions,
 )
-from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from tests.tools.brokers.rabbit_queues import (
     config_builder,
     connected,
@@ -181,6 +181,28 @@ def test_a_mandatory_message_that_comes_back_to_nobody_is_an_error(rabbitmq, exc
         write(rabbitmq, RMQSinkPublishOptions(name, "lost", mandatory=True), "a")
 
 
+def test_headers_that_just_fit_into_a_frame_arrive(rabbitmq, exchange):
+    """A frame of 131,072 bytes: 8 and 12 around the properties, 2 flags, 4 + 2 + 5 of table and header, the delivery mode."""
+    name = exchange("fanout", q="")
+    text = "x" * (131_072 - 20 - 2 - 11 - 1)
+    options = Computed(name, properties=lambda _: RMQMessageProperties(headers={"h": text}))
+    write(rabbitmq, options, "a")
+    ((_, properties),) = drained(rabbitmq, f"{name}-q")
+    assert properties.headers == {"h": text}
+
+
+def test_a_message_that_the_broker_would_refuse_again_ends_the_job(rabbitmq, exchange):
+    name = exchange("fanout", q="")
+    options = Computed(name, properties=lambda _: RMQMessageProperties(user_id="another"))
+    with pytest.raises(RefusedForGood, match="closed the channel: PRECONDITION_FAILED - user_id"):
+        write(rabbitmq, options, "a")
+
+
+def test_an_exchange_that_nobody_may_write_to_ends_the_job(rabbitmq):
+    with pytest.raises(RefusedForGood, match=r"ACCESS_REFUSED - .*internal exchange.*\(403\)\.$"):
+        write(rabbitmq, RMQSinkPublishOptions("amq.rabbitmq.trace", "a"), "a")
+
+
 def test_an_exchange_that_is_not_there_is_told_at_submit_or_when_it_is_needed(rabbitmq):
     with pytest.raises(ConfigurationError, match="no exchange 'nowhere'.*Declare it before"):
         sink(rabbitmq, RMQSinkPublishOptions("nowhere")).validate()
@@ -196,9 +218,29 @@ def test_an_exchange_that_is_not_there_is_told_at_submit_or_when_it_is_needed(ra
         ({"where": lambda _: None}, ConfigurationError, "as exchange, got None"),
         ({"properties": lambda _: {"priority": 1}}, TypeError, "gave dict for 'a'"),
         (
-            {"properties": lambda _: RMQMessageProperties(headers={"a": object()})},
+            {"properties": lambda _: RMQMessageProperties(headers={"b": 1, "a": 1.5})},
             TypeError,
-            "no such properties of 'a'",
+            "no such properties of 'a': header 'a' is 1.5, a float.*as Decimal or text",
+        ),
+        (
+            {"properties": lambda _: RMQMessageProperties(priority=300)},
+            TypeError,
+            "no such properties of 'a': error.*255.*priority=300",
+        ),
+        (
+            {"properties": lambda _: RMQMessageProperties(headers={"a": "x" * 131_072})},
+            ValueError,
+            "properties of 'a' have 1310.. bytes.*one frame of AMQP takes 131052",
+        ),
+        (
+            {"properties": lambda _: RMQMessageProperties(expiration="soon")},
+            ConfigurationError,
+            "whole number of ms as a text.*got 'soon'",
+        ),
+        (
+            {"properties": lambda _: RMQMessageProperties(delivery_mode=0)},
+            ConfigurationError,
+            "as delivery_mode, got 0",
         ),
     ],
 )

@@ -166,6 +166,55 @@ def test_a_text_that_the_registry_turns_into_a_descriptor_is_checked(registry):
         reader(registry).deserialize(prefix + encoded((1, 1)))
 
 
+def made_of(fields, more=""):
+    text = f'syntax = "proto3"; package shop; message M {{ {fields} }} {more}'
+    (made,) = classes({"shop.proto": text}, "shop.M")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("writers", "readers", "value"),
+    [
+        ("int32 x = 1;", "int64 y = 1;", -5),
+        ("bool x = 1;", "uint32 x = 1;", 1),
+        ("string x = 1;", "bytes x = 1;", "\u00e9".encode()),
+        ("sint32 x = 1;", "sint64 x = 1;", -5),
+        ("int32 x = 1;", "repeated int32 x = 1;", [-5]),
+    ],
+)
+def test_types_of_the_same_form_are_read(registry, writers, readers, value):
+    given = value[0] if isinstance(value, list) else value
+    message = writer(registry, made_of(writers)).serialize([
+        given.decode() if isinstance(given, bytes) else bool(given) if given == 1 else given
+    ])
+    (found,) = reader(registry, made_of(readers)).deserialize(message)
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("writers", "readers", "told"),
+    [
+        ("int32 x = 1;", "string y = 1;", "1 of shop.M is the int32 'x' .* the string 'y'"),
+        ("int32 x = 1;", "sint32 x = 1;", "the int32 'x'.*the sint32 'x'"),
+        ("double x = 1;", "fixed64 x = 1;", "the double 'x'.*the fixed64 'x'"),
+        ("N x = 1;", "string x = 1;", "the message 'x'.*the string 'x'"),
+        ("int32 y = 2; N x = 1;", "N x = 1;", "field 1 of shop.N is the int32 'n'.*the string 'n'"),
+    ],
+)
+def test_a_field_that_the_reader_would_not_see_is_a_bad_message(registry, writers, readers, told):
+    """Protobuf takes it for a field that it does not know: the record would have the default."""
+    definition = definition_of(made_of(writers, "message N { int32 n = 1; }"))
+    number = registry.add(SUBJECT, definition, "PROTOBUF")
+    message = b"\x00" + number.to_bytes(4, "big") + b"\x00"
+    cls = made_of(readers, "message N { string n = 1; }")
+    with pytest.raises(ValueError, match=f"{told}.*Protobuf would drop it .the schema with the id"):
+        reader(registry, cls).deserialize(message)
+
+
+def definition_of(cls):
+    return base64.b64encode(cls.DESCRIPTOR.file.serialized_pb).decode()
+
+
 def test_bad_messages_go_to_the_error_policy(registry):
     order = writer(registry).serialize(ROW)
     line = writer(registry, Line).serialize(("a",))
