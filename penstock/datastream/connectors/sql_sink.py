@@ -205,8 +205,10 @@ class SqlSink(StagingSink):
     def validate_input(self, input_type: Any) -> None:
         target = self._settings.target
         columns = _columns(target, input_type)
+        database = SqlDatabase(target, "SqlSink on the driver")
         if isinstance(input_type, RowTypeInfo):
-            SqlDatabase(target, "SqlSink on the driver").check_fields(columns, input_type)
+            database.check_fields(columns, input_type)
+        database.check_rights(columns)
 
     @property
     def is_exactly_once(self) -> bool:

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from penstock.model.errors import ExternalError, RefusedForGood
 
-_PASSING_STATES: Final = ("08", "40", "53", "55", "57", "58", "XX", "25006")
+_PASSING_STATES: Final = (
+    "08", "40", "53", "55006", "55P03", "55P04", "57", "58", "XX", "25006"
+)  # fmt: skip
 """Connection, rollback of a deadlock, resources, locks, operators, system, internal; a standby that becomes primary."""
 _PASSING_NUMBERS: Final = frozenset({
     1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1129, 1152, 1153, 1154, 1155, 1156, 1157,

@@ -35,6 +35,7 @@ from penstock.datastream.connectors.sql.errors import (
     told,
 )
 from penstock.datastream.connectors.sql.pieces import Piece, loads_piece
+from penstock.datastream.connectors.sql.rights import refused_use
 from penstock.datastream.connectors.sql.rows import NamedPiece, RowWriter, refused_row
 from penstock.datastream.connectors.sql.staged import (
     Origin,
@@ -169,6 +170,21 @@ class SqlDatabase:
                 f"{list(table.columns.keys())}. Rename or drop "
                 "fields in a map(), name the columns to write with set_columns([...]), or change "
                 "the table."
+            )
+
+    @uninterruptible()
+    def check_rights(self, columns: Sequence[str]) -> None:
+        """Raises: ConfigurationError: the user may not write these columns, or not the sink's own tables."""
+        own = (self.staged, self.commits)
+        with self._errors("cannot read the columns"):
+            wrong = refused_use(self.engine, own, self.table, columns, self.target.key_columns)
+        if wrong is not None:
+            raise ConfigurationError(
+                f"{self.where}: in {self.shown_url} it cannot write {wrong}. The user of the URL "
+                f"needs INSERT on {str(self.target)!r}, with key columns also SELECT, UPDATE and, "
+                "for rows of kind -D, DELETE; and all four on "
+                f"{self.target.staged_name!r} and {self.target.commits_name!r}: grant them, or "
+                "name other tables with set_own_tables."
             )
 
     @property
