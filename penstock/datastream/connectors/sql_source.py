@@ -28,6 +28,7 @@ from penstock.datastream.connectors.base import (
     SourceReader,
     SplitEnumerator,
 )
+from penstock.datastream.connectors.sql.checks import field_kind
 from penstock.datastream.connectors.sql.engine import (
     import_sqlalchemy,
     make_engine,
@@ -215,6 +216,9 @@ class _Reading:
         assert row_type is not None, "build() asks for a row type"
         self._names = tuple(row_type.get_field_names())
         self._table: sa.Table | None = None
+        made = _query_types(self._sa, self._engine.dialect.name)
+        types = zip(self._names, row_type.get_field_types(), strict=True)
+        self._kinds = {name: made.get(field_kind(kind) or "") for name, kind in types}
 
     def check(self) -> None:
         """Raises: ConfigurationError: a column is missing. ExternalError: the database cannot be read."""
@@ -289,8 +293,12 @@ class _Reading:
         return self._table
 
     def _column(self, name: str) -> Any:
-        """Of the table, with its type; of a query by name alone."""
-        return self._sa.column(name) if self._settings.query else self._from().c[name]
+        """Of the table, with its type. Of a query, whose text tells no types, by name, with that of the record's field where the
+        driver gives something else for it.
+        """
+        if not self._settings.query:
+            return self._from().c[name]
+        return self._sa.column(name, self._kinds.get(name))
 
     def _order(self, name: str) -> Any:
         """PostgreSQL has no order for some types: json, xml, geometries. Their texts have one."""
@@ -326,6 +334,19 @@ class _Reading:
             return RefusedForGood(head + error)
         text = told(error)
         return error_of(head + text + self._help(text), error)
+
+
+def _query_types(sql: Any, dialect: str) -> dict[str, Any]:
+    """Kinds of fields, and the types of columns that make their values of what the driver gives."""
+    if dialect == "sqlite":  # texts and numbers
+        return {
+            "timestamp": sql.DateTime, "date": sql.Date, "time": sql.Time, "boolean": sql.Boolean
+        }  # fmt: skip
+    if dialect in {"mysql", "mariadb"}:  # numbers, and intervals
+        from sqlalchemy.dialects.mysql import TIME
+
+        return {"time": TIME, "boolean": sql.Boolean}
+    return {}
 
 
 def _cut(low: Any, high: Any, splits: int, failure: Callable[[str], ExternalError]) -> list[Range]:

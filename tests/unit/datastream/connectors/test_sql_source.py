@@ -10,6 +10,7 @@ from penstock.common import Row, Types, WatermarkStrategy
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.connectors.sql_source import Range, SqlSource
 from penstock.model.errors import ConfigurationError, JobExecutionError, RefusedForGood
+from penstock.runtime.codecs.by_type import codec_of
 from penstock.testing import CollectingSink, MiniCluster, check_source
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
@@ -93,6 +94,21 @@ def test_a_query_may_end_in_a_comment_or_a_semicolon(url, end):
     orders(url)
     source = builder(url).set_query(f"SELECT id, name FROM orders WHERE paid = 1{end}").build()
     assert [row["id"] for row in read(source)] == list(range(1, 20, 2))
+
+
+def test_a_query_gives_times_days_and_truth_values_on_each_database(url):
+    db = Db(url, "CREATE TABLE orders (at TIMESTAMP NULL, day DATE, hour TIME, is_paid BOOLEAN)")
+    table = sa.Table("orders", sa.MetaData(), autoload_with=db.engine)
+    values = dt.datetime.fromisoformat("2024-05-06T07:08:09"), dt.date(2024, 5, 6), dt.time(7), True
+    names = ["at", "day", "hour", "is_paid"]
+    with db.engine.begin() as connection:
+        connection.execute(table.insert(), [dict(zip(names, values, strict=True))])
+    kinds = [Types.SQL_TIMESTAMP(), Types.SQL_DATE(), Types.SQL_TIME(), Types.BOOLEAN()]
+    made = SqlSource.builder().set_url(url).set_row_type(Types.ROW_NAMED(names, kinds))
+    made.set_query("SELECT * FROM orders").set_partition_column("at", 2)
+    (row,) = codec_of(made._settings.row_type).enforce(read(made.build()))
+    assert row == Row(**dict(zip(names, values, strict=True)))
+    assert type(row["is_paid"]) is bool
 
 
 @pytest.mark.filterwarnings("ignore:Did not recognize type .point")
