@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
 def _moment(text: str, *, has_zone: bool) -> dt.datetime:
     """Writers tell instants with a zone, or in UTC without one."""
     found = dt.datetime.fromisoformat(text)
-    utc: Any = found.replace(tzinfo=dt.UTC) if found.tzinfo is None else found.astimezone(dt.UTC)
+    utc = found.replace(tzinfo=dt.UTC) if found.tzinfo is None else found.astimezone(dt.UTC)
     return utc if has_zone else utc.replace(tzinfo=None)
 
 
