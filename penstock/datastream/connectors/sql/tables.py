@@ -33,6 +33,7 @@ from penstock.datastream.connectors.sql.errors import (
     error_of,
     may_pass,
     told,
+    was_rolled_back,
 )
 from penstock.datastream.connectors.sql.pieces import Piece, loads_piece
 from penstock.datastream.connectors.sql.rights import refused_use
@@ -279,16 +280,29 @@ class SqlDatabase:
     # ------------------------------------------------------------------ the user's table
 
     @uninterruptible()
-    def write(self, columns: tuple[str, ...], piece: Piece) -> None:
-        """Writes rows at once, in a transaction of their own."""
+    def write(self, columns: tuple[str, ...], piece: Piece, retries: int = 0) -> None:
+        """Writes rows at once, in a transaction of their own.
+
+        `retries`: how often it is tried again if the database has rolled it back for the sake of others.
+        """
         what = "cannot write rows"
         with self._errors(what):
             writer = self._writer(columns)
             try:
-                with transaction(self.engine) as connection:
-                    writer.write(connection, [piece])
+                self._write(writer, piece, retries)
             except (self._sa.exc.StatementError, *REFUSED_BY_DRIVER) as error:
                 raise self._blamed(what, error, lambda _: [(columns, piece)]) from error
+
+    def _write(self, writer: RowWriter, piece: Piece, retries: int) -> None:
+        for left in reversed(range(retries + 1)):
+            try:
+                with transaction(self.engine) as connection:
+                    writer.write(connection, [piece])
+            except self._sa.exc.StatementError as error:
+                if not left or not was_rolled_back(error):
+                    raise
+            else:
+                return
 
     @uninterruptible()
     def commit(self, transactions: Sequence[Transaction]) -> None:
