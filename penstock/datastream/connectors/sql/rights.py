@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.datastream.connectors.sql.engine import transaction
+from penstock.datastream.connectors.sql.engine import shown_url, transaction
 from penstock.datastream.connectors.sql.errors import may_pass, told
+from penstock.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -15,17 +16,37 @@ _DIALECTS: Final = ("postgresql", "mysql", "mariadb")
 """With users and rights. These look at rights before they look for rows."""
 
 
-def refused_use(
+def check_use(
+    engine: sa.Engine,
+    own: Sequence[sa.Table],
+    table: sa.Table,
+    columns: Sequence[str],
+    keys: Sequence[str],
+    where: str,
+) -> None:
+    """Raises: ConfigurationError: the user may not write these columns, or not the sink's own tables. What may pass is no answer.
+
+    `own`: the sink's own tables. `columns` and `keys`: of the user's table, as in `RowWriter`. `where`: names the sink.
+    """
+    wrong = _refused_use(engine, own, table, columns, keys)
+    if wrong is not None:
+        names = " and ".join(repr(one.name) for one in own)
+        raise ConfigurationError(
+            f"{where}: in {shown_url(engine)} it cannot write {wrong}. The user of the URL needs "
+            f"INSERT on {table.fullname!r}, with key columns also SELECT, UPDATE and, for rows of "
+            f"kind -D, DELETE; and all four on {names}: grant them, or name other tables with "
+            "set_own_tables."
+        )
+
+
+def _refused_use(
     engine: sa.Engine,
     own: Sequence[sa.Table],
     table: sa.Table,
     columns: Sequence[str],
     keys: Sequence[str],
 ) -> str | None:
-    """Return the name of a table that cannot be written and why, or None. What may pass is no answer.
-
-    `own`: the sink's own tables. `columns` and `keys`: of the user's table, as in `RowWriter`.
-    """
+    """Return the name of a table that cannot be written and why, or None."""
     import sqlalchemy as sql
 
     if engine.dialect.name not in _DIALECTS:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.datastream.connectors.sql.checks import is_unique, misfits
 from penstock.datastream.connectors.sql.engine import (
+    again_if_rolled_back,
     import_sqlalchemy,
     look,
     make_engine,
@@ -33,10 +34,9 @@ from penstock.datastream.connectors.sql.errors import (
     error_of,
     may_pass,
     told,
-    was_rolled_back,
 )
 from penstock.datastream.connectors.sql.pieces import Piece, loads_piece
-from penstock.datastream.connectors.sql.rights import refused_use
+from penstock.datastream.connectors.sql.rights import check_use
 from penstock.datastream.connectors.sql.rows import NamedPiece, RowWriter, refused_row
 from penstock.datastream.connectors.sql.staged import (
     Origin,
@@ -176,17 +176,9 @@ class SqlDatabase:
     @uninterruptible()
     def check_rights(self, columns: Sequence[str]) -> None:
         """Raises: ConfigurationError: the user may not write these columns, or not the sink's own tables."""
-        own = (self.staged, self.commits)
+        own, keys = (self.staged, self.commits), self.target.key_columns
         with self._errors("cannot read the columns"):
-            wrong = refused_use(self.engine, own, self.table, columns, self.target.key_columns)
-        if wrong is not None:
-            raise ConfigurationError(
-                f"{self.where}: in {self.shown_url} it cannot write {wrong}. The user of the URL "
-                f"needs INSERT on {str(self.target)!r}, with key columns also SELECT, UPDATE and, "
-                "for rows of kind -D, DELETE; and all four on "
-                f"{self.target.staged_name!r} and {self.target.commits_name!r}: grant them, or "
-                "name other tables with set_own_tables."
-            )
+            check_use(self.engine, own, self.table, columns, keys, self.where)
 
     @property
     def shown_url(self) -> str:
@@ -289,20 +281,11 @@ class SqlDatabase:
         with self._errors(what):
             writer = self._writer(columns)
             try:
-                self._write(writer, piece, retries)
+                again_if_rolled_back(
+                    self.engine, lambda connection: writer.write(connection, [piece]), retries
+                )
             except (self._sa.exc.StatementError, *REFUSED_BY_DRIVER) as error:
                 raise self._blamed(what, error, lambda _: [(columns, piece)]) from error
-
-    def _write(self, writer: RowWriter, piece: Piece, retries: int) -> None:
-        for left in reversed(range(retries + 1)):
-            try:
-                with transaction(self.engine) as connection:
-                    writer.write(connection, [piece])
-            except self._sa.exc.StatementError as error:
-                if not left or not was_rolled_back(error):
-                    raise
-            else:
-                return
 
     @uninterruptible()
     def commit(self, transactions: Sequence[Transaction]) -> None:
