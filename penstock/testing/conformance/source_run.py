@@ -79,11 +79,14 @@ class SourceRun:
         parallelism: int,
         kept: Kept | None = None,
         patience_s: float = 10.0,
+        *,
+        cuts_batches: bool = False,
     ) -> None:
-        """`kept`: the checkpoint to begin with; its splits are spread over the subtasks, as in a rescale."""
+        """`kept`: the checkpoint to begin with; its splits are spread over the subtasks, as in a rescale. `cuts_batches`: a
+        generator's are small, since else all records of a test are one batch, and nothing fails inside of it.
+        """
         self._source: Source = deserialize(serialize(source))
-        if isinstance(self._source, GeneratorSource):
-            # Else all records of a test are one batch, and nothing fails inside of it.
+        if cuts_batches and isinstance(self._source, GeneratorSource):
             with contextlib.suppress(AttributeError):  # It has no room for attributes.
                 object.__setattr__(self._source, "batch_rows", _BATCH_ROWS)
         self._patience_s = patience_s

@@ -181,7 +181,7 @@ class _Plan:
         run.look_on()
 
     def _run(self, source: Source, parallelism: int, kept: Kept | None = None) -> SourceRun:
-        return SourceRun(source, parallelism, kept, self.patience_s)
+        return SourceRun(source, parallelism, kept, self.patience_s, cuts_batches=True)
 
     def _note(self, scenario: str, run: Callable[[], list[Any]]) -> None:
         try:
