@@ -167,10 +167,11 @@ def requests(monkeypatch):
     ("form", "data"),
     [
         (TEXT, b"1\n2\n"),
-        (TEXT, gzip.compress(b"1\n2\n")),
+        (TEXT, gzip.compress(b"1\n2\n", mtime=0)),
         (StreamFormat.json_lines_format(Types.ROW_NAMED(["n"], [Types.INT()])), b'{"n": 1}\n'),
         (CSV, b"1\n2\n"),
     ],
+    ids=["lines", "packed lines", "json", "csv"],
 )
 def test_a_small_object_is_two_requests(object_store, requests, form, data):
     """One of them is Arrow's, which asks for the size. There may be thousands of them."""
