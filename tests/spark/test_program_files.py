@@ -10,7 +10,7 @@ import pytest
 from penstock.common import Configuration
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.model.errors import ConfigurationError, JobExecutionError
-from tests.tools.hosting.target_folders import COMPILED, install
+from tests.tools.hosting.target_folders import COMPILED, install, write
 
 MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
 
@@ -129,6 +129,33 @@ def test_a_package_of_a_target_folder_hides_no_installed_one_and_is_named_where_
         assert list(found) == ["HELLO!"]
     finally:
         del sys.modules["shouting"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", MODES)
+def test_packages_of_the_program_are_whole_on_executors(spark_cluster, mode, tmp_path, monkeypatch):
+    """Nothing names them but an import: a package in a `src` folder, and one without `__init__`."""
+    write(tmp_path, {"whole_here/__init__.py": "", "whole_here/words/one.txt": "hello"})
+    write(tmp_path, {"whole_here/late.py": "from . import part", "whole_here/part.py": ""})
+    write(tmp_path, {"space_here/inner/first.py": "", "space_here/inner/late.py": "word = '!'"})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("whole_here", "space_here.inner.first"):
+        importlib.import_module(name)
+    try:
+        env = StreamExecutionEnvironment.get_execution_environment().set_runtime_mode(mode)
+        found = env.from_collection([1]).map(of_late_imports).execute_and_collect()
+        assert list(found) == ["hello!"]
+    finally:
+        for name in [n for n in sys.modules if n.startswith(("whole_here", "space_here"))]:
+            del sys.modules[name]
+
+
+def of_late_imports(_number):
+    import space_here.inner.late
+    import whole_here.late
+
+    words = Path(whole_here.late.__file__).parent / "words"
+    return (words / "one.txt").read_text() + space_here.inner.late.word
 
 
 def told_by_package(word):

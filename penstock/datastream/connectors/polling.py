@@ -106,7 +106,12 @@ class PollingSource(Source):
 
 
 class GeneratorSource(PollingSource):
-    """A source that is one generator, as simple as a source can be. A subclass defines `run`."""
+    """A source that is one generator, as simple as a source can be. A subclass defines `run`.
+
+    `batch_rows`: at most so many records are handed on at once.
+    """
+
+    batch_rows: int = MAX_ROWS
 
     @abstractmethod
     def run(self, shard: int, skip: int) -> Iterator[Any]:
@@ -142,7 +147,7 @@ class _GeneratorPoller(Poller):
                 break
             found.append(record)
             self._count += 1
-            if len(found) == MAX_ROWS:
+            if len(found) >= self._source.batch_rows:
                 break
         self._emissions.note(found)
         return None if is_at_end and not found else found

@@ -146,7 +146,11 @@ class SqlSink(StagingSink):
             return self
 
         def set_max_retries(self, retries: int) -> SqlSink.Builder:
-            """Set how often a commit is retried while the database does not answer, each time 1 s later; 3 by default."""
+            """Set how often a commit is retried while the database does not answer, each time 1 s later; 3 by default.
+
+            As often rows that are written directly are written again at once, if the database has rolled them back for the
+            sake of others: after a deadlock or a serialization failure.
+            """
             if retries < 0:
                 raise ConfigurationError(f"set_max_retries: expected 0 or more, got {retries}.")
             self._settings = replace(self._settings, max_retries=retries)
@@ -205,8 +209,10 @@ class SqlSink(StagingSink):
     def validate_input(self, input_type: Any) -> None:
         target = self._settings.target
         columns = _columns(target, input_type)
+        database = SqlDatabase(target, "SqlSink on the driver")
         if isinstance(input_type, RowTypeInfo):
-            SqlDatabase(target, "SqlSink on the driver").check_fields(columns, input_type)
+            database.check_fields(columns, input_type)
+        database.check_rights(columns)
 
     @property
     def is_exactly_once(self) -> bool:
@@ -355,7 +361,7 @@ class _SqlDirectWriter(_SqlWriter):
         return ()
 
     def _hand_on(self, piece: Piece) -> None:
-        self._database.write(self._columns, piece)
+        self._database.write(self._columns, piece, self._settings.max_retries)
         self._flushed_s = monotonic()
 
 

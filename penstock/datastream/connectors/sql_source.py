@@ -10,6 +10,7 @@ Source: Flink JdbcSource with JdbcNumericBetweenParametersProvider; differs: ran
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,12 +28,14 @@ from penstock.datastream.connectors.base import (
     SourceReader,
     SplitEnumerator,
 )
+from penstock.datastream.connectors.sql.checks import field_kind
 from penstock.datastream.connectors.sql.engine import (
     import_sqlalchemy,
     make_engine,
     shown_url,
 )
 from penstock.datastream.connectors.sql.errors import error_of, told
+from penstock.datastream.connectors.sql.queries import without_end
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.model.row import make_row
 from penstock.runtime.elements import Batch, RowBatch
@@ -213,6 +216,9 @@ class _Reading:
         assert row_type is not None, "build() asks for a row type"
         self._names = tuple(row_type.get_field_names())
         self._table: sa.Table | None = None
+        made = _query_types(self._sa, self._engine.dialect.name)
+        types = zip(self._names, row_type.get_field_types(), strict=True)
+        self._kinds = {name: made.get(field_kind(kind) or "") for name, kind in types}
 
     def check(self) -> None:
         """Raises: ConfigurationError: a column is missing. ExternalError: the database cannot be read."""
@@ -232,7 +238,7 @@ class _Reading:
                     f"has {sorted(there)}."
                 )
         with self._errors(), self._engine.connect() as connection:
-            connection.execute(self._select(None).limit(0)).fetchall()
+            connection.execute(self._select(Range()).limit(0)).fetchall()
 
     def ranges(self) -> list[Range]:
         """The splits, in the order of the column."""
@@ -259,11 +265,9 @@ class _Reading:
             for rows in found.partitions(size):
                 yield RowBatch([make_row(names, tuple(row)) for row in rows])
 
-    def _select(self, part: Range | None) -> Any:
+    def _select(self, part: Range) -> Any:
         settings, sql = self._settings, self._sa
         found = sql.select(*map(self._column, self._names)).select_from(self._from())
-        if part is None:
-            return found
         if settings.column:
             column = self._column(settings.column)
             found = found.where(column.is_(None) if part.is_null else column.is_not(None))
@@ -273,12 +277,12 @@ class _Reading:
                 found = found.where(column < part.high)
         order = [settings.column] if settings.column else []
         order += [name for name in settings.order or self._names if name != settings.column]
-        return found.order_by(*map(self._column, order))
+        return found.order_by(*map(self._order, order))
 
     def _from(self) -> Any:
         settings, sql = self._settings, self._sa
         if settings.query:
-            query = settings.query.strip().rstrip(";").replace(":", "\\:")
+            query = without_end(settings.query).replace(":", "\\:")
             inner = sql.text(f"{query}\n")  # it may end in a comment
             return inner.columns().subquery("penstock_query")
         if self._table is None:  # Its types are those that values come in.
@@ -289,8 +293,23 @@ class _Reading:
         return self._table
 
     def _column(self, name: str) -> Any:
-        """Of the table, with its type; of a query by name alone."""
-        return self._sa.column(name) if self._settings.query else self._from().c[name]
+        """Of the table, with its type. Of a query, whose text tells no types, by name, with that of the record's field where the
+        driver gives something else for it.
+        """
+        if not self._settings.query:
+            return self._from().c[name]
+        return self._sa.column(name, self._kinds.get(name))
+
+    def _order(self, name: str) -> Any:
+        """PostgreSQL has no order for some types: json, xml, geometries. Their texts have one."""
+        sql, column = self._sa, self._column(name)
+        if self._engine.dialect.name != "postgresql" or self._settings.query:
+            return column
+        from sqlalchemy.dialects.postgresql import JSONB
+
+        is_json = isinstance(column.type, sql.JSON) and not isinstance(column.type, JSONB)
+        is_unknown = isinstance(column.type, sql.types.NullType)
+        return sql.cast(column, sql.Text) if is_json or is_unknown else column
 
     @contextmanager
     def _errors(self) -> Generator[None]:
@@ -299,12 +318,35 @@ class _Reading:
         except self._sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
 
+    def _help(self, text: str) -> str:
+        if "ordering operator" not in text:
+            return ""
+        return (
+            ". Rows are read in the order of all columns, and this database has none for one of "
+            "them: name columns that make rows unique, set_partition_column(..., order=[...]), or "
+            "cast the column to text in the query"
+        )
+
     def _failure(self, error: BaseException | str) -> ExternalError:
         url = shown_url(self._engine)
         head = f"{self._where}: cannot read {self._settings.what} in {url}: "
         if isinstance(error, str):
             return RefusedForGood(head + error)
-        return error_of(head + told(error), error)
+        text = told(error)
+        return error_of(head + text + self._help(text), error)
+
+
+def _query_types(sql: Any, dialect: str) -> dict[str, Any]:
+    """Kinds of fields, and the types of columns that make their values of what the driver gives."""
+    if dialect == "sqlite":  # texts and numbers
+        return {
+            "timestamp": sql.DateTime, "date": sql.Date, "time": sql.Time, "boolean": sql.Boolean
+        }  # fmt: skip
+    if dialect in {"mysql", "mariadb"}:  # numbers, and intervals
+        from sqlalchemy.dialects.mysql import TIME
+
+        return {"time": TIME, "boolean": sql.Boolean}
+    return {}
 
 
 def _cut(low: Any, high: Any, splits: int, failure: Callable[[str], ExternalError]) -> list[Range]:
@@ -314,6 +356,8 @@ def _cut(low: Any, high: Any, splits: int, failure: Callable[[str], ExternalErro
             f"its partition column has {low!r} of type {type(low).__name__}. Expected a column of "
             "numbers, dates or times."
         )
+    if isinstance(low, float | Decimal) and not (math.isfinite(low) and math.isfinite(high)):
+        return [Range()]  # Nothing lies in the middle between a number and NaN.
     is_day = isinstance(low, dt.date) and not isinstance(low, dt.datetime)
     span: Any = (high - low).days if is_day else high - low
     steps: list[Any] = [_part(span, number, splits) for number in range(1, splits)]

@@ -57,7 +57,10 @@ def compression_of(path: str) -> str | None:
     Raises: RefusedForGood: it is compressed in a form that cannot be read.
     """
     with open_input(path, HEAD_BYTES) as file:
-        head = file.read(HEAD_BYTES)
+        return _form_of(path, file.read(HEAD_BYTES))
+
+
+def _form_of(path: str, head: bytes) -> str | None:
     for magic, name in REFUSED.items():
         if head.startswith(magic):
             raise _refused(path, name)
@@ -87,23 +90,29 @@ def open_unpacked(path: str) -> BinaryIO:
     Raises: RefusedForGood: it is compressed in a form that cannot be read. Reading raises it too: the
     file is damaged, cut off, or of another form than its name says.
     """
-    name = compression_of(path)
-    if name is None:
-        return open_input(path)
-    return cast("BinaryIO", io.BufferedReader(_Checked(path, name), CHUNK_BYTES))
+    file = cast("io.BufferedReader", open_input(path))
+    try:
+        # What was peeked at stays in the buffer: a server is asked once.
+        name = _form_of(path, file.peek(HEAD_BYTES)[:HEAD_BYTES])
+        if name is None:
+            return file
+        return cast("BinaryIO", io.BufferedReader(_Checked(path, name, file), CHUNK_BYTES))
+    except BaseException:  # A cancel, too.
+        file.close()
+        raise
 
 
-def _unpacker(path: str, name: str) -> Any:
+def _unpacker(file: BinaryIO, name: str) -> Any:
     if name == "zlib":
-        return _Inflated(path)
+        return _Inflated(file)
     if name in {"zstd", "lz4"}:
-        return pa.CompressedInputStream(open_input(path), name)
+        return pa.CompressedInputStream(file, name)
     openers: dict[str, Callable[[Any], Any]] = {
         "gzip": gzip.open,
         "bz2": bz2.open,
         "xz": lzma.open,
     }
-    return openers[name](open_input(path) if is_remote(path) else path)
+    return openers[name](file)
 
 
 def _is_zlib(head: bytes) -> bool:
@@ -119,10 +128,11 @@ def _is_zlib(head: bytes) -> bool:
 class _Checked(io.RawIOBase):
     """The unpacked bytes of a file, which only go forward. Libraries name no file in their errors."""
 
-    def __init__(self, path: str, form: str) -> None:
+    def __init__(self, path: str, form: str, file: BinaryIO) -> None:
         self._path = path
         self._form = form
-        self._unpacked = _unpacker(path, form)
+        self._file = file
+        self._unpacked = _unpacker(file, form)
 
     def readable(self) -> bool:
         return True
@@ -150,14 +160,15 @@ class _Checked(io.RawIOBase):
 
     def close(self) -> None:
         self._unpacked.close()
+        self._file.close()
         super().close()
 
 
 class _Inflated:
     """A file in the format of zlib: one stream, or several behind each other."""
 
-    def __init__(self, path: str) -> None:
-        self._file = open_input(path)
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
         self._inflater = zlib.decompressobj()
 
     def read(self, size: int) -> bytes:

@@ -30,7 +30,7 @@ from penstock.datastream.formats.csv_values import (
 )
 from penstock.datastream.formats.file_access import shown, size_of
 from penstock.datastream.formats.file_format import FileFormat
-from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.formats.file_listing import FilePiece, FoundFile
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.texts.bounded_text import bounded_repr
@@ -265,9 +265,11 @@ class CsvReaderFormat(FileFormat):
         return self._schema.row_type
 
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
-        size = size_of(path)
-        if size:
-            yield FilePiece(path, 0, None, size)
+        return self.pieces_of(FoundFile(path, size_of(path)), split_bytes)
+
+    def pieces_of(self, file: FoundFile, split_bytes: int) -> Iterator[FilePiece]:
+        if file.size:
+            yield FilePiece(file.path, 0, None, file.size)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         schema = self._schema

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.common.io import InputFormat
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.formats.file_listing import FilePiece, FoundFile
 from penstock.runtime.elements import Batch
 
 
@@ -21,6 +21,10 @@ class FileFormat(ABC):
     @abstractmethod
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
         """Yield the pieces in which this file may be read."""
+
+    def pieces_of(self, file: FoundFile, split_bytes: int) -> Iterator[FilePiece]:
+        """As `pieces`, of a file that was listed. What the list tells need not be asked again."""
+        return self.pieces(file.path, split_bytes)
 
     @abstractmethod
     def read(self, piece: FilePiece) -> Iterator[Batch]:

@@ -22,8 +22,9 @@ from penstock.datastream.formats.file_access import (
     is_remote,
     open_files,
     reached,
+    shown,
 )
-from penstock.model.errors import ConfigurationError
+from penstock.model.errors import ConfigurationError, RefusedForGood
 
 DEFAULT_SPLIT_BYTES: Final = 64 * 1024 * 1024
 MIN_GROUP_BYTES: Final = 256 * 1024
@@ -103,6 +104,12 @@ def list_remote(uri: str, *, may_be_empty: bool) -> list[FoundFile]:
         ]
 
     found = reached("FileSource: cannot list", address, listed)
+    if nameless := [one for one in found if "//" in one.name.partition("://")[2]]:
+        raise RefusedForGood(
+            f"FileSource: the object {shown(nameless[0].path)!r} has an empty name between two "
+            "slashes, and Arrow's client reads none of that kind. Rename it, or read the others "
+            "by a glob."
+        )
     if not found and not (may_be_empty and _container_exists(files, address)):
         raise ConfigurationError(
             f"FileSource: there is no file at {address.shown!r}. Give a file, a folder or a "

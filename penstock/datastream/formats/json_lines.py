@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.file_access import shown
 from penstock.datastream.formats.file_format import FileFormat
-from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.formats.file_listing import FilePiece, FoundFile
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.datastream.formats.json_columns import json_schema_of, read_lines
 from penstock.datastream.formats.json_fields import FieldsReader, fields_in_order
@@ -72,6 +72,9 @@ class JsonLinesFormat(FileFormat):
 
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
         return self._text.pieces(path, split_bytes)
+
+    def pieces_of(self, file: FoundFile, split_bytes: int) -> Iterator[FilePiece]:
+        return self._text.pieces_of(file, split_bytes)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         for text in self._text.texts(piece):

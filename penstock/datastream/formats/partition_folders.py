@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from penstock.datastream.formats.file_access import Address, is_remote, shown
 from penstock.datastream.formats.file_format import FileFormat
-from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.formats.file_listing import FilePiece, FoundFile
 from penstock.datastream.formats.text_values import checked_row_type, parser_of
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.row import Row, RowKind, make_row, make_rows
@@ -80,6 +80,10 @@ class PartitionedFormat(FileFormat):
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
         self._values(path)  # raises where the driver can tell it
         return self._inner.pieces(path, split_bytes)
+
+    def pieces_of(self, file: FoundFile, split_bytes: int) -> Iterator[FilePiece]:
+        self._values(file.path)
+        return self._inner.pieces_of(file, split_bytes)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         values = self._values(piece.path)

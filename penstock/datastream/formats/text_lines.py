@@ -16,9 +16,9 @@ import pyarrow as pa
 from penstock.common.serialization import known_charset
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.datastream.formats.compression import compression_of, open_unpacked
-from penstock.datastream.formats.file_access import size_of
+from penstock.datastream.formats.file_access import is_remote, size_of
 from penstock.datastream.formats.file_format import FileFormat
-from penstock.datastream.formats.file_listing import FilePiece, cut
+from penstock.datastream.formats.file_listing import FilePiece, FoundFile, cut
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 
 CHUNK_BYTES: Final = 256 * 1024
@@ -46,8 +46,15 @@ class TextLineFormat(FileFormat):
         return Types.STRING()
 
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
-        size = size_of(path)
+        return self.pieces_of(FoundFile(path, size_of(path)), split_bytes)
+
+    def pieces_of(self, file: FoundFile, split_bytes: int) -> Iterator[FilePiece]:
+        path, size = file.path, file.size
         if not size:
+            return
+        if size <= split_bytes and is_remote(path):
+            # It is one piece, packed or not. A server is not asked for its first bytes.
+            yield FilePiece(path, 0, None, size)
             return
         if self._charset in NEWLINE_SAFE and compression_of(path) is None:
             yield from cut(path, size, split_bytes)

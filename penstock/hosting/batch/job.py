@@ -22,7 +22,12 @@ from penstock.hosting.batch.runner import StageError, StageOrder, StageRunner, f
 from penstock.hosting.batch.shuffle_output import driver_records
 from penstock.hosting.batch.splits import splits_of
 from penstock.hosting.clock import monotonic_ms
-from penstock.hosting.coordinators.coordinators import commit_all, committers_of, job_prefix_of
+from penstock.hosting.coordinators.coordinators import (
+    commit_all,
+    committers_of,
+    job_prefix_of,
+    log_kept_leftovers,
+)
 from penstock.hosting.dataframes.source import FrameSource
 from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
@@ -281,8 +286,8 @@ class BatchJob(NotRescalable):
         for committer in committers_of(self._job.coordinated).values():
             try:
                 committer.abort(job_prefix_of(self.job_id))
-            except Exception:  # The job's outcome does not change.
-                _LOG.exception("job=%s leftovers=KEPT", self.job_id)
+            except Exception as error:  # The job's outcome does not change.
+                log_kept_leftovers(self.job_id, error)
 
     # ------------------------------------------------------------------ a stage's thread
 

@@ -187,8 +187,8 @@ class Coordinators:
         for committer in self._committers.values():
             try:
                 committer.abort(self._job_prefix)
-            except Exception:
-                _LOG.exception("job=%s leftovers=KEPT", self._job_prefix)
+            except Exception as error:
+                log_kept_leftovers(self._job_prefix, error)
 
     def _submit(self, name: str, work: Callable[[], None]) -> None:
         def guarded() -> None:
@@ -293,6 +293,14 @@ def coordinator_failure(name: str, error: BaseException) -> FailureInfo:
     )
 
 
+def log_kept_leftovers(job_prefix: str, error: Exception) -> None:
+    """What a connector tells is meant to be read, and its frames are not."""
+    if isinstance(error, ExternalError):
+        _LOG.warning("job=%s leftovers=KEPT %s: %s", job_prefix, type(error).__name__, error)
+    else:
+        _LOG.warning("job=%s leftovers=KEPT", job_prefix, exc_info=error)
+
+
 def _drop_leftovers(committer: Committer, job_prefix: str, wait_s: Callable[[float], None]) -> None:
     """All is committed: a server that is away now costs the job a line in the log, and not its outcome."""
     for tries_left in reversed(range(_DROP_TRIES)):
@@ -300,7 +308,7 @@ def _drop_leftovers(committer: Committer, job_prefix: str, wait_s: Callable[[flo
             committer.abort(job_prefix)
         except Exception as error:
             if not tries_left or isinstance(error, RefusedForGood):
-                _LOG.warning("job=%s leftovers=KEPT", job_prefix, exc_info=True)
+                log_kept_leftovers(job_prefix, error)
                 return
             wait_s(RETRY_AFTER_MS / 1000)
         else:

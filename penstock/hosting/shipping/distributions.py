@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import Distribution, distributions
 from types import MappingProxyType
@@ -82,6 +82,17 @@ def is_extension(path: str) -> bool:
     return path.endswith(_SUFFIXES)
 
 
+def own_folders(parent: str, names: Iterable[str]) -> list[str]:
+    """Return those folders in `parent` that may hold parts of a program, sorted: not hidden ones, caches and virtual environments."""
+    return sorted(
+        name
+        for name in names
+        if not name.startswith(".")
+        and name != "__pycache__"
+        and not os.path.isfile(os.path.join(parent, name, "pyvenv.cfg"))
+    )
+
+
 def owners_in(root: str) -> Mapping[str, str]:
     """Return file or package below a folder -> "name==version" of the distribution that names it. Empty for what is no folder."""
     try:
@@ -144,13 +155,7 @@ def _is_compiled(path: str) -> bool:
     if not os.path.isdir(path):
         return is_extension(path)
     for parent, folders, files in os.walk(path):
-        folders[:] = [
-            name
-            for name in folders
-            if not name.startswith(".")
-            and name != "__pycache__"
-            and not os.path.isfile(os.path.join(parent, name, "pyvenv.cfg"))
-        ]
+        folders[:] = own_folders(parent, folders)
         if any(is_extension(name) for name in files):
             return True
     return False

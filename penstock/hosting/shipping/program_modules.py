@@ -3,7 +3,8 @@
 Functions, lambdas and classes of the main script travel by value inside the chains' blobs. The
 user's own modules (loaded, but neither installed, nor of the standard library, nor Penstock's)
 travel as files and are importable there under their own names, so that records of their classes
-keep one identity everywhere. This happens without any call of the program. Installed packages are
+keep one identity everywhere. The rest of their packages goes along, data files too, as far as it is
+small: see `whole_packages`. This happens without any call of the program. Installed packages are
 not shipped, nor what a distribution has brought to another folder, nor packages with compiled
 modules: half of such a package would hide a whole one on the executor. The archive names them.
 """
@@ -26,7 +27,8 @@ from typing import Any, Final
 
 from penstock.hosting.file_systems import local_path
 from penstock.hosting.shipping import missing_packages
-from penstock.hosting.shipping.distributions import Ownership, is_extension
+from penstock.hosting.shipping.distributions import Ownership, is_extension, own_folders
+from penstock.hosting.shipping.whole_packages import Place, companions, place_of
 from penstock.model.errors import ConfigurationError, GraphError
 
 MODULES_LIMIT_BYTES: Final = 32 * 1024 * 1024
@@ -52,8 +54,8 @@ def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
     `MODULES_LIMIT_BYTES`.
     """
     ownership = Ownership()
-    loaded, foreign = _loaded_modules(ownership)
-    contents = modules_beside_main(ownership) | loaded
+    loaded, foreign, places = _loaded_modules(ownership)
+    contents = {**companions(places, ownership), **modules_beside_main(ownership), **loaded}
     for path in python_files:
         contents.update(_named_file(Path(local_path(path) or path)))
     if foreign:
@@ -106,13 +108,16 @@ def _named_file(path: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes()}
 
 
-def _loaded_modules(ownership: Ownership) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Return name in the archive -> source, for the user's loaded modules and the packages around them; and of what is
-    somebody else's: module -> distribution.
+def _loaded_modules(
+    ownership: Ownership,
+) -> tuple[dict[str, bytes], dict[str, str], set[Place]]:
+    """Return name in the archive -> source, for the user's loaded modules; of what is somebody else's: module -> distribution;
+    and where the rest of the user's packages lies.
     """
     skipped = _foreign_prefixes()
     found: dict[str, bytes] = {}
     foreign: dict[str, str] = {}
+    places: set[Place] = set()
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if not isinstance(path, str) or not (path.endswith(".py") or is_extension(path)):
@@ -121,7 +126,8 @@ def _loaded_modules(ownership: Ownership) -> tuple[dict[str, bytes], dict[str, s
         inside = _name_in_archive(name, path, skipped)
         if inside is None:
             continue
-        unit = ownership.unit_of(os.path.normpath(path)[: -len(inside) - 1], inside)
+        root = os.path.normpath(path)[: -len(inside) - 1]
+        unit = ownership.unit_of(root, inside)
         owner = ownership.owner_of(unit)
         if owner is not None:
             foreign |= dict.fromkeys(_with_parents(unit.module), owner)
@@ -129,7 +135,8 @@ def _loaded_modules(ownership: Ownership) -> tuple[dict[str, bytes], dict[str, s
         source = _source_of(module, path)
         if source is not None:
             found[inside] = source
-    return found, foreign
+            places.add(place_of(ownership, root, inside) or Place(root, ""))
+    return found, foreign, {place for place in places if place.folder}
 
 
 def _with_parents(module: str) -> Iterator[str]:
@@ -198,15 +205,15 @@ def _sources_in(folder: str, package: str | None) -> Iterator[str]:
     """Return top-level modules and the content of packages, or of this package only. Unreadable files are left out."""
     for parent, folders, files in os.walk(folder):
         is_top = parent == folder
-        folders[:] = sorted(
+        folders[:] = [
             name
-            for name in folders
-            if not name.startswith(".")
-            and name != "__pycache__"
-            and not os.path.isfile(os.path.join(parent, name, "pyvenv.cfg"))
-            and (not is_top or os.path.isfile(os.path.join(parent, name, "__init__.py")))
-            and (not is_top or package in {None, "", name})
-        )
+            for name in own_folders(parent, folders)
+            if not is_top
+            or (
+                os.path.isfile(os.path.join(parent, name, "__init__.py"))
+                and package in {None, "", name}
+            )
+        ]
         if is_top and package:
             continue
         for name in sorted(files):

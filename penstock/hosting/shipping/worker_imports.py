@@ -109,12 +109,21 @@ def _install(archives: Archives) -> _Installed:
     folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-", dir=root)
     before = list(sys.path)
     directory = place(archives.files, root, folder)
-    for name, content in zip(archives.names, archives.contents.value, strict=True):
-        path = os.path.join(folder, f"{name}.zip")
-        # It holds the program's code, and it is this user's alone, as its folder is.
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
-            target.write(content)
-        sys.path.insert(0, path)
+    penstock, *programs = zip(archives.names, archives.contents.value, strict=True)
+    path = os.path.join(folder, f"{penstock[0]}.zip")
+    # It is this user's alone, as its folder is.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+        target.write(penstock[1])
+    sys.path.insert(0, path)
+    importlib.invalidate_caches()
+    # Unpacked, since programs look for data files beside their modules, and for packages without
+    # `__init__`, which Python does not find in a zip that names no folders.
+    unpacking = importlib.import_module("penstock.hosting.shipping.module_archive")
+    for name, content in programs:
+        place_of_program = os.path.join(folder, name)
+        os.mkdir(place_of_program, mode=0o700)
+        unpacking.unpack(content, place_of_program)
+        sys.path.insert(0, place_of_program)
     importlib.invalidate_caches()
     paths = tuple(path for path in sys.path if path not in before)
     telling = importlib.import_module("penstock.hosting.shipping.missing_packages")

@@ -24,6 +24,7 @@ from penstock.runtime.codecs.base import NONE, Codec, ExactCodec
 from penstock.runtime.codecs.time import DecimalCodec, InstantCodec, time_codec
 from penstock.runtime.value_classes import classes_of
 
+_REFUSALS: Final = (TypeError, ValueError, OverflowError)
 _NUMBERS: Final = (int, float, Decimal, np.integer, np.floating)
 
 
@@ -269,6 +270,16 @@ class MapCodec(Codec):
         return zip(getattr(self._key, step)(keys), getattr(self._value, step)(items), strict=True)
 
 
+def _of_field(name: str, field: Codec, column: Sequence[Any]) -> Sequence[Any]:
+    """The column, enforced. An error names the field."""
+    try:
+        return field.enforce(column)
+    except _REFUSALS as error:
+        if type(error) not in _REFUSALS:
+            raise  # A subclass may have other arguments.
+        raise type(error)(f"field {name!r}: {error}") from error
+
+
 class RecordCodec(Codec):
     """TUPLE (plain tuples) and ROW (Rows, which come back with the type's names)."""
 
@@ -306,7 +317,8 @@ class RecordCodec(Codec):
         )
         columns = self.columns_of(present)
         enforced = [
-            field.enforce(column) for field, column in zip(self.fields, columns, strict=True)
+            _of_field(name, field, column)
+            for name, field, column in zip(self.names, self.fields, columns, strict=True)
         ]
         if all(new is old for new, old in zip(enforced, columns, strict=True)) and (
             self.row_names is None or all(row._fields == self.row_names for row in present)

@@ -215,10 +215,24 @@ def _columnar(type_info: TypeInformation | None) -> Codec:
     codec = codec_of(type_info)
     if codec.arrow is None:
         raise TypeError(
-            f"records of type {type_info or 'pickled (undeclared)'} cannot be made columns: declare "
-            "the stream's type, for example map(..., output_type=Types.ROW_NAMED([...], [...]))"
+            f"records of type {type_info or 'pickled (undeclared)'} cannot be made columns: "
+            f"{_without_column(codec)}"
         )
     return codec
+
+
+def _without_column(codec: Codec) -> str:
+    fields = zip(codec.names, codec.fields, strict=True) if isinstance(codec, RecordCodec) else ()
+    lacking = [f"{name!r} ({one.type_info})" for name, one in fields if one.arrow is None]
+    if not lacking:
+        return (
+            "declare the stream's type, for example "
+            "map(..., output_type=Types.ROW_NAMED([...], [...]))"
+        )
+    return (
+        f"no column has values like those of the fields {', '.join(lacking)}. Declare others: for "
+        "decimals Types.DECIMAL(precision, scale), for objects the type of their values"
+    )
 
 
 def _values(array: pa.Array, codec: Codec, name: str) -> list[Any]:

@@ -24,13 +24,17 @@ _RANKS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was wrong in one scenario. `early`: records that were visible before their commit. `error`: '' if none."""
+    """What was wrong in one scenario. `early`: records that were visible before their commit. `error`: '' if none.
+
+    `left`: what nobody needs any more, and `abort` has left behind.
+    """
 
     scenario: str
     lost: tuple[Any, ...] = ()
     doubled: tuple[Any, ...] = ()
     early: tuple[Any, ...] = ()
     error: str = ""
+    left: tuple[Any, ...] = ()
 
     @property
     def guarantee(self) -> DeliveryGuarantee:
@@ -47,6 +51,7 @@ class Finding:
                 ("lost", self.lost),
                 ("doubled", self.doubled),
                 ("visible too early", self.early),
+                ("left behind", self.left),
             )
             if found
         ]
@@ -74,8 +79,9 @@ class Conformance:
         return min(seen, key=_RANKS.index, default=DeliveryGuarantee.EXACTLY_ONCE)
 
     def require(self, guarantee: DeliveryGuarantee) -> None:
-        """Raise AssertionError if less was seen, with all that was wrong."""
-        if _RANKS.index(self.guarantee) < _RANKS.index(guarantee):
+        """Raise AssertionError if less was seen, or something was left behind, with all that was wrong."""
+        has_left = any(found.left for found in self.findings)
+        if has_left or _RANKS.index(self.guarantee) < _RANKS.index(guarantee):
             raise AssertionError(f"expected {guarantee.name} of {self}")
 
     def __str__(self) -> str:
@@ -88,13 +94,15 @@ class Conformance:
         expected: Iterable[Any],
         found: Iterable[Any],
         early: tuple[Any, ...] = (),
+        left: tuple[Any, ...] = (),
     ) -> None:
         """Note a scenario. Records are compared without their order."""
         self.scenarios += 1
         wanted, there = list(expected), list(found)
         lost, doubled = missing(wanted, there), missing(there, wanted)
-        if lost or doubled or early:
-            self.findings.append(Finding(scenario, tuple(lost), tuple(doubled), early))
+        if lost or doubled or early or left:
+            found_wrong = Finding(scenario, tuple(lost), tuple(doubled), early, left=left)
+            self.findings.append(found_wrong)
 
     def fail(self, scenario: str, error: str) -> None:
         """Note a scenario that ended with an error."""
@@ -113,6 +121,11 @@ def missing(records: Iterable[Any], among: Iterable[Any]) -> list[Any]:
         else:
             lacking.append(record)
     return lacking
+
+
+def distinct(records: Iterable[Any]) -> list[Any]:
+    """One of equal records, in their order."""
+    return list({_key(record): record for record in records}.values())
 
 
 def _key(record: Any) -> Hashable:

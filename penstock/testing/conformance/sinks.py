@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from penstock.datastream.connectors.base import Sink
 from penstock.model.errors import CancelSignal
 from penstock.model.texts.bounded_text import bounded_str
-from penstock.testing.conformance.report import Conformance, spread
+from penstock.testing.conformance.report import Conformance, distinct, spread
 from penstock.testing.conformance.sink_run import (
     KeptSink,
     SinkRun,
@@ -24,7 +24,8 @@ from penstock.testing.conformance.sink_run import (
     kept_sink,
 )
 
-Made: TypeAlias = tuple[Sink, Callable[[], Iterable[Any]]]
+Look: TypeAlias = Callable[[], Iterable[Any]]
+Made: TypeAlias = tuple[Sink, Look] | tuple[Sink, Look, Look]
 Outcome: TypeAlias = tuple[list[Any], list[Any]]
 """What has to be visible, and what was visible too early."""
 _CHECKPOINTS: Final = 3
@@ -40,26 +41,30 @@ def check_sink(
     parallelisms: Sequence[int] = (1, 2),
     most_points: int = 30,
     input_type: Any = None,
+    by_key: bool = False,
 ) -> Conformance:
     """Find out what a sink guarantees after failures. Not in PyFlink.
 
     Args:
-        make: returns a sink whose target is empty, and a function that returns the records that are visible there.
+        make: returns a sink whose target is empty, and a function that returns the records that are visible there. A third one, if
+            there is one, returns what is there and not visible, such as names of hidden files: `abort` has to remove it.
         records: what is written, each different from the others; 24 texts by default.
         parallelisms: of the writers, each restored at itself and at the next one.
         most_points: about so many steps behind which the job is stopped, 2 or more; by default all of them. The moment in which a
             checkpoint is prepared and not complete is always among them.
         input_type: the TypeInformation of the records; None: not declared.
+        by_key: the target keeps one of equal records, because they have the same key.
 
     Returns: the report; `report.require(DeliveryGuarantee.EXACTLY_ONCE)` makes a test of it.
     """
     report = Conformance(type(make()[0]).__name__)
     for number, parallelism in enumerate(parallelisms):
         other = parallelisms[(number + 1) % len(parallelisms)]
-        plan = _Plan(make, list(records), parallelism, input_type, report)
+        plan = _Plan(make, list(records), parallelism, input_type, report, by_key)
         plan.run_through()
         plan.without_checkpoints()
         plan.committed_twice()
+        plan.aborted_beside_another()
         steps = len(plan.steps())
         for point in sorted({*spread(steps, most_points), plan.prepared()}):
             for restored in dict.fromkeys((parallelism, other)):
@@ -100,6 +105,7 @@ class _Plan:
     parallelism: int
     input_type: Any
     report: Conformance
+    by_key: bool
 
     def piece(self, number: int) -> list[Any]:
         return self.records[number - 1 :: _CHECKPOINTS]
@@ -130,7 +136,7 @@ class _Plan:
         """To the end without a failure. What is visible is looked at after every step."""
 
         def scenario(made: Made) -> Outcome:
-            sink, read = made
+            sink, read, *_ = made
             early: list[Any] = []
             has_committer = committer_of(sink) is not None
             progress = _Progress()
@@ -148,7 +154,7 @@ class _Plan:
         """The first attempt fails, the second one's output is committed by the driver at the end."""
 
         def scenario(made: Made) -> Outcome:
-            sink, _ = made
+            sink = made[0]
             committer = committer_of(sink)
             for attempt in range(2):
                 run = SinkRun(
@@ -170,14 +176,16 @@ class _Plan:
             return self.records, []
 
         self._note(
-            f"a job without checkpoints at parallelism {self.parallelism}, begun twice", scenario
+            f"a job without checkpoints at parallelism {self.parallelism}, begun twice",
+            scenario,
+            leaves_nothing=True,
         )
 
     def committed_twice(self) -> None:
         """Every checkpoint's committables are committed again, by another committer, after all others."""
 
         def scenario(made: Made) -> Outcome:
-            sink, _ = made
+            sink = made[0]
             progress = _Progress()
             kept: list[KeptSink] = []
             with closing(self._begin(sink, self.parallelism, 0, None)) as run:
@@ -198,7 +206,7 @@ class _Plan:
         """The job stops behind so many steps, and goes on from its last complete checkpoint to the end."""
 
         def scenario(made: Made) -> Outcome:
-            sink, _ = made
+            sink = made[0]
             progress = _Progress()
             with closing(self._begin(sink, self.parallelism, 0, None)) as first:
                 for step in self.steps()[:point]:
@@ -220,7 +228,7 @@ class _Plan:
         """The job stops behind so many steps and never goes on; another job then writes everything."""
 
         def scenario(made: Made) -> Outcome:
-            sink, read = made
+            sink, read, *_ = made
             run, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
             committer = committer_of(sink)
             if committer is None:
@@ -247,6 +255,37 @@ class _Plan:
         self._note(
             f"aborted at parallelism {self.parallelism} {self._behind(point)}, and another job",
             scenario,
+        )
+
+    def aborted_beside_another(self) -> None:
+        """Two jobs have the same target. One has prepared a checkpoint and is aborted, and the other one goes on."""
+
+        def scenario(made: Made) -> Outcome:
+            sink = made[0]
+            committer = committer_of(sink)
+            if committer is None:
+                return [], []
+            gone = self._begin(sink, self.parallelism, 0, None)
+            other = self._begin(sink, self.parallelism, 0, None, _OTHER_JOB)
+            progress = _Progress()
+            with closing(gone), closing(other):
+                for step in self.steps()[: self.prepared()]:
+                    self._do(gone, step, _Progress())
+                    self._do(other, step, progress)
+                committer.abort(_JOB)
+                committer.close()
+                for step in self.steps()[self.prepared() :]:
+                    self._do(other, step, progress)
+            last = committer_of(sink)
+            if last is not None:
+                last.abort(_OTHER_JOB)
+                last.close()
+            return self.records, []
+
+        self._note(
+            f"aborted at parallelism {self.parallelism} beside another job that goes on",
+            scenario,
+            leaves_nothing=True,
         )
 
     def _behind(self, point: int) -> str:
@@ -287,18 +326,24 @@ class _Plan:
         self,
         scenario: str,
         run: Callable[[Made], Outcome],
+        *,
+        leaves_nothing: bool = False,
     ) -> None:
+        """`leaves_nothing`: its jobs are over, and nothing of them may be restored."""
         try:
             made = self.make()
             expected, early = run(made)
             found = list(made[1]())
+            left = tuple(made[2]()) if leaves_nothing and len(made) == 3 else ()
         except CancelSignal:
             raise
         except Exception as error:
             # A connector may raise anything.
             self.report.fail(scenario, f"{type(error).__name__}: {bounded_str(error)}")
         else:
-            self.report.compare(scenario, expected, found, tuple(early))
+            if self.by_key:
+                expected = distinct(expected)
+            self.report.compare(scenario, expected, found, tuple(early), left)
 
 
 def _later(covered: int) -> range:

@@ -6,6 +6,7 @@ SourceCoordinator.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -18,6 +19,7 @@ from typing import Any, Final
 from penstock.datastream.connectors.base import (
     Boundedness,
     ColumnBatch,
+    GeneratorSource,
     ReaderStatus,
     Source,
     SourceReader,
@@ -29,12 +31,14 @@ from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.hosting.task.split_fetcher import FetcherThread
 from penstock.model.ids import AttemptId, ExecutionVertexId, VertexId
 from penstock.model.messages import AddSplits, NoMoreSplits, SourceEvent, SplitRequest
+from penstock.runtime.codecs.by_type import codec_of
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.records.dead_letters import checked
 
 _VERTEX: Final = VertexId("0" * 32)
 _NODE: Final = 1
 LOOK_S: Final = 0.01
+_BATCH_ROWS: Final = 2
 
 
 class ProtocolBroken(AssertionError):
@@ -75,9 +79,16 @@ class SourceRun:
         parallelism: int,
         kept: Kept | None = None,
         patience_s: float = 10.0,
+        *,
+        cuts_batches: bool = False,
     ) -> None:
-        """`kept`: the checkpoint to begin with; its splits are spread over the subtasks, as in a rescale."""
+        """`kept`: the checkpoint to begin with; its splits are spread over the subtasks, as in a rescale. `cuts_batches`: a
+        generator's are small, since else all records of a test are one batch, and nothing fails inside of it.
+        """
         self._source: Source = deserialize(serialize(source))
+        if cuts_batches and isinstance(self._source, GeneratorSource):
+            with contextlib.suppress(AttributeError):  # It has no room for attributes.
+                object.__setattr__(self._source, "batch_rows", _BATCH_ROWS)
         self._patience_s = patience_s
         self._has_news = threading.Event()
         self._periodic: list[tuple[Callable[[], None], Callable[[], bool]]] = []
@@ -213,6 +224,8 @@ class SourceRun:
                 raise ProtocolBroken("poll_next returned an empty batch")
             if isinstance(batch, ColumnBatch):
                 batch = to_rows(batch, self._source.produced_type)
+            else:
+                codec_of(self._source.produced_type).enforce(batch.values)  # As in a job.
             one.records += batch.values
             one.places += islice(self._places, len(batch.values))
             self.batches += 1

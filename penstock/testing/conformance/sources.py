@@ -20,6 +20,9 @@ from penstock.testing.conformance.source_run import Kept, SourceRun
 MOST_TIMES: Final = 10
 MOST_MORE: Final = 1000
 _LOST_BATCHES = 2
+_TOLD: Final = ""
+_TOLD_LATE: Final = ", of which it was told when it had read on"
+_NOT_TOLD: Final = ", of which nobody was told"
 
 
 def check_source(
@@ -52,8 +55,9 @@ def check_source(
         batches = plan.read_through(parallelism)
         for point in spread(batches, most_points):
             for restored in dict.fromkeys((parallelism, other)):
-                plan.restored(parallelism, restored, point, is_told=True)
-            plan.restored(parallelism, parallelism, point, is_told=False)
+                plan.restored(parallelism, restored, point, _TOLD)
+            plan.restored(parallelism, parallelism, point, _TOLD_LATE)
+            plan.restored(parallelism, parallelism, point, _NOT_TOLD)
             plan.restored_to_the_one_before(parallelism, point)
             plan.begun_anew(parallelism, point)
             plan.given_back(parallelism, point)
@@ -83,18 +87,22 @@ class _Plan:
         self._note(f"read to the end at parallelism {parallelism}", scenario)
         return batches
 
-    def restored(self, parallelism: int, other: int, point: int, *, is_told: bool) -> None:
+    def restored(self, parallelism: int, other: int, point: int, told: str) -> None:
+        """`told`: when the readers hear that the checkpoint is complete. In a job they have usually read on by then."""
+
         def scenario() -> list[Any]:
             source = self.make()
             with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
                 before, kept = first.records, first.checkpoint(1)
-                if is_told:
+                if told == _TOLD:
                     first.complete(1)
                 first.read(batches=_LOST_BATCHES, records=len(self.wanted))
+                if told == _TOLD_LATE:
+                    first.complete(1)
+                    first.look_on(1)  # Some have a thread that acknowledges.
             return before + self._rest(source, other, kept, before)
 
-        told = "" if is_told else ", of which nobody was told"
         self._note(
             f"restored at parallelism {other} from a checkpoint behind batch {point} at "
             f"parallelism {parallelism}{told}",
@@ -173,7 +181,7 @@ class _Plan:
         run.look_on()
 
     def _run(self, source: Source, parallelism: int, kept: Kept | None = None) -> SourceRun:
-        return SourceRun(source, parallelism, kept, self.patience_s)
+        return SourceRun(source, parallelism, kept, self.patience_s, cuts_batches=True)
 
     def _note(self, scenario: str, run: Callable[[], list[Any]]) -> None:
         try:

@@ -260,7 +260,7 @@ class _FileEnumerator(QueueEnumerator):
     def _pieces(self, files: Sequence[FoundFile], most_bytes: int) -> list[FilePiece]:
         def pieces_of(one: FoundFile) -> list[FilePiece]:
             cut_at = most_bytes if self._settings.is_splittable else one.size
-            return list(self._settings.file_format.pieces(one.path, max(1, cut_at)))
+            return list(self._settings.file_format.pieces_of(one, max(1, cut_at)))
 
         if sum(is_remote(one.path) for one in files) < 2:
             return [piece for one in files for piece in pieces_of(one)]

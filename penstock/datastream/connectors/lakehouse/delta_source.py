@@ -29,6 +29,7 @@ from penstock.datastream.connectors.base import (
     RefusedForGood,
     Source,
 )
+from penstock.datastream.connectors.lakehouse.delta_partitions import partition_value
 from penstock.datastream.connectors.lakehouse.delta_tables import (
     check_readable,
     import_deltalake,
@@ -298,6 +299,8 @@ def _snapshot(table: Any) -> list[DeltaSplit]:
 def _raw_text(value: Any) -> str | None:
     if value is None:
         return None
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -348,7 +351,7 @@ class _Reader(PolledSplitReader):
 
     def _column(self, data: pa.RecordBatch, one: pa.Field, values: dict[str, str | None]) -> Any:
         if one.name in values:
-            return pa.repeat(pa.scalar(values[one.name], pa.string()).cast(one.type), data.num_rows)
+            return pa.repeat(partition_value(values[one.name], one.type), data.num_rows)
         if one.name in data.schema.names:
             return data.column(one.name).cast(one.type)
         return pa.nulls(data.num_rows, one.type)

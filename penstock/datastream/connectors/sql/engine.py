@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from penstock.common.extras import extra
+from penstock.datastream.connectors.sql.errors import was_rolled_back
 from penstock.model.errors import ConfigurationError, ExternalError
 
 if TYPE_CHECKING:
@@ -111,6 +112,23 @@ def transaction(engine: sa.Engine) -> Generator[sa.Connection]:
             if raw is not None:
                 raw.close()
         raise
+
+
+def again_if_rolled_back(
+    engine: sa.Engine, call: Callable[[sa.Connection], None], retries: int
+) -> None:
+    """Call in a transaction, and again in another one if the database has rolled it back for the sake of others."""
+    import sqlalchemy
+
+    for left in reversed(range(retries + 1)):
+        try:
+            with transaction(engine) as connection:
+                call(connection)
+        except sqlalchemy.exc.StatementError as error:
+            if not left or not was_rolled_back(error):
+                raise
+        else:
+            return
 
 
 @contextmanager

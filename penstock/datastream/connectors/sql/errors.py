@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from penstock.model.errors import ExternalError, RefusedForGood
 
-_PASSING_STATES: Final = ("08", "40", "53", "55", "57", "58", "XX", "25006")
+_PASSING_STATES: Final = (
+    "08", "40", "53", "55006", "55P03", "55P04", "57", "58", "XX", "25006"
+)  # fmt: skip
 """Connection, rollback of a deadlock, resources, locks, operators, system, internal; a standby that becomes primary."""
 _PASSING_NUMBERS: Final = frozenset({
     1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1129, 1152, 1153, 1154, 1155, 1156, 1157,
@@ -18,6 +20,7 @@ _PASSING_NUMBERS: Final = frozenset({
     1161, 1180, 1184, 1203, 1205, 1206, 1213, 1290, 1317, 1614, 1637, 1836, 1927, 3024, 4031,
 })  # fmt: skip
 """Connections, shutdown, locks, deadlocks, a server that is read only for now."""
+_ROLLED_BACK_NUMBERS: Final = frozenset({1205, 1213})
 _PASSING_CODES: Final = frozenset({5, 6, 7, 9, 10, 13, 14, 15, 17})
 """BUSY, LOCKED, NOMEM, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL, SCHEMA."""
 _REFUSED_CONNECTION: Final = {
@@ -74,6 +77,16 @@ def may_pass(error: BaseException | None) -> bool:
         type(error).__name__,
         type(cause).__name__,
     ))
+
+
+def was_rolled_back(error: BaseException) -> bool:
+    """Whether the database has given the transaction up for the sake of others, and asks for another try: a deadlock, a
+    serialization failure, a lock that others held for too long.
+    """
+    cause: Any = getattr(error, "orig", None)
+    number = cause.args[0] if cause is not None and cause.args else None
+    state = str(getattr(cause, "sqlstate", None) or "")
+    return number in _ROLLED_BACK_NUMBERS or state.startswith("40")
 
 
 def _is_refused(text: str) -> bool:

@@ -234,6 +234,8 @@ class LookupTable:
             return None
         if isinstance(value, str):
             is_refused = dialect == "postgresql" and "\0" in value
+            if isinstance(kind, self._sa.Enum) and value not in kind.enums:
+                return None  # PostgreSQL would refuse the query.
             return None if is_refused or not _is_encodable(value) else value
         if isinstance(value, int | float | Decimal) and column_kind(kind) == "integer":
             if not math.isfinite(value) or int(value) != value:
@@ -272,9 +274,13 @@ class LookupTable:
 
 
 def _may_equal(kind: TypeInformation, column: Any) -> bool:
+    import sqlalchemy as sa
+
     of_field, of_column = field_kind(kind), column_kind(column)
     if of_field is None:
         return True  # only its values tell
+    if isinstance(column, sa.Enum):
+        return of_field == "text"  # drivers give its members as texts
     if of_field == of_column == "timestamp":
         return isinstance(kind, UtcTimestampTypeInfo) == bool(getattr(column, "timezone", False))
     return of_column in _EQUALS.get(of_field, frozenset({of_field}))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.datastream.connectors.sql.checks import is_unique, misfits
 from penstock.datastream.connectors.sql.engine import (
+    again_if_rolled_back,
     import_sqlalchemy,
     look,
     make_engine,
@@ -35,6 +36,7 @@ from penstock.datastream.connectors.sql.errors import (
     told,
 )
 from penstock.datastream.connectors.sql.pieces import Piece, loads_piece
+from penstock.datastream.connectors.sql.rights import check_use
 from penstock.datastream.connectors.sql.rows import NamedPiece, RowWriter, refused_row
 from penstock.datastream.connectors.sql.staged import (
     Origin,
@@ -171,6 +173,13 @@ class SqlDatabase:
                 "the table."
             )
 
+    @uninterruptible()
+    def check_rights(self, columns: Sequence[str]) -> None:
+        """Raises: ConfigurationError: the user may not write these columns, or not the sink's own tables."""
+        own, keys = (self.staged, self.commits), self.target.key_columns
+        with self._errors("cannot read the columns"):
+            check_use(self.engine, own, self.table, columns, keys, self.where)
+
     @property
     def shown_url(self) -> str:
         """The URL without the password."""
@@ -263,14 +272,18 @@ class SqlDatabase:
     # ------------------------------------------------------------------ the user's table
 
     @uninterruptible()
-    def write(self, columns: tuple[str, ...], piece: Piece) -> None:
-        """Writes rows at once, in a transaction of their own."""
+    def write(self, columns: tuple[str, ...], piece: Piece, retries: int = 0) -> None:
+        """Writes rows at once, in a transaction of their own.
+
+        `retries`: how often it is tried again if the database has rolled it back for the sake of others.
+        """
         what = "cannot write rows"
         with self._errors(what):
             writer = self._writer(columns)
             try:
-                with transaction(self.engine) as connection:
-                    writer.write(connection, [piece])
+                again_if_rolled_back(
+                    self.engine, lambda connection: writer.write(connection, [piece]), retries
+                )
             except (self._sa.exc.StatementError, *REFUSED_BY_DRIVER) as error:
                 raise self._blamed(what, error, lambda _: [(columns, piece)]) from error
 

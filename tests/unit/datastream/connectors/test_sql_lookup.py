@@ -26,6 +26,7 @@ from tests.tools.postgres import running_postgres
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 from tests.tools.programs.environments import collected, minicluster_environment
 from tests.tools.waiting import wait_until
+from tests.unit.datastream.connectors.conftest import empty_database
 
 ORDER = Types.ROW_NAMED(["order", "user"], [Types.STRING(), Types.LONG()])
 USERS = "CREATE TABLE users (id INTEGER PRIMARY KEY, name VARCHAR(40), age SMALLINT)"
@@ -197,6 +198,29 @@ def test_keys_may_be_dates_times_texts_and_any_numbers(url, kind, field, values)
     with Lookups(function) as look:
         found = [row for rows in look(*(Row(key=one) for one in values)) for row in rows]
     assert sorted((row["n"], row["key"]) for row in found) == list(enumerate(values))
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_keys_may_be_members_of_an_enumeration(request, kind, tmp_path):
+    url = empty_database(request, kind, tmp_path)
+    if kind == "postgresql":
+        db = Db(url, "CREATE TYPE mood AS ENUM ('sad', 'happy')")
+        db.run("CREATE TABLE moods (mood mood, n INTEGER)")
+    else:
+        db = Db(url, "CREATE TABLE moods (mood ENUM('sad', 'happy'), n INTEGER)")
+    db.run("INSERT INTO moods VALUES ('happy', 1), ('sad', 2)")
+    env = minicluster_environment(MiniCluster(parallelism=1), {})
+    rows = env.from_collection(
+        [Row(text="happy"), Row(text="none of them"), Row(text="sad")],
+        Types.ROW_NAMED(["text"], [Types.STRING()]),
+    )
+    table = SqlLookup.builder().set_url(url).set_table("moods").set_key_columns(["mood"]).build()
+    found = AsyncDataStream.lookup_join(rows, table, on="text", how="left", is_ordered=True)
+    assert [(row["text"], row["n"]) for row in found.execute_and_collect()] == [
+        ("happy", 1),
+        ("none of them", None),
+        ("sad", 2),
+    ]
 
 
 def test_rows_that_only_the_database_calls_equal_are_left_out_and_told(mariadb_db, caplog):

@@ -9,12 +9,17 @@ import sqlalchemy as sa
 from penstock.common import Row, Types, WatermarkStrategy
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.connectors.sql_source import Range, SqlSource
-from penstock.model.errors import ConfigurationError, RefusedForGood
-from penstock.testing import CollectingSink, check_source
+from penstock.model.errors import ConfigurationError, JobExecutionError, RefusedForGood
+from penstock.runtime.codecs.by_type import codec_of
+from penstock.testing import CollectingSink, MiniCluster, check_source
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
 from tests.tools.connectors.sql_tables import Db
-from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
+from tests.tools.programs.checkpoint_programs import (
+    Watcher,
+    minicluster_environment,
+    restarting_environment,
+)
 
 ORDER = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
 
@@ -82,6 +87,71 @@ def test_a_query_is_read_like_a_table(url):
     query = "SELECT id, name, ':x' AS odd FROM orders WHERE paid = 1;"
     source = builder(url).set_query(query).set_partition_column("id", 4).build()
     assert sorted(row["id"] for row in read(source)) == list(range(1, 20, 2))
+
+
+@pytest.mark.parametrize("end", [" -- all; of them", "; -- done", " /* x; */ ;\n", " ;"])
+def test_a_query_may_end_in_a_comment_or_a_semicolon(url, end):
+    orders(url)
+    source = builder(url).set_query(f"SELECT id, name FROM orders WHERE paid = 1{end}").build()
+    assert [row["id"] for row in read(source)] == list(range(1, 20, 2))
+
+
+def test_a_query_gives_times_days_and_truth_values_on_each_database(url):
+    db = Db(url, "CREATE TABLE orders (at TIMESTAMP NULL, day DATE, hour TIME, is_paid BOOLEAN)")
+    table = sa.Table("orders", sa.MetaData(), autoload_with=db.engine)
+    values = dt.datetime.fromisoformat("2024-05-06T07:08:09"), dt.date(2024, 5, 6), dt.time(7), True
+    names = ["at", "day", "hour", "is_paid"]
+    with db.engine.begin() as connection:
+        connection.execute(table.insert(), [dict(zip(names, values, strict=True))])
+    kinds = [Types.SQL_TIMESTAMP(), Types.SQL_DATE(), Types.SQL_TIME(), Types.BOOLEAN()]
+    made = SqlSource.builder().set_url(url).set_row_type(Types.ROW_NAMED(names, kinds))
+    made.set_query("SELECT * FROM orders").set_partition_column("at", 2)
+    (row,) = codec_of(made._settings.row_type).enforce(read(made.build()))
+    assert row == Row(**dict(zip(names, values, strict=True)))
+    assert type(row["is_paid"]) is bool
+
+
+@pytest.mark.filterwarnings("ignore:Did not recognize type .point")
+def test_columns_that_have_no_order_are_ordered_as_texts(postgres_url):
+    db = Db(postgres_url, "DROP TABLE IF EXISTS papers")
+    db.run("CREATE TABLE papers (body JSON, extra JSONB, at POINT)")
+    db.run("INSERT INTO papers VALUES ('{\"b\": 2}', '[1]', '(1,2)'), ('{\"a\": 1}', NULL, NULL)")
+    row_type = Types.ROW_NAMED(["body", "at"], [Types.PICKLED_BYTE_ARRAY(), Types.STRING()])
+    made = SqlSource.builder().set_url(postgres_url).set_row_type(row_type)
+    assert read(made.set_table("papers").build()) == [
+        Row(body={"a": 1}, at=None),
+        Row(body={"b": 2}, at="(1,2)"),
+    ]
+    made = SqlSource.builder().set_url(postgres_url).set_row_type(row_type)
+    with pytest.raises(ConfigurationError, match=r"name columns that make rows unique.*order="):
+        made.set_query("SELECT body, at FROM papers").build().validate()
+    made.set_partition_column("id", 2, order=["id"])
+    query = "SELECT 1 AS id, body, at FROM papers"
+    assert len(read(made.set_query(query).build())) == 2
+    db.run("DROP TABLE papers")
+
+
+def test_a_number_that_is_none_lies_in_no_range(postgres_url):
+    db = Db(postgres_url, "DROP TABLE IF EXISTS sizes")
+    db.run("CREATE TABLE sizes (n NUMERIC)")
+    db.run("INSERT INTO sizes VALUES (1), ('NaN'), (9), (NULL)")
+    made = SqlSource.builder().set_url(postgres_url).set_table("sizes")
+    made.set_row_type(Types.ROW_NAMED(["n"], [Types.BIG_DEC()]))
+    source = made.set_partition_column("n", 3).build()
+    assert splits_of(source) == [Range(), Range(is_null=True)]
+    assert [str(row["n"]) for row in read(source, parallelism=1)] == ["1", "9", "NaN", "None"]
+    db.run("DROP TABLE sizes")
+
+
+def test_a_value_of_another_type_is_told_with_its_column(url):
+    orders(url, 1)
+    env = minicluster_environment(MiniCluster(parallelism=1), {})
+    row_type = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.INT()])
+    made = SqlSource.builder().set_url(url).set_table("orders").set_row_type(row_type).build()
+    stream = env.from_source(made, WatermarkStrategy.no_watermarks(), "orders")
+    stream.sink_to(CollectingSink())
+    with pytest.raises(JobExecutionError, match="field 'name': a value of type str does not fit"):
+        env.execute("orders")
 
 
 def test_without_a_column_one_split_has_all_in_order(url):

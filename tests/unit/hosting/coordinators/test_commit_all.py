@@ -64,4 +64,7 @@ def test_leftovers_that_cannot_be_dropped_do_not_change_what_became_of_the_job(c
     away = Away(100, error)
     commit_all({1: away}, [], "job-1", waits.append)
     assert away.calls == [[], *["job-1"] * (1 if error is RefusedForGood else 5)]
-    assert "job=job-1 leftovers=KEPT" in caplog.text
+    assert [one.getMessage() for one in caplog.records] == [
+        f"job=job-1 leftovers=KEPT {error.__name__}: away"
+    ]
+    assert caplog.records[0].exc_info is None

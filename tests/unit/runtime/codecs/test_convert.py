@@ -14,6 +14,7 @@ from penstock.model.row import Row, RowKind
 from penstock.model.time import Instant
 from penstock.model.types import Types, taking_tuples
 from penstock.runtime.codecs.convert import (
+    arrow_schema,
     coerce_collection,
     enforce,
     enforce_where_it_fits,
@@ -239,3 +240,11 @@ def test_lists_that_fit_are_not_made_anew():
     assert enforce(batch, kind) is batch
     assert enforce(RowBatch([Row(l=(1, 2))]), kind).values == [Row(l=[1, 2])]
     assert repr(enforce(RowBatch([Row(l=[True])]), kind).values) == "[Row(l=[1])]"
+
+
+def test_fields_that_no_column_takes_are_named():
+    kind = Types.ROW_NAMED(["n", "price"], [Types.INT(), Types.BIG_DEC()])
+    with pytest.raises(
+        TypeError, match=r"fields 'price' \(BigDecimal\). Declare others: .*DECIMAL"
+    ):
+        arrow_schema(kind)

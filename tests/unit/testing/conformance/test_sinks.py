@@ -73,8 +73,13 @@ class LinesCommitter(Committer):
             (self.folder / committables[-1].removesuffix(".hidden")).unlink()
 
     def abort(self, job_prefix):
+        if "ignores abort" in self.flags:
+            return
         for path in list(self.folder.iterdir()):
             is_hidden = path.name.endswith(".hidden")
+            if "aborts others" in self.flags and is_hidden:
+                path.unlink()
+                continue
             if "publishes in abort" in self.flags and is_hidden:
                 path.rename(path.with_suffix(""))
             elif "aborts all" in self.flags or (is_hidden and path.name.startswith(job_prefix)):
@@ -119,8 +124,8 @@ def report_of(folders, *flags):
 def test_a_sound_sink_is_exactly_once(folders):
     report = report_of(folders)
     assert str(report) == f"Lines: EXACTLY_ONCE in {report.scenarios} scenarios"
-    # At parallelism 1: 3 whole runs; 13 steps, so 14 points with 4 scenarios each. At 2: 23 steps.
-    assert report.scenarios == (3 + 14 * 4) + (3 + 24 * 4)
+    # At parallelism 1: 4 whole runs; 13 steps, so 14 points with 4 scenarios each. At 2: 23 steps.
+    assert report.scenarios == (4 + 14 * 4) + (4 + 24 * 4)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +139,7 @@ def test_a_sound_sink_is_exactly_once(folders):
         (("publishes when closed",), AT_LEAST, "doubled"),
         (("forgets one",), NONE, "lost"),
         (("aborts all",), NONE, "aborted"),
+        (("aborts others",), NONE, "beside another job that goes on: 8 lost"),
         (("publishes in abort",), AT_LEAST, "visible too early"),
         (("names collide",), NONE, "lost"),
         (("puts off",), NONE, "puts committables off after 2 tries"),
@@ -147,6 +153,35 @@ def test_a_sink_with_a_planted_fault_is_found(folders, monkeypatch, flags, guara
     assert shown in str(report)
     with pytest.raises(AssertionError, match="expected EXACTLY_ONCE of Lines: "):
         report.require(EXACTLY)
+
+
+@pytest.mark.parametrize("flags", [(), ("ignores abort",)])
+def test_what_abort_leaves_behind_is_found_if_the_kit_can_look_at_it(folders, flags):
+    def make():
+        folder = folders()
+
+        def hidden():
+            return [path.name for path in folder.iterdir() if path.name.endswith(".hidden")]
+
+        return Lines(str(folder), *flags), lambda: lines_of(folder), hidden
+
+    report = check_sink(make, parallelisms=(1,), most_points=2)
+    assert report.guarantee is EXACTLY
+    if not flags:
+        report.require(EXACTLY)
+        return
+    with pytest.raises(AssertionError, match="beside another job that goes on: 1 left behind"):
+        report.require(NONE)
+
+
+@pytest.mark.parametrize(("by_key", "guarantee"), [(True, EXACTLY), (False, NONE)])
+def test_a_target_that_keeps_one_of_equal_records(folders, by_key, guarantee):
+    def make():
+        folder = folders()
+        return Lines(str(folder)), lambda: set(lines_of(folder))
+
+    report = check_sink(make, parallelisms=(1,), most_points=3, by_key=by_key)
+    assert report.guarantee is guarantee
 
 
 class WritesAtBarrier(Lines):

@@ -1,5 +1,7 @@
 """check_source: what it says of sources that keep their word, and of planted ones that do not."""
 
+from typing import ClassVar
+
 import pytest
 
 from penstock.common import Types
@@ -7,6 +9,7 @@ from penstock.datastream.connectors import DeliveryGuarantee, NumberSequenceSour
 from penstock.datastream.connectors.base import (
     Boundedness,
     Fetched,
+    GeneratorSource,
     PolledSplitReader,
     Poller,
     PollingSource,
@@ -60,8 +63,8 @@ def test_a_sound_source_is_exactly_once():
     report = seen(Pages)
     assert report.guarantee is EXACTLY
     assert report.findings == []
-    # Through; and at each of 12 points: restored twice, untold, to the one before, anew, given back
-    assert report.scenarios == 2 * (1 + 12 * 6)
+    # Through; and at each of 12 points: restored twice, told late, untold, to the one before, anew, given back
+    assert report.scenarios == 2 * (1 + 12 * 7)
     report.require(EXACTLY)
 
 
@@ -168,6 +171,122 @@ def test_a_reader_that_keeps_where_its_thread_is_loses_what_was_fetched_ahead(mo
     report = seen(Pages, parallelisms=(1,), most_points=2, patience_s=0.3)
     assert report.guarantee is NONE
     assert "lost" in str(report)
+
+
+class Squares(GeneratorSource):
+    boundedness = Boundedness.BOUNDED
+    produced_type = Types.LONG()
+
+    def run(self, shard, skip):
+        yield from [number * number for number in range(8)][skip:]
+
+
+class SkipsNothing(Squares):
+    def run(self, shard, skip):
+        return super().run(shard, 0)
+
+
+class SkipsOneTooMany(Squares):
+    def run(self, shard, skip):
+        return super().run(shard, skip + 1 if skip else 0)
+
+
+class HasAnotherOrderEachTime(Squares):
+    def run(self, shard, skip):
+        records = list(super().run(shard, 0))
+        yield from (records[::-1] if skip else records)[skip:]
+
+
+class DeclaresAnotherType(Squares):
+    produced_type = Types.STRING()
+
+
+@pytest.mark.parametrize(
+    ("kind", "guarantee", "shown"),
+    [
+        (Squares, EXACTLY, ""),
+        (SkipsNothing, AT_LEAST, "doubled"),
+        (SkipsOneTooMany, NONE, "lost"),
+        (HasAnotherOrderEachTime, NONE, "lost"),
+        (DeclaresAnotherType, NONE, "does not fit the declared type String"),
+    ],
+)
+def test_a_generator_fails_between_any_of_its_records(kind, guarantee, shown):
+    """All of its records would be one batch."""
+    report = check_source(kind, [n * n for n in range(8)], parallelisms=(1,), most_points=3)
+    assert report.guarantee is guarantee
+    assert shown in str(report)
+
+
+class Queue:
+    """Of another system, which keeps what was not acknowledged. `stored`: of all queues, by their number."""
+
+    stored: ClassVar[list] = []
+
+    def __init__(self, number):
+        self.number = number
+
+    @classmethod
+    def of(cls, *records):
+        cls.stored.append(dict(enumerate(records, 1)))
+        return cls(len(cls.stored) - 1)
+
+    @property
+    def records(self):
+        return self.stored[self.number]
+
+
+class QueuePoller(Poller):
+    def __init__(self, queue):
+        self.records = queue.records
+
+    def open(self, position):
+        self.last = position or 0
+
+    def poll(self):
+        behind = [number for number in sorted(self.records) if number > self.last]
+        if not behind:
+            return []
+        self.last = behind[0]
+        return [self.records[self.last]]
+
+    def position(self):
+        return self.last
+
+    def acknowledge(self, position):
+        for number in [one for one in self.records if one <= position]:
+            del self.records[number]
+
+
+class AcknowledgesWhatIsRead(QueuePoller):
+    def acknowledge(self, position):
+        super().acknowledge(self.last)
+
+
+class Queued(PollingSource):
+    produced_type = Types.STRING()
+
+    def __init__(self, queue, poller):
+        self.queue, self.poller = queue, poller
+
+    def create_poller(self, shard):
+        return self.poller(self.queue)
+
+
+@pytest.mark.parametrize(
+    ("poller", "guarantee"), [(QueuePoller, EXACTLY), (AcknowledgesWhatIsRead, NONE)]
+)
+def test_who_is_told_of_a_checkpoint_has_read_on(poller, guarantee):
+    report = check_source(
+        lambda: Queued(Queue.of(*"abcdef"), poller),
+        "abcdef",
+        parallelisms=(1,),
+        most_points=3,
+        patience_s=0.3 if guarantee is NONE else 10,
+    )
+    assert report.guarantee is guarantee
+    if guarantee is NONE:
+        assert "of which it was told when it had read on" in str(report)
 
 
 def test_the_sources_that_come_along_are_exactly_once(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.common.extras import extra
+from penstock.datastream.connectors.cdc.mysql.charsets import encoding_of
 from penstock.datastream.connectors.cdc.mysql.columns import key_part, type_of
 from penstock.datastream.connectors.cdc.mysql.connection import (
     EXTRA,
@@ -33,7 +34,8 @@ _EXPECTED: Final = {
     "binlog_row_value_options": (("", None), "SET GLOBAL binlog_row_value_options = ''"),
 }
 _COLUMNS: Final = """
-SELECT c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, k.ORDINAL_POSITION
+SELECT c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, k.ORDINAL_POSITION,
+  c.CHARACTER_SET_NAME
 FROM information_schema.COLUMNS c
 LEFT JOIN information_schema.KEY_COLUMN_USAGE k ON k.TABLE_SCHEMA = c.TABLE_SCHEMA
   AND k.TABLE_NAME = c.TABLE_NAME AND k.COLUMN_NAME = c.COLUMN_NAME
@@ -105,12 +107,18 @@ def shape_of(connection: Any, table: TableId, where: str) -> TableShape:
         )
     columns: list[Column] = []
     places: dict[int, int] = {}
-    for name, kind, declared, place in ask(connection, _COLUMNS, tuple(table)):
+    for name, kind, declared, place, charset in ask(connection, _COLUMNS, tuple(table)):
         type_info = type_of(kind.lower(), declared.lower(), is_key=place is not None)
         if type_info is None:
             raise ConfigurationError(
                 f"{where}: the column {name!r} of {table} is {declared}, which this source cannot "
                 "read from the binlog."
+            )
+        if charset and encoding_of(charset) is None:
+            raise ConfigurationError(
+                f"{where}: the column {name!r} of {table} has the character set {charset}, which "
+                "this source cannot read from the binlog. ALTER TABLE ... MODIFY ... CHARACTER SET "
+                "utf8mb4, or leave the table out."
             )
         if place is not None:
             places[place] = len(columns)

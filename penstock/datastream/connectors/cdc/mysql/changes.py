@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.datastream.connectors.base import RefusedForGood
+from penstock.datastream.connectors.cdc.mysql.charsets import correct
 from penstock.datastream.connectors.cdc.mysql.values import ValueReader
 from penstock.datastream.connectors.cdc.records import Change
 from penstock.datastream.connectors.cdc.splits import Key, Piece, Seen, TableId
@@ -193,6 +194,7 @@ class ChangeReader:
                 table,
                 ", ".join(new),
             )
+        correct(event.columns, shape, self._where)
         made = Mapped(shape, frozenset(types), ValueReader(shape, self._where))
         self._mapped[table] = (event.columns, made)
         return made

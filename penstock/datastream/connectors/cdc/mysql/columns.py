@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from penstock.common.typeinfo import TypeInformation, Types
+from penstock.datastream.connectors.cdc.mysql.charsets import members_of
 from penstock.datastream.connectors.cdc.tables import Column
 
 Reader: TypeAlias = Callable[[Any], Any]
@@ -29,7 +30,6 @@ _BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())
 _MOST_DIGITS: Final = 38
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC).replace(tzinfo=None)
 _SIZES: Final = re.compile(r"\w+\((\d+)(?:,(\d+))?\)")
-_MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 _SIGNED: Final = {
     "tinyint": Types.BYTE(),
     "smallint": Types.SHORT(),
@@ -85,7 +85,7 @@ def reader_of(column: Column) -> Reader:
     if kind in sized:
         return sized[kind](_sizes(column.declared)[0])
     if kind == "set":
-        return _members(_MEMBER.findall(column.declared))
+        return _members(members_of(column.declared))
     known: dict[str, Reader] = {
         "date": _date,
         "datetime": _timestamp,
@@ -156,7 +156,6 @@ def _padded(size: int) -> Reader:
 
 def _members(names: list[str]) -> Reader:
     """A SET as text, in the order of its declaration."""
-    names = [name.replace("''", "'") for name in names]
     return lambda value: (
         value if isinstance(value, str) else ",".join(name for name in names if name in value)
     )

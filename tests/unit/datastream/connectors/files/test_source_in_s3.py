@@ -149,6 +149,56 @@ def test_a_monitored_prefix_may_be_empty_and_its_objects_are_read_once(object_st
     assert restored.unassigned_splits() == 2
 
 
+@pytest.fixture
+def requests(monkeypatch):
+    """What the server is asked for, as `GET /bucket/key`."""
+    from werkzeug.serving import WSGIRequestHandler
+
+    seen = []
+
+    def log_request(self, code="-", size="-"):
+        seen.append(f"{self.command} {self.path}")
+
+    monkeypatch.setattr(WSGIRequestHandler, "log_request", log_request)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("form", "data"),
+    [
+        (TEXT, b"1\n2\n"),
+        (TEXT, gzip.compress(b"1\n2\n", mtime=0)),
+        (StreamFormat.json_lines_format(Types.ROW_NAMED(["n"], [Types.INT()])), b'{"n": 1}\n'),
+        (CSV, b"1\n2\n"),
+    ],
+    ids=["lines", "packed lines", "json", "csv"],
+)
+def test_a_small_object_is_two_requests(object_store, requests, form, data):
+    """One of them is Arrow's, which asks for the size. There may be thousands of them."""
+    for number in range(5):
+        object_store.write(f"in/{number}", data)
+    source = FileSource.for_record_stream_format(form, object_store.uri("in")).build()
+    requests.clear()
+    assert read(source)
+    of_objects = sorted(one for one in requests if "/bucket/in/" in one)
+    assert of_objects == sorted(
+        f"{what} /bucket/in/{number}" for number in range(5) for what in ("GET", "HEAD")
+    )
+
+
+@pytest.mark.parametrize("is_monitoring", [False, True])
+def test_an_object_that_cannot_be_named_is_told(object_store, is_monitoring):
+    with object_store.client() as client:
+        for key in ("in/a", "in//b"):
+            client.put_object(Bucket="bucket", Key=key, Body=b"x")
+    settings = {"monitor_continuously": Duration.of_seconds(1)} if is_monitoring else {}
+    source = text_source(object_store.uri("in"), **settings)
+    with pytest.raises(RefusedForGood, match=r"'s3://bucket/in//b' has an empty name"):
+        source.create_enumerator(FakeEnumeratorContext()).start()
+    with object_store.client() as client:
+        client.delete_object(Bucket="bucket", Key="in//b")
+
+
 def test_what_was_read_is_known_by_its_name_whatever_the_credentials(object_store):
     object_store.write("kept/a", b"1\n")
     uri = object_store.uri("kept")

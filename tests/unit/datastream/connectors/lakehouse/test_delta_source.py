@@ -19,7 +19,11 @@ from penstock.model.errors import ConfigurationError, RefusedForGood
 from penstock.runtime.elements import RowBatch
 from penstock.testing import check_source
 from penstock.testing.conformance.source_run import SourceRun
-from tests.tools.connectors.played_by_hand import FakeEnumeratorContext, writer_context
+from tests.tools.connectors.played_by_hand import (
+    FakeEnumeratorContext,
+    FakeReaderContext,
+    writer_context,
+)
 
 SOON = Duration.of_millis(20)
 
@@ -143,7 +147,7 @@ class Follower:
         builder = DeltaSource.for_continuous_row_data(table)
         for name, value in how.items():
             builder = getattr(builder, name)(*value)
-        source = builder.build()
+        source = self.source = builder.build()
         self.context = FakeEnumeratorContext()
         if state is None:
             self.enumerator = source.create_enumerator(self.context)
@@ -155,6 +159,28 @@ class Follower:
     def versions(self):
         """Of the files that were handed out and that wait."""
         return [one.version for one in self.enumerator.snapshot_state()["splits"]]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (
+            pa.array([dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.UTC)]),
+            dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.UTC),
+        ),
+        (pa.array([b"\xff\x01"]), b"\xff\x01"),
+        (pa.array([""]), None),
+    ],
+)
+def test_partitions_are_the_same_in_the_snapshot_and_in_what_follows(table, column, expected):
+    rows = pa.table({"id": pa.array([1], pa.int64()), "k": column})
+    deltalake.write_deltalake(table, rows, partition_by=["k"])
+    snapshot, follower = Follower(table), Follower(table, starting_version=(0,))
+    follower.look()
+    for one in (snapshot, follower):
+        (split,) = one.enumerator.snapshot_state()["splits"]
+        (batch,) = one.source.create_reader(FakeReaderContext()).read(split)
+        assert batch.data.column("k").to_pylist() == [expected]
 
 
 def test_new_versions_are_followed_from_the_snapshot_on(table):

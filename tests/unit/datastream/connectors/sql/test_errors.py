@@ -199,6 +199,18 @@ def test_locks_of_others_pass(url, tmp_path):
         assert may_pass(error_at(url, waits[kind], "UPDATE counts SET n = 3"))
 
 
+def test_a_view_that_takes_no_rows_does_not_pass_and_an_object_in_use_does(postgres_url):
+    make = (
+        "CREATE TEMPORARY TABLE t (n INTEGER)",
+        "CREATE TEMPORARY VIEW v AS SELECT n + 1 m FROM t",
+    )
+    assert not may_pass(error_at(postgres_url, *make, "INSERT INTO v VALUES (1)"))
+    engine = sa.create_engine(postgres_url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection, pytest.raises(sa.exc.DBAPIError) as caught:
+        connection.execute(sa.text("DROP DATABASE postgres"))
+    assert may_pass(caught.value)
+
+
 def test_a_failed_transaction_logs_no_frames(url, caplog):
     db = Db(url, UNIQUE)
     sink = db.sink()

@@ -20,6 +20,11 @@ def refused(made, expected):
         ("CREATE TABLE keyless (id int)", "keyless", "no primary key.*ADD PRIMARY KEY"),
         ("CREATE TABLE mine (id int PRIMARY KEY) ENGINE=MyISAM", "mine", "by MyISAM, .*InnoDB"),
         ("CREATE TABLE f (id float PRIMARY KEY)", "f", "key column 'id' of shop.f is float"),
+        (
+            "CREATE TABLE w (id int PRIMARY KEY, x text CHARACTER SET swe7)",
+            "w",
+            "column 'x' of shop.w has the character set swe7",
+        ),
         ("CREATE TABLE u (id int PRIMARY KEY, x uuid)", "u", "column 'x' of shop.u is uuid"),
     ],
 )
