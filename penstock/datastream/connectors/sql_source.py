@@ -36,6 +36,7 @@ from penstock.datastream.connectors.sql.engine import (
 )
 from penstock.datastream.connectors.sql.errors import error_of, told
 from penstock.datastream.connectors.sql.queries import without_end
+from penstock.datastream.connectors.sql.zones import instants_of
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.model.row import make_row
 from penstock.runtime.elements import Batch, RowBatch
@@ -214,6 +215,7 @@ class _Reading:
         self._engine: sa.Engine = make_engine(settings.url, settings.engine_options, where)
         row_type = settings.row_type
         assert row_type is not None, "build() asks for a row type"
+        self._instants = instants_of(self._engine, row_type)
         self._names = tuple(row_type.get_field_names())
         self._table: sa.Table | None = None
         made = _query_types(self._sa, self._engine.dialect.name)
@@ -257,13 +259,14 @@ class _Reading:
     def rows(self, part: Range) -> Iterator[Batch]:
         """The rows of a range, in the same order each time."""
         size, names = self._settings.fetch_rows, self._names
+        instants = self._instants or tuple
         # PyMySQL cannot leave a stream before its end.
         is_stream = self._engine.dialect.name not in {"mysql", "mariadb"}
         options = {"stream_results": is_stream, "max_row_buffer": size}
         with self._errors(), self._engine.connect() as connection:
             found = connection.execute(self._select(part), execution_options=options)
             for rows in found.partitions(size):
-                yield RowBatch([make_row(names, tuple(row)) for row in rows])
+                yield RowBatch([make_row(names, instants(row)) for row in rows])
 
     def _select(self, part: Range) -> Any:
         settings, sql = self._settings, self._sa

@@ -9,11 +9,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.datastream.connectors.sql.engine import cursor_of
 from penstock.datastream.connectors.sql.pieces import Piece
+from penstock.datastream.connectors.sql.zones import drops_zones, in_utc, with_session_in_utc
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -35,18 +37,32 @@ class ManyRows:
         self._takes_iterators = dialect.driver == "pysqlite"
         compiled = statement.compile(dialect=dialect, column_keys=list(columns))
         self._text = str(compiled)
-        self._binders = [_binder(compiled.binds[name].type, dialect) for name in columns]
+        kinds = [compiled.binds[name].type for name in columns]
+        self._binders = [_binder(kind, dialect) for kind in kinds]
+        self._without_zones = [p for p, kind in enumerate(kinds) if drops_zones(dialect, kind)]
         order = compiled.positiontup if compiled.positional else None
         self._order = None if order is None else [self._columns.index(name) for name in order]
         escaped = compiled.escaped_bind_names
         self._names = [escaped.get(name, name) for name in columns]
 
     def execute(self, connection: sa.Connection, piece: Piece) -> None:
+        columns = list(piece.columns)
+        zoned = [(place, in_utc(columns[place])) for place in self._without_zones]
+        instants = {place: values for place, values in zoned if values is not None}
+        if not instants:
+            self._execute(connection, columns)
+            return
+        for place, values in instants.items():
+            columns[place] = values
+        with_session_in_utc(connection, partial(self._execute, connection, columns))
+
+    def _execute(self, connection: sa.Connection, columns: Sequence[Sequence[Any]]) -> None:
         if not self._is_direct:
-            named = [dict(zip(self._columns, row, strict=True)) for row in piece.rows()]
+            rows = zip(*columns, strict=True)
+            named = [dict(zip(self._columns, row, strict=True)) for row in rows]
             connection.execute(self._statement, named)
             return
-        bound = [bind(column) for bind, column in zip(self._binders, piece.columns, strict=True)]
+        bound = [bind(column) for bind, column in zip(self._binders, columns, strict=True)]
         if self._order is not None:
             rows = zip(*[bound[place] for place in self._order], strict=True)
             with cursor_of(connection, self._text) as cursor:
