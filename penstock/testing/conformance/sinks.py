@@ -332,6 +332,8 @@ class _Plan:
         """`leaves_nothing`: its jobs are over, and nothing of them may be restored."""
         try:
             made = self.make()
+            made[0].validate()
+            made[0].validate_input(self.input_type)
             expected, early = run(made)
             found = list(made[1]())
             left = tuple(made[2]()) if leaves_nothing and len(made) == 3 else ()

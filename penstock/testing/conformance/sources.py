@@ -79,7 +79,7 @@ class _Plan:
 
         def scenario() -> list[Any]:
             nonlocal batches
-            with closing(self._run(self.make(), parallelism)) as run:
+            with closing(self._run(self._made(), parallelism)) as run:
                 self._to_the_end(run, [])
                 batches = run.batches
                 return run.records
@@ -91,7 +91,7 @@ class _Plan:
         """`told`: when the readers hear that the checkpoint is complete. In a job they have usually read on by then."""
 
         def scenario() -> list[Any]:
-            source = self.make()
+            source = self._made()
             with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
                 before, kept = first.records, first.checkpoint(1)
@@ -111,7 +111,7 @@ class _Plan:
 
     def restored_to_the_one_before(self, parallelism: int, point: int) -> None:
         def scenario() -> list[Any]:
-            source = self.make()
+            source = self._made()
             with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
                 before, kept = first.records, first.checkpoint(1)
@@ -129,7 +129,7 @@ class _Plan:
 
     def begun_anew(self, parallelism: int, point: int) -> None:
         def scenario() -> list[Any]:
-            source = self.make()
+            source = self._made()
             with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
                 first.checkpoint(1)  # it never completes
@@ -144,7 +144,7 @@ class _Plan:
         """Each subtask fails alone, one after the other; the enumerator goes on."""
 
         def scenario() -> list[Any]:
-            with closing(self._run(self.make(), parallelism)) as run:
+            with closing(self._run(self._made(), parallelism)) as run:
                 run.read(batches=point, records=len(self.wanted))
                 kept = run.checkpoint(1)
                 run.complete(1)
@@ -179,6 +179,12 @@ class _Plan:
             if run.batches == batches or len(run.records) >= most:
                 return
         run.look_on()
+
+    def _made(self) -> Source:
+        """A source, checked as at submit."""
+        source = self.make()
+        source.validate()
+        return source
 
     def _run(self, source: Source, parallelism: int, kept: Kept | None = None) -> SourceRun:
         return SourceRun(source, parallelism, kept, self.patience_s, cuts_batches=True)

@@ -10,6 +10,7 @@ from penstock.common import Row
 from penstock.common.serialization import Encoder
 from penstock.datastream.connectors import Committer, DeliveryGuarantee, Sink
 from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.connectors.sql_sink import SqlSink
 from penstock.testing import check_sink
 from penstock.testing.conformance import sink_run
 from tests.tools.connectors.sql_tables import PAIRS, Db
@@ -235,3 +236,17 @@ def test_the_sql_sink_keeps_what_it_was_set_to(folders, guarantee, seen):
 
     report = check_sink(make, rows, parallelisms=(2,), most_points=7, input_type=PAIRS)
     assert report.guarantee is seen
+
+
+def test_the_sql_sink_with_keys_keeps_every_row_once(folders):
+    """Its own tables are made as it is checked at submit, as here."""
+    rows = [Row(name=f"name {n}", n=n) for n in range(9)]
+
+    def make():
+        url = f"sqlite:///{folders()}/test.db"
+        db = Db(url, "CREATE TABLE counts (name VARCHAR(80) PRIMARY KEY, n INTEGER)")
+        sink = SqlSink.builder().set_url(url).set_table("counts").set_key_columns(["name"]).build()
+        return sink, lambda: [Row(name=name, n=n) for name, n in db.rows()]
+
+    report = check_sink(make, rows, parallelisms=(2,), most_points=7, input_type=PAIRS, by_key=True)
+    assert report.guarantee is EXACTLY
