@@ -13,7 +13,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime.elements import EndOfPartition, RowBatch, Watermark
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.network.partition.blocking import BlockingFormat
+from penstock.runtime.network.partition.buffer_builder import BlockingFormat
 from penstock.runtime.network.partition.bounded_data import (
     DATA,
     DiskBuffer,

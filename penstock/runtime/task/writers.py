@@ -64,8 +64,7 @@ class PartitionWriter:
         if isinstance(element, (RowBatch, ColumnBatch)):
             if self._coded is not None and isinstance(element, RowBatch):
                 element = self._coded(element, self._type)
-            for channel, piece in self._pieces(element):
-                self._subpartitions[channel].write(piece)
+            self._write_batch(element)
         elif isinstance(element, LatencyMarker):
             # Copies to each channel would measure the copies.
             self._subpartitions[self._choose(len(self._subpartitions))].add(element)
@@ -74,14 +73,20 @@ class PartitionWriter:
         else:
             self.partition.broadcast_event(element)
 
-    def _pieces(self, batch: RowBatch | ColumnBatch) -> Iterable[tuple[int, Any]]:
+    def _write_batch(self, batch: RowBatch | ColumnBatch) -> None:
         if self._is_broadcast:
-            return enumerate(shared(batch, len(self._subpartitions), self._dumps))
+            everyone = self.partition.everyone
+            copies: Iterable[Any] = shared(batch, len(everyone), self._dumps)
+            for writer, copy in zip(everyone, copies, strict=True):
+                writer.write(copy)
+            return
         self._calls.entered(self._producer.name)
         try:
-            return self._split(batch)
+            pieces = self._split(batch)
         finally:
             self._calls.left()
+        for channel, piece in pieces:
+            self._subpartitions[channel].write(piece)
 
     def flush(self) -> None:
         self.partition.flush()

@@ -26,7 +26,7 @@ from tests.tools.programs.blocking_programs import (
 from tests.tools.programs.counting_sink import CountingSink
 from tests.tools.programs.user_functions import SecondIsTime, first_of, running_sum
 
-KINDS = ["file", "auto", "mmap"]
+KINDS = ["sort-merge", "file", "auto", "mmap"]
 
 
 def everything(*names) -> Counter:

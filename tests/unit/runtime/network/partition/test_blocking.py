@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.model.errors import ConfigurationError, EngineBug, ResultDataLost, ResultWriteError
 from penstock.runtime.codecs.codec import ChannelDecoder, EncodedFrame
 from penstock.runtime.elements import ColumnBatch, EndOfData, EndOfPartition, RowBatch, Watermark
-from penstock.runtime.network.partition.blocking import BlockingFormat
+from penstock.runtime.network.partition.buffer_builder import BlockingFormat
 from penstock.runtime.network.partition.bounded_data import (
     FileData,
     MappedFileData,
