@@ -49,7 +49,7 @@ class PartitionWriter:
         self._calls = calls
         self._type = element_type
         self._coded = travel_form(element_type)
-        self._subpartitions = partition.subpartitions
+        self._subpartitions = list(partition.subpartitions)
         self._choose = choose
 
     def write(self, element: Element) -> None:

@@ -98,6 +98,9 @@ class BufferBuilder:
         """Gather a batch. Raises: whatever pickling a user's object raises."""
         if not self._gathered:
             self.sizes.sample(batch)
+        if len(batch) <= self.sizes.frame_rows:
+            self._gather(batch)
+            return
         for piece in self.sizes.pieces(batch):
             self._gather(piece)
 

@@ -20,10 +20,11 @@ from penstock.runtime.network.partition.row_size import RowSize
 
 _BATCH_BYTES: Final = 256
 """Of a batch without its records, about."""
-_SAMPLE_EVERY: Final = 64
+_SAMPLED_ROWS: Final = 4096
+_SAMPLED_BATCHES: Final = 32
 
 
-class _Gathered:
+class Gathered:
     """What one subpartition gets. `cost`: bytes in memory. `seen`: how many events of the region it has."""
 
     __slots__ = ("buffers", "builder", "cost", "seen")
@@ -34,8 +35,19 @@ class _Gathered:
         self.cost = 0
         self.seen = 0
 
+    def write(self, batch: Batch, row_bytes: float) -> int:
+        """Returns as `change`."""
+        builder = self.builder
+        frames = builder.data_frames
+        builder.write(batch)
+        if builder.data_frames != frames:
+            return self.change(row_bytes)
+        more = int(len(batch) * row_bytes) + _BATCH_BYTES
+        self.cost += more
+        return more
+
     def change(self, row_bytes: float) -> int:
-        """By how much the cost has changed."""
+        """By how many bytes the cost has changed."""
         builder = self.builder
         waiting = int(builder.rows * row_bytes) + builder.batches * _BATCH_BYTES
         former = self.cost
@@ -59,7 +71,7 @@ class _Gathered:
 class SortBuffer:
     """For the producer's thread; the counts are read by any. `size`: bytes in memory, about. `records`, `data_frames`: by
     subpartition, without the `shared_` ones, which all subpartitions get. `frame_limit`: the largest size of frames from the
-    next region on.
+    next region on. `shared`: what all subpartitions get, if there are records of that kind; then there are no others.
     """
 
     def __init__(self, subpartitions: int, form: BlockingFormat) -> None:
@@ -72,17 +84,12 @@ class SortBuffer:
         self.frame_limit = form.frame_bytes
         self._format = form
         self._memory = RowSize(form.frame_bytes, 1)
-        self._unsampled = _SAMPLE_EVERY
-        self._known: dict[int, _Gathered] = {}
-        self._filled: dict[int, _Gathered] = {}
-        self._shared: _Gathered | None = None
+        self._unsampled = _SAMPLED_ROWS
+        self._known: dict[int, Gathered] = {}
+        self._filled: dict[int, Gathered] = {}
+        self.shared: Gathered | None = None
         self._events: list[DiskBuffer] = []
         self._turn = 0
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether it has records that all subpartitions get. Then it has no others."""
-        return self._shared is not None
 
     @property
     def is_by_subpartition(self) -> bool:
@@ -91,11 +98,17 @@ class SortBuffer:
 
     def write(self, index: int, batch: Batch) -> None:
         """Called while nothing is shared. Raises: whatever pickling a user's object raises."""
-        self.records[index] += len(batch)
-        self._sample(batch)
-        one = self._of(index)
-        one.builder.write(batch)
-        self.size += one.change(self._memory.bytes_per_row)
+        rows = len(batch)
+        self.records[index] += rows
+        self._unsampled += rows
+        if self._unsampled >= _SAMPLED_ROWS:
+            self._sample(batch)
+        else:
+            self._unsampled += _SAMPLED_ROWS // _SAMPLED_BATCHES
+        one = self._filled.get(index)
+        if one is None or one.seen < len(self._events):
+            one = self._of(index)
+        self.size += one.write(batch, self._memory.bytes_per_row)
 
     def hold(self, index: int, batch: Batch, *, is_finished: bool) -> None:
         """Add a frame of its own, which is encoded now or when something follows it. Otherwise as `write`."""
@@ -117,27 +130,26 @@ class SortBuffer:
         """Called while no subpartition has anything of its own. Raises: as `write`."""
         self.shared_records += len(batch)
         self._sample(batch)
-        one = self._shared
+        one = self.shared
         if one is None:
             # Each reader has one decoder: whoever writes next has to write its schema.
             self._known = {}
-            one = self._shared = self._new()
+            one = self.shared = self._new()
             one.catch_up(self._events, len(self._events))
             self._events = []
-        one.builder.write(batch)
-        self.size += one.change(self._memory.bytes_per_row)
+        self.size += one.write(batch, self._memory.bytes_per_row)
 
     def add_shared(self, event: DiskBuffer) -> None:
-        if self._shared is None:
+        if self.shared is None:
             self._events.append(event)
             self.size += HEADER.size + len(event.data) + _BATCH_BYTES
         else:
-            self._shared.builder.add(event)
-            self.size += self._shared.change(self._memory.bytes_per_row)
+            self.shared.builder.add(event)
+            self.size += self.shared.change(self._memory.bytes_per_row)
 
     def encode(self) -> None:
         """Encode all batches. Encoded and compressed, they take less memory."""
-        held = [self._shared] if self._shared is not None else self._filled.values()
+        held = [self.shared] if self.shared is not None else self._filled.values()
         for one in held:
             one.builder.end_frame()
             self.size += one.change(self._memory.bytes_per_row)
@@ -165,7 +177,7 @@ class SortBuffer:
 
     def take_shared(self) -> list[DiskBuffer]:
         """What all subpartitions get, behind what single ones had. Only events stay in the buffer no longer than this."""
-        shared, self._shared = self._shared, None
+        shared, self.shared = self.shared, None
         events, self._events = self._events, []
         self.size = 0
         if shared is None:
@@ -178,7 +190,7 @@ class SortBuffer:
         """Give memory back. Called when it is empty and nothing follows."""
         self._known = {}
 
-    def _of(self, index: int) -> _Gathered:
+    def _of(self, index: int) -> Gathered:
         one = self._filled.get(index)
         if one is None:
             one = self._known.get(index) or self._new()
@@ -187,14 +199,12 @@ class SortBuffer:
             one.catch_up(self._events, len(self._events))
         return one
 
-    def _new(self) -> _Gathered:
-        made = _Gathered(self._format)
+    def _new(self) -> Gathered:
+        made = Gathered(self._format)
         made.builder.limit(self.frame_limit)
         return made
 
     def _sample(self, batch: Batch) -> None:
-        """Look at some records, not in each of many small batches."""
-        self._unsampled += len(batch)
-        if self._unsampled >= _SAMPLE_EVERY:
-            self._unsampled = 0
-            self._memory.sample(batch)
+        """Look at some records of a batch. Of many small ones only some are looked at."""
+        self._unsampled = 0
+        self._memory.sample(batch)

@@ -9,7 +9,7 @@ and only if that does not make half of it free, a region is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import overload
+from typing import Final, overload
 
 from penstock.model.errors import EngineBug, ResultDataLost
 from penstock.runtime.elements import Batch, Element, EndOfPartition
@@ -24,6 +24,9 @@ from penstock.runtime.network.partition.region_files import RegionFiles, RegionR
 from penstock.runtime.network.partition.sort_buffer import SortBuffer
 from penstock.runtime.network.partition.subpartition import REFUSED, Lock, SubpartitionOwner
 from penstock.runtime.network.subpartition_view import ViewListener
+
+SLICE_BYTES: Final = 2 << 20
+"""More of one subpartition in one place makes reading no quicker."""
 
 
 class SortMergeResult:
@@ -51,10 +54,12 @@ class SortMergeResult:
         self._pool: LocalBufferPool | None = None
         self._is_finished = False
         self._readers = 0
+        self._most = self._buffer_bytes()
 
     def use_pool(self, pool: LocalBufferPool) -> None:
         """The sort buffer is as large as the pool. Frames are no larger than the buffers of others, because consumers read them."""
         self._pool = pool
+        self._most = self._buffer_bytes()
         self._buffer.frame_limit = pool.buffer_bytes
 
     def limit_frames(self, frame_bytes: int) -> None:
@@ -67,12 +72,13 @@ class SortMergeResult:
     def frame_bytes(self) -> int:
         return min(self._format.frame_bytes, self._buffer.frame_limit)
 
-    @property
-    def buffer_bytes(self) -> int:
-        """The size of the sort buffer."""
-        if self._pool is None:
-            return self.settings.min_buffers * self.settings.segment_bytes
-        return self._pool.total_bytes
+    def _buffer_bytes(self) -> int:
+        """How much to gather. The pool may have more or less each time. Few subpartitions need no large regions."""
+        settings = self.settings
+        most = settings.min_buffers * settings.segment_bytes
+        if self._pool is not None:
+            most = self._pool.total_bytes
+        return min(most, self._buffer.subpartitions * SLICE_BYTES)
 
     # -------------------------------------------------------------- producer's side
 
@@ -89,9 +95,12 @@ class SortMergeResult:
         """Append a batch to one subpartition. Raises: as `write`."""
         if self._is_finished or not len(batch):
             return
-        self._part_from_shared()
-        self._buffer.write(index, batch)
-        self._make_room()
+        buffer = self._buffer
+        if buffer.shared is not None:
+            self._write_region()
+        buffer.write(index, batch)
+        if buffer.size >= self._most:
+            self._make_room()
 
     def add(self, event: Element) -> int:
         """Add an event to all subpartitions. Returns the wanted bytes per frame, or `REFUSED`. Raises: as `write`."""
@@ -135,15 +144,15 @@ class SortMergeResult:
 
     def _part_from_shared(self) -> None:
         """Records of single subpartitions and records for all do not stand in one region."""
-        if self._buffer.is_shared:
+        if self._buffer.shared is not None:
             self._write_region()
 
     def _make_room(self) -> None:
-        most = self.buffer_bytes
-        if self._buffer.size < most:
+        if self._buffer.size < self._most:
             return
+        self._most = self._buffer_bytes()
         self._buffer.encode()
-        if 2 * self._buffer.size >= most:
+        if 2 * self._buffer.size >= self._most:
             self._write_region()
 
     def _write_region(self) -> None:
@@ -297,4 +306,6 @@ class SortMergeSubpartitions(Sequence[SortMergeSubpartition]):
     ) -> SortMergeSubpartition | list[SortMergeSubpartition]:
         if isinstance(place, slice):
             return [self[one] for one in range(self._count)[place]]
-        return SortMergeSubpartition(self.result, range(self._count)[place])
+        if not 0 <= place < self._count:
+            raise IndexError(f"there is no subpartition {place} of {self._count}")
+        return SortMergeSubpartition(self.result, place)
