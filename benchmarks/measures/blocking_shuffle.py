@@ -5,7 +5,7 @@ import os
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -82,7 +82,7 @@ def _batch(random: np.random.Generator, *, is_columnar: bool) -> Batch:
 
 
 @contextmanager
-def partition(subpartitions: int, *, is_sort_merge: bool) -> Iterator[tuple[ResultPartition, str]]:
+def partition(subpartitions: int, *, is_sort_merge: bool) -> Generator[tuple[ResultPartition, str]]:
     """A result, and the folder of its files."""
     attempt = AttemptId(ExecutionVertexId(VertexId("v"), 0), 0)
     name = ResultPartitionId(PartitionId(DataSetId("d"), 0), attempt)
@@ -117,7 +117,7 @@ def write(part: ResultPartition, *, is_columnar: bool) -> int:
     how_many = COLUMN_BATCHES if is_columnar else ROW_BATCHES
     written = 0
     for batch in batches(is_columnar=is_columnar, how_many=how_many):
-        chosen = random.integers(0, channels, len(batch), dtype=np.int32)
+        chosen = random.integers(0, channels, len(batch), dtype=np.uint16)
         for channel, piece in split_by(batch, chosen):
             subpartitions[channel].write(piece)
         written += len(batch)
@@ -141,11 +141,11 @@ def run(subpartitions: int, *, is_columnar: bool, is_sort_merge: bool) -> Run:
     """Write and read one result. Raises: SystemExit: records are missing."""
     with partition(subpartitions, is_sort_merge=is_sort_merge) as (part, folder):
         gc.collect()
-        begin = time.perf_counter()
+        begin = time.process_time()
         written = write(part, is_columnar=is_columnar)
-        middle = time.perf_counter()
+        middle = time.process_time()
         found = read(part)
-        end = time.perf_counter()
+        end = time.process_time()
         if found != written:
             raise SystemExit(f"blocking_shuffle: {found:,} records were read of {written:,}")
         return Run(middle - begin, end - middle, len(os.listdir(folder)))
@@ -160,8 +160,9 @@ def memory_mib(subpartitions: int, *, is_columnar: bool, is_sort_merge: bool) ->
         pool = pa.default_memory_pool()
         try:
             write(part, is_columnar=is_columnar)
-            _, most = tracemalloc.get_traced_memory()
-            return (most + max(0, (pool.max_memory() or 0) - before)) / 2**20
+            most = tracemalloc.get_traced_memory()[1]
+            arrow = max(0, (pool.max_memory() or 0) - before)
+            return float(most + arrow) / 2**20
         finally:
             tracemalloc.stop()
 

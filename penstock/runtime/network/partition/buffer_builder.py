@@ -96,10 +96,12 @@ class BufferBuilder:
 
     def write(self, batch: Batch) -> None:
         """Gather a batch. Raises: whatever pickling a user's object raises."""
-        if not self._gathered:
+        gathered, rows = self._gathered, self.rows + len(batch)
+        if not gathered:
             self.sizes.sample(batch)
-        if len(batch) <= self.sizes.frame_rows:
-            self._gather(batch)
+        elif rows < self.sizes.frame_rows and can_join(gathered[0], batch):
+            gathered.append(batch)
+            self.rows = rows
             return
         for piece in self.sizes.pieces(batch):
             self._gather(piece)

@@ -21,7 +21,8 @@ from penstock.runtime.network.partition.row_size import RowSize
 _BATCH_BYTES: Final = 256
 """Of a batch without its records, about."""
 _SAMPLED_ROWS: Final = 4096
-_SAMPLED_BATCHES: Final = 32
+_AS_ROWS: Final = 128
+"""For this, a batch counts as so many rows more: about one in 32 small batches is looked at."""
 
 
 class Gathered:
@@ -34,17 +35,6 @@ class Gathered:
         self.builder = BufferBuilder(form, self.buffers.append)
         self.cost = 0
         self.seen = 0
-
-    def write(self, batch: Batch, row_bytes: float) -> int:
-        """Returns as `change`."""
-        builder = self.builder
-        frames = builder.data_frames
-        builder.write(batch)
-        if builder.data_frames != frames:
-            return self.change(row_bytes)
-        more = int(len(batch) * row_bytes) + _BATCH_BYTES
-        self.cost += more
-        return more
 
     def change(self, row_bytes: float) -> int:
         """By how many bytes the cost has changed."""
@@ -96,19 +86,26 @@ class SortBuffer:
         """Whether some subpartition has something of its own."""
         return bool(self._filled)
 
-    def write(self, index: int, batch: Batch) -> None:
-        """Called while nothing is shared. Raises: whatever pickling a user's object raises."""
+    def write(self, index: int, batch: Batch) -> int:
+        """Called while nothing is shared. Returns: `size`. Raises: whatever pickling a user's object raises."""
         rows = len(batch)
         self.records[index] += rows
-        self._unsampled += rows
-        if self._unsampled >= _SAMPLED_ROWS:
-            self._sample(batch)
-        else:
-            self._unsampled += _SAMPLED_ROWS // _SAMPLED_BATCHES
         one = self._filled.get(index)
         if one is None or one.seen < len(self._events):
             one = self._of(index)
-        self.size += one.write(batch, self._memory.bytes_per_row)
+        self._unsampled += rows + _AS_ROWS
+        if self._unsampled >= _SAMPLED_ROWS:
+            self._sample(batch)
+        builder = one.builder
+        frames = builder.data_frames
+        builder.write(batch)
+        if builder.data_frames == frames:
+            more = int(rows * self._memory.bytes_per_row) + _BATCH_BYTES
+            one.cost += more
+        else:
+            more = one.change(self._memory.bytes_per_row)
+        self.size += more
+        return self.size
 
     def hold(self, index: int, batch: Batch, *, is_finished: bool) -> None:
         """Add a frame of its own, which is encoded now or when something follows it. Otherwise as `write`."""
@@ -137,7 +134,8 @@ class SortBuffer:
             one = self.shared = self._new()
             one.catch_up(self._events, len(self._events))
             self._events = []
-        self.size += one.write(batch, self._memory.bytes_per_row)
+        one.builder.write(batch)
+        self.size += one.change(self._memory.bytes_per_row)
 
     def add_shared(self, event: DiskBuffer) -> None:
         if self.shared is None:

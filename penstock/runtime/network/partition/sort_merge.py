@@ -98,8 +98,7 @@ class SortMergeResult:
         buffer = self._buffer
         if buffer.shared is not None:
             self._write_region()
-        buffer.write(index, batch)
-        if buffer.size >= self._most:
+        if buffer.write(index, batch) >= self._most:
             self._make_room()
 
     def add(self, event: Element) -> int:
