@@ -2,9 +2,10 @@
 
 Does not know batches. The data is a sequence of regions. In a region each subpartition has one slice, a sequence of buffers with
 their headers as in `bounded_data.py`. The index has the offset and the length of each slice (two int64 in native byte order). A
-region that all subpartitions share has one slice and one entry. No file is open between two reads.
+region that all subpartitions share has one slice, which is known without the index. No file is open between two reads: thousands
+of results are read in turns, so descriptors that are kept would be others than those that are wanted next.
 Source: Flink PartitionedFile, PartitionedFileWriter, PartitionedFileReader (docs/spec/exchange.md#sort-merge-results). Differs: what
-is shared has one entry in the index; a reader reads for itself, without a scheduler for all readers.
+is shared has no entries in the index; a reader reads for itself, without a scheduler for all readers.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Slice: TypeAlias = tuple[int, list[DiskBuffer]]
 WRITTEN_AT_ONCE: Final = 4 << 20
 READ_AT_ONCE: Final = 512 << 10
 _ENTRY: Final = struct.Struct("=qq")
+_BY_SUBPARTITION: Final = -1
 
 
 class RegionFiles:
@@ -36,8 +38,8 @@ class RegionFiles:
         """`new_path`: gives the path of a new file. Raises: ResultWriteError: a file cannot be made."""
         self._subpartitions = subpartitions
         self._lock = lock
-        self._entries = array("q")
-        self._is_shared = bytearray()
+        # Of each region two numbers: offset and length if it is shared, else -1 and where its entries begin in the index.
+        self._regions = array("q")
         self._is_closed = False
         self.data = RegionFile(new_path())
         try:
@@ -48,19 +50,20 @@ class RegionFiles:
 
     @property
     def regions(self) -> int:
-        return len(self._entries)
+        return len(self._regions) // 2
 
     def append(self, slices: Iterable[Slice]) -> None:
         """Write a region, in the order of the slices. Subpartitions that are left out get nothing of it. Raises: ResultWriteError."""
         entries = array("q", bytes(_ENTRY.size * self._subpartitions))
         for index, start, length in self._written(slices):
             entries[2 * index : 2 * index + 2] = array("q", (start, length))
-        self._add(entries.tobytes(), is_shared=False)
+        self._regions.extend((_BY_SUBPARTITION, self.index.size))
+        self._append(self.index, [entries.tobytes()])
 
     def append_shared(self, buffers: list[DiskBuffer]) -> None:
         """Write a region that each subpartition gets. Raises: ResultWriteError."""
         ((_, start, length),) = self._written([(0, buffers)])
-        self._add(_ENTRY.pack(start, length), is_shared=True)
+        self._regions.extend((start, length))
 
     def _written(self, slices: Iterable[Slice]) -> list[tuple[int, int, int]]:
         """Write the slices in large pieces. Returns: subpartition, offset and length of each."""
@@ -82,12 +85,6 @@ class RegionFiles:
         self._append(self.data, parts)
         return places
 
-    def _add(self, entries: bytes, *, is_shared: bool) -> None:
-        at = self.index.size
-        self._append(self.index, [entries])
-        self._entries.append(at)
-        self._is_shared.append(is_shared)
-
     def _append(self, file: RegionFile, parts: list[Part]) -> None:
         # A release from outside deletes the files.
         with self._lock:
@@ -96,9 +93,10 @@ class RegionFiles:
 
     def slice_of(self, region: int, index: int) -> tuple[int, int]:
         """Offset and length of a slice. Raises: ResultDataLost."""
-        at = self._entries[region]
-        if not self._is_shared[region]:
-            at += index * _ENTRY.size
+        start, length = self._regions[2 * region : 2 * region + 2]
+        if start != _BY_SUBPARTITION:
+            return start, length
+        at = length + index * _ENTRY.size
         start, length = _ENTRY.unpack(self.index.read(at, _ENTRY.size))
         if not 0 <= start <= start + length <= self.data.size:
             raise ResultDataLost(
