@@ -30,8 +30,8 @@ from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
 from penstock.runtime.network.gate.single import SingleInputGate
 from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.buffer_builder import BlockingFormat
 from penstock.runtime.network.partition.bounded_data import FileData
+from penstock.runtime.network.partition.buffer_builder import BlockingFormat
 from penstock.runtime.network.partition.result_partition import (
     PartitionHooks,
     blocking_partition,

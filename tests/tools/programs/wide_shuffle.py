@@ -1,14 +1,13 @@
-"""python -m tests.tools.programs.wide_shuffle SUBTASKS DESCRIPTORS FOLDER: so many producers and consumers in one process.
+"""python -m tests.tools.programs.wide_shuffle SUBTASKS DESCRIPTORS FOLDER STEP: so many producers and consumers in one process.
 
 Each producer writes one record for each consumer and an event for all. Each consumer has views of all results open at once and reads
-them in turns, as a gate does. Prints how many descriptors were open at most, and how many files there were.
+them in turns, as a gate does. Only each STEP-th consumer reads. Prints how many files there were.
 """
 
 import os
 import resource
 import sys
 from collections import deque
-from itertools import count
 from pathlib import Path
 
 from penstock.runtime.elements import EndOfPartition, RowBatch, Watermark
@@ -45,18 +44,17 @@ def consumed(consumer: int, results: list[ResultPartition]) -> int:
     return total
 
 
-def main(subtasks: int, descriptors: int, folder: Path) -> None:
+def main(subtasks: int, descriptors: int, folder: Path, step: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     results = []
-    for producer in count():
-        if producer == subtasks:
-            break
+    for producer in range(subtasks):
         below = folder / str(producer)
         below.mkdir()
         results.append(produced(producer, subtasks, below))
     files = sum(len(names) for _, _, names in os.walk(folder))
-    total = sum(consumed(consumer, results) for consumer in range(subtasks))
-    assert total == sum(range(subtasks * subtasks)), "records are missing"
+    for consumer in range(0, subtasks, step):
+        expected = sum(range(consumer, subtasks * subtasks, subtasks))
+        assert consumed(consumer, results) == expected, "records are missing"
     for result in results:
         result.release()
     left = sum(len(names) for _, _, names in os.walk(folder))
@@ -64,4 +62,4 @@ def main(subtasks: int, descriptors: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))

@@ -2,6 +2,9 @@
 
 import errno
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +34,7 @@ from tests.tools.runtime.partitions import (
 )
 
 END = [EndOfPartition()]
+ROOT = Path(__file__).parents[5]
 
 
 def sort_merge(folder, subpartitions=3, **given_sizes):
@@ -260,6 +264,19 @@ def test_a_release_while_a_region_is_written_leaves_no_file_and_no_error(tmp_pat
     assert os.listdir(tmp_path) == []
     with pytest.raises(EngineBug, match="released already"):
         part.subpartitions[0].finish()
+
+
+@pytest.mark.parametrize(
+    ("subtasks", "descriptors", "step"),
+    [(300, 128, 10), pytest.param(2000, 1024, 20, marks=pytest.mark.long)],
+)
+def test_as_many_consumers_as_producers_need_few_descriptors(tmp_path, subtasks, descriptors, step):
+    """In a process of its own, because a limit cannot be raised again."""
+    module = "tests.tools.programs.wide_shuffle"
+    given_to_it = (str(subtasks), str(descriptors), str(tmp_path), str(step))
+    command = [sys.executable, "-m", module, *given_to_it]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == f"{2 * subtasks} files, 0 left\n", done.stderr
 
 
 COLUMNS = [
