@@ -35,7 +35,10 @@ def mixed_program(env, folder, trap):
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize(
     "kind",
-    ["sort-merge", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("file", "auto", "mmap"))],
+    [
+        "sort-merge",
+        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("file", "auto", "mmap")),
+    ],
 )
 def test_a_result_that_is_lost_while_it_is_read_is_made_anew(spark, tmp_path, kind, run):
     trap = Trap(tmp_path, lambda number: number == NUMBERS // 2)
