@@ -2,20 +2,22 @@
 
 import gc
 import os
+import resource
+import subprocess
+import sys
 import tempfile
 import time
-import tracemalloc
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.figures import Figure
+from benchmarks.memory import resident_mib
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.model.ids import (
     AttemptId,
@@ -36,12 +38,13 @@ ABOUT = """One partition, written by one thread and then read by one, subpartiti
 of this machine's disk (its page cache). Rows: batches of 2,048 pairs (int, str); columns: Arrow batches of 32,768 rows
 of four int64 columns; each record goes to a subpartition at random, and the time to divide batches is counted in both.
 Compression LZ4, frames of at most 1 MB. Floor: a file for each subpartition, as before sort-merge, in the same run, in
-turns. Memory is what Python and Arrow held at most while it was written, in a run of its own."""
+turns. Seconds are those of the processor, because this is one thread without waits. Memory is by how much the process
+grew while it wrote, at most, in a process of its own."""
 FRAME_BYTES = 1 << 20
 BUFFER_BYTES = 256 << 10
 SORT_BUFFERS = 512
-ROWS, ROW_BATCHES = 2_048, 1_000
-COLUMN_ROWS, COLUMN_BATCHES = 32_768, 200
+ROWS, ROW_BATCHES = 2_048, 600
+COLUMN_ROWS, COLUMN_BATCHES = 32_768, 150
 SUBPARTITIONS = (2, 200, 2_000)
 KINDS = (True, False)
 
@@ -152,19 +155,25 @@ def run(subpartitions: int, *, is_columnar: bool, is_sort_merge: bool) -> Run:
 
 
 def memory_mib(subpartitions: int, *, is_columnar: bool, is_sort_merge: bool) -> float:
-    """The most that was held while a result was written."""
+    """By how much a process grows at most while it writes a result."""
+    program = (
+        "from benchmarks.measures import blocking_shuffle as measured\n"
+        f"print(measured.growth_mib({subpartitions}, {is_columnar}, {is_sort_merge}))"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout)
+
+
+def growth_mib(subpartitions: int, is_columnar: bool, is_sort_merge: bool) -> float:
+    """As `memory_mib`, of this process. Call it once in a process."""
+    with partition(2, is_sort_merge=is_sort_merge) as (part, _):
+        part.subpartitions[0].write(next(batches(is_columnar=is_columnar, how_many=1)))
+        part.finish()  # what is lazy is there
     with partition(subpartitions, is_sort_merge=is_sort_merge) as (part, _):
-        gc.collect()
-        tracemalloc.start()
-        before = pa.total_allocated_bytes()
-        pool = pa.default_memory_pool()
-        try:
-            write(part, is_columnar=is_columnar)
-            most = tracemalloc.get_traced_memory()[1]
-            arrow = max(0, (pool.max_memory() or 0) - before)
-            return float(most + arrow) / 2**20
-        finally:
-            tracemalloc.stop()
+        before = resident_mib(os.getpid())
+        write(part, is_columnar=is_columnar)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
 
 
 def measure(_events: int | None, runs: int) -> list[Figure]:
@@ -199,7 +208,3 @@ def _figures(subpartitions: int, runs: int, *, is_columnar: bool) -> list[Figure
     held = [memory_mib(subpartitions, is_columnar=is_columnar, is_sort_merge=k) for k in KINDS]
     figures.append(Figure(f"{name}, memory", held[:1], "MiB", held[1:], about))
     return figures
-
-
-if __name__ == "__main__":
-    print(Path(__file__).name)
