@@ -66,7 +66,8 @@ class BufferBuilder:
     """
 
     __slots__ = (
-        "_compressor", "_emit", "_encoder", "_gathered", "_serializer", "data_frames", "emitted_bytes", "rows", "sizes",
+        "_compressor", "_emit", "_encoder", "_gathered", "_serializer", "data_frames",
+        "emitted_bytes", "rows", "sizes",
     )  # fmt: skip
 
     def __init__(self, form: BlockingFormat, emit: Callable[[DiskBuffer], None]) -> None:

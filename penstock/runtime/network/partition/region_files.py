@@ -100,7 +100,8 @@ class RegionFiles:
         start, length = _ENTRY.unpack(self.index.read(at, _ENTRY.size))
         if not 0 <= start <= start + length <= self.data.size:
             raise ResultDataLost(
-                f"{self.index.path} is damaged: it names {length:,} bytes at {start:,} of {self.data.size:,}"
+                f"{self.index.path} is damaged: it names {length:,} bytes at {start:,} of "
+                f"{self.data.size:,}"
             )
         return start, length
 
@@ -176,7 +177,8 @@ class RegionReader:
 
     def _damaged(self, length: int) -> ResultDataLost:
         return ResultDataLost(
-            f"{self._files.data.path} is damaged: it names a buffer of {length:,} bytes at {self._at:,}"
+            f"{self._files.data.path} is damaged: it names a buffer of {length:,} bytes at "
+            f"{self._at:,}"
         )
 
     def close(self) -> None:

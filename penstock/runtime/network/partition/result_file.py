@@ -97,13 +97,14 @@ def _write_all(file: int, parts: Sequence[Part]) -> int:
 def truncated(path: str, found: int, expected: int) -> ResultDataLost:
     """The error of a file that is shorter than what was written."""
     return ResultDataLost(
-        f"{path} is truncated: it has {found:,} bytes where {expected:,} were written. The result is computed again."
+        f"{path} is truncated: it has {found:,} bytes where {expected:,} were written. The result "
+        "is computed again."
     )
 
 
 def write_error(path: str, error: OSError) -> ResultWriteError:
     """The error of a file that cannot be made or written."""
     return ResultWriteError(
-        f"a blocking result cannot be written to {path}: {error.strerror or error}. Free space there, or set "
-        "io.tmp.dirs to directories with more space."
+        f"a blocking result cannot be written to {path}: {error.strerror or error}. Free space "
+        "there, or set io.tmp.dirs to directories with more space."
     )
