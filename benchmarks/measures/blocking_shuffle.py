@@ -2,7 +2,6 @@
 
 import gc
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.figures import Figure
-from benchmarks.memory import resident_mib
+from benchmarks.memory import most_resident_mib, resident_mib
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.model.ids import (
     AttemptId,
@@ -34,12 +33,13 @@ from penstock.runtime.network.partition.compression import BufferCompressor
 from penstock.runtime.network.partition.result_partition import ResultPartition, blocking_partition
 from penstock.runtime.network.partitioner import split_by
 
-ABOUT = """One partition, written by one thread and then read by one, subpartition by subpartition, in files
-of this machine's disk (its page cache). Rows: batches of 2,048 pairs (int, str); columns: Arrow batches of 32,768 rows
-of four int64 columns; each record goes to a subpartition at random, and the time to divide batches is counted in both.
-Compression LZ4, frames of at most 1 MB. Floor: a file for each subpartition, as before sort-merge, in the same run, in
-turns. Seconds are those of the processor, because this is one thread without waits. Memory is by how much the process
-grew while it wrote, at most, in a process of its own."""
+ABOUT = """One partition, written by one thread and then read by one, subpartition by
+subpartition, in files of this machine's disk (its page cache). Rows: batches of 2,048 pairs (int,
+str); columns: Arrow batches of 32,768 rows of four int64 columns; each record goes to a
+subpartition at random, and the time to divide batches is counted in both. Compression LZ4, frames
+of at most 1 MB. Floor: a file for each subpartition, as before sort-merge, in the same run, in
+turns. Seconds are those of the processor, because this is one thread without waits. Memory is by
+how much the process grew while it wrote, at most, in a process of its own."""
 FRAME_BYTES = 1 << 20
 BUFFER_BYTES = 256 << 10
 SORT_BUFFERS = 512
@@ -173,7 +173,7 @@ def growth_mib(subpartitions: int, is_columnar: bool, is_sort_merge: bool) -> fl
     with partition(subpartitions, is_sort_merge=is_sort_merge) as (part, _):
         before = resident_mib(os.getpid())
         write(part, is_columnar=is_columnar)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+        return most_resident_mib(os.getpid()) - before
 
 
 def measure(_events: int | None, runs: int) -> list[Figure]:

@@ -97,7 +97,9 @@ class RegionFiles:
         if start != _BY_SUBPARTITION:
             return start, length
         at = length + index * _ENTRY.size
-        start, length = _ENTRY.unpack(self.index.read(at, _ENTRY.size))
+        entry = bytearray(_ENTRY.size)
+        self.index.read_into(memoryview(entry), at)
+        start, length = _ENTRY.unpack(entry)
         if not 0 <= start <= start + length <= self.data.size:
             raise ResultDataLost(
                 f"{self.index.path} is damaged: it names {length:,} bytes at {start:,} of "
@@ -123,33 +125,41 @@ class RegionFile(ResultFile):
         except OSError as error:
             raise write_error(self.path, error) from error
 
-    def read(self, at: int, length: int) -> bytes:
-        """These bytes. Any thread. Raises: ResultDataLost: the file is shorter, gone, or another one."""
+    def read_into(self, memory: memoryview, at: int) -> None:
+        """Fill `memory` from there on. Any thread. Raises: ResultDataLost: the file is shorter, gone, or another one."""
         try:
             file = self.open()
             try:
-                data = os.pread(file, length, at)
-                if len(data) < length:
+                if os.preadv(file, [memory], at) < memory.nbytes:
                     raise truncated(self.path, os.fstat(file).st_size, self.size)
             finally:
                 os.close(file)
         except OSError as error:
             raise ResultDataLost(f"{self.path} cannot be read: {error}") from error
-        return data
 
 
 class RegionReader:
-    """Reads one subpartition from the start. For one thread."""
+    """Reads one subpartition from the start. For one thread. A buffer is valid until the next one is asked for."""
 
-    __slots__ = ("_at", "_end", "_files", "_piece", "_region", "_start", "_subpartition")
+    __slots__ = (
+        "_at",
+        "_end",
+        "_files",
+        "_memory",
+        "_read_to",
+        "_region",
+        "_start",
+        "_subpartition",
+    )
 
     def __init__(self, files: RegionFiles, subpartition: int) -> None:
         self._files = files
         self._subpartition = subpartition
         self._region = 0
         self._at = self._end = 0
-        self._start = 0
-        self._piece = memoryview(b"")
+        # What lies between these two offsets of the file is in memory.
+        self._start = self._read_to = 0
+        self._memory = memoryview(b"")
 
     def next_buffer(self) -> DiskBuffer | None:
         """The next buffer; None at the end. Raises: ResultDataLost."""
@@ -167,13 +177,18 @@ class RegionReader:
     def _take(self, length: int) -> memoryview:
         if self._at + length > self._end:
             raise self._damaged(length)
+        if not self._start <= self._at <= self._at + length <= self._read_to:
+            self._read(max(length, min(READ_AT_ONCE, self._end - self._at)))
         inside = self._at - self._start
-        if not 0 <= inside <= inside + length <= self._piece.nbytes:
-            wanted = max(length, min(READ_AT_ONCE, self._end - self._at))
-            self._piece = memoryview(self._files.data.read(self._at, wanted))
-            self._start, inside = self._at, 0
         self._at += length
-        return self._piece[inside : inside + length]
+        return self._memory[inside : inside + length]
+
+    def _read(self, length: int) -> None:
+        if self._memory.nbytes < length:
+            self._memory = memoryview(bytearray(length))
+        self._start = self._read_to = self._at
+        self._files.data.read_into(self._memory[:length], self._at)
+        self._read_to += length
 
     def _damaged(self, length: int) -> ResultDataLost:
         return ResultDataLost(
@@ -183,4 +198,5 @@ class RegionReader:
 
     def close(self) -> None:
         """Give the memory back."""
-        self._piece = memoryview(b"")
+        self._start = self._read_to = 0
+        self._memory = memoryview(b"")

@@ -92,13 +92,13 @@ def test_a_buffer_larger_than_one_read_is_read_whole(files):
 def test_a_slice_is_read_in_bounded_pieces(files, monkeypatch):
     files.append_shared(data(*[bytes(1000)] * 2000))
     lengths = []
-    pread = os.pread
+    preadv = os.preadv
 
-    def counting(file, length, at):
-        lengths.append(length)
-        return pread(file, length, at)
+    def counting(file, views, at):
+        lengths.append(len(views[0]))
+        return preadv(file, views, at)
 
-    monkeypatch.setattr(os, "pread", counting)
+    monkeypatch.setattr(os, "preadv", counting)
     assert len(read(files, 0)) == 2000
     assert max(lengths) <= READ_AT_ONCE
     assert len(lengths) < 10
