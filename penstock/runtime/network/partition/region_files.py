@@ -26,7 +26,8 @@ Slice: TypeAlias = tuple[int, list[DiskBuffer]]
 """The subpartition, and its buffers in order."""
 
 WRITTEN_AT_ONCE: Final = 4 << 20
-READ_AT_ONCE: Final = 512 << 10
+READ_AT_ONCE: Final = 256 << 10
+_LEAST_READ: Final = 64 << 10
 _ENTRY: Final = struct.Struct("=qq")
 _BY_SUBPARTITION: Final = -1
 
@@ -178,12 +179,15 @@ class RegionReader:
         if self._at + length > self._end:
             raise self._damaged(length)
         if not self._start <= self._at <= self._at + length <= self._read_to:
-            self._read(max(length, min(READ_AT_ONCE, self._end - self._at)))
+            # With the header that follows. More of a large slice would not end where a buffer ends, and is read twice.
+            rest = self._end - self._at
+            self._read(rest if rest <= READ_AT_ONCE else max(length + HEADER.size, _LEAST_READ))
         inside = self._at - self._start
         self._at += length
         return self._memory[inside : inside + length]
 
     def _read(self, length: int) -> None:
+        length = min(length, self._end - self._at)
         if self._memory.nbytes < length:
             self._memory = memoryview(bytearray(length))
         self._start = self._read_to = self._at
