@@ -5,12 +5,19 @@ Does not know the network. A driver stream's writer is in hosting, behind the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.codecs.convert import travel_form
-from penstock.runtime.elements import ColumnBatch, Element, EndOfData, LatencyMarker, RowBatch
+from penstock.runtime.elements import (
+    Batch,
+    ColumnBatch,
+    Element,
+    EndOfData,
+    LatencyMarker,
+    RowBatch,
+)
 from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.network.partition.result_partition import ResultPartition
 from penstock.runtime.network.partitioner import Partitioner
@@ -76,7 +83,7 @@ class PartitionWriter:
     def _write_batch(self, batch: RowBatch | ColumnBatch) -> None:
         if self._is_broadcast:
             everyone = self.partition.everyone
-            copies: Iterable[Any] = shared(batch, len(everyone), self._dumps)
+            copies = cast("Iterator[Batch]", shared(batch, len(everyone), self._dumps))
             for writer, copy in zip(everyone, copies, strict=True):
                 writer.write(copy)
             return

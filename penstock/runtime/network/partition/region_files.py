@@ -179,7 +179,8 @@ class RegionReader:
         if self._at + length > self._end:
             raise self._damaged(length)
         if not self._start <= self._at <= self._at + length <= self._read_to:
-            # With the header that follows. More of a large slice would not end where a buffer ends, and is read twice.
+            # Of a large slice one buffer, with the header that follows: what is read beyond it
+            # would be read again.
             rest = self._end - self._at
             self._read(rest if rest <= READ_AT_ONCE else max(length + HEADER.size, _LEAST_READ))
         inside = self._at - self._start
