@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from penstock.model.ids import (
     AttemptId,
@@ -102,7 +103,7 @@ def pipelined(
 
 def blocking(
     folder,
-    kind=FileData,
+    kind: Any = FileData,
     codec="LZ4",
     subpartitions=1,
     frame_bytes=1 << 20,

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_a_result_with_few_subpartitions_has_a_file_for_each(
 ):
     paths = (str(tmp_path / str(number)) for number in range(9))
     settings_of_it = SortMerge(lambda: next(paths), min_parallelism=2)
-    form = BlockingFormat(repr, repr, 1000, 1000, None, settings_of_it)
+    form = BlockingFormat(pickle.dumps, pickle.loads, 1000, 1000, None, settings_of_it)
     part = blocking_partition(
         result_partition_id(), subpartitions, lambda: FileData(next(paths)), form
     )
