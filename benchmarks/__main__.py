@@ -8,6 +8,7 @@ import argparse
 
 from benchmarks.measures import (
     batch,
+    blocking_shuffle,
     checkpoints,
     dashboard,
     dataframes,
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "q5": q5.measure,
     "exchange": exchange.measure,
     "protection": protection.measure,
+    "blocking_shuffle": blocking_shuffle.measure,
     "operators": operators.measure,
     "row_functions": row_functions.measure,
     "kernels": kernels.measure,
@@ -71,6 +73,7 @@ BENCHMARKS = {
 ABOUT = {  # the others are described by `ON_SPARK`
     "calls": word_count.ABOUT_CALLS,
     "protection": protection.ABOUT,
+    "blocking_shuffle": blocking_shuffle.ABOUT,
     "row_functions": row_functions.ABOUT,
     "kernels": kernels.ABOUT,
     "reduces": reduces.ABOUT,
@@ -95,6 +98,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "sql_sink": sql_sink.ABOUT,
 }
 WITHOUT_SPARK = frozenset({
+    "blocking_shuffle",
     "row_functions",
     "kernels",
     "reduces",

@@ -16,6 +16,7 @@ from tests.chaos.test_killed_taskmanager import RUNS, Trap, Watcher
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 from tests.tools.output_files import files_below, lines_in
+from tests.tools.programs.blocking_programs import kind_options
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 NUMBERS = 20_000
@@ -34,12 +35,15 @@ def mixed_program(env, folder, trap):
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize(
     "kind",
-    ["file", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("auto", "mmap"))],
+    [
+        "sort-merge",
+        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("file", "auto", "mmap")),
+    ],
 )
 def test_a_result_that_is_lost_while_it_is_read_is_made_anew(spark, tmp_path, kind, run):
     trap = Trap(tmp_path, lambda number: number == NUMBERS // 2)
     watcher, results = Watcher(), tmp_path / "results"
-    options = {"io.tmp.dirs": str(results), "taskmanager.network.blocking-shuffle.type": kind}
+    options = {"io.tmp.dirs": str(results), **kind_options(kind)}
     env = environment(2, **options).use_executor(ClusterExecutor(SparkHost(), watcher))
     mixed_program(env, tmp_path / "out", trap)
     client = env.execute_async("lost results")

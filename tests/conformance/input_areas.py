@@ -319,11 +319,6 @@ def debloat(given: Given) -> Given:
     return {"announced": announced, "estimated_ms": estimated}
 
 
-def _buffers_of_a_sort_shuffle(subpartitions: int, least: int) -> Given:
-    """A reference model: Penstock has no sort shuffle. Source: Flink NettyShuffleUtils."""
-    return {"min": least, "max": max(least, 4 * subpartitions)}
-
-
 def buffer_counts(given: Given) -> Given:
     word, *rest = given["type"].split()
     kind = ResultPartitionType[word]
@@ -338,9 +333,7 @@ def buffer_counts(given: Given) -> Given:
             "total_floating": buffers.total_floating,
         }
     if "sort" in rest or "sort_min_buffers" in given:
-        return _buffers_of_a_sort_shuffle(
-            given["subpartitions"], given.get("sort_min_buffers", 512)
-        )
+        sizes["sort_buffers"] = given.get("sort_min_buffers", 512)
     least, most = output_buffers(
         given["subpartitions"], is_bounded=kind.has_bounded_buffers, **sizes
     )

@@ -2,18 +2,17 @@
 
 import mmap
 import os
-import pickle
 import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from penstock.model.errors import PenstockError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime.elements import EndOfPartition, RowBatch, Watermark
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.network.partition.blocking import BlockingFormat
 from penstock.runtime.network.partition.bounded_data import (
     DATA,
     DiskBuffer,
@@ -24,17 +23,17 @@ from penstock.runtime.network.partition.bounded_data import (
 from penstock.runtime.network.partition.frame_queue import Frame
 from penstock.runtime.network.partition.record_framing import RecordSerializer
 from penstock.runtime.network.partition.release import ReleaseOnConsumption
-from penstock.runtime.network.partition.result_partition import blocking_partition
 from penstock.runtime.network.partition.subpartition import REFUSED
 from penstock.runtime.network.partitioner import RoundRobin, make_partitioner
 from penstock.runtime.network.prioritized_deque import PrioritizedDeque
 from tests.conformance.compare import differences
 from tests.tools.runtime.partitions import (
+    SORT_MERGE,
     Barrier,
     Checkpoints,
     ViewListener,
+    blocking,
     pipelined,
-    result_partition_id,
 )
 
 Given = dict[str, Any]
@@ -246,9 +245,8 @@ class _Blocking:
     """One subpartition of a kind, ops in words."""
 
     def __init__(self, folder: str, kind: Any) -> None:
-        self.path = os.path.join(folder, kind.__name__)
-        form = BlockingFormat(pickle.dumps, pickle.loads, 1 << 20, 4096, None)
-        self.partition = blocking_partition(result_partition_id(), 1, lambda: kind(self.path), form)
+        self.path = os.path.join(folder, "part-0")
+        self.partition = blocking(Path(folder), kind, codec=None, buffer=4096)
         self.sub = self.partition.subpartitions[0]
         self.written = 0
         self.views: dict[str, Any] = {}
@@ -296,7 +294,7 @@ class _Blocking:
 
 def blocking_subpartition(given: Given, expect: Given) -> str | None:
     """All kinds have to agree."""
-    for kind in _KINDS:
+    for kind in (*_KINDS, SORT_MERGE):
         with tempfile.TemporaryDirectory() as folder:
             bench = _Blocking(folder, kind)
             try:
@@ -304,7 +302,7 @@ def blocking_subpartition(given: Given, expect: Given) -> str | None:
             finally:
                 bench.close()
         if text is not None:
-            return f"{kind.__name__}: {text}"
+            return f"{kind}: {text}"
     return None
 
 

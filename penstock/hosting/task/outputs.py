@@ -28,7 +28,7 @@ from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.network.gate.in_flight_limit import FIRST_ROWS
-from penstock.runtime.network.partition.blocking import BlockingFormat
+from penstock.runtime.network.partition.buffer_builder import BlockingFormat
 from penstock.runtime.network.partition.result_partition import (
     PartitionHooks,
     ResultPartition,
@@ -88,6 +88,7 @@ def _result_partition(
             frame_bytes,
             blocking.buffer_bytes,
             blocking.make_compressor(),
+            blocking.sort_merge(host.io_directories.new_path),
         ),
         threading.Lock,
         part.result_type,

@@ -201,8 +201,24 @@ class BlockingShuffleOptions(OptionGroup, title="Results on disk"):
         "taskmanager.network.blocking-shuffle.type",
         "file",
         (
-            "How blocking results are kept: `file`, `mmap` (a mapped file) or `auto` (written as "
-            "a file, mapped for reading)."
+            "How blocking results that are not sort-merge are kept: `file`, `mmap` (a mapped "
+            "file) or `auto` (written as a file, mapped for reading)."
+        ),
+    )
+    SORT_MIN_PARALLELISM: Final = whole(
+        "taskmanager.network.sort-shuffle.min-parallelism",
+        "1",
+        (
+            "A blocking result with at least this many consumers is sort-merge: one data file and "
+            "one index file for all of them. Others have one file for each consumer."
+        ),
+    )
+    SORT_MIN_BUFFERS: Final = whole(
+        "taskmanager.network.sort-shuffle.min-buffers",
+        "512",
+        (
+            "Least size, in segments of network memory, of the buffer in which a sort-merge "
+            "result is gathered. Each task that writes one must get so many."
         ),
     )
     COMPRESSION_ENABLED: Final = flag(

@@ -94,10 +94,6 @@ _BY_SUBJECT: Final[dict[str, tuple[_Row, ...]]] = {
         ("execution.batch.job-recovery.previous-worker.recovery.timeout", duration, "30 s"),
         ("execution.batch.job-recovery.snapshot.min-pause", duration, "3 min"),
     ),
-    "Flink's sort shuffle.": (
-        ("taskmanager.network.sort-shuffle.min-parallelism", whole, "1"),
-        ("taskmanager.network.sort-shuffle.min-buffers", whole, "512"),
-    ),
     "No JVM runs tasks here.": (("taskmanager.jvm-exit-on-oom", flag, "false"),),
     "How often Flink announces aligned watermarks.": (
         ("pipeline.watermark-alignment.update-interval", duration, "1 s"),

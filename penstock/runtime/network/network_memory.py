@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from penstock.model.errors import ConfigurationError, EngineBug, InsufficientBuffers
-from penstock.model.options.network import NetworkMemoryOptions
+from penstock.model.options.network import BlockingShuffleOptions, NetworkMemoryOptions
 
 LockFactory: TypeAlias = Callable[[], AbstractContextManager[Any]]
 BufferListener: TypeAlias = Callable[[], bool]
@@ -29,6 +29,7 @@ BufferListener: TypeAlias = Callable[[], bool]
 
 SEGMENT_BYTES: Final = 32 << 10
 MEMORY_KEY: Final = NetworkMemoryOptions.NETWORK_SIZE.key
+SORT_BUFFERS_KEY: Final = BlockingShuffleOptions.SORT_MIN_BUFFERS.key
 _WITHOUT_LIMIT: Final = 1 << 62
 
 
@@ -47,7 +48,8 @@ class GateBuffers:
 class PoolLimits:
     """The limits of a pool. `required`: buffers that it always gets. `maximum` None: no limit. `subpartitions`: how many
     share it; none of them should hold `per_subpartition` buffers or more. `overdraft`: how many buffers `request` still
-    gives when the pool is used up, so that a record in progress can be completed.
+    gives when the pool is used up, so that a record in progress can be completed. `is_in_segments`: its buffers have the
+    segment size always, because only how much they hold together counts.
     """
 
     required: int
@@ -55,6 +57,7 @@ class PoolLimits:
     subpartitions: int = 0
     per_subpartition: int = _WITHOUT_LIMIT
     overdraft: int = 0
+    is_in_segments: bool = False
 
     @property
     def excess(self) -> int:
@@ -69,12 +72,16 @@ def output_buffers(
     is_bounded: bool,
     per_channel: int = 2,
     floating: int = 8,
+    sort_buffers: int | None = None,
 ) -> tuple[int, int | None]:
     """The fewest and the most buffers of a result partition; most None: without limit.
 
-    Args: is_bounded: the partition's type bounds its buffers (PIPELINED_BOUNDED, PIPELINED_APPROXIMATE).
-    Source: Flink NettyShuffleUtils.getMinMaxNetworkBuffersPerResultPartition; differs: there is no sort shuffle.
+    Args: is_bounded: the partition's type bounds its buffers (PIPELINED_BOUNDED, PIPELINED_APPROXIMATE). sort_buffers: the
+    fewest segments of a sort-merge result; None: it is another one.
+    Source: Flink NettyShuffleUtils.getMinMaxNetworkBuffersPerResultPartition.
     """
+    if sort_buffers is not None:
+        return sort_buffers, max(sort_buffers, 4 * subpartitions)
     least = subpartitions + 1
     if is_bounded:
         return least, max(least, subpartitions * per_channel + floating)
@@ -150,6 +157,7 @@ class NetworkMemory:
         self._pools: list[LocalBufferPool] = []
         self._exclusive = 0
         self._required = 0  # required buffers of pools and channels
+        self._in_segments = 0  # those of them that have the segment size always
         # As `_required`, but with the maximum of those pools that have one.
         self._demand = 0
         self._without_limit = 0  # number of pools without a maximum
@@ -168,7 +176,11 @@ class NetworkMemory:
     @property
     def requested_percent(self) -> float:
         """What all pools and channels would like to have, in percent of the memory. It may exceed 100."""
-        return 100.0 * self._demand * self.buffer_bytes / self.total_bytes
+        return 100.0 * self._wanted_bytes(self.buffer_bytes) / self.total_bytes
+
+    @property
+    def segment_bytes(self) -> int:
+        return self._segment_bytes
 
     def create_pool(
         self,
@@ -216,13 +228,18 @@ class NetworkMemory:
                 f"insufficient number of network buffers: required {required}, but only "
                 f"{max(0, self.total_segments - taken)} available. The total number of network buffers "
                 f"is {self.total_segments} of {self._segment_bytes} bytes each ({self.total_bytes:,} "
-                f"bytes). Increase it by setting '{MEMORY_KEY}', or lower the parallelism or the slots "
-                "per TaskManager."
+                f"bytes). Increase it by setting '{MEMORY_KEY}', or lower the parallelism, the slots "
+                f"per TaskManager or, of results on disk, '{SORT_BUFFERS_KEY}'."
             )
 
     def _count(self, limits: PoolLimits, change: int) -> None:
-        maximum = limits.required if limits.maximum is None else limits.maximum
         self._required += change * limits.required
+        if limits.is_in_segments:
+            # It takes more if there is more, but nobody's buffers become smaller for that.
+            self._in_segments += change * limits.required
+            self._without_limit += change
+            return
+        maximum = limits.required if limits.maximum is None else limits.maximum
         self._demand += change * maximum
         self._without_limit += change * (limits.maximum is None)
 
@@ -240,16 +257,24 @@ class NetworkMemory:
 
     @property
     def _has_plenty(self) -> bool:
-        return not self._without_limit and self._demand * self.buffer_bytes <= self.total_bytes
+        wanted = self._wanted_bytes(self.buffer_bytes)
+        return not self._without_limit and wanted <= self.total_bytes
+
+    def _wanted_bytes(self, buffer_bytes: int) -> int:
+        """The demand with buffers of this size."""
+        return self._demand * buffer_bytes + self._in_segments * self._segment_bytes
 
     def _redistribute(self) -> list[Callable[[], None]]:
         """Returns the callbacks to call after the lock is released."""
         self.buffer_bytes = self._fitting()
-        available = self.total_bytes // self.buffer_bytes - self._required
-        extra = shares(available, [pool.limits.excess for pool in self._pools])
+        given = self.total_bytes - self._in_segments * self._segment_bytes
+        available = given // self.buffer_bytes - (self._required - self._in_segments)
+        per = [pool.per_buffer(self.buffer_bytes) for pool in self._pools]
+        excess = [pool.limits.excess // one for pool, one in zip(self._pools, per, strict=True)]
+        extra = shares(available, excess)
         news: list[Callable[[], None]] = []
-        for pool, more in zip(self._pools, extra, strict=True):
-            size = pool.limits.required + more
+        for pool, one, more in zip(self._pools, per, extra, strict=True):
+            size = pool.limits.required + more * one
             if size != pool.size or self.buffer_bytes != pool.buffer_bytes:
                 news += pool.set_size(size, self.buffer_bytes)
         return news
@@ -257,7 +282,7 @@ class NetworkMemory:
     def _fitting(self) -> int:
         """The largest size (segment size times a power of two) at which the demand fits. Powers of two keep changes rare."""
         size = self._max_buffer_bytes
-        while size > self._segment_bytes and size * self._demand > self.total_bytes:
+        while size > self._segment_bytes and self._wanted_bytes(size) > self.total_bytes:
             size //= 2
         return max(size, self._segment_bytes)
 
@@ -293,6 +318,16 @@ class LocalBufferPool:
     def is_available(self) -> bool:
         """Whether a buffer is free, and no subpartition holds too many."""
         return (self.in_use < self.size and not self._full_subpartitions) or self._is_destroyed
+
+    @property
+    def total_bytes(self) -> int:
+        """How much its buffers hold together."""
+        size = self._memory.segment_bytes if self.limits.is_in_segments else self.buffer_bytes
+        return self.size * size
+
+    def per_buffer(self, buffer_bytes: int) -> int:
+        """How many of its own buffers a buffer of this size has room for."""
+        return buffer_bytes // self._memory.segment_bytes if self.limits.is_in_segments else 1
 
     @property
     def is_destroyed(self) -> bool:

@@ -5,12 +5,19 @@ Does not know the network. A driver stream's writer is in hosting, behind the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.codecs.convert import travel_form
-from penstock.runtime.elements import ColumnBatch, Element, EndOfData, LatencyMarker, RowBatch
+from penstock.runtime.elements import (
+    Batch,
+    ColumnBatch,
+    Element,
+    EndOfData,
+    LatencyMarker,
+    RowBatch,
+)
 from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.network.partition.result_partition import ResultPartition
 from penstock.runtime.network.partitioner import Partitioner
@@ -49,7 +56,7 @@ class PartitionWriter:
         self._calls = calls
         self._type = element_type
         self._coded = travel_form(element_type)
-        self._subpartitions = partition.subpartitions
+        self._subpartitions = list(partition.subpartitions)
         self._choose = choose
 
     def write(self, element: Element) -> None:
@@ -64,8 +71,7 @@ class PartitionWriter:
         if isinstance(element, (RowBatch, ColumnBatch)):
             if self._coded is not None and isinstance(element, RowBatch):
                 element = self._coded(element, self._type)
-            for channel, piece in self._pieces(element):
-                self._subpartitions[channel].write(piece)
+            self._write_batch(element)
         elif isinstance(element, LatencyMarker):
             # Copies to each channel would measure the copies.
             self._subpartitions[self._choose(len(self._subpartitions))].add(element)
@@ -74,14 +80,20 @@ class PartitionWriter:
         else:
             self.partition.broadcast_event(element)
 
-    def _pieces(self, batch: RowBatch | ColumnBatch) -> Iterable[tuple[int, Any]]:
+    def _write_batch(self, batch: RowBatch | ColumnBatch) -> None:
         if self._is_broadcast:
-            return enumerate(shared(batch, len(self._subpartitions), self._dumps))
+            everyone = self.partition.everyone
+            copies = cast("Iterator[Batch]", shared(batch, len(everyone), self._dumps))
+            for writer, copy in zip(everyone, copies, strict=True):
+                writer.write(copy)
+            return
         self._calls.entered(self._producer.name)
         try:
-            return self._split(batch)
+            pieces = self._split(batch)
         finally:
             self._calls.left()
+        for channel, piece in pieces:
+            self._subpartitions[channel].write(piece)
 
     def flush(self) -> None:
         self.partition.flush()

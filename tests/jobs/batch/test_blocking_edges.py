@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from penstock.common import Time, Types, WatermarkStrategy
+from penstock.common import Row, Time, Types, WatermarkStrategy
 from penstock.datastream import CoMapFunction
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.window import TumblingEventTimeWindows
@@ -26,7 +26,7 @@ from tests.tools.programs.blocking_programs import (
 from tests.tools.programs.counting_sink import CountingSink
 from tests.tools.programs.user_functions import SecondIsTime, first_of, running_sum
 
-KINDS = ["file", "auto", "mmap"]
+KINDS = ["sort-merge", "file", "auto", "mmap"]
 
 
 def everything(*names) -> Counter:
@@ -164,6 +164,14 @@ def test_event_time_goes_through_a_blocking_edge_as_through_another(tmp_path):
     assert windowed(blocking_environment(tmp_path)[0], BATCH) == pipelined
 
 
+def key_of(row):
+    return row.key
+
+
+def same(row):
+    return row
+
+
 class Both(CoMapFunction):
     """Says which input a value came by."""
 
@@ -197,3 +205,25 @@ def test_blocking_and_pipelined_streams_make_a_union(tmp_path):
     first.union(second).map(str).sink_to(totals)
     env.execute("union")
     assert totals.total == Counter(map(str, range(200)))
+
+
+def keyed_and_broadcast(env):
+    """Over blocking edges: records by key, as columns of a declared type, and to all subtasks."""
+    pairs = Types.ROW_NAMED(["key", "number"], [Types.STRING(), Types.LONG()])
+    rows = [Row(key=f"key {n % 7}", number=n) for n in range(2000)]
+    numbers = env.from_collection(rows, pairs).rebalance().map(same, pairs)
+    keyed = numbers.with_exchange_mode(BATCH).key_by(key_of)
+    everywhere = env.from_collection(range(50)).map(abs).with_exchange_mode(BATCH).broadcast()
+    texts = keyed.map(str).union(everywhere.map(str)).with_exchange_mode(BATCH).rebalance()
+    with texts.map(str.upper).execute_and_collect("both kinds") as results:
+        return Counter(results)
+
+
+def test_both_kinds_of_results_give_the_same(tmp_path):
+    merged, hashed = (
+        keyed_and_broadcast(blocking_environment(tmp_path, kind)[0])
+        for kind in ("sort-merge", "file")
+    )
+    assert merged == hashed
+    assert merged.total() == 2000 + 2 * 50
+    assert os.listdir(tmp_path) == []

@@ -42,18 +42,28 @@ SHARED = Shared()
 
 
 def blocking_environment(
-    tmp_path, kind="file", **options
+    tmp_path, kind="sort-merge", **options
 ) -> tuple[StreamExecutionEnvironment, MiniCluster]:
     """Two TaskManagers of one slot, little network memory, results in `tmp_path`."""
     SHARED.__init__()
     SHARED.folder = str(tmp_path)
     given = {
         "io.tmp.dirs": str(tmp_path),
-        "taskmanager.network.blocking-shuffle.type": kind,
         "taskmanager.memory.network": f"{NETWORK_BYTES} bytes",
+        **kind_options(kind),
     } | {name.replace("_", "."): value for name, value in options.items()}
     cluster = MiniCluster(parallelism=2)
     return minicluster_environment(cluster, RESTARTS | given), cluster
+
+
+def kind_options(kind: str) -> dict[str, str]:
+    """Options of results of this kind: sort-merge with a small buffer, or a file for each subpartition."""
+    if kind == "sort-merge":
+        return {"taskmanager.network.sort-shuffle.min-buffers": "4"}
+    return {
+        "taskmanager.network.blocking-shuffle.type": kind,
+        "taskmanager.network.sort-shuffle.min-parallelism": "1000",
+    }
 
 
 def payload(number: int) -> tuple[int, bytes]:

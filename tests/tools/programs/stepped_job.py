@@ -30,8 +30,8 @@ from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
 from penstock.runtime.network.gate.single import SingleInputGate
 from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.blocking import BlockingFormat
 from penstock.runtime.network.partition.bounded_data import FileData
+from penstock.runtime.network.partition.buffer_builder import BlockingFormat, SortMerge
 from penstock.runtime.network.partition.result_partition import (
     PartitionHooks,
     blocking_partition,
@@ -276,7 +276,8 @@ class Subtask:
                 part.result_type,
             )
         else:
-            form = BlockingFormat(pickle.dumps, pickle.loads, FRAME_BYTES, 4096, None)
+            sort_merge = SortMerge(self._path, min_parallelism=2, min_buffers=1, segment_bytes=1000)
+            form = BlockingFormat(pickle.dumps, pickle.loads, FRAME_BYTES, 4096, None, sort_merge)
             made = blocking_partition(
                 partition_id, part.subpartitions, self._data, form, hooks=self.make_hooks(output)
             )
@@ -284,7 +285,10 @@ class Subtask:
         return made
 
     def _data(self) -> FileData:
-        return FileData(os.path.join(self.job.folder, str(len(os.listdir(self.job.folder)))))
+        return FileData(self._path())
+
+    def _path(self) -> str:
+        return os.path.join(self.job.folder, str(len(os.listdir(self.job.folder))))
 
     def _output(self, output, made):
         if output.data_set_id is None:

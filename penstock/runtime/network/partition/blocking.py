@@ -1,59 +1,24 @@
 """BoundedBlockingSubpartition: written to a file first, and read when it is complete, by any number of readers at once.
 
-Does not know the kinds of files or threads: the lock comes from the host. Source: Flink
-BoundedBlockingSubpartition and BoundedBlockingSubpartitionReader
-(docs/spec/exchange.md#blocking-subpartition). Differs: a poll gives a whole encoded
-batch, which may span buffers; a flush shows nothing, because nobody may read before the end.
+Does not know the kinds of files or threads: the lock comes from the host. Each subpartition has a file of its own; where all
+have one file, see `sort_merge.py`. Source: Flink BoundedBlockingSubpartition
+(docs/spec/exchange.md#blocking-subpartition). Differs: a flush shows nothing, because nobody may read before the end.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, Final
-
 from penstock.model.errors import EngineBug, ResultDataLost
-from penstock.runtime.codecs.codec import (
-    ChannelDecoder,
-    ChannelEncoder,
-    EncodedFrame,
-    can_join,
-    concat,
-)
-from penstock.runtime.codecs.events import FrameKind, Part, Parts
 from penstock.runtime.elements import Batch, Element, EndOfPartition
 from penstock.runtime.network.network_memory import LocalBufferPool
-from penstock.runtime.network.partition.bounded_data import DATA, EVENT, BoundedData, DiskBuffer
-from penstock.runtime.network.partition.compression import BufferCompressor
-from penstock.runtime.network.partition.record_framing import RecordDeserializer, RecordSerializer
-from penstock.runtime.network.partition.row_size import RowSize
+from penstock.runtime.network.partition.blocking_view import BoundedBlockingView
+from penstock.runtime.network.partition.bounded_data import BoundedData, DiskBuffer
+from penstock.runtime.network.partition.buffer_builder import (
+    BlockingFormat,
+    BufferBuilder,
+    event_buffer,
+)
 from penstock.runtime.network.partition.subpartition import REFUSED, Lock, SubpartitionOwner
-from penstock.runtime.network.sequence import following
-from penstock.runtime.network.subpartition_view import NextType, Polled, ViewListener
-
-MAX_ROWS_PER_FRAME: Final = 8192
-_WITHOUT_LIMIT: Final = 1 << 62
-
-
-class BlockingFormat:
-    """How frames become buffers of a file, and back. All subpartitions of a partition have the same format."""
-
-    def __init__(
-        self,
-        dumps: Callable[[object], bytes],
-        loads: Callable[[Part], Any],
-        frame_bytes: int,
-        buffer_bytes: int,
-        compressor: BufferCompressor | None,
-    ) -> None:
-        """`dumps`, `loads`: turn rows into bytes and back. `frame_bytes`: the largest encoded batch, unless it is a single
-        record. `buffer_bytes`: size of the buffers in the file. `compressor` None: buffers are not compressed.
-        """
-        self.dumps = dumps
-        self.loads = loads
-        self.frame_bytes = frame_bytes
-        self.buffer_bytes = buffer_bytes
-        self.compressor = compressor
+from penstock.runtime.network.subpartition_view import ViewListener
 
 
 class BoundedBlockingSubpartition:
@@ -70,28 +35,21 @@ class BoundedBlockingSubpartition:
         self.index = index
         self.records = 0
         self.is_released = False
-        self.data_frames = 0
-        self.frames = 0
         self.partition_id = owner.partition_id
         self._owner = owner
         self._data = data
         self._lock = lock
         self._format = blocking_format
-        self._sizes = RowSize(blocking_format.frame_bytes, MAX_ROWS_PER_FRAME)
-        self._encoder = ChannelEncoder(blocking_format.dumps)
-        self._serializer = RecordSerializer(blocking_format.buffer_bytes)
-        self._current: list[Batch] = []
-        self._current_rows = 0
+        self._builder = BufferBuilder(blocking_format, self._write_buffer)
         self._is_finished = False
         self._readers: set[BoundedBlockingView] = set()
 
     def use_pool(self, pool: LocalBufferPool) -> None:
         """The data that is gathered before it is written takes one of the buffers that the partition always gets."""
-        self._sizes.limit(pool.buffer_bytes)
-        self._serializer = RecordSerializer(min(self._format.buffer_bytes, pool.buffer_bytes))
+        self._builder.limit(pool.buffer_bytes)
 
     def limit_frames(self, frame_bytes: int) -> None:
-        self._sizes.limit(frame_bytes)
+        self._builder.sizes.limit(frame_bytes)
 
     def limit_rows(self, rows: int | None) -> None:
         """Does nothing: no record waits for a consumer in memory."""
@@ -103,37 +61,23 @@ class BoundedBlockingSubpartition:
         if self._is_finished or not len(batch):
             return
         self.records += len(batch)
-        if not self._current:
-            self._sizes.sample(batch)
-        for piece in self._sizes.pieces(batch):
-            self._gather(piece)
-
-    def _gather(self, batch: Batch) -> None:
-        if self._current and not can_join(self._current[0], batch):
-            self._write_current()
-        self._current.append(batch)
-        self._current_rows += len(batch)
-        if self._current_rows >= self._sizes.frame_rows:
-            self._write_current()
+        self._builder.write(batch)
 
     def add(self, event: Element) -> int:
         if self._is_finished:
             return REFUSED
-        self._write_current()
-        self._write_event(event)
-        return self._sizes.frame_bytes
+        self._builder.add(event_buffer(event))
+        return self._builder.sizes.frame_bytes
 
     def add_frame(self, batch: Batch, *, is_finished: bool) -> int:
         """Add a frame of its own. It is written now, or held until something follows it. Returns as `add`."""
         if self._is_finished:
             return REFUSED
-        self._write_current()
         self.records += len(batch)
-        self._current.append(batch)
-        self._current_rows = len(batch)
+        self._builder.hold(batch)
         if is_finished:
-            self._write_current()
-        return self._sizes.frame_bytes
+            self._builder.end_frame()
+        return self._builder.sizes.frame_bytes
 
     @property
     def queued(self) -> int:
@@ -143,53 +87,20 @@ class BoundedBlockingSubpartition:
     def flush(self) -> None:
         """Write what is held. Nobody needs it yet, because reading begins after the end. Raises: as `write`."""
         if not self._is_finished:
-            self._write_current()
-            self._write_rest()
+            self._builder.flush()
 
     def finish(self) -> None:
         """Raises: EngineBug: finished or released. ResultWriteError."""
         if self._is_finished:
             state = "released" if self.is_released else "finished"
             raise EngineBug(f"subpartition {self.index} is to be finished, but is {state} already")
-        self._write_current()
-        self._write_event(EndOfPartition())
+        self._builder.add(event_buffer(EndOfPartition()))
         with self._lock:
             self._is_finished = True
             if not self.is_released:
                 self._data.finish_write()
 
-    def _write_current(self) -> None:
-        held, self._current, self._current_rows = self._current, [], 0
-        if not held:
-            return
-        batch = concat(held)
-        frames = self._encoder.encode_to_size(batch, self._sizes.frame_bytes)
-        size = 0
-        for kind, parts, _ in frames:
-            record: Parts = [bytes([kind]), *parts]
-            for buffer in self._serializer.add(record):
-                self._write_buffer(DATA, buffer)
-            size += sum(memoryview(part).nbytes for part in parts)
-            self.data_frames += 1
-            self.frames += 1
-        self._sizes.measured(len(batch), size)
-
-    def _write_event(self, event: Element) -> None:
-        self._write_rest()
-        kind, parts = self._encoder.encode(event)
-        self._write_buffer(EVENT, b"".join((bytes([kind]), *map(bytes, parts))))
-        self.frames += 1
-
-    def _write_rest(self) -> None:
-        rest = self._serializer.flush()
-        if rest is not None:
-            self._write_buffer(DATA, rest)
-
-    def _write_buffer(self, code: int, data: Part) -> None:
-        packed = None
-        if code == DATA and self._format.compressor is not None:
-            packed = self._format.compressor.compress(data)
-        buffer = DiskBuffer(code, packed is not None, data if packed is None else packed)
+    def _write_buffer(self, buffer: DiskBuffer) -> None:
         # A release from outside closes the file.
         with self._lock:
             if not self.is_released:
@@ -212,11 +123,16 @@ class BoundedBlockingSubpartition:
                     f"subpartition {self.index} of a blocking result is read before it is complete"
                 )
             try:
-                view = BoundedBlockingView(self, self._data, self._format, is_encoded=is_encoded)
+                reader = self._data.create_reader()
+                view = BoundedBlockingView(self, reader, self._format, is_encoded=is_encoded)
             except ResultDataLost as error:
                 raise self.named(error) from error.__cause__
             self._readers.add(view)
             return view
+
+    @property
+    def data_frames(self) -> int:
+        return self._builder.data_frames
 
     def named(self, error: ResultDataLost) -> ResultDataLost:
         """Add the id of the lost result to the error: its producer has to run again."""
@@ -238,135 +154,7 @@ class BoundedBlockingSubpartition:
             if self.is_released:
                 return
             self.is_released = self._is_finished = True
-            self._current = []
+            self._builder.clear()
             is_over = not self._readers
         if is_over:
             self._data.close()
-
-
-class BoundedBlockingView:
-    """One reading. It reads one frame ahead, so that it knows what comes next."""
-
-    def __init__(
-        self,
-        parent: BoundedBlockingSubpartition,
-        data: BoundedData,
-        blocking_format: BlockingFormat,
-        *,
-        is_encoded: bool,
-    ) -> None:
-        self._parent = parent
-        self._reader = data.create_reader()
-        self._compressor = blocking_format.compressor
-        self._decoder = None if is_encoded else ChannelDecoder(blocking_format.loads)
-        self._records = RecordDeserializer()
-        self._frames: Iterator[EncodedFrame] = self._read()
-        self._backlog = parent.data_frames
-        self._sequence = 0
-        self._is_released = False
-        self._ahead: deque[EncodedFrame] = deque()
-        try:
-            self._look_ahead()
-        except BaseException:
-            self._reader.close()
-            raise
-
-    @property
-    def frame_bytes(self) -> int:
-        return _WITHOUT_LIMIT
-
-    def measured(self, rows: int, size: int) -> None:
-        """Does nothing: the data is written already."""
-
-    def new_buffer_size(self, frame_bytes: int) -> None:
-        """Does nothing: the data is written already."""
-
-    def limit_rows(self, rows: int | None) -> None:
-        """Does nothing: the data is written already."""
-
-    def poll(self) -> Polled | None:
-        """The next frame; None at the end. Raises: ResultDataLost: the file is truncated or damaged."""
-        if not self._ahead:
-            return None
-        frame = self._ahead.popleft()
-        if frame.kind.is_data:
-            self._backlog -= 1
-        try:
-            self._look_ahead()
-        except ResultDataLost as error:
-            raise self._parent.named(error) from error.__cause__
-        element: Any = frame
-        if self._decoder is not None:
-            element = self._decoder.decode(frame.kind, frame.payload)
-        polled = Polled(element, self._backlog, self._next_type(), self._sequence)
-        self._sequence = following(self._sequence)
-        return polled
-
-    def poll_last(self) -> Polled | None:
-        return self.poll()
-
-    def grant(self) -> None:
-        """Does nothing: the data is written already."""
-
-    def is_available(self, *, has_credit: bool) -> bool:
-        kind = self._next_type()
-        return kind is not NextType.NONE and (has_credit or kind is not NextType.DATA)
-
-    @property
-    def has_priority(self) -> bool:
-        """Always False: nothing overtakes in a file."""
-        return False
-
-    def resume(self) -> None:
-        raise EngineBug("a blocking result has no barriers, so its reading cannot be resumed")
-
-    def acknowledge_all_records(self) -> None:
-        """Does nothing: the producer ended before its result was read."""
-
-    def disconnect(self) -> None:
-        self.release()
-
-    def release(self) -> None:
-        if self._is_released:
-            return
-        self._is_released = True
-        self._ahead.clear()
-        self._frames.close()  # type: ignore[attr-defined] # a generator
-        self._reader.close()
-        self._parent.on_view_released(self)
-
-    def _next_type(self) -> NextType:
-        if not self._ahead:
-            return NextType.NONE
-        return NextType.DATA if self._ahead[0].kind.is_data else NextType.EVENT
-
-    def _look_ahead(self) -> None:
-        frame = next(self._frames, None)
-        if frame is not None:
-            self._ahead.append(frame)
-
-    def _read(self) -> Iterator[EncodedFrame]:
-        while (buffer := self._reader.next_buffer()) is not None:
-            # Copied out of the file at once: if a mapped file is cut short, access to its memory
-            # fails.
-            data = self._unpacked(buffer)
-            buffer.recycle()
-            if buffer.code == EVENT:
-                yield _frame_of(data)
-                continue
-            for record in self._records.feed(data):
-                yield _frame_of(record)
-
-    def _unpacked(self, buffer: DiskBuffer) -> bytes:
-        if not buffer.is_compressed:
-            return bytes(buffer.data)
-        if self._compressor is None:
-            raise ResultDataLost(
-                "a buffer is marked as compressed, but the result was written without compression"
-            )
-        return self._compressor.decompress(buffer.data)
-
-
-def _frame_of(record: Part) -> EncodedFrame:
-    view = memoryview(record)
-    return EncodedFrame(FrameKind(view[0]), view[1:])

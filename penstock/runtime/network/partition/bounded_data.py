@@ -17,19 +17,20 @@ import os
 import struct
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from penstock.model.errors import EngineBug, ResultDataLost, ResultWriteError
 from penstock.runtime.codecs.events import Part
+from penstock.runtime.network.partition.result_file import ResultFile, truncated, write_error
 
 DATA: Final = 0
 EVENT: Final = 1
 MAX_REGION: Final = (1 << 31) - 1
 DEFAULT_MAPPED_REGION: Final = 64 << 20
 READ_BUFFERS: Final = 2
-_HEADER: Final = struct.Struct("=hhi")
+HEADER: Final = struct.Struct("=hhi")
 _ALLOCATED_AT_ONCE: Final = 4 << 20
 _ZEROS: Final = bytes(1 << 16)
 _NOT_THIS_FILE_SYSTEM: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -59,31 +60,24 @@ class BoundedReader(Protocol):
     def close(self) -> None: ...
 
 
-class BoundedData(ABC):
+class BoundedData(ResultFile, ABC):
     """Call `write` repeatedly, `finish_write` once, then `create_reader` any number of times. `close` deletes the file."""
 
     def __init__(self, path: str) -> None:
         """Creates the file. Raises: ResultWriteError: it exists already, or cannot be created."""
-        self.path = path
-        self.size = 0
+        super().__init__(path)
         self._is_finished = False
         self._is_closed = False
-        self._identity: tuple[int, int, int] | None = None
-        try:
-            with self._opened(os.O_CREAT | os.O_EXCL | os.O_RDWR) as file:
-                self._identity = _identity(file)
-        except OSError as error:
-            raise _write_error(path, error) from error
 
     def write(self, buffer: DiskBuffer) -> None:
         """Append a buffer. Raises: ResultWriteError, for example when the disk is full."""
         if self._is_finished:
             raise EngineBug(f"{self.path} is finished, but was written to again")
-        header = _HEADER.pack(buffer.code, buffer.is_compressed, memoryview(buffer.data).nbytes)
+        header = HEADER.pack(buffer.code, buffer.is_compressed, memoryview(buffer.data).nbytes)
         try:
             self._write(header, buffer.data)
         except OSError as error:
-            raise _write_error(self.path, error) from error
+            raise write_error(self.path, error) from error
 
     def finish_write(self) -> None:
         """From now on the data can be read. Raises: ResultWriteError."""
@@ -93,7 +87,7 @@ class BoundedData(ABC):
         try:
             self._finish()
         except OSError as error:
-            raise _write_error(self.path, error) from error
+            raise write_error(self.path, error) from error
 
     def create_reader(self, on_data: Callable[[], None] | None = None) -> BoundedReader:
         """`on_data`: called when a read buffer is free again after `next_buffer` found none.
@@ -114,44 +108,7 @@ class BoundedData(ABC):
             return
         self._is_closed = True
         self._close()
-        # Somebody else has deleted it.
-        with contextlib.suppress(OSError):
-            os.unlink(self.path)
-
-    @property
-    def file_bytes(self) -> int:
-        """The length of the finished file."""
-        return self.size
-
-    def check_length(self, file: str | int) -> None:
-        """Check that the file is not shorter than what was written. `file`: path or descriptor. Raises: ResultDataLost. OSError."""
-        found = os.stat(file).st_size
-        if found < self.file_bytes:
-            raise truncated(self.path, found, self.file_bytes)
-
-    def open(self, flags: int = os.O_RDONLY) -> int:
-        """Open the file. Returns: a descriptor. Raises: OSError, also if another file has its name now.
-
-        Whoever can rename its directory could put other records there, and records are unpickled.
-        """
-        file = os.open(self.path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        if self._identity not in {None, _identity(file)}:
-            os.close(file)
-            raise OSError(errno.ESTALE, "it is not the file any more that was written here")
-        return file
-
-    @contextlib.contextmanager
-    def _opened(self, flags: int) -> Generator[int, None, None]:
-        """Open the file for one write only: a task may have more subpartitions than a process may have open files."""
-        file = self.open(flags)
-        try:
-            yield file
-        finally:
-            os.close(file)
-
-    def _append(self, header: bytes, data: Part) -> None:
-        with self._opened(os.O_WRONLY | os.O_APPEND) as file:
-            self.size += _write_all(file, header, data)
+        self.delete()
 
     @abstractmethod
     def _write(self, header: bytes, data: Part) -> None: ...
@@ -172,7 +129,7 @@ class FileData(BoundedData):
         self._largest = 0
 
     def _write(self, header: bytes, data: Part) -> None:
-        self._append(header, data)
+        self.append((header, data))
         self._largest = max(self._largest, memoryview(data).nbytes)
 
     def _finish(self) -> None:
@@ -202,14 +159,14 @@ class FileReader:
         self._file = os.fdopen(data.open(), "rb", buffering=0)
         self._free = buffers
         self._out: dict[int, bytearray] = {}
-        self._header = bytearray(_HEADER.size)
+        self._header = bytearray(HEADER.size)
         self._on_data = on_data
 
     def next_buffer(self) -> DiskBuffer | None:
         if self._at >= self._size or not self._free:
             return None
         self._read_into(memoryview(self._header))
-        code, is_compressed, length = _HEADER.unpack(self._header)
+        code, is_compressed, length = HEADER.unpack(self._header)
         buffer = self._free.pop()
         if not 0 <= length <= len(buffer):
             raise ResultDataLost(
@@ -294,7 +251,7 @@ class MappedFileData(MappedData):
         self._check_fits(frame)
         if self.size + frame - self._mapped > self._region_bytes:
             self._map()
-        self._append(header, data)
+        self.append((header, data))
 
     def _finish(self) -> None:
         self._map()
@@ -305,7 +262,7 @@ class MappedFileData(MappedData):
         if not length:
             return
         start = self._mapped % mmap.ALLOCATIONGRANULARITY
-        with self._opened(os.O_RDONLY) as file:
+        with self.opened(os.O_RDONLY) as file:
             memory = _map(file, start + length, self._mapped - start, mmap.ACCESS_READ)
         self._regions.append(_Region(memory, start, length))
         self._mapped = self.size
@@ -339,7 +296,7 @@ class MemoryMappedData(MappedData):
 
     def _next_region(self) -> _Region:
         offset = len(self._regions) * self._region_bytes
-        with self._opened(os.O_RDWR) as file:
+        with self.opened(os.O_RDWR) as file:
             os.ftruncate(file, offset + self._region_bytes)
             memory = _map(file, self._region_bytes, offset, mmap.ACCESS_WRITE)
         self._regions.append(_Region(memory, 0, 0))
@@ -352,7 +309,7 @@ class MemoryMappedData(MappedData):
             return
         most = len(self._regions) * self._region_bytes
         ahead = min(max(end, self._allocated + _ALLOCATED_AT_ONCE), most)
-        with self._opened(os.O_RDWR) as file:
+        with self.opened(os.O_RDWR) as file:
             try:
                 _reserve(file, self._allocated, ahead)
             except OSError:
@@ -363,7 +320,7 @@ class MemoryMappedData(MappedData):
 
     def _finish(self) -> None:
         """Give back the unused end of the last region."""
-        with self._opened(os.O_RDWR) as file:
+        with self.opened(os.O_RDWR) as file:
             os.ftruncate(file, self.file_bytes)
 
     @property
@@ -400,9 +357,9 @@ class MappedReader:
         # Reading beyond the end of the file would end the process.
         self._data.check_length(self._file)
         at = region.start + self._at
-        code, is_compressed, length = _HEADER.unpack_from(view, at)
-        at += _HEADER.size
-        self._at += _HEADER.size + length
+        code, is_compressed, length = HEADER.unpack_from(view, at)
+        at += HEADER.size
+        self._at += HEADER.size + length
         if length < 0 or self._at > region.length:
             raise ResultDataLost(
                 f"{self._data.path} is damaged: it names a buffer of {length:,} bytes"
@@ -419,12 +376,6 @@ class MappedReader:
             with contextlib.suppress(BufferError):
                 view.release()
         self._views = []
-
-
-def _identity(file: int) -> tuple[int, int, int]:
-    """The owner is part of it: the number of a file that was deleted is used again."""
-    found = os.fstat(file)
-    return found.st_dev, found.st_ino, found.st_uid
 
 
 def _map(file: int, length: int, offset: int, access: int) -> mmap.mmap:
@@ -449,29 +400,3 @@ def _reserve(file: int, start: int, end: int) -> None:
         return
     for at in range(start, end, len(_ZEROS)):
         os.pwrite(file, _ZEROS[: end - at], at)
-
-
-def _write_all(file: int, header: bytes, data: Part) -> int:
-    views = [memoryview(header), memoryview(data).cast("B")]
-    total = rest = sum(view.nbytes for view in views)
-    while True:
-        rest -= (written := os.writev(file, views))
-        if not rest:
-            return total
-        for index, view in enumerate(views):
-            skipped = min(written, view.nbytes)
-            views[index] = view[skipped:]
-            written -= skipped
-
-
-def truncated(path: str, found: int, expected: int) -> ResultDataLost:
-    return ResultDataLost(
-        f"{path} is truncated: it has {found:,} bytes where {expected:,} were written. The result is computed again."
-    )
-
-
-def _write_error(path: str, error: OSError) -> ResultWriteError:
-    return ResultWriteError(
-        f"a blocking result cannot be written to {path}: {error.strerror or error}. Free space there, or set "
-        "io.tmp.dirs to directories with more space."
-    )

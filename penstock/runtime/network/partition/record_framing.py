@@ -37,6 +37,14 @@ class RecordSerializer:
                 if len(self._buffer) == self._buffer_size:
                     yield self._take()
 
+    def __len__(self) -> int:
+        """Bytes in the unfinished buffer."""
+        return len(self._buffer)
+
+    def limit(self, buffer_size: int) -> None:
+        """Make the buffers no larger than this. Called while there is no unfinished one."""
+        self._buffer_size = min(self._buffer_size, buffer_size)
+
     def flush(self) -> bytearray | None:
         """The unfinished buffer, if it holds anything."""
         return self._take() if self._buffer else None

@@ -26,16 +26,22 @@ from penstock.runtime.network.network_memory import (
     output_buffers,
 )
 from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.blocking import BlockingFormat, BoundedBlockingSubpartition
+from penstock.runtime.network.partition.blocking import BoundedBlockingSubpartition
 from penstock.runtime.network.partition.bounded_data import BoundedData
+from penstock.runtime.network.partition.buffer_builder import BlockingFormat
 from penstock.runtime.network.partition.pipelined import PipelinedSubpartition
 from penstock.runtime.network.partition.release import ReleaseOnConsumption
+from penstock.runtime.network.partition.sort_merge import (
+    SortMergeResult,
+    SortMergeSubpartitions,
+)
 from penstock.runtime.network.partition.subpartition import (
     FrameView,
     Lock,
     Marks,
     OutputState,
     Subpartition,
+    SubpartitionWriter,
 )
 from penstock.runtime.network.subpartition_view import ViewListener
 
@@ -124,22 +130,34 @@ class ResultPartition:
             self._users = ReleaseOnConsumption(len(self.subpartitions))
         if make_pool is not None:
             self.pool = make_pool(self.hooks.wake_producer, self._resize)
-            for subpartition in self.subpartitions:
-                subpartition.use_pool(self.pool)
+            for writer in self.everyone:
+                writer.use_pool(self.pool)
         manager.register(self)
 
     def _resize(self) -> None:
         """The pool's buffers have another size. Any thread."""
         if self.pool is not None:
-            for subpartition in self.subpartitions:
-                subpartition.limit_frames(self.pool.buffer_bytes)
+            for writer in self.everyone:
+                writer.limit_frames(self.pool.buffer_bytes)
 
     def limit_rows(self, rows: int) -> None:
         """Let only so many records wait in each subpartition until its consumer asks for more."""
-        for subpartition in self.subpartitions:
-            subpartition.limit_rows(rows)
+        for writer in self.everyone:
+            writer.limit_rows(rows)
 
     # ------------------------------------------------------------------ writing
+
+    @property
+    def everyone(self) -> Sequence[SubpartitionWriter]:
+        """Where to write what every consumer gets: all subpartitions, or what stands for all of them."""
+        result = self.sort_merge
+        return self.subpartitions if result is None else (result,)
+
+    @property
+    def sort_merge(self) -> SortMergeResult | None:
+        """The one result of all subpartitions; None: each has its own."""
+        subpartitions = self.subpartitions
+        return subpartitions.result if isinstance(subpartitions, SortMergeSubpartitions) else None
 
     @property
     def is_available(self) -> bool:
@@ -166,8 +184,8 @@ class ResultPartition:
             )
         if isinstance(event, CheckpointBarrier) and not self.hooks.may_be_overtaken:
             event = event.as_forced_aligned()
-        for subpartition in self.subpartitions:
-            subpartition.add(event)
+        for writer in self.everyone:
+            writer.add(event)
 
     def notify_end_of_data(self, end: EndOfData) -> None:
         """Tell consumers that no more records come. A second call does nothing."""
@@ -180,12 +198,14 @@ class ResultPartition:
         if self.is_finished:
             raise EngineBug(f"partition {self.partition_id} was finished twice")
         self.is_finished = True
-        for subpartition in self.subpartitions:
-            subpartition.finish()
+        for writer in self.everyone:
+            writer.finish()
 
     @property
     def queued(self) -> int:
         """Frames and events that consumers have not taken; 0 for a partition in files."""
+        if self.sort_merge is not None:
+            return 0
         return sum(subpartition.queued for subpartition in self.subpartitions)
 
     def count_remote_bytes(self, size: int) -> None:
@@ -220,6 +240,8 @@ class ResultPartition:
 
     def on_all_records_read(self, index: int) -> None:
         """Called by a subpartition: its consumer has read the last record."""
+        if self.result_type.is_released_by_scheduler:
+            return
         with self._lock:
             is_news = index not in self._readers_at_end
             self._readers_at_end.add(index)
@@ -266,8 +288,8 @@ class ResultPartition:
                 return
             self.is_released = True
         self.failure = failure
-        for subpartition in self.subpartitions:
-            subpartition.release(failure)
+        for writer in self.everyone:
+            writer.release(failure)
         if self.pool is not None:
             self.pool.destroy()
 
@@ -319,9 +341,15 @@ def blocking_partition(
 ) -> ResultPartition:
     """A partition in files, which is read any number of times when it is complete.
 
-    Args: make_data: called once for each subpartition. Raises: ResultWriteError: a file cannot be made.
+    It is sort-merge if `blocking_format` says so for so many subpartitions. Otherwise each subpartition has a file of its own.
+    Args: make_data: called once for each such file. Raises: ResultWriteError: a file cannot be made.
     """
     partition = ResultPartition(partition_id, result_type, hooks or PartitionHooks(), make_lock())
+    sort_merge = blocking_format.sort_merge
+    if sort_merge is not None and subpartitions >= sort_merge.min_parallelism:
+        result = SortMergeResult(subpartitions, partition, blocking_format, sort_merge, make_lock)
+        partition.subpartitions = SortMergeSubpartitions(result, subpartitions)
+        return partition
     made: list[BoundedBlockingSubpartition] = []
     partition.subpartitions = made
     try:
@@ -341,11 +369,13 @@ def pool_of(
 ) -> MakePool:
     """The argument of `setup`: makes a pool with the limits that the partition's type and number of subpartitions require."""
     subpartitions = len(partition.subpartitions)
+    result = partition.sort_merge
     required, maximum = output_buffers(
         subpartitions,
         is_bounded=partition.result_type.has_bounded_buffers,
         per_channel=network.buffers_per_channel,
         floating=network.floating_per_gate,
+        sort_buffers=None if result is None else result.settings.min_buffers,
     )
     limits = PoolLimits(
         required,
@@ -353,5 +383,6 @@ def pool_of(
         subpartitions,
         per_subpartition=network.max_per_subpartition,
         overdraft=network.max_overdraft,
+        is_in_segments=result is not None,
     )
     return partial(memory.create_pool, limits)

@@ -191,16 +191,8 @@ class FrameView(SubpartitionView, Protocol):
         ...
 
 
-class Subpartition(Protocol):
-    """The part of a result that one consumer reads. One thread writes; views are read by others."""
-
-    records: int
-    is_released: bool
-
-    @property
-    def queued(self) -> int:
-        """Frames and events in memory that no consumer has taken. Any thread."""
-        ...
+class SubpartitionWriter(Protocol):
+    """A subpartition as its producer sees it, or what stands for all subpartitions. One thread writes."""
 
     def use_pool(self, pool: LocalBufferPool) -> None:
         """Called before anything is written: frames take buffers of this pool, and are no larger than those."""
@@ -222,19 +214,35 @@ class Subpartition(Protocol):
         """Add an event, visible at once. Returns the wanted bytes per frame, or `REFUSED`."""
         ...
 
-    def add_frame(self, batch: Batch, *, is_finished: bool) -> int:
-        """Add a frame of its own: it is not joined with batches before it or (if it `is_finished`) after it. Returns as `add`."""
-        ...
-
     def flush(self) -> None: ...
     def finish(self) -> None:
         """Add the end of the partition."""
         ...
 
-    def create_view(self, listener: ViewListener, *, is_encoded: bool = False) -> FrameView:
-        """`is_encoded`: the consumer sends what it gets, so frames that are encoded already are given as they are."""
-        ...
-
     def release(self, failure: str | None = None) -> None:
         """Drop everything and block nobody. With a failure the consumer gets "producer failed"."""
+        ...
+
+
+class Subpartition(SubpartitionWriter, Protocol):
+    """The part of a result that one consumer reads. One thread writes; views are read by others."""
+
+    @property
+    def records(self) -> int:
+        """How many records were written."""
+        ...
+
+    @property
+    def is_released(self) -> bool: ...
+    @property
+    def queued(self) -> int:
+        """Frames and events in memory that no consumer has taken. Any thread."""
+        ...
+
+    def add_frame(self, batch: Batch, *, is_finished: bool) -> int:
+        """Add a frame of its own: it is not joined with batches before it or (if it `is_finished`) after it. Returns as `add`."""
+        ...
+
+    def create_view(self, listener: ViewListener, *, is_encoded: bool = False) -> FrameView:
+        """`is_encoded`: the consumer sends what it gets, so frames that are encoded already are given as they are."""
         ...

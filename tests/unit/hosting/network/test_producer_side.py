@@ -8,8 +8,8 @@ from penstock.hosting.network.producer_side import RemoteView
 from penstock.model.checkpoints import CheckpointOptions
 from penstock.runtime.codecs.events import WITHOUT_CREDIT, FrameKind
 from penstock.runtime.elements import CheckpointBarrier, RowBatch, Watermark
-from penstock.runtime.network.partition.blocking import BlockingFormat
 from penstock.runtime.network.partition.bounded_data import FileData
+from penstock.runtime.network.partition.buffer_builder import BlockingFormat
 from penstock.runtime.network.partition.result_partition import blocking_partition
 from tests.tools.runtime.partitions import pipelined, result_partition_id
 

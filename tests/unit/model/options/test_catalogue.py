@@ -192,6 +192,7 @@ CHANGED = {"python.fn-execution.arrow.batch.size": ("int", None)}
 READ_AFTER_ALL = (
     "jobmanager.adaptive-scheduler.",
     "scheduler-mode",
+    "taskmanager.network.sort-shuffle.",
     "execution.batch.adaptive.auto-parallelism.",
     "python.executable",
     "python.fn-execution.arrow.batch.size",

@@ -249,3 +249,72 @@ def test_channels_that_change_nothing_for_others_ask_nobody():
     assert asked == [(8, 512 * KIB)]
     network.unreserve(60)
     assert asked[1:] == [(8, MIB)]
+
+
+def sort_buffers(least, most=None) -> PoolLimits:
+    return PoolLimits(least, most or least, is_in_segments=True)
+
+
+@pytest.mark.parametrize(
+    ("subpartitions", "least", "expected"),
+    [(2, 512, (512, 512)), (128, 512, (512, 512)), (2000, 512, (512, 8000)), (3, 1, (1, 12))],
+)
+def test_a_sort_merge_result_gets_segments_for_its_buffer(subpartitions, least, expected):
+    assert output_buffers(subpartitions, is_bounded=False, sort_buffers=least) == expected
+
+
+def test_a_pool_of_segments_has_so_many_bytes_however_large_the_buffers_of_others_are():
+    network = memory(64 * MIB)
+    pool = network.create_pool(sort_buffers(512))
+    assert pool.total_bytes == 16 * MIB
+    others = [network.create_pool(PoolLimits(2, 10)) for _ in range(99)]
+    assert pool.total_bytes == 16 * MIB
+    assert others[0].buffer_bytes == 32 * KIB  # 990 in the other 48 MiB
+
+
+def test_a_pool_of_segments_makes_nobodys_buffers_smaller_while_the_rest_suffices():
+    network, told = memory(64 * MIB), []
+    other = network.create_pool(PoolLimits(2, 40), on_resize=lambda: told.append(1))
+    pool = network.create_pool(sort_buffers(512))
+    assert other.buffer_bytes == MIB
+    assert other.total_bytes == 40 * MIB
+    assert told == []
+    assert network.requested_percent == pytest.approx(100 * 56 / 64)
+    pool.destroy()
+    assert network.requested_percent == pytest.approx(100 * 40 / 64)
+
+
+def test_a_pool_of_segments_takes_what_is_left_up_to_its_maximum():
+    network = memory(64 * MIB)
+    pool = network.create_pool(sort_buffers(512, 8000))
+    assert pool.total_bytes == 64 * MIB
+    other = network.create_pool(PoolLimits(2, 10))
+    assert other.buffer_bytes == MIB
+    assert pool.total_bytes + other.total_bytes <= 64 * MIB
+    assert pool.total_bytes >= 50 * MIB
+    other.destroy()
+    assert pool.total_bytes == 64 * MIB
+
+
+def test_segments_that_do_not_fit_are_refused_with_the_options_that_help():
+    network = memory(20 * MIB)
+    network.create_pool(sort_buffers(512))
+    with pytest.raises(InsufficientBuffers, match=r"required 512, but only 128 .*min-buffers"):
+        network.create_pool(sort_buffers(512))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 30), st.integers(0, 60)), max_size=8))
+def test_pools_of_both_kinds_never_have_more_than_there_is(pools):
+    network = memory(8 * MIB)
+    made = []
+    for is_in_segments, least, more in pools:
+        limits = PoolLimits(least, least + more, is_in_segments=is_in_segments)
+        try:
+            made.append(network.create_pool(limits))
+        except InsufficientBuffers:
+            assert sum(one.limits.required for one in made) + least > 256
+        assert sum(one.total_bytes for one in made) <= 8 * MIB
+        assert all(one.limits.required <= one.size <= one.limits.maximum for one in made)
+    for one in made:
+        one.destroy()
+    assert network.requested_percent == 0

@@ -1,5 +1,7 @@
 """PartitionWriter: records by channel, events to all, and whose fault a refused record is."""
 
+import pickle
+
 import pyarrow as pa
 import pytest
 
@@ -8,13 +10,19 @@ from penstock.model.graph.chain import ChainedOperator
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.row import Row
 from penstock.model.types import Types
-from penstock.runtime.elements import ColumnBatch, RowBatch, Watermark
+from penstock.runtime.elements import ColumnBatch, EndOfPartition, RowBatch, Watermark
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.network.partition.frame_queue import MAX_QUEUED
 from penstock.runtime.network.partition.pipelined import MAX_ROWS_PER_FRAME
 from penstock.runtime.network.partitioner import make_partitioner
 from penstock.runtime.task.writers import PartitionWriter
-from tests.tools.runtime.partitions import drained_view, pipelined, views_of
+from tests.tools.runtime.partitions import (
+    SORT_MERGE,
+    blocking,
+    drained_view,
+    pipelined,
+    views_of,
+)
 from tests.tools.runtime.task_parts import values_of
 
 PRODUCER = ChainedOperator(1, "Producer", "uid", object(), None, "program.py:9")
@@ -97,3 +105,22 @@ def test_what_cannot_be_sent_names_the_operator_that_made_it(out, value, says):
     assert says in str(caught.value)
     assert "in operator: Producer" in str(caught.value)
     assert "built at:    program.py:9" in str(caught.value)
+
+
+def test_a_broadcast_into_one_file_is_written_once_and_counted_for_each_consumer(tmp_path):
+    partitioner = make_partitioner(Partitioning(ShipStrategy.BROADCAST), 3, 0, 128, 0)
+    partition = blocking(tmp_path, SORT_MERGE, subpartitions=3, codec=None, buffer=4096)
+    out = PartitionWriter(partition, partitioner, None, PRODUCER)
+    records = [["changeable", number] for number in range(50)]
+    out.write(RowBatch(records))
+    out.write(Watermark(1))
+    out.finish()
+    assert out.records_out == 150
+    size = (tmp_path / "part-0").stat().st_size
+    assert size < 2 * len(pickle.dumps(records))
+    for view in views_of(partition):
+        batch, *events = drained_view(view)
+        assert batch.values == records
+        assert events == [Watermark(1), EndOfPartition()]
+        view.release()
+    partition.release()

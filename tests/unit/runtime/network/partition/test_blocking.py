@@ -1,7 +1,6 @@
-"""BoundedBlockingSubpartition in all kinds: complete before it is read, read by many, gone with the last."""
+"""Blocking results of all kinds: complete before it is read, read by many, gone with the last."""
 
 import os
-import pickle
 from collections import Counter
 
 import numpy as np
@@ -13,33 +12,30 @@ from hypothesis import strategies as st
 from penstock.model.errors import ConfigurationError, EngineBug, ResultDataLost, ResultWriteError
 from penstock.runtime.codecs.codec import ChannelDecoder, EncodedFrame
 from penstock.runtime.elements import ColumnBatch, EndOfData, EndOfPartition, RowBatch, Watermark
-from penstock.runtime.network.partition.blocking import BlockingFormat
 from penstock.runtime.network.partition.bounded_data import (
     FileData,
     MappedFileData,
     MemoryMappedData,
 )
 from penstock.runtime.network.partition.compression import BufferCompressor
-from penstock.runtime.network.partition.result_partition import blocking_partition
 from penstock.runtime.network.partition.subpartition import REFUSED
 from penstock.runtime.network.subpartition_view import NextType
-from tests.tools.runtime.partitions import Manager, ViewListener, drained_view, result_partition_id
+from tests.tools.runtime.partitions import (
+    SORT_MERGE,
+    Manager,
+    ViewListener,
+    blocking,
+    drained_view,
+)
 from tests.tools.runtime.task_parts import values_of
 
-KINDS = {"file": FileData, "auto": MappedFileData, "mmap": MemoryMappedData}
+KINDS = {
+    "file": FileData,
+    "auto": MappedFileData,
+    "mmap": MemoryMappedData,
+    "sort-merge": SORT_MERGE,
+}
 CODECS = [None, "LZ4", "ZSTD"]
-
-
-def blocking(folder, kind=FileData, codec="LZ4", subpartitions=1, frame_bytes=1 << 20, buffer=64):
-    compressor = None if codec is None else BufferCompressor(codec)
-    form = BlockingFormat(pickle.dumps, pickle.loads, frame_bytes, buffer, compressor)
-    paths = iter(range(subpartitions))
-    return blocking_partition(
-        result_partition_id(),
-        subpartitions,
-        lambda: kind(str(folder / f"part-{next(paths)}")),
-        form,
-    )
 
 
 @pytest.fixture(params=KINDS.values(), ids=list(KINDS))
@@ -146,7 +142,7 @@ def test_the_file_goes_with_its_last_reader(part, tmp_path):
         view_of(part)
     assert labels(one, 3) == ["b1", "b2", EndOfPartition()]
     one.release()
-    assert os.listdir(tmp_path) == ["part-0"]
+    assert "part-0" in os.listdir(tmp_path)
     two.release()
     two.release()
     assert os.listdir(tmp_path) == []
@@ -174,7 +170,7 @@ def test_consumption_does_not_release_it(part, tmp_path):
     view.release()
     assert part.is_consumed
     assert not manager.released
-    assert os.listdir(tmp_path) == ["part-0"]
+    assert "part-0" in os.listdir(tmp_path)
 
 
 def test_there_are_no_barriers_to_go_on_behind(part):
@@ -264,7 +260,7 @@ def test_a_damaged_buffer_is_not_unpacked_to_something_else():
     assert compressor.compress(os.urandom(100)) is None
 
 
-@pytest.mark.parametrize("kind", [FileData, MappedFileData])
+@pytest.mark.parametrize("kind", [FileData, MappedFileData, SORT_MERGE])
 def test_many_subpartitions_do_not_keep_as_many_files_open(tmp_path, kind):
     before = len(os.listdir("/dev/fd"))
     part = blocking(tmp_path, kind, subpartitions=50)

@@ -1,5 +1,6 @@
 """ResultPartition: availability, events for all, who releases it and when."""
 
+import os
 from contextlib import nullcontext
 
 import pytest
@@ -16,7 +17,15 @@ from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.partition.frame_queue import MAX_QUEUED
 from penstock.runtime.network.partition.result_partition import pool_of
-from tests.tools.runtime.partitions import Manager, ViewListener, drained_view, pipelined, views_of
+from tests.tools.runtime.partitions import (
+    SORT_MERGE,
+    Manager,
+    ViewListener,
+    blocking,
+    drained_view,
+    pipelined,
+    views_of,
+)
 
 
 class Wakes:
@@ -244,3 +253,19 @@ def test_frames_are_no_larger_than_the_pools_buffers():
 def test_a_partition_for_which_there_is_no_memory_is_refused():
     with pytest.raises(InsufficientBuffers, match="required 101"):
         pooled(100, memory_bytes=1 << 20)
+
+
+def test_a_sort_merge_result_gathers_as_much_as_its_pool_has(tmp_path):
+    memory = NetworkMemory(1 << 20, nullcontext, segment_bytes=1 << 10, max_buffer_bytes=16 << 10)
+    part = blocking(tmp_path, SORT_MERGE, subpartitions=100, sort_bytes=64)
+    part.setup(Manager(), pool_of(part, memory, NetworkSettings(memory_bytes=1 << 20)))
+    assert (part.pool.limits.required, part.pool.limits.maximum) == (64, 400)
+    assert part.pool.total_bytes == 400 << 10
+    assert part.subpartitions[0].add(Watermark(1)) == 16 << 10  # frames are for the consumers
+    for number in range(3000):
+        part.subpartitions[number % 100].write(RowBatch([os.urandom(100)] * 5))
+    assert os.stat(tmp_path / "part-0").st_size > 100 << 10
+    assert part.is_available
+    part.finish()
+    part.release()
+    assert memory.buffers_in_use == 0

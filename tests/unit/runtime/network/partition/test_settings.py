@@ -17,6 +17,8 @@ from penstock.runtime.network.partition.settings import BlockingSettings, blocki
 
 TYPE = "taskmanager.network.blocking-shuffle.type"
 ENABLED = "taskmanager.network.batch-shuffle.compression.enabled"
+MIN_PARALLELISM = "taskmanager.network.sort-shuffle.min-parallelism"
+MIN_BUFFERS = "taskmanager.network.sort-shuffle.min-buffers"
 CODEC = "taskmanager.network.compression.codec"
 
 
@@ -58,3 +60,17 @@ def test_a_value_that_there_is_not_is_refused_with_those_there_are(key, value):
 def test_they_come_through_json():
     found = of(**{"io.tmp.dirs": "/a,/b", CODEC: "ZSTD"})
     assert from_plain(BlockingSettings, json.loads(json.dumps(to_plain(found)))) == found
+
+
+def test_results_are_sort_merge_from_one_subpartition_on_with_flinks_buffer():
+    made = of().sort_merge(str)
+    assert (made.min_parallelism, made.min_buffers, made.segment_bytes) == (1, 512, 32 << 10)
+    options = {MIN_PARALLELISM: "7", MIN_BUFFERS: "9", "taskmanager.memory.segment-size": "64 kb"}
+    changed = of(**options).sort_merge(str)
+    assert (changed.min_parallelism, changed.min_buffers, changed.segment_bytes) == (7, 9, 64 << 10)
+
+
+@pytest.mark.parametrize("key", [MIN_PARALLELISM, MIN_BUFFERS])
+def test_numbers_below_one_are_refused(key):
+    with pytest.raises(ConfigurationError, match=rf"{key}' is 0, but it takes at least 1"):
+        of(**{key: "0"})
