@@ -9,14 +9,12 @@ import argparse
 from benchmarks.measures import (
     batch,
     blocking_shuffle,
-    checkpoints,
     dashboard,
     dataframes,
     exchange,
     fan_out,
     flat_memory,
     kafka,
-    large_state,
     latency,
     metrics,
     object_stores,
@@ -24,8 +22,6 @@ from benchmarks.measures import (
     operators,
     protection,
     q5,
-    recovery,
-    rescale,
     scaling,
     scheduler,
     slow_consumer,
@@ -34,6 +30,7 @@ from benchmarks.measures import (
     word_count,
 )
 from benchmarks.measures.functions import json_fields, kernels, reduces, row_functions
+from benchmarks.measures.state import checkpoints, large_state, recovery, rescale
 from benchmarks.peers.runs import SECTION_OF
 from benchmarks.report import ON_SPARK, Section, write_results
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.figures import Figure
-from benchmarks.measures.recovery import percentile
+from benchmarks.measures.state.recovery import percentile
 from benchmarks.probes import environment
 from benchmarks.workloads.rescale_job import BYTES_OF_A_KEY, NUMBERS, Hoard, TimelineSink, key_of
 from penstock.common import WatermarkStrategy

@@ -1,6 +1,6 @@
 """How the benchmark of recovery reads its marks."""
 
-from benchmarks.measures.recovery import _again, _marks, _since, percentile
+from benchmarks.measures.state.recovery import _again, _marks, _since, percentile
 from benchmarks.workloads.recovery_job import MarkingSink
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.sink import WriterContext

@@ -1,0 +1,1 @@
+"""Measures of state: checkpoints, restoring, rescaling, large state."""
