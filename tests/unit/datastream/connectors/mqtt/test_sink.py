@@ -89,9 +89,11 @@ def test_a_broker_that_is_killed_and_comes_back_gets_what_it_did_not_confirm():
 
 
 def test_a_broker_that_stays_away_restarts_the_job(monkeypatch, topic):
-    monkeypatch.setattr(sink, "_PATIENCE_S", 0.2)
     with mosquitto() as server:
         writer = builder(server.port, topic).build().create_writer(writer_context())
+        writer.write(RowBatch(["confirmed"]), 0)
+        writer.prepare_commit()
+        monkeypatch.setattr(sink, "_PATIENCE_S", 0.2)
         server.kill()
         writer.write(RowBatch(["a", "b"]), 0)
         with pytest.raises(ExternalError, match="confirmed none of 2 messages"):
