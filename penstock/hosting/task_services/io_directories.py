@@ -16,12 +16,14 @@ import stat
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
 
 from penstock.hosting import private_files
 from penstock.hosting.interrupts import UninterruptibleLock
 from penstock.hosting.own_folder import try_lock
+from penstock.hosting.worker_thread import WorkerThreads
 from penstock.model.errors import ResultWriteError
 
 PREFIX: Final = "penstock-io-"
@@ -50,6 +52,7 @@ class IoDirectories:
         self._lock = UninterruptibleLock()
         self._made: list[_Made] = []
         self._is_closed = False
+        self._removals = WorkerThreads("penstock-removals")
         for root in self._roots:
             sweep(root)
 
@@ -68,6 +71,10 @@ class IoDirectories:
         _, made = self._next()
         folder = private_files.held_path(made.held, made.folder)
         return os.path.join(folder, f"{next(_NAMES):06}.db")
+
+    def remove(self, directory: str) -> None:
+        """Remove one with its content, on a thread of its own. `close` removes what is left then."""
+        self._removals.put(partial(shutil.rmtree, directory, ignore_errors=True))
 
     def _next(self) -> tuple[int, _Made]:
         with self._lock:
@@ -95,6 +102,8 @@ class IoDirectories:
         with self._lock:
             self._is_closed = True
             made, self._made = self._made, []
+        # A removal goes by the descriptor of a directory, which is closed below.
+        self._removals.close(drops=True)
         for folder, lock, held in made:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(held)

@@ -52,6 +52,7 @@ class StateBackends:
             loads_records,
             UninterruptibleLock,
             self._settings.has_rocks_timers,
+            self._directories.remove,
         )
         return functools.partial(RocksKeyedStateBackend, settings=settings)
 

@@ -6,7 +6,6 @@ keep their panes in memory. Restored state is written to the database at once, b
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -24,7 +23,13 @@ from penstock.runtime.state.descriptors import (
 )
 from penstock.runtime.state.key_migration import RestoredKeys
 from penstock.runtime.state.rocks.cleanup import RocksCleanup
-from penstock.runtime.state.rocks.database import Database, SlotMemory, groups_in
+from penstock.runtime.state.rocks.database import (
+    Database,
+    Remove,
+    SlotMemory,
+    groups_in,
+    remove_now,
+)
 from penstock.runtime.state.rocks.encoding import encode_namespace, prefix_of
 from penstock.runtime.state.rocks.formats import columns_of
 from penstock.runtime.state.rocks.restore import (
@@ -68,7 +73,8 @@ _NUMBERS_AHEAD: Final = 1 << 16
 class RocksSettings:
     """Where a backend's database is, what it shares with other backends of its slot, and how values become bytes.
 
-    `has_timers`: timers are in the database too; else in memory.
+    `has_timers`: timers are in the database too; else in memory. `remove`: removes the directory of a backend that was closed, now or
+    later: to remove gigabytes takes longer than a cancelled task may take to end.
     """
 
     new_directory: Callable[[], str]
@@ -77,6 +83,7 @@ class RocksSettings:
     loads: Loads
     new_lock: Callable[[], Lock]
     has_timers: bool = True
+    remove: Remove = remove_now
 
 
 class RocksKeyedStateBackend(RocksStore):
@@ -284,8 +291,9 @@ class RocksKeyedStateBackend(RocksStore):
     def close(self) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
-            opened.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+            opened.close(self._settings.remove)
+        else:
+            self._settings.remove(self._directory)
 
     def _made(self, name: str, state: RocksState) -> None:
         if state.cleanup is not None and state.cleanup.runs_for_every_record:

@@ -10,9 +10,9 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from penstock.model.errors import UserError
 from penstock.model.texts.type_texts import type_of_text, type_text
@@ -63,6 +63,14 @@ def slot_memory(size: int) -> SlotMemory:
         int(size * _WRITE_BUFFER_SHARE), False, cache
     )
     return SlotMemory(cache, buffers, size)
+
+
+Remove: TypeAlias = Callable[[str], object]
+"""Removes a directory with its content, now or later."""
+
+
+def remove_now(directory: str) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 class Database:
@@ -143,12 +151,12 @@ class Database:
         """Link all current files into a directory that must not exist. Fast, because only data in memory is written."""
         self._package.Checkpoint(self._db).create_checkpoint(directory)
 
-    def close(self) -> None:
-        """Close the database and remove its files."""
+    def close(self, remove: Remove = remove_now) -> None:
+        """Close the database, and have its files removed."""
         for family in self._families.values():
             family.close()
         self._db.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove(self.directory)
 
     def _existing(self) -> list[str]:
         """The column families of a restored database. Raises if its files are damaged."""

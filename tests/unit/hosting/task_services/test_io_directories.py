@@ -1,12 +1,15 @@
 """A TaskManager's directories: made late, removed at the end, and what the dead left is removed by the next."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
 import pytest
 
+from penstock.hosting.task_services import io_directories
 from penstock.hosting.task_services.io_directories import PREFIX, IoDirectories, sweep
 from penstock.model.errors import ResultWriteError
 
@@ -139,4 +142,26 @@ def test_directories_of_others_and_half_made_ones_stay(tmp_path):
 
 def test_a_root_that_is_not_there_is_nothing_to_sweep(tmp_path):
     sweep(str(tmp_path / "nowhere"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_is_removed_beside_what_goes_on(tmp_path, monkeypatch):
+    """Gigabytes take longer to remove than a cancelled task may take to end."""
+    begun, may_go_on = threading.Event(), threading.Event()
+    rmtree = shutil.rmtree
+
+    def slow(path, **options):
+        begun.set()
+        assert may_go_on.wait(30)
+        rmtree(path, **options)
+
+    directories = IoDirectories([str(tmp_path)], "tm")
+    made = directories.new_directory()
+    os.makedirs(f"{made}/below")
+    monkeypatch.setattr(io_directories.shutil, "rmtree", slow)
+    directories.remove(made)
+    assert begun.wait(30)
+    assert os.path.isdir(made)  # and `remove` has returned
+    may_go_on.set()
+    directories.close()
     assert os.listdir(tmp_path) == []
