@@ -252,7 +252,8 @@ class HttpClient:
             )
             self._target = target
         connection = self._connection
-        connection.response_class = partial(_TimedResponse, deadline_s)  # type: ignore[assignment]
+        made = partial(_TimedResponse, deadline_s)
+        connection.response_class = made  # type: ignore[assignment] # it is only called
         connection.timeout = self._limits.timeout_s
         if connection.sock is not None:
             connection.sock.settimeout(self._limits.timeout_s)

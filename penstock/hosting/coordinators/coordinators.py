@@ -187,7 +187,7 @@ class Coordinators:
         for committer in self._committers.values():
             try:
                 committer.abort(self._job_prefix)
-            except Exception as error:
+            except Exception as error:  # The job has ended, and a database may raise anything.
                 log_kept_leftovers(self._job_prefix, error)
 
     def _submit(self, name: str, work: Callable[[], None]) -> None:

@@ -264,7 +264,10 @@ class HeapValueState(HeapState, ValueState):
     """Of all values that there ever were."""
 
     def class_of_values(self) -> type | None:
-        return next(iter(self._classes)) if len(self._classes) == 1 and not self._ttl else None
+        if self._ttl is not None or len(self._classes) != 1:
+            return None
+        (only,) = self._classes
+        return only
 
     def put_back(self, parts: Sequence[KeyedPart]) -> None:
         super().put_back(parts)

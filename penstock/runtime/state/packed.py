@@ -49,12 +49,12 @@ class PackedValues:
 
 @dataclass(frozen=True, slots=True)
 class PlainValues:
-    """Values that cannot be changed, and that no Arrow array holds: of several classes, or of another one."""
+    """Values that no Arrow array holds: of several classes, or of another one. Nobody changes them."""
 
     values: Sequence[Any]
 
     def taken(self, order: pa.Array) -> PlainValues:
-        return PlainValues(list(map(self.values.__getitem__, order.to_pylist())))
+        return PlainValues(list(map(self.values.__getitem__, order.to_numpy().tolist())))
 
     def encoded(self, start: int, end: int, dumps: Dumps) -> Iterator[bytes]:
         return encode_column(self.values[start:end], dumps)
@@ -137,6 +137,8 @@ def packed(values: Sequence[Any]) -> Packed | None:
         if column is None:
             return None
         pieces.append(column)
+    if any(isinstance(column, PackedRows) for column in pieces):
+        return _joined_rows(pieces, values)
     return _joined(pieces, lambda: list(values))
 
 
@@ -183,39 +185,30 @@ def _packed_tuples(values: Sequence[tuple[Any, ...]], size: int) -> PackedTuples
     return PackedTuples(tuple(columns))
 
 
-def _joined(pieces: Sequence[Packed], values: Callable[[], Sequence[Any]]) -> Packed | None:
-    """One column of the pieces. `values`: gives all their values. None: the pieces have Rows of several kinds."""
-    first = pieces[0]
-    if isinstance(first, PackedRows):
-        return _joined_rows(first, pieces, values)
-    if any(isinstance(piece, PackedRows) for piece in pieces):
+def _joined_rows(pieces: Sequence[Packed], values: Sequence[Row]) -> PackedRows | None:
+    """One column of the pieces. None: they have Rows of several kinds, or something else besides."""
+    rows = [piece for piece in pieces if isinstance(piece, PackedRows)]
+    shape = rows[0].fields, rows[0].row_kind
+    if len(rows) < len(pieces) or any((one.fields, one.row_kind) != shape for one in rows):
         return None
-    if isinstance(first, PackedTuples):
-        tuples = [piece for piece in pieces if isinstance(piece, PackedTuples)]
-        size = len(first.columns)
-        if len(tuples) == len(pieces) and {len(piece.columns) for piece in tuples} == {size}:
-            columns = [_joined_items(tuples, place, values) for place in range(size)]
-            return PackedTuples(tuple([column for column in columns if column is not None]))
-    if isinstance(first, PackedValues):
-        arrays = [piece.array for piece in pieces if isinstance(piece, PackedValues)]
-        if len(arrays) == len(pieces) and len({array.type for array in arrays}) == 1:
-            return PackedValues(pa.concat_arrays(arrays))
+    items = _joined([one.items for one in rows], lambda: list(map(_VALUES, values)))
+    return PackedRows(*shape, items)
+
+
+def _joined(pieces: Sequence[Packed], values: Callable[[], Sequence[Any]]) -> Packed:
+    """One column of the pieces, which are not Rows. `values`: gives all their values, if the pieces do not fit together."""
+    tuples = [piece for piece in pieces if isinstance(piece, PackedTuples)]
+    if len(tuples) == len(pieces) and len({len(piece.columns) for piece in tuples}) == 1:
+        places = range(len(tuples[0].columns))
+        return PackedTuples(tuple([_joined_items(tuples, place, values) for place in places]))
+    arrays = [piece.array for piece in pieces if isinstance(piece, PackedValues)]
+    if len(arrays) == len(pieces) and len({array.type for array in arrays}) == 1:
+        return PackedValues(pa.concat_arrays(arrays))
     return PlainValues(values())
 
 
 def _joined_items(
     pieces: Sequence[PackedTuples], place: int, values: Callable[[], Sequence[Any]]
-) -> Packed | None:
+) -> Packed:
     items = [piece.columns[place] for piece in pieces]
     return _joined(items, lambda: list(map(itemgetter(place), values())))
-
-
-def _joined_rows(
-    first: PackedRows, pieces: Sequence[Packed], values: Callable[[], Sequence[Any]]
-) -> PackedRows | None:
-    rows = [piece for piece in pieces if isinstance(piece, PackedRows)]
-    shape = first.fields, first.row_kind
-    if len(rows) < len(pieces) or any((one.fields, one.row_kind) != shape for one in rows):
-        return None
-    items = _joined([one.items for one in rows], lambda: list(map(_VALUES, values())))
-    return None if items is None else PackedRows(*shape, items)

@@ -29,7 +29,7 @@ def connection_type(pika: Any) -> Any:
     test reads such a message from a real broker.
     """
 
-    class Connection(pika.SelectConnection):  # type: ignore[misc]
+    class Connection(pika.SelectConnection):  # type: ignore[misc] # the library is imported late
         def _read_frame(self) -> Any:
             try:
                 return super()._read_frame()

@@ -18,6 +18,7 @@ import numpy as np
 
 from penstock.datastream.connectors.sql.engine import cursor_of
 from penstock.datastream.connectors.sql.pieces import Piece
+from penstock.datastream.connectors.sql.values import are_naive
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -182,7 +183,7 @@ def _of_times(values: Sequence[dt.datetime]) -> list[str]:
 
 
 def _of_naive_times(values: Sequence[Any]) -> list[str] | None:
-    if {value.tzinfo for value in values} != {None}:
+    if not are_naive(values):
         return None
     return list(map(str, values))
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import repeat
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.datastream.connectors.sql.values import SqlRow, dumps_plain, loads_plain
+from penstock.datastream.connectors.sql.values import SqlRow, are_naive, dumps_plain, loads_plain
 from penstock.model.row import RowKind
 from penstock.runtime.value_classes import classes_of
 
@@ -34,7 +34,6 @@ _NO_TEXT: Final = "\x01"
 """Stands for None in a column of texts, none of which is this one."""
 _KINDS: Final = tuple(RowKind)
 _NONE: Final = type(None)
-_ZONE: Final = attrgetter("tzinfo")
 _HARMLESS: Final = frozenset({_NONE, bool, int, float, str, bytes, Decimal, dt.date, dt.timedelta})
 """Values of exactly these classes need no look at what is inside."""
 
@@ -121,7 +120,7 @@ def _packed(column: Sequence[Any]) -> tuple[bytes, Any]:
             return _TEXTS, (_NONE in kinds, joined.encode("utf-8", "surrogatepass"))
     if dt.datetime in kinds and kinds <= {dt.datetime, _NONE}:
         times = [time for time in column if time is not None] if _NONE in kinds else column
-        if set(map(_ZONE, times)) == {None}:
+        if are_naive(times):
             packed = pa.array(column, pa.timestamp("us")).to_numpy(zero_copy_only=False)
             return _TIMES, packed.astype("<M8[us]").tobytes()
     if kinds <= _HARMLESS:

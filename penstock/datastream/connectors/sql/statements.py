@@ -10,11 +10,11 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.datastream.connectors.sql.engine import cursor_of
 from penstock.datastream.connectors.sql.pieces import Piece
+from penstock.datastream.connectors.sql.values import are_naive
 from penstock.datastream.connectors.sql.zones import drops_zones, in_utc, with_session_in_utc
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _DRIVERS: Final = frozenset({"pysqlite", "psycopg", "pymysql"})
 """Drivers whose values need nothing else of SQLAlchemy, such as sizes of parameters."""
-_ZONE: Final = attrgetter("tzinfo")
 _NONE: Final = type(None)
 
 
@@ -99,8 +98,7 @@ def _as_they_are(values: Sequence[Any]) -> Sequence[Any]:
 
 def _texts_of_times(values: Sequence[Any], has_none: bool) -> Sequence[Any] | None:
     if not has_none:
-        is_naive = set(map(_ZONE, values)) == {None}
-        return [_as_text(value) for value in values] if is_naive else None
+        return [_as_text(value) for value in values] if are_naive(values) else None
     texts = _texts_of_times([value for value in values if value is not None], False)
     ahead = iter(texts or ())
     return texts and [None if value is None else next(ahead) for value in values]

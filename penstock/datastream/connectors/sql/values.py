@@ -32,6 +32,7 @@ _ALLOWED: Final = frozenset(_CLASSES.values())
 _FIELDS: Final = attrgetter("_fields")
 _VALUES: Final = attrgetter("_values")
 _ROW_KIND: Final = attrgetter("_row_kind")
+_ZONE: Final = attrgetter("tzinfo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ class _SqlUnpickler(pickle.Unpickler):
                 f"SqlSink: the staged rows contain {module}.{name}, which no SqlSink writes. Check "
                 "who else writes to the table of staged rows."
             ) from None
+
+
+def are_naive(times: Sequence[dt.datetime]) -> bool:
+    """Whether none of these times has a zone. Looks at all of them in C."""
+    return set(map(_ZONE, times)) <= {None}
 
 
 def dumps_plain(value: Any) -> bytes:

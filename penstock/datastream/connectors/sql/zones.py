@@ -10,7 +10,9 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.datastream.connectors.sql.values import are_naive
 from penstock.model.types import RowTypeInfo, UtcTimestampTypeInfo
+from penstock.runtime.value_classes import classes_of
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -29,7 +31,10 @@ def drops_zones(dialect: Any, kind: Any) -> bool:
 
 def in_utc(values: Sequence[Any]) -> Sequence[Any] | None:
     """The values, with instants as a clock in UTC shows them. None: there is no instant among them."""
-    if not any(isinstance(value, dt.datetime) and value.tzinfo is not None for value in values):
+    times = values
+    if classes_of(values) != {dt.datetime}:
+        times = [value for value in values if isinstance(value, dt.datetime)]
+    if are_naive(times):
         return None
     return [
         value.astimezone(dt.UTC).replace(tzinfo=None)

@@ -204,7 +204,7 @@ class ResultPartition:
     @property
     def queued(self) -> int:
         """Frames and events that consumers have not taken; 0 for a partition in files."""
-        if self.sort_merge is not None:
+        if self.result_type.is_released_by_scheduler:
             return 0
         return sum(subpartition.queued for subpartition in self.subpartitions)
 
