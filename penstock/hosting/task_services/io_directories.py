@@ -25,6 +25,7 @@ from penstock.hosting.interrupts import UninterruptibleLock
 from penstock.hosting.own_folder import try_lock
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.model.errors import ResultWriteError
+from penstock.runtime.interruption import uninterruptible
 
 PREFIX: Final = "penstock-io-"
 _MAKING: Final = "penstock-new-"
@@ -72,6 +73,7 @@ class IoDirectories:
         folder = private_files.held_path(made.held, made.folder)
         return os.path.join(folder, f"{next(_NAMES):06}.db")
 
+    @uninterruptible()
     def remove(self, directory: str) -> None:
         """Remove one with its content, on a thread of its own. `close` removes what is left then."""
         self._removals.put(partial(shutil.rmtree, directory, ignore_errors=True))

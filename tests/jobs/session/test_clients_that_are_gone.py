@@ -32,7 +32,12 @@ print("first:", next(rows), flush=True)
 input()
 """
 PATIENCE_S = 120
-QUICK = {"client.heartbeat.interval": "50 ms", "client.heartbeat.timeout": "500 ms"}
+# A client of a busy machine may be silent for a second, and the job must live until the test has seen it.
+TIMEOUT_MS = 4000
+QUICK = {
+    "client.heartbeat.interval": "50 ms",
+    "client.heartbeat.timeout": f"{TIMEOUT_MS} ms",
+}
 
 
 def state(session):
@@ -66,13 +71,13 @@ def test_the_job_of_a_client_that_was_killed_is_cancelled(session, tmp_path):
 
 
 def test_a_client_that_lives_may_read_nothing_for_long(session, monkeypatch):
-    """It says many times that it lives, for longer than it may be silent, and the job goes on."""
+    """It says that it lives for longer than it may be silent, and the job goes on."""
     begun = wall_ms()
     heard = threading.Event()
     real = session.session.client_lives
 
     def client_lives(job_id, until_wall_ms):
-        if until_wall_ms > begun + 4 * 500:
+        if until_wall_ms > begun + 2 * TIMEOUT_MS:
             heard.set()
         return real(job_id, until_wall_ms)
 
