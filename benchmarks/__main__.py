@@ -29,7 +29,13 @@ from benchmarks.measures import (
     startup,
     word_count,
 )
-from benchmarks.measures.functions import json_fields, kernels, reduces, row_functions
+from benchmarks.measures.functions import (
+    json_fields,
+    json_lines,
+    kernels,
+    reduces,
+    row_functions,
+)
 from benchmarks.measures.state import checkpoints, large_state, recovery, rescale
 from benchmarks.peers.runs import SECTION_OF
 from benchmarks.report import ON_SPARK, Section, write_results
@@ -46,6 +52,7 @@ BENCHMARKS = {
     "kernels": kernels.measure,
     "reduces": reduces.measure,
     "json_fields": json_fields.measure,
+    "json_lines": json_lines.measure,
     "startup": startup.measure,
     "latency": latency.measure,
     "scheduler": scheduler.measure,
@@ -75,6 +82,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "kernels": kernels.ABOUT,
     "reduces": reduces.ABOUT,
     "json_fields": json_fields.ABOUT,
+    "json_lines": json_lines.ABOUT,
     "scheduler": scheduler.ABOUT,
     "flat_memory": flat_memory.ABOUT,
     "slow_consumer": slow_consumer.ABOUT,
@@ -100,6 +108,7 @@ WITHOUT_SPARK = frozenset({
     "kernels",
     "reduces",
     "json_fields",
+    "json_lines",
     "scheduler",
     "slow_consumer",
     "fan_out",

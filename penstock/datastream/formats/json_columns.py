@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.formats.json_forms import read_forms
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 # Words that Python's JSON accepts and standard JSON does not. pyarrow takes them for numbers.
@@ -54,7 +55,14 @@ def read_messages(messages: Sequence[bytes | None], schema: pa.Schema) -> pa.Rec
 def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     """One row for each line; the last line needs no end. None: a line is not a plain object of these columns."""
     # A block that begins with `null` crashes pyarrow.
-    if not block.startswith(b"{") or _may_be_strange(block, schema) or not is_text(block):
+    if not block.startswith(b"{") or not is_text(block):
+        return None
+    return read_forms(block, schema) or _parsed(block, schema)
+
+
+def _parsed(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
+    """`read_lines` of any valid UTF-8, by pyarrow."""
+    if _may_be_strange(block, schema):
         return None
     from pyarrow import (
         json,

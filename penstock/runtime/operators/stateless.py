@@ -264,7 +264,7 @@ class FunctionOperator(Operator):
         return self._position
 
     def watched_rows(self, rows: RowBatch) -> Iterator[Any]:
-        """`watched` for a batch. The function gets named tuples of the fields that it reads where it cannot tell them from the records."""
+        """`watched` for a batch. The function gets tuples of the fields that it reads where it cannot tell them from the records."""
         if not isinstance(rows, ColumnRows):
             return self.watched(rows.values, rows.timestamps)
         position = self.watched(list(rows.plan.records(rows.batch)), rows.timestamps)

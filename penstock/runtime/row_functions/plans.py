@@ -74,7 +74,7 @@ class Way(StrEnum):
     INLINE = "inline"
     """Its body is part of the operator's loop over records. Only key selectors and reduces, whose records come as Python objects."""
     FIELDS = "fields"
-    """It is called with named tuples of the columns that it reads."""
+    """It is called with tuples or named tuples of the columns that it reads."""
     RECORDS = "records"
     """It is called with records."""
 
@@ -152,6 +152,9 @@ class Plan:
     is_shared: bool = False
     """Whether its results may hold lists and dicts to which somebody else refers, too."""
     record_class: Any = None
+    """Of the named tuples that the function gets; None: it gets tuples."""
+    has_all_places: bool = False
+    """Whether these have a place for each field, because the function reads fields by their index."""
     tree: Node | None = None
     run_flat: Compiled | None = None
     """Gives the items of all lists that the function returns, if it returns lists of what cannot be changed."""
@@ -206,10 +209,20 @@ class Plan:
             return None
 
     def records(self, batch: ColumnBatch) -> Iterator[Any]:
-        """A named tuple for each record, of the fields that the function reads."""
-        if isinstance(batch, DecodedColumns) and self._has_as_named(batch.attributes):
+        """A tuple or named tuple for each record, of the fields that the function reads."""
+        if self.has_all_places:
+            assert self.fields is not None
+            read = dict(zip(self.places, self.values(batch), strict=True))
+            unread: list[Any] = [None] * len(batch)
+            columns = [read.get(place, unread) for place in range(len(self.fields.codecs))]
+        elif isinstance(batch, DecodedColumns) and self._has_as_named(batch.attributes):
             return iter(batch.records)
-        return map(tuple.__new__, repeat(self.record_class), zip(*self.values(batch), strict=True))
+        else:
+            columns = self.values(batch)
+        made = zip(*columns, strict=True)
+        if self.record_class is None:
+            return made
+        return map(tuple.__new__, repeat(self.record_class), made)
 
     def _has_as_named(self, attributes: Mapping[int, str]) -> bool:
         """Whether the function finds the fields that it reads at decoded records, too."""
@@ -388,17 +401,24 @@ def _is_list_of_plain(node: Node) -> bool:
 def _as_fields(function: FunctionType, place: int, fields: Fields, why_not: str) -> Plan:
     if fields.names is None:
         raise Refused("the records are no Rows")
-    names = sorted(fields_read(function.__code__, place))
-    if any(map(_cannot_be_named, names)):
-        raise Refused("a field has a name that named tuples do not take")
-    places = tuple(map(fields.place_of, names))
+    read = fields_read(function.__code__, place)
+    if read.counts - {len(fields.names)}:
+        raise Refused("it unpacks another number of fields than the record has")
+    whole = range(len(fields.names)) if read.counts else ()
+    places = tuple(sorted({*map(fields.place_of, read.names | read.indexes), *whole}))
     for place_read in places:
         fields.node(place_read)
-    # The names are known only now.
-    make: Any = namedtuple  # ruff: ignore[collections-named-tuple]
-    made = make("Row", names)
     guard = Guard(lambda: function.__code__, function.__code__)
-    return Plan(Way.FIELDS, why_not, fields, places, (guard,), record_class=made)
+    plan = Plan(Way.FIELDS, why_not, fields, places, (guard,))
+    plan.has_all_places = bool(read.indexes or read.counts)
+    if read.names:
+        names = fields.names if plan.has_all_places else [fields.names[one] for one in places]
+        if any(map(_cannot_be_named, names)):
+            raise Refused("a field has a name that named tuples do not take")
+        # The names are known only now.
+        make: Any = namedtuple  # ruff: ignore[collections-named-tuple]
+        plan.record_class = make("Row", names)
+    return plan
 
 
 def _cannot_be_named(name: str) -> bool:

@@ -1,7 +1,7 @@
-"""Whether a function only reads attributes of its record. Such a function may be given a named tuple in place of a Row.
+"""Whether a function only reads fields of its record. Such a function may be given a tuple or a named tuple in place of a Row.
 
 The function is not changed, so it may call, loop and fail as it likes. Each instruction that loads the record has to be followed by one
-that reads a field. Does not know trees.
+that reads a field, as `bid.price` or `bid[2]`, or all of them, as `auction, price = bid`. Does not know trees.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import inspect
 from types import CodeType
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.model.row import ROW_ATTRIBUTES
 from penstock.runtime.row_functions.refusals import Refused
@@ -18,29 +18,51 @@ _SEES_VARIABLES: Final = frozenset({
     *("locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "globals"),
     *("set_trace", "breakpoint", "super"),
 })
+_UNPACKS: Final = "UNPACK_SEQUENCE"
 _LOADS: Final = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST"})
 _STORES: Final = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 _STORES_AND_MORE: Final = frozenset({"STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"})
 
 
-def fields_read(code: CodeType, place: int) -> frozenset[str]:
-    """The attributes that are read of the argument at this place. Raises: Refused: it is used for something else too, or not at all."""
+class FieldReads(NamedTuple):
+    """What a function reads of its record. `counts`: of the fields that the record must have, for it is unpacked into so many variables."""
+
+    names: frozenset[str]
+    indexes: frozenset[int]
+    counts: frozenset[int]
+
+
+def fields_read(code: CodeType, place: int) -> FieldReads:
+    """What is read of the argument at this place. Raises: Refused: it is used for something else too, or not at all."""
     _check(code, place)
     record = code.co_varnames[place]
     steps = [step for step in dis.get_instructions(code) if step.opname != "NOP"]
-    read = set()
-    for step, following in zip(steps, [*steps[1:], None], strict=True):
-        if not _loads(step, record):
-            continue
-        is_field = following is not None and following.opname == "LOAD_ATTR"
-        if following is None or not is_field or following.argrepr.endswith("NULL|self"):
-            raise Refused("it uses the record itself, not only its fields")
-        if following.argval in ROW_ATTRIBUTES:
-            raise Refused(f"it uses {following.argval!r} of the record")
-        read.add(following.argval)
-    if not read:
-        raise Refused("it reads no attribute of the record")
-    return frozenset(read)
+    reads = [
+        _read_by(steps[at + 1 : at + 3]) for at, step in enumerate(steps) if _loads(step, record)
+    ]
+    if not reads:
+        raise Refused("it reads no field of the record")
+    counts = {step.argval for step in reads if step.opname == _UNPACKS}
+    read = {step.argval for step in reads if step.opname != _UNPACKS}
+    names = frozenset(one for one in read if isinstance(one, str))
+    return FieldReads(names, frozenset(read - names), frozenset(counts))
+
+
+def _read_by(following: list[dis.Instruction]) -> dis.Instruction:
+    """The one of the steps behind a load of the record that tells what is read. Raises: Refused: more than a field is."""
+    first, second = (*following, None, None)[:2]
+    if first is not None and first.opname == "LOAD_ATTR":
+        if not first.argrepr.endswith("NULL|self"):
+            if first.argval in ROW_ATTRIBUTES:
+                raise Refused(f"it uses {first.argval!r} of the record")
+            return first
+    elif first is not None and first.opname == _UNPACKS:
+        return first
+    elif first is not None and second is not None:
+        is_index = first.opname == "LOAD_CONST" and type(first.argval) is int
+        if is_index and second.opname == "BINARY_SUBSCR":
+            return first
+    raise Refused("it uses the record itself, not only its fields")
 
 
 def _check(code: CodeType, place: int) -> None:

@@ -2,16 +2,18 @@
 
 import math
 import random
+import re
 
 import pyarrow as pa
 import pytest
 
 from penstock.common.typeinfo import Types
 from penstock.model.row import Row
-from penstock.runtime.codecs.convert import arrow_schema
+from penstock.runtime.codecs.convert import arrow_schema, to_rows
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.row_functions import plans
 from penstock.runtime.row_functions.plans import Way, plan_of
+from penstock.runtime.row_functions.refusals import Refused
 
 BID = Types.ROW_NAMED(
     ["id", "price", "name", "tags", "count", "days"],
@@ -34,6 +36,12 @@ def unknown(name, what="calls or reads"):
 
 def plan(function, kind=BID):
     return plan_of(function, arrow_schema(kind), kind)
+
+
+def fields_of(function, kind):
+    """Raises: Refused: why the function does not get its fields."""
+    fields = plans.fields_of_columns(arrow_schema(kind), kind)
+    return plans._as_fields(function, 0, fields, "")
 
 
 def helper(value):
@@ -110,11 +118,107 @@ def test_pure_functions_run_on_columns(function):
         (Mapper().of_self, "it reads 'self', the object that it belongs to"),
         (lambda bid: {"id": bid.id}, "it makes a dict"),
         (lambda bid: (lambda one: one)(bid.id), "it makes a function or has a comprehension"),
+        (lambda bid: helper(bid[0]) + bid.price, unknown("helper")),
+        (lambda bid: helper(bid[-2] or bid[1]), unknown("helper")),
     ],
 )  # fmt: skip
-def test_functions_that_only_read_attributes_get_their_fields(function, why):
+def test_functions_that_only_read_fields_get_them(function, why):
     found = plan(function)
     assert (found.way, found.why_not) == (Way.FIELDS, why)
+
+
+PLACED = Types.ROW_NAMED(
+    ["a", "b", "class", "d"], [Types.LONG(), Types.STRING(), Types.LONG(), Types.DOUBLE()]
+)
+
+
+def unpacked(row):
+    a, b, c, d = row
+    return helper((d, c, b, a))
+
+
+def named_and_unpacked(row):
+    a, b, c, d = row
+    return helper((d, c, b, a, row.b, row[-1]))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda row: helper(row[0]),
+        lambda row: helper((row[3], row[1])),
+        lambda row: helper(row[-1]),
+        lambda row: helper((row[-4], row[0], row[-3])),
+        lambda row: (row[1] if row[0] else row[2], helper(row[2])),
+        lambda row: helper((row.d, row.b)),
+        unpacked,
+    ],
+)
+def test_fields_are_what_the_record_has_at_their_places(function):
+    found = plan(function, PLACED)
+    assert found.way is Way.FIELDS
+    given = {"a": [0, 1, None], "b": ["x", None, "z"], "class": [7, 8, 9], "d": [0.5, -0.0, 1.0]}
+    batch = ColumnBatch(pa.RecordBatch.from_pydict(given, schema=arrow_schema(PLACED)))
+    records = to_rows(batch, PLACED).values
+    assert list(map(function, found.records(batch))) == list(map(function, records))
+
+
+def test_a_place_and_a_name_need_a_named_tuple_of_all_fields():
+    function = lambda row: helper((row[3], row.a))  # ruff: ignore[lambda-assignment]
+    assert plan(function, PLACED).way is Way.RECORDS  # `class` cannot be a name
+    assert plan(named_and_unpacked, PLACED).way is Way.RECORDS
+    kind = Types.ROW_NAMED(["a", "b", "c", "d"], PLACED.get_field_types())
+    batch = ColumnBatch(
+        pa.RecordBatch.from_pydict(
+            {"a": [1], "b": ["x"], "c": [2], "d": [0.5]}, schema=arrow_schema(kind)
+        )
+    )
+    for one in (function, named_and_unpacked):
+        found = plan(one, kind)
+        assert found.way is Way.FIELDS
+        (record,) = found.records(batch)
+        assert one(record) == one(Row(a=1, b="x", c=2, d=0.5))
+
+
+def of_three(row):
+    a, b, c = row
+    return helper((a, b, c))
+
+
+def star(row):
+    first, *others = row
+    return helper((first, others))
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (of_three, "it unpacks another number of fields than the record has"),
+        (star, ITSELF),
+        (lambda row: helper(row[1:2]), ITSELF),
+        (lambda row: helper(row[True]), ITSELF),
+        (lambda row: helper(row["a"]), ITSELF),
+        (lambda row: helper(row[row[0]]), ITSELF),
+        (lambda row: helper(list(row)), ITSELF),
+        (lambda row: helper([*row]), ITSELF),
+        (lambda row: helper((row or Row(1))[0]), ITSELF),
+        (lambda row: helper(row[4]), "the record has no field 4"),
+        (lambda row: helper(row[-5]), "the record has no field -5"),
+    ],
+)
+def test_what_a_tuple_does_not_do_as_a_row_needs_rows(function, why):
+    with pytest.raises(Refused, match=re.escape(why)):
+        fields_of(function, PLACED)
+    assert plan(function, PLACED).way is Way.RECORDS
+
+
+def test_a_row_that_is_changed_stays_a_row():
+    def changed(row):
+        row[0] = 1
+        return helper(row[0])
+
+    with pytest.raises(Refused, match=ITSELF):
+        fields_of(changed, PLACED)
 
 
 @pytest.mark.parametrize(
