@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from penstock.hosting.batch.allocator import large_blocks_kept
 from penstock.hosting.batch.batch_task import BatchTask
 from penstock.hosting.batch.orders import Orders
 from penstock.hosting.batch.runner import failure_of
@@ -63,7 +64,8 @@ def _records(
 ) -> Iterator[tuple[int, bytes]]:
     try:
         check_here()
-        yield from BatchTask(told, subtask, attempt, records).run()
+        with large_blocks_kept():
+            yield from BatchTask(told, subtask, attempt, records).run()
     except Exception as error:  # Any error: Spark must pass on our own text.
         where = f"  in task:     {told.vertex_name} ({subtask + 1}/{told.parallelism}), attempt {attempt}"
         raise SubtaskFailed(

@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.model import types as t
 from penstock.model.row import Row, make_row, make_rows
 from penstock.model.texts.bounded_text import bounded_repr
-from penstock.runtime.codecs.base import NONE, Codec, ExactCodec
+from penstock.runtime.codecs.base import NONE, Codec, ExactCodec, values_of_array
 from penstock.runtime.codecs.time import DecimalCodec, InstantCodec, time_codec
 from penstock.runtime.value_classes import classes_of
 
@@ -113,9 +113,7 @@ class IntCodec(Codec):
             self._overflow([v for v in values if v is not None])
 
     def from_array(self, array: pa.Array) -> list[Any]:
-        if array.null_count:
-            return list(array.to_pylist())
-        return list(array.to_numpy().tolist())
+        return values_of_array(array)
 
     def _ints(self, values: Sequence[Any]) -> Sequence[Any]:
         if classes_of(values) <= {int, NONE}:
@@ -162,9 +160,7 @@ class FloatCodec(Codec):
         return float(value) if isinstance(value, Decimal) else value
 
     def from_array(self, array: pa.Array) -> list[Any]:
-        if array.null_count:
-            return list(array.to_pylist())
-        return list(array.to_numpy().tolist())
+        return values_of_array(array)
 
     def _float(self, value: Any) -> float:
         if isinstance(value, int | float | np.number) and not isinstance(value, np.complexfloating):

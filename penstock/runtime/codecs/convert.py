@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.model.row import RowKind, make_rows
 from penstock.model.types import TypeInformation, is_pickled
-from penstock.runtime.codecs.base import Codec
+from penstock.runtime.codecs.base import Codec, values_of_array
 from penstock.runtime.codecs.by_type import RecordCodec, codec_of
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.partial_columns import PartialColumns
@@ -245,11 +245,3 @@ def _values(array: pa.Array, codec: Codec, name: str) -> list[Any]:
                 f"{error}"
             ) from error
     return codec.from_array(array)
-
-
-def values_of_array(array: pa.Array) -> list[Any]:
-    """The Python values of an undeclared column."""
-    kind = array.type
-    if array.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return list(array.to_numpy(zero_copy_only=False).tolist())
-    return list(array.to_pylist())

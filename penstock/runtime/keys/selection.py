@@ -25,6 +25,7 @@ from penstock.model.types import (
     TypeInformation,
     is_pickled,
 )
+from penstock.runtime.codecs.base import values_of_array
 from penstock.runtime.codecs.convert import (
     MISFIT,
     array_to_values,
@@ -33,7 +34,6 @@ from penstock.runtime.codecs.convert import (
     is_as_declared,
     rows_of_fields,
     to_rows,
-    values_of_array,
 )
 from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys.computed import ComputedKeys
@@ -236,9 +236,15 @@ class KeySelection:
         return rows, keys_of_lists([values[one.place] for one in found.fields], found.is_tuple)
 
     def keys_in_columns(
-        self, batch: ColumnBatch, type_info: TypeInformation | None
+        self,
+        batch: ColumnBatch,
+        type_info: TypeInformation | None,
+        known: dict[int, list[Any]] | None = None,
     ) -> list[Any] | None:
-        """The keys of the records, if the selector only reads and computes; None: it has to be called."""
+        """The keys of the records, if the selector only reads and computes; None: it has to be called.
+
+        `known`: takes the values of the columns that are keys, by the column's index.
+        """
         schema = batch.data.schema
         found = self._plain_fields(schema.names, type_info)
         if found is None:
@@ -248,7 +254,10 @@ class KeySelection:
         lists = []
         for place, codec in found.fields:
             array = batch.data.column(place)
-            lists.append(values_of_array(array) if codec is None else codec.from_array(array))
+            values = values_of_array(array) if codec is None else codec.from_array(array)
+            if known is not None:
+                known[place] = values
+            lists.append(values)
         return keys_of_lists(lists, found.is_tuple)
 
     def _fitting_keys(
@@ -372,7 +381,8 @@ class ChannelCache:
     def _computed(self, keys: list[Any]) -> list[int]:
         hashes = hash_keys(keys, is_int32=self._is_int32)
         found = channels_of_hashes(hashes, self._channels, self._max_parallelism)
-        return list(found.tolist())
+        channels: list[int] = found.tolist()
+        return channels
 
 
 def _is_safe(keys: list[Any]) -> bool:

@@ -92,10 +92,10 @@ class KeyTaker(FunctionOperator):
         plan = self.row_function.plan(batch, type_info)
         if plan.way is not Way.FIELDS or not plan.holds():
             return None
-        keys = self.keys.keys_in_columns(batch, type_info)
+        lent = ColumnRows(batch, type_info, plan)
+        keys = self.keys.keys_in_columns(batch, type_info, lent.known)
         if keys is None:
             return None
-        lent = ColumnRows(batch, type_info, plan)
         self._found = (lent.values, keys)
         return lent
 

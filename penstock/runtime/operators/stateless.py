@@ -267,7 +267,7 @@ class FunctionOperator(Operator):
         """`watched` for a batch. The function gets tuples of the fields that it reads where it cannot tell them from the records."""
         if not isinstance(rows, ColumnRows):
             return self.watched(rows.values, rows.timestamps)
-        position = self.watched(list(rows.plan.records(rows.batch)), rows.timestamps)
+        position = self.watched(list(rows.plan.records(rows.batch, rows.known)), rows.timestamps)
         self._lent = rows
         return position
 

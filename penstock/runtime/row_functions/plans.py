@@ -13,19 +13,18 @@ from enum import StrEnum
 from functools import partial
 from itertools import repeat
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from penstock.model.row import make_rows
 from penstock.model.types import TypeInformation
-from penstock.runtime.codecs.base import Codec
+from penstock.runtime.codecs.base import Codec, values_of_array
 from penstock.runtime.codecs.by_type import RecordCodec, codec_of
 from penstock.runtime.codecs.convert import (
     ROW_KIND_COLUMN,
     fields_of,
     is_as_declared,
-    values_of_array,
 )
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.partial_columns import DecodedColumns
@@ -51,6 +50,9 @@ from penstock.runtime.row_functions.trees import (
     with_all,
     with_results,
 )
+
+KnownValues: TypeAlias = Mapping[int, list[Any]]
+"""Python values of columns, by the column's index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +164,14 @@ class Plan:
     _loops: dict[Any, Compiled | None] = field(default_factory=dict)
     """Loops over decoded records, by what they give and by the records' attributes."""
 
-    def values(self, batch: ColumnBatch) -> list[list[Any]]:
-        """The Python values of the columns that it reads."""
+    def values(self, batch: ColumnBatch, known: KnownValues | None = None) -> list[list[Any]]:
+        """The Python values of the columns that it reads. `known`: of some columns."""
         assert self.fields is not None
         made = []
         for place in self.places:
-            decoded = batch.values_of(place) if isinstance(batch, DecodedColumns) else None
+            decoded = None if known is None else known.get(place)
+            if decoded is None and isinstance(batch, DecodedColumns):
+                decoded = batch.values_of(place)
             if decoded is None:
                 codec, array = self.fields.codecs[place], batch.column(place)
                 decoded = values_of_array(array) if codec is None else codec.from_array(array)
@@ -208,17 +212,17 @@ class Plan:
         except TooLarge:  # Attributes have longer names than columns.
             return None
 
-    def records(self, batch: ColumnBatch) -> Iterator[Any]:
-        """A tuple or named tuple for each record, of the fields that the function reads."""
+    def records(self, batch: ColumnBatch, known: KnownValues | None = None) -> Iterator[Any]:
+        """A tuple or named tuple for each record, of the fields that the function reads. `known`: as in `values`."""
         if self.has_all_places:
             assert self.fields is not None
-            read = dict(zip(self.places, self.values(batch), strict=True))
+            read = dict(zip(self.places, self.values(batch, known), strict=True))
             unread: list[Any] = [None] * len(batch)
             columns = [read.get(place, unread) for place in range(len(self.fields.codecs))]
         elif isinstance(batch, DecodedColumns) and self._has_as_named(batch.attributes):
             return iter(batch.records)
         else:
-            columns = self.values(batch)
+            columns = self.values(batch, known)
         made = zip(*columns, strict=True)
         if self.record_class is None:
             return made

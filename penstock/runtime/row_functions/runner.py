@@ -44,15 +44,16 @@ TURNED_OFF: Final = "penstock.task.functions-as-columns is false"
 
 
 class ColumnRows(RowBatch):
-    """The rows of a batch of columns. They are made when somebody asks for them."""
+    """The rows of a batch of columns. They are made when somebody asks for them. `known`: values of some columns."""
 
-    __slots__ = ("batch", "plan", "type_info")
+    __slots__ = ("batch", "known", "plan", "type_info")
 
     def __init__(self, batch: ColumnBatch, type_info: TypeInformation | None, plan: Plan) -> None:
         super().__init__([], batch.timestamps)
         self.batch = batch
         self.type_info = type_info
         self.plan = plan
+        self.known: dict[int, list[Any]] = {}
 
     def __len__(self) -> int:
         return len(self.batch)

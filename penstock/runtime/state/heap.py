@@ -279,8 +279,11 @@ class HeapValueState(HeapState, ValueState):
             return None if found is MISSING else found
         # Inlined, because this is called for every record.
         backend = self._backend
-        table = self.tables.get(backend.namespace)
-        return None if table is None else table.get(backend.skey)
+        try:
+            table = self.tables[backend.namespace]
+        except KeyError:
+            return None
+        return table.get(backend.skey)
 
     def update(self, value: Any) -> None:
         if value is None:
@@ -288,13 +291,16 @@ class HeapValueState(HeapState, ValueState):
             return
         if value.__class__ is not self._plain:
             value = self._own(value)
-        if self.cleanup is not None:
-            self.cleanup.run(1)
         backend = self._backend
-        table = self.tables.get(backend.namespace)
-        if table is None:
+        if self._ttl is not None:
+            if self.cleanup is not None:
+                self.cleanup.run(1)
+            value = (value, backend.now_ms())
+        try:
+            table = self.tables[backend.namespace]
+        except KeyError:
             table = self.tables[backend.namespace] = {}
-        table[backend.skey] = value if self._ttl is None else (value, backend.now_ms())
+        table[backend.skey] = value
 
     def _own(self, value: Any) -> Any:
         """A copy if the value can be changed: the function may emit the value now, and change the state's object
