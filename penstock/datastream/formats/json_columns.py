@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.formats.json_forms import read_forms
+from penstock.datastream.formats.forms.objects import read_forms
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 # Words that Python's JSON accepts and standard JSON does not. pyarrow takes them for numbers.

@@ -1,5 +1,6 @@
-"""Large blocks are used again while a BATCH task runs, and go back to the system behind it. In processes of their own, for it is the whole
-process that is changed.
+"""Large blocks are used again while a BATCH task runs, and go back to the system behind it.
+
+In processes of their own, for it is the whole process that is changed.
 """
 
 import os
@@ -16,8 +17,10 @@ import ctypes, sys
 from penstock.hosting.batch.allocator import large_blocks_kept
 
 class Mallinfo(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int) for name in
-                "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+    _fields_ = [(name, ctypes.c_int) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd",
+        "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+    )]
 
 libc = ctypes.CDLL(None)
 libc.mallinfo.restype = Mallinfo

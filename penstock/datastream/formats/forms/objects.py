@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.datastream.formats.text_numbers import (
+from penstock.datastream.formats.forms.numbers import (
     Numbers,
     PaddedText,
     Places,
