@@ -107,6 +107,9 @@ def kafka_errors(kafka: Any, what: str, last: LastError, *clients: Any) -> Gener
     except kafka.KafkaException as error:
         for client in clients:
             client.poll(0)  # only this calls back with errors of connections
+        # The error has this frame, and since Python 3.13 lives until the next collection of garbage.
+        # A client that nobody refers to ends at once.
+        clients, client = (), None
         refusal = refusal_of(error.args[0]) or last.refusal()
         if refusal is not None:
             raise RefusedForGood(f"{what}: {refusal}.") from error
