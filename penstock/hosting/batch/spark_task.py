@@ -6,9 +6,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -30,8 +27,7 @@ def run_subtask(
     Yields key and record in turn, as Spark's PairwiseRDD expects: the reduce partition in 8 bytes,
     then the record.
     """
-    load_arrow()
-    body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
+    body = _body(shipped)
     tell = None if aside is None else lambda record: aside.add([record])
     unread = iter(records)
     with at_work():
@@ -41,28 +37,17 @@ def run_subtask(
 
 def run_frame_subtask(shipped: Shipped, subtask: int, records: Iterable[bytes]) -> Iterator[bytes]:
     """As `run_subtask`, for the stage whose result becomes a DataFrame. Yields Arrow messages."""
-    load_arrow()
-    body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
+    body = _body(shipped)
     unread = iter(records)
     with at_work():
         yield from body.frames(shipped.orders.value, subtask, _attempt(), unread)
     _read_to_end(unread)
 
 
-def load_arrow() -> None:
-    """Load Arrow so that it allocates by the C library, whose settings `large_blocks_kept` changes. With its own allocator, batches of columns
-    take twice as long.
-
-    It reads its choice once, when it is loaded. A choice of the user's counts, and so does that of who has loaded it before.
-    """
-    name = "ARROW_DEFAULT_MEMORY_POOL"
-    if name in os.environ or "pyarrow" in sys.modules:
-        return
-    os.environ[name] = "system"
-    try:
-        importlib.import_module("pyarrow")
-    finally:
-        del os.environ[name]
+def _body(shipped: Shipped) -> Any:
+    """The module of the task's Penstock side. It loads Arrow, which chooses its allocator then."""
+    import_shipped(shipped.archives, "penstock.hosting.batch.allocator").load_arrow()
+    return import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
 
 
 def decoded(schema: Any, batches: Iterable[Any]) -> Iterator[Any]:

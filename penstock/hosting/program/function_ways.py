@@ -176,7 +176,7 @@ def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay 
     if not is_columnar(kind):
         why = "its stream has no declared type: if columns come, they decide"
         return _on_objects(operator, why)
-    plan = plan_of(operator.function.call, arrow_schema(kind), kind)
+    plan = operator.row_function_class.plan_of(operator.function.call, arrow_schema(kind), kind)
     if plan.way is Way.COLUMNS:
         run = _longest_run(graph, node_id, chained) or _Run([node_id], plan)
         return _in_kernels(graph, run, chained)

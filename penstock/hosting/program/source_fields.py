@@ -14,7 +14,7 @@ from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 from penstock.runtime.operator import Accepts
 from penstock.runtime.operators.sinks import SinkOperator
 from penstock.runtime.operators.stateless import FilterOperator, FunctionOperator
-from penstock.runtime.row_functions.plans import Way, plan_of
+from penstock.runtime.row_functions.plans import Way
 from penstock.runtime.sources.operator import SourceOperator
 
 
@@ -76,7 +76,7 @@ def _read_in(
         raise _Others(f"{node.name} takes whole records")
     if not operator.functions_as_columns:
         return everything
-    plan = plan_of(operator.function.call, schema, kind)
+    plan = operator.row_function_class.plan_of(operator.function.call, schema, kind)
     if plan.way is Way.RECORDS:
         return everything
     read = set(plan.places)

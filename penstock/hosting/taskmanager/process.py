@@ -94,6 +94,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD, 20, 20)
+    gc.enable()
     outputs = Outputs()
     _take_output(outputs, worker)
     _log_signals()

@@ -33,6 +33,7 @@ from penstock.runtime.row_functions.objects import ObjectFunction
 from penstock.runtime.row_functions.plans import Way
 from penstock.runtime.row_functions.runner import (
     ColumnRows,
+    FilterFunction,
     FlatFunction,
     FusedFunctions,
     InKernels,
@@ -322,6 +323,7 @@ class FilterOperator(FunctionOperator):
 
     keeps_records = True
     runs_on_columns = True
+    row_function_class = FilterFunction
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)

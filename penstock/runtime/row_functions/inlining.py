@@ -14,10 +14,10 @@ from types import FunctionType
 from typing import Any, Final
 
 from penstock.model.row import Row, make_row
-from penstock.runtime.row_functions.interpreters import READS_BYTECODE, is_watched
+from penstock.runtime.row_functions.interpreters import READS_BYTECODE, is_watched, loads_method
 from penstock.runtime.row_functions.known_code import SCALARS, Guard, hold
 from penstock.runtime.row_functions.plans import function_of
-from penstock.runtime.row_functions.reading import Reader, loads_method
+from penstock.runtime.row_functions.reading import Reader
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import Expression, TooLarge, expression
 from penstock.runtime.row_functions.runner import TURNED_OFF

@@ -6,6 +6,7 @@ Source: none; the manual of `dis` says that bytecode may change between versions
 
 from __future__ import annotations
 
+import dis
 import sys
 from typing import Any, Final
 
@@ -20,6 +21,13 @@ def may_read(version: tuple[int, int], implementation: str) -> bool:
 
 
 READS_BYTECODE: Final = may_read(sys.version_info[:2], sys.implementation.name)
+_HAS_METHOD_BIT: Final = "LOAD_METHOD" not in dis.opmap or dis.opmap["LOAD_METHOD"] > 255
+"""Whether LOAD_ATTR tells by the lowest bit of its argument that a method is loaded. An opcode above 255 is a pseudo one of the compiler."""
+
+
+def loads_method(step: dis.Instruction) -> bool:
+    """Whether the step loads a method in order to call it."""
+    return step.opname == "LOAD_METHOD" or (_HAS_METHOD_BIT and bool((step.arg or 0) & 1))
 
 
 def is_watched() -> bool:

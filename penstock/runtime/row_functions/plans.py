@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import repeat
 from types import FunctionType, MethodType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -138,6 +138,15 @@ def fields_of_columns(schema: pa.Schema, type_info: TypeInformation | None) -> F
     return Fields(names_of, list(schema.types), codecs, is_record)
 
 
+class Lent(NamedTuple):
+    """What a function gets in place of a record. `named`: the class of named tuples; None: tuples. `is_whole`: they have a place for each
+    field, because the function reads some by their index.
+    """
+
+    named: Any
+    is_whole: bool
+
+
 @dataclass(slots=True)
 class Plan:
     """How a function runs. `why_not`: why not as columns. `places`: of the columns that it reads."""
@@ -153,10 +162,10 @@ class Plan:
     makes_rows: bool = False
     is_shared: bool = False
     """Whether its results may hold lists and dicts to which somebody else refers, too."""
-    record_class: Any = None
-    """Of the named tuples that the function gets; None: it gets tuples."""
-    has_all_places: bool = False
-    """Whether these have a place for each field, because the function reads fields by their index."""
+    lent: Lent | None = None
+    """What the function gets, where it is called with fields."""
+    reads_changeable: bool = False
+    """Whether the function may change what a field holds: a list or dict."""
     tree: Node | None = None
     run_flat: Compiled | None = None
     """Gives the items of all lists that the function returns, if it returns lists of what cannot be changed."""
@@ -214,8 +223,9 @@ class Plan:
 
     def records(self, batch: ColumnBatch, known: KnownValues | None = None) -> Iterator[Any]:
         """A tuple or named tuple for each record, of the fields that the function reads. `known`: as in `values`."""
-        if self.has_all_places:
-            assert self.fields is not None
+        assert self.fields is not None
+        assert self.lent is not None
+        if self.lent.is_whole:
             read = dict(zip(self.places, self.values(batch, known), strict=True))
             unread: list[Any] = [None] * len(batch)
             columns = [read.get(place, unread) for place in range(len(self.fields.codecs))]
@@ -224,9 +234,9 @@ class Plan:
         else:
             columns = self.values(batch, known)
         made = zip(*columns, strict=True)
-        if self.record_class is None:
+        if self.lent.named is None:
             return made
-        return map(tuple.__new__, repeat(self.record_class), made)
+        return map(tuple.__new__, repeat(self.lent.named), made)
 
     def _has_as_named(self, attributes: Mapping[int, str]) -> bool:
         """Whether the function finds the fields that it reads at decoded records, too."""
@@ -263,6 +273,16 @@ def plan_of(call: Callable[..., Any], schema: pa.Schema, type_info: TypeInformat
         return _as_fields(function, place, fields, why_not)
     except Refused:
         return as_written(why_not)
+
+
+def filter_plan_of(
+    call: Callable[..., Any], schema: pa.Schema, type_info: TypeInformation | None
+) -> Plan:
+    """`plan_of` of a filter, whose records go on: what it changes in a field must be changed in the record."""
+    plan = plan_of(call, schema, type_info)
+    if plan.way is Way.FIELDS and plan.reads_changeable:
+        return as_written("it may change a list or dict of a record that goes on")
+    return plan
 
 
 def fields_plan_of(
@@ -410,20 +430,20 @@ def _as_fields(function: FunctionType, place: int, fields: Fields, why_not: str)
         raise Refused("it unpacks another number of fields than the record has")
     whole = range(len(fields.names)) if read.counts else ()
     places = tuple(sorted({*map(fields.place_of, read.names | read.indexes), *whole}))
-    for place_read in places:
-        fields.node(place_read)
+    nodes = list(map(fields.node, places))
     guard = Guard(lambda: function.__code__, function.__code__)
-    plan = Plan(Way.FIELDS, why_not, fields, places, (guard,))
-    plan.has_all_places = bool(read.indexes or read.counts)
+    is_whole, named = bool(read.indexes or read.counts), None
     if read.names:
-        names = fields.names if plan.has_all_places else [fields.names[one] for one in places]
+        names = fields.names if is_whole else [fields.names[one] for one in places]
         if any(map(_cannot_be_named, names)):
             raise Refused("a field has a name that named tuples do not take")
         # The names are known only now.
         make: Any = namedtuple  # ruff: ignore[collections-named-tuple]
-        plan.record_class = make("Row", names)
+        named = make("Row", names)
+    plan = Plan(Way.FIELDS, why_not, fields, places, (guard,), lent=Lent(named, is_whole))
+    plan.reads_changeable = any(one.is_changeable for one in nodes)
     return plan
 
 
 def _cannot_be_named(name: str) -> bool:
-    return name.startswith("_") or keyword.iskeyword(name)
+    return name.startswith("_") or keyword.iskeyword(name) or not name.isidentifier()

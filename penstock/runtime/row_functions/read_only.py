@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Final, NamedTuple
 
 from penstock.model.row import ROW_ATTRIBUTES
+from penstock.runtime.row_functions.interpreters import loads_method
 from penstock.runtime.row_functions.refusals import Refused
 
 _SEES_VARIABLES: Final = frozenset({
@@ -52,7 +53,7 @@ def _read_by(following: list[dis.Instruction]) -> dis.Instruction:
     """The one of the steps behind a load of the record that tells what is read. Raises: Refused: more than a field is."""
     first, second = (*following, None, None)[:2]
     if first is not None and first.opname == "LOAD_ATTR":
-        if not first.argrepr.endswith("NULL|self"):
+        if not loads_method(first):
             if first.argval in ROW_ATTRIBUTES:
                 raise Refused(f"it uses {first.argval!r} of the record")
             return first

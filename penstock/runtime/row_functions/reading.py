@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 from penstock.model.row import ROW_ATTRIBUTES, Row
 from penstock.runtime.row_functions import known_code as known
+from penstock.runtime.row_functions.interpreters import loads_method
 from penstock.runtime.row_functions.refusals import Refused, because, check_shape
 from penstock.runtime.row_functions.stand import NO_VALUE, NULL, USED, Method, Stand
 from penstock.runtime.row_functions.trees import Kind, Node, chosen, with_all
@@ -335,11 +336,6 @@ class Reader:
         way.push(Node(Kind.FORMAT, (value, *specification), conversion))
 
 
-def loads_method(step: dis.Instruction) -> bool:
-    """Whether the step loads a method in order to call it."""
-    return step.opname == "LOAD_METHOD" or (_HAS_METHOD_BIT and bool((step.arg or 0) & 1))
-
-
 def _default(name: str, value: object) -> Node:
     if not known.is_plain(value):
         raise Refused(f"the default of {name!r} is not a plain value")
@@ -360,8 +356,6 @@ def _result(top: Any) -> Node:
     return top
 
 
-_HAS_METHOD_BIT: Final = "LOAD_METHOD" not in dis.opmap or dis.opmap["LOAD_METHOD"] > 255
-"""Whether LOAD_ATTR loads methods too, as from Python 3.12 on."""
 _NULL_IS_ABOVE: Final = "CALL_KW" in dis.opmap
 """Whether the empty place is above what is called, as from Python 3.13 on."""
 Handler = Callable[[Reader, Stand, dis.Instruction], None]

@@ -7,7 +7,7 @@ not know operators or state backends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -51,9 +51,15 @@ _WAYS: Final = {
     },
     "trusted": {"first": "table[skey] = c1; append(c1); continue", "result": "append(made)"},
     "kept": {"first": "table[skey] = own(c1); continue", "result": "pass"},
-    "folded": {"first": "c1 = _create()", "result": "pass"},
+    "folded": {
+        "first": "c1 = _create()\n            if not _may_run(): return skey, c1, c0",
+        "result": "pass",
+    },
 }
-"""By what becomes of results: copied before they are given on, given on as they are, only kept; of aggregates, only kept."""
+"""By what becomes of results: copied before they are given on, given on as they are, only kept; of aggregates, only kept.
+
+What makes an accumulator is the user's code, and may change variables that the function reads.
+"""
 
 
 @dataclass(slots=True)
@@ -155,6 +161,8 @@ class Reducing:
             made = fed.again(old, value)
             if made is not NO_RESULT:
                 fed.take(skey, made)
+            if self._create is not None and not self._may_run():
+                _call_and_keep(replace(fed, records=records))
 
     def _made(self, plan: Inlined, text: str, way: dict[str, str]) -> Callable[..., Any] | None:
         """The function of a text with the expression in it; None: there is none."""
@@ -171,6 +179,7 @@ class Reducing:
         name = f"<reduce of {getattr(self._function, '__qualname__', 'a function')}>"
         known = {
             "_no_result": NO_RESULT, "_row": Row, "_named": self._named, "_create": self._create,
+            "_may_run": plan.may_run,
         }  # fmt: skip
         try:
             return plan.expression.in_function(source, name, known)

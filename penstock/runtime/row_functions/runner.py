@@ -25,6 +25,7 @@ from penstock.runtime.row_functions.plans import (
     add_flat,
     as_written,
     fields_plan_of,
+    filter_plan_of,
     fused_plan,
     plan_of,
 )
@@ -139,8 +140,11 @@ class RowFunction:
         self._plans.append((schema, type_info, plan))
         return plan
 
+    plan_of = staticmethod(plan_of)
+    """How a function runs on columns of a schema."""
+
     def _made_plan(self, schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
-        return plan_of(self.call, schema, type_info)
+        return type(self).plan_of(self.call, schema, type_info)
 
     def results(self, rows: ColumnRows) -> list[Any] | None:
         """What the function returns for each record; None: the function has to be called."""
@@ -193,8 +197,13 @@ class RowFunction:
 class FieldsFunction(RowFunction):
     """A function that has state or timers. It is always called, with the fields of its records where it cannot tell them from records."""
 
-    def _made_plan(self, schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
-        return fields_plan_of(self.call, schema, type_info)
+    plan_of = staticmethod(fields_plan_of)
+
+
+class FilterFunction(RowFunction):
+    """The function of a filter."""
+
+    plan_of = staticmethod(filter_plan_of)
 
 
 class FlatFunction(RowFunction):

@@ -8,7 +8,7 @@ import pytest
 from tests.tools.terminal import PseudoTerminal
 
 PROGRAM = """
-import atexit, signal, sys, threading
+import atexit, queue, signal, sys, threading
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors import DataGeneratorSource
@@ -151,18 +151,18 @@ atexit.register(waits)
 
 
 OWN_HANDLER = """
-calls = threading.Semaphore(0)
+calls = queue.SimpleQueue()  # only this may be used by a handler in the middle of its own calls
 
 def mine(number, frame):
     sys.stdout.write("mine\\n")  # in one piece, for the next Ctrl-C comes at once
     sys.stdout.flush()
-    calls.release()
+    calls.put(number)
 
 signal.signal(signal.SIGINT, mine)
 numbers.print()
 client = env.execute_async("numbers")
 for _ in range(2):
-    calls.acquire()
+    calls.get()
 client.cancel().result()
 is_mine = signal.getsignal(signal.SIGINT) is mine
 print("ended", client.get_job_execution_result().exception() is not None, is_mine)

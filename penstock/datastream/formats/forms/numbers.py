@@ -32,7 +32,7 @@ _DOUBLE_LENGTH: Final = 16
 _RARE: Final = 8
 """At most one number of so many may need Python's `float`."""
 _NUMBER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
-_POWERS: Final = 10.0 ** np.arange(_DOUBLE_LENGTH + 1)
+_POWERS: Final = np.array([float(f"1e{power}") for power in range(_DOUBLE_LENGTH + 1)])
 
 
 class PaddedText:

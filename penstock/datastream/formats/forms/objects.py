@@ -8,7 +8,7 @@ numbers are read. For all else there is no result, and the caller asks a parser:
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -176,7 +176,7 @@ def _read_plain(lines: _Lines, place: int, kind: pa.DataType | None) -> pa.Array
     if kind is None:
         found = _any_of(text, starts, ends, nulls)
     elif pa.types.is_signed_integer(kind):
-        found = _narrowed(integers(text, starts, ends), kind.to_pandas_dtype())
+        found = _narrowed(integers(text, starts, ends), np.dtype(f"i{kind.bit_width // 8}"))
     elif pa.types.is_float64(kind):
         found = doubles(text, starts, ends)
     elif pa.types.is_boolean(kind):
@@ -196,7 +196,7 @@ def _any_of(
     return _truths(text, starts, ends, nulls)
 
 
-def _narrowed(values: Numbers | None, kind: type[np.signedinteger]) -> Numbers | None:
+def _narrowed(values: Numbers | None, kind: np.dtype[Any]) -> Numbers | None:
     if values is None:
         return None
     narrow = values.astype(kind)

@@ -200,5 +200,12 @@ def _column(
             is_over = (data > most) | (data < -most - 1)
             bad, data = either(bad, is_over), np.where(is_over, 0, data)
     nulls = None if vector.nulls is None else as_mask(given, vector.nulls)
-    wanted = kind.to_pandas_dtype()
-    return pa.array(data.astype(wanted, copy=False), kind, mask=nulls), bad
+    return pa.array(data.astype(_dtype_of(kind), copy=False), kind, mask=nulls), bad
+
+
+def _dtype_of(kind: pa.DataType) -> np.dtype[Any]:
+    """Of a column of whole numbers, doubles or booleans. pyarrow tells it with pandas only, before version 26."""
+    if pa.types.is_boolean(kind):
+        return np.dtype(np.bool_)
+    letter = "f" if pa.types.is_floating(kind) else "i"
+    return np.dtype(f"{letter}{kind.bit_width // 8}")

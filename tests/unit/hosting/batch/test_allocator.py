@@ -50,6 +50,11 @@ def told(**environment):
     return done.stdout.split()
 
 
+def test_other_settings_of_malloc_do_not_matter():
+    """YARN sets this one."""
+    assert told(MALLOC_ARENA_MAX="4") == ["True", "False", "True", "True"]
+
+
 def test_a_freed_block_stays_until_the_end():
     assert told() == ["True", "False", "True", "True"]
 
@@ -57,3 +62,44 @@ def test_a_freed_block_stays_until_the_end():
 @pytest.mark.parametrize("chosen", [{"MALLOC_MMAP_THRESHOLD_": "1000000"}])
 def test_the_settings_of_the_user_stay(chosen):
     assert told(**chosen) == ["True", "True", "False", "True"]
+
+
+NAME = "ARROW_DEFAULT_MEMORY_POOL"
+POOL_PROGRAM = """
+import os, sys
+if sys.argv[1] == "loaded":
+    import pyarrow
+from penstock.hosting.batch.allocator import load_arrow
+load_arrow()
+load_arrow()
+import pyarrow as pa
+print(pa.default_memory_pool().backend_name, os.environ.get("ARROW_DEFAULT_MEMORY_POOL"))
+"""
+
+
+def pool(chosen=None, how="not loaded", **more):
+    clean = {name: value for name, value in os.environ.items() if name != NAME} | more
+    if chosen is not None:
+        clean[NAME] = chosen
+    done = subprocess.run(
+        [sys.executable, "-c", POOL_PROGRAM, how], capture_output=True, text=True, check=True,
+        env={**clean, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def test_arrow_allocates_by_the_c_library():
+    assert pool() == ["system", "None"]
+
+
+@pytest.mark.parametrize("chosen", ["mimalloc", "system"])
+def test_the_choice_of_the_user_counts(chosen):
+    assert pool(chosen) == [chosen, chosen]
+
+
+def test_arrow_that_is_loaded_already_stays_as_it_is():
+    assert pool(how="loaded") != ["system", "None"]
+
+
+def test_arrow_keeps_its_allocator_where_the_user_says_how_the_c_librarys_keeps_blocks():
+    assert pool(MALLOC_TOP_PAD_="100000")[0] != "system"

@@ -271,7 +271,7 @@ def test_a_difference_turns_it_off_is_told_and_is_not_emitted(monkeypatch):
         plan.run = lambda *columns: [0.0 if one == 0 else one for one in run(*columns)]
         return plan
 
-    monkeypatch.setattr(runner, "plan_of", wrong)
+    monkeypatch.setattr(runner.RowFunction, "plan_of", staticmethod(wrong))
     harness, told = fed(MapOperator, lambda row: row.price)
     assert [str(value) for value, _ in as_rows(harness)] == ["1.5", "-0.0", "None", "2.0"]
     (line,) = told

@@ -12,7 +12,7 @@ from penstock.model.row import Row
 from penstock.runtime.codecs.convert import arrow_schema, to_rows
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.row_functions import plans
-from penstock.runtime.row_functions.plans import Way, plan_of
+from penstock.runtime.row_functions.plans import Way, filter_plan_of, plan_of
 from penstock.runtime.row_functions.refusals import Refused
 
 BID = Types.ROW_NAMED(
@@ -178,6 +178,31 @@ def test_a_place_and_a_name_need_a_named_tuple_of_all_fields():
         assert found.way is Way.FIELDS
         (record,) = found.records(batch)
         assert one(record) == one(Row(a=1, b="x", c=2, d=0.5))
+
+
+def test_a_name_that_cannot_be_an_attribute_needs_rows():
+    kind = Types.ROW_NAMED(["a", "user-id"], [Types.LONG(), Types.LONG()])
+    assert plan(lambda row: helper((row.a, row[1])), kind).way is Way.RECORDS
+    assert plan(lambda row: helper((row[0], row[1])), kind).way is Way.FIELDS
+
+
+def test_a_method_of_a_field_is_the_fields_and_one_of_the_record_the_records():
+    assert plan(lambda row: helper(row.b.upper()), PLACED).way is Way.FIELDS
+    with pytest.raises(Refused, match=ITSELF):
+        fields_of(lambda row: helper(row.b()), PLACED)
+
+
+def appending(bid):
+    bid[3].append(helper("seen"))
+    return True
+
+
+def test_a_filter_that_may_change_a_list_of_its_record_gets_the_record():
+    assert plan(appending).way is Way.FIELDS
+    found = filter_plan_of(appending, arrow_schema(BID), BID)
+    why = "it may change a list or dict of a record that goes on"
+    assert (found.way, found.why_not) == (Way.RECORDS, why)
+    assert filter_plan_of(lambda bid: helper(bid[0]), arrow_schema(BID), BID).way is Way.FIELDS
 
 
 def of_three(row):

@@ -1,6 +1,7 @@
 """Lines of one form are read as a JSON parser reads them; all others are not read."""
 
 import json
+import sys
 
 import pyarrow as pa
 import pytest
@@ -189,3 +190,9 @@ def test_few_lines_are_left_to_a_parser():
     assert read_forms(block_of(ORDINARY[:100]), SCHEMA) is None
     assert read_forms(b"", SCHEMA) is None
     assert read_forms(b"\n" * LINES, SCHEMA) is None
+
+
+def test_pandas_is_not_needed(monkeypatch):
+    """Spark does not need it either."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert read_forms(block_of(ORDINARY), SCHEMA).num_rows == LINES

@@ -61,7 +61,8 @@ class Longer(Count):
         return []
 
     def add(self, value, accumulator):
-        return accumulator[-3:] + [value[1]] if value[1] else accumulator  # ruff: ignore[collection-literal-concatenation]
+        last = [value[1]]
+        return accumulator[-3:] + last if value[1] else accumulator
 
 
 class Inverse(Count):
@@ -133,6 +134,34 @@ def test_what_only_computes_is_in_the_loop(kind):
 @pytest.mark.parametrize("kind", [InPlace, OfSelf])
 def test_what_changes_its_accumulator_or_reads_its_object_is_called(kind):
     assert inlined(kind().add, 2).expression is None
+
+
+RATE = 1
+
+
+class Rated(Count):
+    """The thirtieth accumulator changes the variable that `add` reads."""
+
+    made = 0
+
+    def create_accumulator(self):
+        Rated.made += 1
+        if Rated.made == 30:
+            globals()["RATE"] = 2
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + value[1] * RATE
+
+
+def test_a_variable_that_create_accumulator_changes_counts_from_there_on(monkeypatch):
+    found = []
+    for is_on in (True, False):
+        monkeypatch.setattr(Rated, "made", 0)
+        monkeypatch.setitem(globals(), "RATE", 1)
+        found.append(fed(harness_of(Rated(), is_on)).values)
+    assert inlined(Rated().add, 2).expression is not None
+    assert found[0] == found[1]
 
 
 def test_add_is_called_for_samples_only(monkeypatch):
