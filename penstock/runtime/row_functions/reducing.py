@@ -51,15 +51,13 @@ _WAYS: Final = {
     },
     "trusted": {"first": "table[skey] = c1; append(c1); continue", "result": "append(made)"},
     "kept": {"first": "table[skey] = own(c1); continue", "result": "pass"},
-    "folded": {
-        "first": "c1 = _create()\n            if not _may_run(): return skey, c1, c0",
-        "result": "pass",
-    },
+    "folded": {"first": "c1 = _create()", "result": "pass"},
 }
 """By what becomes of results: copied before they are given on, given on as they are, only kept; of aggregates, only kept.
 
-What makes an accumulator is the user's code, and may change variables that the function reads.
+What makes an accumulator is the user's code, and may change variables that the function reads, if it reads any.
 """
+_CHECKED: Final = "\n            if not _may_run(): return skey, c1, c0"
 
 
 @dataclass(slots=True)
@@ -168,6 +166,8 @@ class Reducing:
         """The function of a text with the expression in it; None: there is none."""
         if plan.expression is None:
             return None
+        if plan.guards and "first" in way and self._create is not None:
+            way = {**way, "first": way["first"] + _CHECKED}
         may_be_row = self._names is not None and not plan.results <= _NO_ROWS
         source = text.format(
             text=plan.expression.text,
