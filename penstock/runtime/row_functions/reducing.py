@@ -166,7 +166,8 @@ class Reducing:
         """The function of a text with the expression in it; None: there is none."""
         if plan.expression is None:
             return None
-        if plan.guards and "first" in way and self._create is not None:
+        # The first guard is of the function's own code.
+        if len(plan.guards) > 1 and "first" in way and self._create is not None:
             way = {**way, "first": way["first"] + _CHECKED}
         may_be_row = self._names is not None and not plan.results <= _NO_ROWS
         source = text.format(
