@@ -25,7 +25,7 @@ from penstock.runtime.operators.stateless import (
     MapOperator,
 )
 from penstock.runtime.operators.windowed.base import WindowOperator
-from penstock.runtime.operators.windowed.functions import AggregateContents, ReduceContents
+from penstock.runtime.operators.windowed.functions import ReduceContents
 from penstock.runtime.operators.windowed.grid import GridWindowOperator
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.row_functions.inlining import inlined
@@ -117,7 +117,7 @@ def _selector_way(keys: KeySelection, kind: Any) -> SelectorWay:
 def _reduce_way(
     graph: StreamGraph, node_id: int, operator: ReduceOperator | WindowOperator
 ) -> FunctionWay | None:
-    """None: it has no reduce or aggregate function of the user."""
+    """None: it has no reduce function of the user."""
     function = (
         operator.function if isinstance(operator, ReduceOperator) else operator.contents.function
     )
@@ -125,15 +125,9 @@ def _reduce_way(
         return None
     if isinstance(operator, RecordWindowOperator):
         return FunctionWay(Way.RECORDS.value, "windows of this kind add one record at a time")
-    is_aggregate = not isinstance(operator, ReduceOperator) and isinstance(
-        operator.contents, AggregateContents
-    )
-    call = function.owner.add if is_aggregate else function.call
-    made = inlined(call, 2, is_on=operator.functions_as_columns)
+    made = inlined(function.call, 2, is_on=operator.functions_as_columns)
     if made.expression is None:
         return FunctionWay(Way.RECORDS.value, made.why_not)
-    if is_aggregate:
-        return FunctionWay(Way.INLINE.value)
     why = _not_combined(graph, node_id, operator, function.call)
     return FunctionWay((Way.INLINE if why else Way.PARTIALS).value, why_no_partials=why)
 
@@ -158,8 +152,7 @@ def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay 
     operator = graph.nodes[node_id].operator
     if not isinstance(operator, FunctionOperator) or not operator.runs_on_columns:
         is_reduce = isinstance(operator, ReduceOperator) or (
-            isinstance(operator, WindowOperator)
-            and isinstance(operator.contents, ReduceContents | AggregateContents)
+            isinstance(operator, WindowOperator) and isinstance(operator.contents, ReduceContents)
         )
         reduce: Any = operator
         return _reduce_way(graph, node_id, reduce) if is_reduce else None

@@ -1,4 +1,4 @@
-"""Reducing: a reduce or aggregate function over the records of a batch, with its body within the loop, so that no record costs a call.
+"""Reducing: a reduce function over the records of a batch, with its body within the loop, so that no record costs a call.
 
 The loop does what a loop with calls does, record by record. At a record at which the body raises, the function itself is called. Does
 not know operators or state backends.
@@ -7,7 +7,7 @@ not know operators or state backends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -25,14 +25,16 @@ _NO_ROWS: Final = frozenset({
 """Results that are named already, or are no Rows."""
 _LOOP: Final = """\
 def run(records, table, get, append, own):
-    for skey, {value} in records:
-        {old} = get(skey, _no_result)
-        if {old} is _no_result:
-            {first}
+    for skey, c1 in records:
+        c0 = get(skey, _no_result)
+        if c0 is _no_result:
+            table[skey] = {first}
+            {given}
+            continue
         try:
             made = {text}
         except Exception:
-            return skey, {old}, {value}
+            return skey, c0, c1
         if {is_row}:
             made = _named(made)
         table[skey] = made
@@ -40,24 +42,13 @@ def run(records, table, get, append, own):
     return None
 """
 """Returns the record at which the body raises: it can be called again with the same records, and goes on behind it."""
-_ONE: Final = "def run({old}, {value}):\n    made = {text}\n    return {one}\n"
-_REDUCED: Final = {"old": "c0", "value": "c1"}
-_FOLDED: Final = {"old": "c1", "value": "c0"}
-"""The arguments of a reduce function and of `AggregateFunction.add`."""
+_ONE: Final = "def run(c0, c1):\n    made = {text}\n    return {one}\n"
 _WAYS: Final = {
-    "copied": {
-        "first": "table[skey] = own(c1); append(c1); continue",
-        "result": "append(own(made))",
-    },
-    "trusted": {"first": "table[skey] = c1; append(c1); continue", "result": "append(made)"},
-    "kept": {"first": "table[skey] = own(c1); continue", "result": "pass"},
-    "folded": {"first": "c1 = _create()", "result": "pass"},
+    "copied": {"first": "own(c1)", "given": "append(c1)", "result": "append(own(made))"},
+    "trusted": {"first": "c1", "given": "append(c1)", "result": "append(made)"},
+    "kept": {"first": "own(c1)", "given": "pass", "result": "pass"},
 }
-"""By what becomes of results: copied before they are given on, given on as they are, only kept; of aggregates, only kept.
-
-What makes an accumulator is the user's code, and may change variables that the function reads, if it reads any.
-"""
-_CHECKED: Final = "\n            if not _may_run(): return skey, c1, c0"
+"""By what becomes of results: copied before they are given on, given on as they are, only kept."""
 
 
 @dataclass(slots=True)
@@ -66,8 +57,7 @@ class Fed:
 
     Args: count: of the records. records: the iterator over (skey, value). table: from skey to the value so far. results:
         takes the value after each record; None: they are only kept. own: makes copies; None: they are not needed. call: the function.
-        put_aside: is given the error of a record that is to have no result; raises it if the job fails. create: makes the first
-        accumulator; then the function is `add(value, accumulator)`, and results are only kept.
+        put_aside: is given the error of a record that is to have no result; raises it if the job fails.
     """
 
     count: int
@@ -77,12 +67,11 @@ class Fed:
     own: Callable[[Any], Any] | None
     call: Callable[[Any, Any], Any]
     put_aside: Callable[[Exception], None]
-    create: Callable[[], Any] | None = None
 
     def again(self, old: Any, value: Any) -> Any:
         """What the function returns for two values; NO_RESULT: the second one was put aside."""
         try:
-            return self.call(old, value) if self.create is None else self.call(value, old)
+            return self.call(old, value)
         except Exception as error:
             self.put_aside(error)
             return NO_RESULT
@@ -104,11 +93,9 @@ class Reducing:
         told_as: str,
         told: Callable[[str], None],
         is_on: bool,
-        create: Callable[[], Any] | None = None,
     ) -> None:
-        """`names`: of the Rows that it returns, where it gives them none. `create`: as of `Fed`."""
-        self._function, self._names, self._create = call, names, create
-        self._order = _REDUCED if create is None else _FOLDED
+        """`names`: of the Rows that it returns, where it gives them none."""
+        self._function, self._names = call, names
         self._told_as, self._told, self._is_on = told_as, told, is_on
         self._plan: Inlined | None = None
         self._one: Callable[[Any, Any], Any] | None = None
@@ -137,15 +124,13 @@ class Reducing:
         if plan is None:
             # The function is read when it is first needed: all that is outside of it has its values then.
             plan = self._plan = inlined(self._function, 2, self._names, is_on=self._is_on)
-            loop = self._made(plan, _LOOP, _WAYS["copied" if self._create is None else "folded"])
+            loop = self._made(plan, _LOOP, _WAYS["copied"])
             # The longest text of all.
             self._one = None if loop is None else self._made(plan, _ONE, {})
         return self._one is not None and plan.may_run()
 
     def _loop(self, fed: Fed, records: Iterable[tuple[Any, Any]]) -> None:
         way = "kept" if fed.results is None else "trusted" if fed.own is None else "copied"
-        if self._create is not None:
-            way = "folded"
         loop = self._loops.get(way)
         if loop is None:
             assert self._plan is not None, "it may run"
@@ -159,29 +144,20 @@ class Reducing:
             made = fed.again(old, value)
             if made is not NO_RESULT:
                 fed.take(skey, made)
-            if self._create is not None and not self._may_run():
-                _call_and_keep(replace(fed, records=records))
 
     def _made(self, plan: Inlined, text: str, way: dict[str, str]) -> Callable[..., Any] | None:
         """The function of a text with the expression in it; None: there is none."""
         if plan.expression is None:
             return None
-        # The first guard is of the function's own code.
-        if len(plan.guards) > 1 and "first" in way and self._create is not None:
-            way = {**way, "first": way["first"] + _CHECKED}
         may_be_row = self._names is not None and not plan.results <= _NO_ROWS
         source = text.format(
             text=plan.expression.text,
             is_row="made.__class__ is _row" if may_be_row else "False",
             one="_named(made)" if may_be_row else "made",
-            **self._order,
             **way,
         )
         name = f"<reduce of {getattr(self._function, '__qualname__', 'a function')}>"
-        known = {
-            "_no_result": NO_RESULT, "_row": Row, "_named": self._named, "_create": self._create,
-            "_may_run": plan.may_run,
-        }  # fmt: skip
+        known = {"_no_result": NO_RESULT, "_row": Row, "_named": self._named}
         try:
             return plan.expression.in_function(source, name, known)
         except TooLarge:
@@ -239,14 +215,10 @@ def _call_each(fed: Fed) -> None:
 
 def _call_and_keep(fed: Fed) -> None:
     table, call, get, own = fed.table, fed.call, fed.table.get, fed.own or _same
-    create = fed.create
     for skey, value in fed.records:
         old = get(skey, NO_RESULT)
         try:
-            if create is not None:
-                table[skey] = call(value, create() if old is NO_RESULT else old)
-            else:
-                table[skey] = own(value) if old is NO_RESULT else call(old, value)
+            table[skey] = own(value) if old is NO_RESULT else call(old, value)
         except Exception as error:
             fed.put_aside(error)
 

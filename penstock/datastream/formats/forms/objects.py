@@ -1,7 +1,7 @@
 """JSON objects of one form, a line each, as columns: what a program has written, with the same names in the same order and spacing.
 
 All between the values is then the same text on each line, so the values lie at places that arithmetic finds. pyarrow's parser looks at
-each sign instead and takes twice as long (`python -m benchmarks json_lines`). Texts without escapes, numbers, truth values and nulls of
+each sign instead, and accepts more than JSON, so its answer has to be checked (`python -m benchmarks json_lines`). Texts without escapes, numbers, truth values and nulls of
 numbers are read. For all else there is no result, and the caller asks a parser: whatever is read is what a parser would read.
 """
 

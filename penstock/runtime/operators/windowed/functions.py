@@ -118,14 +118,6 @@ class AggregateContents(WindowContents):
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_aggregate(self.function.owner)
 
-    def fold_in_loop(
-        self, told_as: str, told: Callable[[str], None]
-    ) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
-        add, create = self.function.owner.add, self.function.owner.create_accumulator
-        return _fold_with(
-            Reducing(add, None, told_as, told, is_on=True, create=create), add, create
-        )
-
     def result(self) -> Callable[[Any], Any]:
         found: Callable[[Any], Any] = self.function.owner.get_result
         return found
@@ -298,12 +290,10 @@ def _fold_reduce(call: Callable[[Any, Any], Any]) -> Callable[..., None]:
     return fold
 
 
-def _fold_with(
-    reducing: Reducing, call: Callable[[Any, Any], Any], create: Callable[[], Any] | None = None
-) -> Callable[..., None]:
+def _fold_with(reducing: Reducing, call: Callable[[Any, Any], Any]) -> Callable[..., None]:
     def fold(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:
         records = zip(skeys, values, strict=False)
-        reducing.run(Fed(length_hint(skeys), records, table, None, own_copy, call, _raise, create))
+        reducing.run(Fed(length_hint(skeys), records, table, None, own_copy, call, _raise))
 
     return fold
 
