@@ -35,6 +35,10 @@ class RowBatch:
     def __len__(self) -> int:
         return len(self.values)
 
+    def record_at(self, index: int) -> Any:
+        """One record."""
+        return self.values[index]
+
     def slice(self, start: int, stop: int) -> RowBatch:
         stamps = None if self.timestamps is None else self.timestamps[start:stop]
         return RowBatch(self.values[start:stop], stamps)

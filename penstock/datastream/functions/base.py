@@ -325,6 +325,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     ) -> Results[OUT]:
         """Return the results for one window that fires; None: no result."""
 
+    @neutral
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """Clear what `window_state` holds: the window is removed."""
 
@@ -353,6 +354,7 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     ) -> Results[OUT]:
         """Return the results for one window that fires; None: no result."""
 
+    @neutral
     def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
         """Clear what `window_state` holds: the window is removed."""
 

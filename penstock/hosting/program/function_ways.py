@@ -25,13 +25,21 @@ from penstock.runtime.operators.stateless import (
     MapOperator,
 )
 from penstock.runtime.operators.windowed.base import WindowOperator
-from penstock.runtime.operators.windowed.functions import ReduceContents
+from penstock.runtime.operators.windowed.combining_windows import CombiningWindows
+from penstock.runtime.operators.windowed.functions import AggregateContents, ReduceContents
 from penstock.runtime.operators.windowed.grid import GridWindowOperator
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.row_functions.inlining import inlined
 from penstock.runtime.row_functions.kernels.on_batches import kernel_of_plan
 from penstock.runtime.row_functions.partials import combining_of
-from penstock.runtime.row_functions.plans import Plan, Stage, Way, fused_plan, plan_of
+from penstock.runtime.row_functions.plans import (
+    Plan,
+    Stage,
+    Way,
+    fields_plan_of,
+    fused_plan,
+    plan_of,
+)
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import TooLarge
 from penstock.runtime.row_functions.runner import TURNED_OFF
@@ -148,14 +156,58 @@ def _not_combined(graph: StreamGraph, node_id: int, operator: KeyTaker, call: An
     return ""
 
 
+def _stateful_way(graph: StreamGraph, node_id: int, operator: KeyTaker) -> FunctionWay:
+    """Of a function that is always called, because it has state: with records, or with the fields that it reads."""
+    if not operator.functions_as_columns:
+        return FunctionWay(Way.RECORDS.value, TURNED_OFF)
+    if isinstance(operator, WindowOperator) and (why := _needs_records(graph, node_id, operator)):
+        return FunctionWay(Way.RECORDS.value, why)
+    kind = _type_of(graph, graph.inputs_of(node_id)[0])
+    if not is_columnar(kind):
+        why = "its stream has no declared type: if columns come, they decide"
+        return FunctionWay(Way.RECORDS.value, why)
+    plan = fields_plan_of(operator.called_with_records(), arrow_schema(kind), kind)
+    if plan.way is not Way.FIELDS:
+        return FunctionWay(Way.RECORDS.value, plan.why_not)
+    if operator.keys.columns is None and (
+        _selector_way(operator.keys, kind).way != Way.COLUMNS.value
+    ):
+        return FunctionWay(Way.RECORDS.value, "its key is not computed on columns")
+    return FunctionWay(Way.FIELDS.value, plan.why_not)
+
+
+def _needs_records(graph: StreamGraph, node_id: int, operator: WindowOperator) -> str:
+    """Why the aggregate of windows is called with records, whatever it reads; empty: it may get fields."""
+    if not isinstance(operator, CombiningWindows):
+        return "windows of this kind add one record at a time"
+    if node_id in graph.error_rules:
+        return "records at which it raises are put aside"
+    return "" if operator.is_given_fields() else "late records have a side output"
+
+
+def _has_state(operator: KeyTaker) -> bool:
+    """Whether its function is one that is always called."""
+    if isinstance(operator, WindowOperator):
+        return isinstance(operator.contents, AggregateContents)
+    return operator.may_get_fields
+
+
 def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay | None:
     operator = graph.nodes[node_id].operator
-    if not isinstance(operator, FunctionOperator) or not operator.runs_on_columns:
-        is_reduce = isinstance(operator, ReduceOperator) or (
-            isinstance(operator, WindowOperator) and isinstance(operator.contents, ReduceContents)
-        )
-        reduce: Any = operator
-        return _reduce_way(graph, node_id, reduce) if is_reduce else None
+    if isinstance(operator, KeyTaker) and _has_state(operator):
+        return _stateful_way(graph, node_id, operator)
+    if isinstance(operator, FunctionOperator) and operator.runs_on_columns:
+        return _stateless_way(graph, node_id, operator, chained)
+    if isinstance(operator, ReduceOperator) or (
+        isinstance(operator, WindowOperator) and isinstance(operator.contents, ReduceContents)
+    ):
+        return _reduce_way(graph, node_id, operator)
+    return None
+
+
+def _stateless_way(
+    graph: StreamGraph, node_id: int, operator: FunctionOperator, chained: set[int]
+) -> FunctionWay:
     if not operator.functions_as_columns:
         return FunctionWay(Way.RECORDS.value, TURNED_OFF)
     kinds: list[Any] = []

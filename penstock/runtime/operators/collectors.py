@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -72,17 +72,42 @@ class StampedCollector:
         self._stamps: list[int] = []
         self._collector = Collector(self._stamps)
 
-    def add(self, results: Any, stamp: int) -> Iterator[RowBatch]:
-        """Add the results of one call of a user function, all with this timestamp. Yields full batches."""
+    def add(self, results: Any, stamp: int) -> Iterable[RowBatch]:
+        """Add the results of one call of a user function, all with this timestamp.
+
+        Returns: full batches, mostly none. They have to be taken before the next call, and what the function has left to say runs
+        meanwhile. Raises, then too: what the function raises.
+        """
         collector = self._collector
+        values = collector.values
         self._stamps.append(stamp)
         try:
             if type(results) is list:
-                collector.values += as_they_are(results)
+                values += as_they_are(results)
+                is_through = True
             else:
-                yield from pull(self._operator, opened(results), collector)
-        finally:
+                left = opened(results)
+                most = MAX_EMIT - len(values)
+                wanted = len(values) + most
+                values.extend(islice(left, most))
+                is_through = len(values) < wanted
+        except BaseException:
             # What came before an error stays.
+            collector.counts.append(len(values))
+            raise
+        if not is_through:
+            return self._pulled(left)
+        collector.counts.append(len(values))
+        return collector.take() if len(values) >= MAX_EMIT else ()
+
+    def _pulled(self, results: Iterator[Any]) -> Iterator[RowBatch]:
+        """Batches while a call has results, of which a batch is full already."""
+        collector = self._collector
+        try:
+            self._operator.is_in_record = True
+            yield from collector.take(open_record=True)
+            yield from pull(self._operator, results, collector)
+        finally:
             collector.counts.append(len(collector.values))
         if len(collector.values) >= MAX_EMIT:
             yield from collector.take()

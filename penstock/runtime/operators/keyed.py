@@ -8,7 +8,7 @@ batch are computed at once, and one generator sets the context for each record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from inspect import isgeneratorfunction
 from itertools import repeat
@@ -53,7 +53,7 @@ class KeyTaker(FunctionOperator):
 
     # Of the class, because operators that an earlier release has pickled do not have it.
     _kinds: KeyKinds | None = None
-    may_get_fields: ClassVar[bool] = False
+    may_get_fields: bool = False
     """Whether its function may be called with the fields of records that come in columns."""
 
     def __init__(self, function: UserFunction, keys: KeySelection) -> None:
@@ -87,7 +87,7 @@ class KeyTaker(FunctionOperator):
         """The batch for a function that only reads fields, if its key is a field, too. None: records are needed."""
         if self.row_function is None:
             self.row_function = FieldsFunction(
-                self.function.call, "", self.complain, self.functions_as_columns
+                self.called_with_records(), "", self.complain, self.functions_as_columns
             )
         plan = self.row_function.plan(batch, type_info)
         if plan.way is not Way.FIELDS or not plan.holds():
@@ -98,6 +98,10 @@ class KeyTaker(FunctionOperator):
             return None
         self._found = (lent.values, keys)
         return lent
+
+    def called_with_records(self) -> Callable[..., Any]:
+        """The function, or the method of it, that is called with each record."""
+        return self.function.call
 
     def keys_of(self, values: list[Any]) -> list[Any]:
         """The keys of the records, which become the watched batch. Raises: as the selector, or as the declared key type demands."""

@@ -222,7 +222,9 @@ class Plan:
             return None
 
     def records(self, batch: ColumnBatch, known: KnownValues | None = None) -> Iterator[Any]:
-        """A tuple or named tuple for each record, of the fields that the function reads. `known`: as in `values`."""
+        """A tuple or named tuple for each record, of the fields that the function reads. One that reads none gets any tuples, all different.
+        `known`: as in `values`.
+        """
         assert self.fields is not None
         assert self.lent is not None
         if self.lent.is_whole:
@@ -232,7 +234,7 @@ class Plan:
         elif isinstance(batch, DecodedColumns) and self._has_as_named(batch.attributes):
             return iter(batch.records)
         else:
-            columns = self.values(batch, known)
+            columns = self.values(batch, known) or [list(range(len(batch)))]
         made = zip(*columns, strict=True)
         if self.lent.named is None:
             return made

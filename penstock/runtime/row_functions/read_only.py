@@ -34,15 +34,13 @@ class FieldReads(NamedTuple):
 
 
 def fields_read(code: CodeType, place: int) -> FieldReads:
-    """What is read of the argument at this place. Raises: Refused: it is used for something else too, or not at all."""
+    """What is read of the argument at this place, which may be nothing. Raises: Refused: it is used for something else too."""
     _check(code, place)
     record = code.co_varnames[place]
     steps = [step for step in dis.get_instructions(code) if step.opname != "NOP"]
     reads = [
         _read_by(steps[at + 1 : at + 3]) for at, step in enumerate(steps) if _loads(step, record)
     ]
-    if not reads:
-        raise Refused("it reads no field of the record")
     counts = {step.argval for step in reads if step.opname == _UNPACKS}
     read = {step.argval for step in reads if step.opname != _UNPACKS}
     names = frozenset(one for one in read if isinstance(one, str))

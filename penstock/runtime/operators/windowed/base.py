@@ -5,7 +5,7 @@ Source: Flink WindowOperator; `records` has the operator for all assigners, `gri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from penstock.model.errors import UserError
@@ -23,6 +23,7 @@ from penstock.runtime.operators.keyed import (
 )
 from penstock.runtime.operators.windowed.functions import (
     CONTENTS,
+    AggregateContents,
     WindowContents,
     WindowContext,
     caller,
@@ -101,7 +102,7 @@ class WindowOperator(KeyedOperator):
         self.context = WindowContext(
             self.windows, self.state, context.timers.now_ms, is_merging=is_merging
         )
-        self._call = caller(self.output, self.context)
+        self.window_call = caller(self.output, self.context)
         self._clear = clearer(self.output)
         self._opened: list[UserFunction] = []
         for function in (self.contents.function, self.output):
@@ -135,6 +136,14 @@ class WindowOperator(KeyedOperator):
             return None
         return shape_of_records(contents.kind, is_merging=SESSIONS in self.restored_states)
 
+    def called_with_records(self) -> Callable[..., Any]:
+        function = self.contents.function
+        assert function is not None
+        if not isinstance(self.contents, AggregateContents):
+            return function.call
+        add: Callable[..., Any] = function.owner.add
+        return add
+
     def shape(self) -> str:
         """A text that describes the windows. Windows restored with another text cannot be continued. Each subclass has its own."""
         raise NotImplementedError
@@ -164,8 +173,12 @@ class WindowOperator(KeyedOperator):
         key = original_key(skey)
         self.state.key = self.windows.key = key
         self.state.skey = self.windows.skey = skey
-        self.windows.namespace = window
-        self.context.window_now = window
+        self.enter_window(window)
+
+    def enter_window(self, window: Any) -> None:
+        """Set the window of the next calls of the window function."""
+        self.windows.namespace = self.context.window_now = window
+        self.context.watermark_now = self.timers.current_watermark
 
     def cleanup_ms(self, window: Any) -> int:
         """When the window's state is dropped; 2^63-1 is never."""
@@ -201,19 +214,34 @@ class WindowOperator(KeyedOperator):
 
     def call_window(
         self, skey: Any, window: Any, elements: list[Any], collector: StampedCollector
-    ) -> Iterator[RowBatch]:
-        """Add the results of the window function to the collector. Yields full batches."""
+    ) -> Iterable[RowBatch]:
+        """Add the results of the window function to the collector. Returns: full batches, as `StampedCollector.add`."""
         self.enter_key(skey, window)
-        self.context.watermark_now = self.timers.current_watermark
         fired_at = self.context.fired_at_ms if self.has_time_of_firing else None
         stamp = window.max_timestamp() if fired_at is None else fired_at
         try:
-            result = self._call(self.state.key, window, elements)
-            if result is None:
-                return
-            if self.side_tags:
-                result = self._aside.untagged(result, stamp)
-            yield from collector.add(result, stamp)
+            made = self.collected(
+                self.window_call(self.state.key, window, elements), stamp, collector
+            )
+        except BaseException as error:
+            self.put_window_aside(error, skey, window)
+            return ()
+        return self.going_on(made, skey, window) if made else ()
+
+    def collected(
+        self, results: Any, stamp: int, collector: StampedCollector
+    ) -> Iterable[RowBatch]:
+        """Add what one call of the window function returned, all with this timestamp. Returns and raises: as `StampedCollector.add`."""
+        if results is None:
+            return ()
+        if self.side_tags:
+            results = self._aside.untagged(results, stamp)
+        return collector.add(results, stamp)
+
+    def going_on(self, made: Iterable[RowBatch], skey: Any, window: Any) -> Iterator[RowBatch]:
+        """Full batches of a window whose function may still raise."""
+        try:
+            yield from made
         except BaseException as error:
             self.put_window_aside(error, skey, window)
 

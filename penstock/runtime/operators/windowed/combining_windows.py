@@ -1,13 +1,17 @@
 """CombiningWindows: base of windows that add many records at once. A reduce runs within the loop, and one that is a sum or the like combines
-the records of columns first. Does not know tables or firing.
+the records of columns first. An aggregate may get the fields that it reads. Does not know tables or firing.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from penstock.model.types import TypeInformation
 from penstock.runtime.elements import NO_TIMESTAMP, ColumnBatch, RowBatch
 from penstock.runtime.operators.combined_rows import CombinedRows, CombiningByKey
 from penstock.runtime.operators.windowed.base import WindowOperator
+from penstock.runtime.operators.windowed.functions import AggregateContents
+from penstock.runtime.row_functions.runner import ColumnRows
 from penstock.runtime.state.window_tables import Fold
 from penstock.runtime.windowing.assigners import _TimeGrid
 
@@ -16,6 +20,8 @@ class CombiningWindows(WindowOperator):
     """Its assigner is a grid of event time."""
 
     _combining: CombiningByKey | None = None
+    _lent_values: tuple[ColumnRows, list[Any]] | None = None
+    """The batch that is being added, if the aggregate gets fields, and what it gets for each record."""
 
     def made_fold(self) -> Fold:
         """What adds values to a table of accumulators. Call it once, when the operator is opened."""
@@ -23,10 +29,34 @@ class CombiningWindows(WindowOperator):
         if not self.functions_as_columns:
             return contents.fold()
         name = str(self.windows.owner)
+        # A record that is put aside has to be whole.
+        self.may_get_fields = self.poison is None and self.is_given_fields()
         combiner = contents.combiner(name, self.complain)
         if combiner is not None and len(self.selections) == 1:
             self._combining = CombiningByKey(combiner, self.keys)
         return contents.fold_in_loop(name, self.complain)
+
+    def is_given_fields(self) -> bool:
+        """Whether it has an aggregate, and nothing that needs whole records, as late ones of a side output."""
+        return isinstance(self.contents, AggregateContents) and self.late_tag is None
+
+    def values_of(self, rows: RowBatch) -> list[Any]:
+        """What is added for each record."""
+        self._lent_values = None
+        if not isinstance(rows, ColumnRows):
+            return rows.values
+        values = list(rows.plan.records(rows.batch, rows.known))
+        self._lent_values = rows, values
+        return values
+
+    def _record_at(self, index: int) -> Any:
+        value = super()._record_at(index)
+        if self._lent_values is None:
+            return value
+        rows, values = self._lent_values
+        places = (place for place, one in enumerate(values) if one is value)
+        place = next(places, None)
+        return value if place is None else rows.record_at(place)
 
     def rows_from(
         self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int

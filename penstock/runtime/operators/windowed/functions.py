@@ -203,8 +203,8 @@ def takes_context(function: UserFunction) -> bool:
 
 
 def clearer(function: UserFunction | None) -> Callable[[Any], Any] | None:
-    """The user's `clear(context)`, for process functions that have one."""
-    if function is None or not takes_context(function):
+    """The user's `clear(context)`, for process functions that have one which does something."""
+    if function is None or not takes_context(function) or not function.does("clear"):
         return None
     return function.method("clear")
 

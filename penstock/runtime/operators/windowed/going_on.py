@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-from penstock.runtime.operator import MAX_EMIT
+from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.operator import MAX_EMIT, Emitted
+from penstock.runtime.operators.collectors import StampedCollector
 from penstock.runtime.operators.pauses import Pauses
 from penstock.runtime.operators.windowed.base import WindowOperator
 from penstock.runtime.state.window_tables import Fold
@@ -30,6 +32,41 @@ def folding(operator: WindowOperator, fold: Fold) -> Fold:
                 return
 
     return fold if operator.poison is None else fold_on
+
+
+def called(
+    operator: WindowOperator,
+    window: Any,
+    rows: Iterable[tuple[Any, Any]],
+    result: Callable[[Any], Any] | None,
+    pauses: Pauses,
+) -> Emitted:
+    """What the window function returns for each key of a window that fires, in full batches, and None where it may be left.
+
+    Args: as of `results_of`. Here a key is quicker by a half than with `call_window`, because the window is entered once.
+    """
+    collector = StampedCollector(operator)
+    enter, call, is_due = operator.enter_window, operator.window_call, pauses.is_due
+    state, windows = operator.state, operator.windows
+    stamp = window.max_timestamp()
+    enter(window)
+    for skey, kept in rows:
+        state.key = windows.key = key = original_key(skey)
+        state.skey = windows.skey = skey
+        try:
+            elements = list(kept) if result is None else [result(kept)]
+            made = operator.collected(call(key, window, elements), stamp, collector)
+        except BaseException as error:
+            operator.put_window_aside(error, skey, window)
+            made = ()
+        if made:
+            yield from operator.going_on(made, skey, window)
+            enter(window)
+        if is_due():
+            yield from operator.pause(collector)
+            enter(window)
+    yield from collector.take()
+    yield from operator.take_aside()
 
 
 def results_of(

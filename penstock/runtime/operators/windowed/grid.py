@@ -32,7 +32,7 @@ from penstock.runtime.operators.pauses import Pauses
 from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.operators.windowed.base import GRID
 from penstock.runtime.operators.windowed.combining_windows import CombiningWindows
-from penstock.runtime.operators.windowed.going_on import folding, results_of
+from penstock.runtime.operators.windowed.going_on import called, folding, results_of
 from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windows import TimeWindow
@@ -77,14 +77,15 @@ class GridWindowOperator(CombiningWindows):
         stamps = rows.timestamps
         if stamps is None or (len(stamps) and int(stamps.min()) == NO_TIMESTAMP):
             index = 0 if stamps is None else int(np.argmin(stamps))
-            checked_timestamp(NO_TIMESTAMP, rows.values[index] if rows.values else None)
+            checked_timestamp(NO_TIMESTAMP, rows.record_at(index) if len(rows) else None)
             return
         _, skeys = self.state_keys_of(rows.values)
+        values = self.values_of(rows)
         collector = StampedCollector(self)
         if self.key_timers is None:
-            yield from self._fold(skeys, rows.values, stamps, collector)
+            yield from self._fold(skeys, values, stamps, collector)
         else:
-            yield from self._fold_by_key(skeys, rows.values, stamps, collector)
+            yield from self._fold_by_key(skeys, values, stamps, collector)
         yield from collector.take()
         yield from self.take_aside()
 
@@ -205,14 +206,14 @@ class GridWindowOperator(CombiningWindows):
 
     def _call_with(
         self, skey: Any, window: TimeWindow, kept: Any, collector: StampedCollector
-    ) -> Iterator[RowBatch]:
-        """The results of the window function for an accumulator."""
+    ) -> Iterable[RowBatch]:
+        """Add the results of the window function for an accumulator. Returns: as `call_window`."""
         try:
             elements = self._elements(kept)
         except BaseException as error:
             self.put_window_aside(error, skey, window)
-        else:
-            yield from self.call_window(skey, window, elements, collector)
+            return ()
+        return self.call_window(skey, window, elements, collector)
 
     # ------------------------------------------------------------------ key by key
 
@@ -313,13 +314,8 @@ class GridWindowOperator(CombiningWindows):
         if self.output is None:
             yield from self._passed(window, rows)
             return
-        collector = StampedCollector(self)
-        for skey, kept in rows:
-            yield from self._call_with(skey, window, kept, collector)
-            if self._pauses.is_due():
-                yield from self.pause(collector)
-        yield from collector.take()
-        yield from self.take_aside()
+        result = None if self.contents.function is None else self._result
+        yield from called(self, window, rows, result, self._pauses)
 
     def _passed(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Emitted:
         """Emit the accumulators themselves as results."""

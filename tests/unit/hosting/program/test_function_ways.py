@@ -4,7 +4,13 @@ import pyarrow as pa
 
 from penstock.common import Time, Types, WatermarkStrategy
 from penstock.compiler.job_graph_builder import build_job_graph
-from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.datastream import (
+    AggregateFunction,
+    KeyedProcessFunction,
+    OutputTag,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
 from penstock.datastream.connectors.datagen import BatchGeneratorSource
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.window import TumblingEventTimeWindows
@@ -232,6 +238,73 @@ def test_reduces_of_a_batch_job_combine_in_columns():
         keyed.reduce(lambda one, other: Row(user=one.user, n=one.n + other.n)).print()
 
     assert ("Reduce", "partials") in told_of(build)
+
+
+def noted(value):
+    return value
+
+
+class Totals(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        yield noted(value.a)
+
+
+class Whole(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        yield value
+
+
+class Longest(AggregateFunction):
+    def create_accumulator(self):
+        return ""
+
+    def add(self, value, accumulator):
+        return max(noted(value.b), accumulator, key=len)
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, acc_a, acc_b):
+        return max(acc_a, acc_b, key=len)
+
+
+def test_functions_with_state_are_called_with_fields_where_they_only_read():
+    def build(env):
+        keyed = columns(env).key_by(lambda row: row.a)
+        keyed.process(Totals()).name("reads")
+        keyed.process(Whole()).name("keeps")
+        keyed.map(lambda row: noted(row.b)).name("map")
+        columns(env).key_by(lambda row: noted(row.a)).process(Totals()).name("called key")
+        columns(env).map(lambda row: row.b).key_by(len).map(noted).name("objects")
+
+    found = {name: (way, why) for name, way, why in ways(build)}
+    assert found["reads"] == found["map"] == ("fields", "it has state")
+    assert found["keeps"] == ("records", "it uses the record itself, not only its fields")
+    assert found["called key"] == ("records", "its key is not computed on columns")
+    assert found["objects"] == (
+        "records", "its stream has no declared type: if columns come, they decide"
+    )  # fmt: skip
+
+
+def test_aggregates_of_windows_are_called_with_fields_where_they_only_read():
+    late = OutputTag("late", KIND)
+
+    def build(env):
+        keyed = columns(env).key_by(lambda row: row.a)
+        windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        windows.aggregate(Longest()).name("reads")
+        windows.side_output_late_data(late).aggregate(Longest()).name("late")
+
+        plain = keyed.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        plain.aggregate(Longest()).name("aside").on_error("skip")
+        keyed.count_window(3).aggregate(Longest()).name("counted")
+
+    assert ways(build) == [
+        ("reads", "fields", "it has state"),
+        ("late", "records", "late records have a side output"),
+        ("aside", "records", "records at which it raises are put aside"),
+        ("counted", "records", "windows of this kind add one record at a time"),
+    ]
 
 
 def test_the_fields_that_a_source_of_json_parses_are_told(tmp_path):
