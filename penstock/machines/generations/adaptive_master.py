@@ -40,7 +40,7 @@ from penstock.machines.job.succession_events import (
 )
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.elastic.parallelism_bounds import JobResourceRequirements, ParallelismBounds
-from penstock.model.elastic.rescales import RescaleCause, RescaleEnd, Rescales
+from penstock.model.elastic.rescales import RescaleCause, RescaleEnd
 from penstock.model.errors import ConfigurationError, GraphError
 from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.graph.rescaling import parallelism_of, rescaled
@@ -52,6 +52,7 @@ from penstock.model.messages import (
     JobEvent,
     NotEnoughResources,
     RescaleJob,
+    RescalesChanged,
     SetTimer,
     StartScheduling,
     TaskManagerGone,
@@ -131,6 +132,9 @@ class AdaptiveMaster:
             effects += self._depart()
         if self.chronicle.is_open:
             self.chronicle.end_with(self.generation.status, self._now_ms)
+        rescales = None if self.demand is None else self.chronicle.take_news()
+        if rescales is not None:
+            effects.append(RescalesChanged(rescales))
         return effects
 
     @property
@@ -143,10 +147,6 @@ class AdaptiveMaster:
         """Whether a job of a fixed size leaves TaskManagers, or has begun to."""
         succession = self.generation.succession
         return bool(self.leaving or succession.slots_wanted or succession.is_over)
-
-    def take_rescales(self) -> Rescales | None:
-        """All that is known of the job's rescales, if there is anything new since the last call; also that there are none yet."""
-        return None if self.demand is None else self.chronicle.take_news()
 
     def _on_rescale(self, event: RescaleJob) -> list[JobEffect]:
         if self.generation.status.is_terminal:

@@ -36,8 +36,7 @@ from penstock.machines.job.job_views import (
 )
 from penstock.machines.job.moves import JobMoves
 from penstock.machines.job.succession import Succession
-from penstock.machines.job.succession_changes import SuccessionChanges
-from penstock.machines.job.succession_events import SuccessionEvent
+from penstock.machines.job.succession_changes import SuccessionChanges, SuccessionEvent
 from penstock.machines.job.task_reports import TaskReports
 from penstock.machines.job.ways import ways_of
 from penstock.machines.scheduling.bulks import Bulk
@@ -77,9 +76,7 @@ IDLE_TIMER = "idle-slots"
 
 
 class JobMaster:
-    """One job from submission to its end, or one generation of it. `status` starts as CREATED. `books`: read only. `succession`: how
-    far it is on its way to the next generation.
-    """
+    """One job from submission to its end, or one generation of it. `status` starts as CREATED. `books`: read only."""
 
     def __init__(
         self,
@@ -91,12 +88,10 @@ class JobMaster:
         *,
         leaves_restarts: bool = False,
     ) -> None:
-        """`completed`: checkpoints to continue from, oldest first: of an earlier driver, or a
-        savepoint. `left`: by the generation of this job before; None: this is the first one.
-        `leaves_restarts`: from the beginning, see `LeaveRestarts`.
+        """`completed`: checkpoints to continue from, oldest first: of an earlier driver, or a savepoint. `left`: by the generation of this
+        job before; None: this is the first one. `leaves_restarts`: see `LeaveRestarts`.
 
-        Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program
-        does not fit the last checkpoint.
+        Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program does not fit the last checkpoint.
         """
         if completed:
             adopt_max_parallelism(job_graph, completed[-1])
@@ -130,7 +125,6 @@ class JobMaster:
             books, self._moves, self._failures, ways.scheduling, settings.speculation
         )
         self._changes = SuccessionChanges(books, self._moves, self._failures, ways.scheduling)
-        self.succession = Succession(books, self._failures)
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
         self._shortage: NotEnoughResources | None = None
@@ -254,6 +248,11 @@ class JobMaster:
     def exceptions(self) -> ExceptionHistory:
         """The failures so far, each with the failures that came with it."""
         return self._failures.history
+
+    @property
+    def succession(self) -> Succession:
+        """How far the generation is on its way to the next one; read only."""
+        return self._changes
 
     @property
     def checkpoints(self) -> JobCheckpoints:

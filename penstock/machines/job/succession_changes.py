@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from penstock.machines.books.job_status import JobStatusEvent
 from penstock.machines.job.books import JobBooks
@@ -14,6 +14,7 @@ from penstock.machines.job.failure_handler import FailureHandler
 from penstock.machines.job.kept_seats import seat_beside
 from penstock.machines.job.moves import JobMoves
 from penstock.machines.job.state_locality import slots_by_state
+from penstock.machines.job.succession import Succession
 from penstock.machines.job.succession_events import (
     GiveUpKept,
     HandOver,
@@ -21,7 +22,6 @@ from penstock.machines.job.succession_events import (
     HoldSlots,
     LeaveFreeSlots,
     LeaveRestarts,
-    SuccessionEvent,
     TakeOver,
     WaitForSlots,
 )
@@ -30,8 +30,19 @@ from penstock.model.ids import ResourceId
 from penstock.model.messages import GraphReplaced
 from penstock.model.states import JobStatus
 
+SuccessionEvent: TypeAlias = (
+    TakeOver
+    | LeaveRestarts
+    | LeaveFreeSlots
+    | HoldSlots
+    | WaitForSlots
+    | HandOver
+    | HandoverFailureNoted
+    | GiveUpKept
+)
 
-class SuccessionChanges:
+
+class SuccessionChanges(Succession):
     """Of one generation. Part of JobMaster, whose `step` is the only caller."""
 
     def __init__(
@@ -41,9 +52,8 @@ class SuccessionChanges:
         failures: FailureHandler,
         scheduling: SchedulingStrategy,
     ) -> None:
-        self._books = books
+        super().__init__(books, failures)
         self._moves = moves
-        self._failures = failures
         self._scheduling = scheduling
 
     def start(self) -> None:

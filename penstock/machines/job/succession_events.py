@@ -6,7 +6,6 @@ They have no time of their own: they belong to the event that the master has got
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from penstock.machines.job.inheritance import Inheritance
 from penstock.model.ids import ResourceId, VertexId
@@ -63,15 +62,3 @@ class HandoverFailureNoted:
 @dataclass(frozen=True, slots=True)
 class GiveUpKept:
     """The next generation cannot begin beside the tasks that run on. They end too, and it begins as after a failure."""
-
-
-SuccessionEvent: TypeAlias = (
-    TakeOver
-    | LeaveRestarts
-    | LeaveFreeSlots
-    | HoldSlots
-    | WaitForSlots
-    | HandOver
-    | HandoverFailureNoted
-    | GiveUpKept
-)
