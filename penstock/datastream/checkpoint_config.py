@@ -47,6 +47,7 @@ class CheckpointConfig:
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return the mode; without checkpoints it is AT_LEAST_ONCE."""
         if not self.is_checkpointing_enabled():
             return CheckpointingMode.AT_LEAST_ONCE
         return CheckpointingMode[self._text("mode", "EXACTLY_ONCE")]
@@ -71,6 +72,7 @@ class CheckpointConfig:
         return self._set("interval", f"{checkpoint_interval} ms")
 
     def get_checkpoint_timeout(self) -> int:
+        """Return after how many ms a checkpoint that is not complete is aborted (default 600000)."""
         return self._ms("timeout", self.DEFAULT_TIMEOUT)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
@@ -79,6 +81,7 @@ class CheckpointConfig:
         return self._set("timeout", f"{checkpoint_timeout} ms")
 
     def get_min_pause_between_checkpoints(self) -> int:
+        """Return the shortest time in ms from the end of a checkpoint to the start of the next (default 0)."""
         return self._ms("min-pause", self.DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS)
 
     def set_min_pause_between_checkpoints(
@@ -89,6 +92,7 @@ class CheckpointConfig:
         return self._set("min-pause", f"{min_pause_between_checkpoints} ms")
 
     def get_max_concurrent_checkpoints(self) -> int:
+        """Return how many checkpoints may be in progress at once (default 1)."""
         return self._number("max-concurrent-checkpoints", self.DEFAULT_MAX_CONCURRENT_CHECKPOINTS)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
@@ -107,6 +111,7 @@ class CheckpointConfig:
         return self.set_tolerable_checkpoint_failure_number(tolerable)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
+        """Return how many checkpoints in a row may fail before the job does (default 0)."""
         return self._number("tolerable-failed-checkpoints", 0)
 
     def set_tolerable_checkpoint_failure_number(
@@ -134,6 +139,7 @@ class CheckpointConfig:
         return retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
+        """Return whether checkpoints are kept when the job is cancelled; by default they are not."""
         text = self._text("externalized-checkpoint-retention", "NO_EXTERNALIZED_CHECKPOINTS")
         return ExternalizedCheckpointRetention[text]
 

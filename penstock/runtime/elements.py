@@ -36,6 +36,7 @@ class RowBatch:
         return len(self.values)
 
     def slice(self, start: int, stop: int) -> RowBatch:
+        """Return the records from `start` up to but without `stop`."""
         stamps = None if self.timestamps is None else self.timestamps[start:stop]
         return RowBatch(self.values[start:stop], stamps)
 
@@ -60,6 +61,7 @@ class ColumnBatch:
         return self.data.column(place)
 
     def slice(self, start: int, stop: int) -> ColumnBatch:
+        """Return the records from `start` up to but without `stop`. Copies nothing."""
         stamps = None if self.timestamps is None else self.timestamps[start:stop]
         return ColumnBatch(self.data.slice(start, stop - start), stamps)
 
