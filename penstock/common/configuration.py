@@ -41,28 +41,36 @@ class Configuration:
         return cls(map)
 
     def get_string(self, key: str, default_value: str) -> str:
+        """Return the value as text."""
         found = self._value(key)
         return default_value if found is None else _text(found)
 
     def set_string(self, key: str, value: str) -> Configuration:
+        """Set a text."""
         return self._put(key, value)
 
     def get_integer(self, key: str, default_value: int) -> int:
+        """Return the value as a whole number. Raises ConfigurationError: it is none."""
         return self._parsed(key, default_value, int, "a whole number")
 
     def set_integer(self, key: str, value: int) -> Configuration:
+        """Set a whole number."""
         return self._put(key, int(value))
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
+        """Return the value as True or False. Raises ConfigurationError: it is neither `true` nor `false`."""
         return self._parsed(key, default_value, _boolean, "true or false")
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
+        """Set True or False."""
         return self._put(key, bool(value))
 
     def get_float(self, key: str, default_value: float) -> float:
+        """Return the value as a number. Raises ConfigurationError: it is none."""
         return self._parsed(key, default_value, float, "a number")
 
     def set_float(self, key: str, value: float) -> Configuration:
+        """Set a number."""
         return self._put(key, float(value))
 
     def get_duration_ms(self, key: str, default_ms: int) -> int:

@@ -80,6 +80,7 @@ class ExecutionConfig:
         return self._set_ms(WATERMARK_INTERVAL_KEY, interval)
 
     def get_auto_watermark_interval(self) -> int:
+        """Return the time between two watermarks in ms."""
         return self._get_ms(WATERMARK_INTERVAL_KEY, 200)
 
     def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
@@ -87,6 +88,7 @@ class ExecutionConfig:
         return self._set_ms(LATENCY_INTERVAL_KEY, interval)
 
     def get_latency_tracking_interval(self) -> int:
+        """Return the time between two latency markers in ms; 0: there are none."""
         return self._get_ms(LATENCY_INTERVAL_KEY, 0)
 
     def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
@@ -94,6 +96,7 @@ class ExecutionConfig:
         return self._set_ms(CANCELLATION_INTERVAL_KEY, interval)
 
     def get_task_cancellation_interval(self) -> int:
+        """Return the time between two attempts to interrupt a cancelled task in ms."""
         return self._get_ms(CANCELLATION_INTERVAL_KEY, 30_000)
 
     def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
@@ -101,6 +104,7 @@ class ExecutionConfig:
         return self._set_ms(CANCELLATION_TIMEOUT_KEY, timeout)
 
     def get_task_cancellation_timeout(self) -> int:
+        """Return the time in ms after which a task that does not cancel is fatal."""
         return self._get_ms(CANCELLATION_TIMEOUT_KEY, 180_000)
 
     # ---------------------------------------------------------- job parameters

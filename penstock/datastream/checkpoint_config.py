@@ -5,7 +5,7 @@ Source: pyflink.datastream.checkpoint_config; differs: it is a view of one Confi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.common.absent import absent, gone
 from penstock.common.configuration import Configuration
@@ -18,9 +18,13 @@ from penstock.datastream.checkpoint_storage import (
 )
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from penstock.model.options.catalogue import OPTIONS
+from penstock.model.options.checkpoints import CheckpointOptions
+from penstock.model.options.option import Option
 from penstock.model.time import millis_of
 
-PREFIX: Final = "execution.checkpointing."
+_FORCED: Final = OPTIONS["execution.checkpointing.unaligned.forced"]
+"""Has no effect, so no group of options has it."""
 LEAST_MS: Final = 10
 """What Flink allows for the interval and the timeout."""
 _FORMER: Final = "ExternalizedCheckpointCleanup"
@@ -47,9 +51,10 @@ class CheckpointConfig:
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return the mode; without checkpoints it is AT_LEAST_ONCE."""
         if not self.is_checkpointing_enabled():
             return CheckpointingMode.AT_LEAST_ONCE
-        return CheckpointingMode[self._text("mode", "EXACTLY_ONCE")]
+        return CheckpointingMode[self._text(CheckpointOptions.MODE, "EXACTLY_ONCE")]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
         """Set EXACTLY_ONCE (default) or AT_LEAST_ONCE."""
@@ -59,42 +64,47 @@ class CheckpointConfig:
             CheckpointingMode,
             "CheckpointingMode.EXACTLY_ONCE",
         )
-        return self._set("mode", mode.name)
+        return self._set(CheckpointOptions.MODE, mode.name)
 
     def get_checkpoint_interval(self) -> int:
         """Return the time between the starts of two checkpoints in ms; -1: there are none."""
-        return self._ms("interval", -1)
+        return self._ms(CheckpointOptions.INTERVAL, -1)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
         """Set the time between the starts of two checkpoints in ms."""
         check_whole("checkpoint interval", checkpoint_interval, LEAST_MS, "ms")
-        return self._set("interval", f"{checkpoint_interval} ms")
+        return self._set(CheckpointOptions.INTERVAL, f"{checkpoint_interval} ms")
 
     def get_checkpoint_timeout(self) -> int:
-        return self._ms("timeout", self.DEFAULT_TIMEOUT)
+        """Return after how many ms a checkpoint that is not complete is aborted (default 600000)."""
+        return self._ms(CheckpointOptions.TIMEOUT, self.DEFAULT_TIMEOUT)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
         """Set the time in ms after which a checkpoint that is not complete is aborted."""
         check_whole("checkpoint timeout", checkpoint_timeout, LEAST_MS, "ms")
-        return self._set("timeout", f"{checkpoint_timeout} ms")
+        return self._set(CheckpointOptions.TIMEOUT, f"{checkpoint_timeout} ms")
 
     def get_min_pause_between_checkpoints(self) -> int:
-        return self._ms("min-pause", self.DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS)
+        """Return the shortest time in ms from the end of a checkpoint to the start of the next (default 0)."""
+        return self._ms(CheckpointOptions.MIN_PAUSE, self.DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS)
 
     def set_min_pause_between_checkpoints(
         self, min_pause_between_checkpoints: int
     ) -> CheckpointConfig:
         """Set the shortest time in ms from the end of a checkpoint to the start of the next."""
         check_whole("pause between checkpoints", min_pause_between_checkpoints, 0, "ms")
-        return self._set("min-pause", f"{min_pause_between_checkpoints} ms")
+        return self._set(CheckpointOptions.MIN_PAUSE, f"{min_pause_between_checkpoints} ms")
 
     def get_max_concurrent_checkpoints(self) -> int:
-        return self._number("max-concurrent-checkpoints", self.DEFAULT_MAX_CONCURRENT_CHECKPOINTS)
+        """Return how many checkpoints may be in progress at once (default 1)."""
+        return self._number(
+            CheckpointOptions.MAX_CONCURRENT, self.DEFAULT_MAX_CONCURRENT_CHECKPOINTS
+        )
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         """Set how many checkpoints may be in progress at once."""
         check_whole("number of concurrent checkpoints", max_concurrent_checkpoints, 1)
-        return self._set("max-concurrent-checkpoints", str(max_concurrent_checkpoints))
+        return self._set(CheckpointOptions.MAX_CONCURRENT, str(max_concurrent_checkpoints))
 
     def is_fail_on_checkpointing_errors(self) -> bool:
         return self.get_tolerable_checkpoint_failure_number() == 0
@@ -107,14 +117,17 @@ class CheckpointConfig:
         return self.set_tolerable_checkpoint_failure_number(tolerable)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        return self._number("tolerable-failed-checkpoints", 0)
+        """Return how many checkpoints in a row may fail before the job does (default 0)."""
+        return self._number(CheckpointOptions.TOLERABLE_FAILURES, 0)
 
     def set_tolerable_checkpoint_failure_number(
         self, tolerable_checkpoint_failure_number: int
     ) -> CheckpointConfig:
         """Set how many checkpoints in a row may fail before the job does."""
         check_whole("number of tolerable failures", tolerable_checkpoint_failure_number, 0)
-        return self._set("tolerable-failed-checkpoints", str(tolerable_checkpoint_failure_number))
+        return self._set(
+            CheckpointOptions.TOLERABLE_FAILURES, str(tolerable_checkpoint_failure_number)
+        )
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
@@ -126,7 +139,7 @@ class CheckpointConfig:
             ExternalizedCheckpointRetention,
             "ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION",
         )
-        return self._set("externalized-checkpoint-retention", mode.name)
+        return self._set(CheckpointOptions.RETENTION, mode.name)
 
     def is_externalized_checkpoints_enabled(self) -> bool:
         """Return whether checkpoints can outlive the job."""
@@ -134,15 +147,16 @@ class CheckpointConfig:
         return retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        text = self._text("externalized-checkpoint-retention", "NO_EXTERNALIZED_CHECKPOINTS")
+        """Return whether checkpoints are kept when the job is cancelled; by default they are not."""
+        text = self._text(CheckpointOptions.RETENTION, "NO_EXTERNALIZED_CHECKPOINTS")
         return ExternalizedCheckpointRetention[text]
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        return self._flag("unaligned.enabled")
+        return self._flag(CheckpointOptions.UNALIGNED_ENABLED)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
         """Let barriers overtake data, so that checkpoints complete under back pressure."""
-        return self._set("unaligned.enabled", "true" if enabled else "false")
+        return self._set(CheckpointOptions.UNALIGNED_ENABLED, "true" if enabled else "false")
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
         """Keep barriers in line with data (default)."""
@@ -153,10 +167,12 @@ class CheckpointConfig:
 
         0: checkpoints are unaligned from the start.
         """
-        return self._set("aligned-checkpoint-timeout", f"{millis_of(alignment_timeout)} ms")
+        return self._set(
+            CheckpointOptions.ALIGNED_CHECKPOINT_TIMEOUT, f"{millis_of(alignment_timeout)} ms"
+        )
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
-        return Duration.of_millis(self._ms("aligned-checkpoint-timeout", 0))
+        return Duration.of_millis(self._ms(CheckpointOptions.ALIGNED_CHECKPOINT_TIMEOUT, 0))
 
     def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
         """Do the same as `set_aligned_checkpoint_timeout`, under its former name."""
@@ -170,10 +186,10 @@ class CheckpointConfig:
         self, force_unaligned_checkpoints: bool = True
     ) -> CheckpointConfig:
         """Accept the setting, and ignore it."""
-        return self._set("unaligned.forced", "true" if force_unaligned_checkpoints else "false")
+        return self._set(_FORCED, "true" if force_unaligned_checkpoints else "false")
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        return self._flag("unaligned.forced")
+        return self._flag(_FORCED)
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
         """Set the options of a storage such as FileSystemCheckpointStorage(path). As in PyFlink 1.
@@ -195,21 +211,21 @@ class CheckpointConfig:
         """Return what `set_checkpoint_storage` has set; None: nothing."""
         return self._storage
 
-    def _set(self, name: str, value: str) -> CheckpointConfig:
-        self._configuration.set_string(PREFIX + name, value)
+    def _set(self, option: Option[Any], value: str) -> CheckpointConfig:
+        self._configuration.set_string(option.key, value)
         return self
 
-    def _text(self, name: str, default: str) -> str:
-        return self._configuration.get_string(PREFIX + name, default)
+    def _text(self, option: Option[Any], default: str) -> str:
+        return self._configuration.get_string(option.key, default)
 
-    def _number(self, name: str, default: int) -> int:
-        return self._configuration.get_integer(PREFIX + name, default)
+    def _number(self, option: Option[Any], default: int) -> int:
+        return self._configuration.get_integer(option.key, default)
 
-    def _flag(self, name: str) -> bool:
-        return self._configuration.get_boolean(PREFIX + name, default_value=False)
+    def _flag(self, option: Option[Any]) -> bool:
+        return self._configuration.get_boolean(option.key, default_value=False)
 
-    def _ms(self, name: str, default: int) -> int:
-        return self._configuration.get_duration_ms(PREFIX + name, default)
+    def _ms(self, option: Option[Any], default: int) -> int:
+        return self._configuration.get_duration_ms(option.key, default)
 
 
 __getattr__ = absent(__name__, {_FORMER: OF_THE_PACKAGE[_FORMER]})

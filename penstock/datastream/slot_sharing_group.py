@@ -34,18 +34,23 @@ class MemorySize:
         return f"{count} {_UNITS[unit]}"
 
     def get_bytes(self) -> int:
+        """Return the size in bytes."""
         return self.bytes_size
 
     def get_kibi_bytes(self) -> int:
+        """Return the size in whole KiB, rounded down."""
         return self.bytes_size // KIB
 
     def get_mebi_bytes(self) -> int:
+        """Return the size in whole MiB, rounded down."""
         return self.bytes_size // KIB**2
 
     def get_gibi_bytes(self) -> int:
+        """Return the size in whole GiB, rounded down."""
         return self.bytes_size // KIB**3
 
     def get_tebi_bytes(self) -> int:
+        """Return the size in whole TiB, rounded down."""
         return self.bytes_size // KIB**4
 
 
@@ -73,9 +78,11 @@ class SlotSharingGroup:
         return self.task_off_heap_memory
 
     def get_cpu_cores(self) -> float | None:
+        """Return the CPU cores of a slot, perhaps a part of one; None: unknown."""
         return self.cpu_cores
 
     def get_external_resources(self) -> dict[str, float]:
+        """Return the amounts of other resources of a slot, by name."""
         return dict(self.external_resources)
 
     @staticmethod

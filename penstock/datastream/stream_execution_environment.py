@@ -115,6 +115,7 @@ class StreamExecutionEnvironment(StreamSources):
         return self
 
     def get_max_parallelism(self) -> int:
+        """Return the number of key groups; -1: none is set, and each operator gets one that fits its parallelism."""
         return self._config.get_max_parallelism()
 
     def get_default_local_parallelism(self) -> int:
@@ -183,6 +184,7 @@ class StreamExecutionEnvironment(StreamSources):
     # ---------------------------------------------------------- checkpoints
 
     def get_checkpoint_config(self) -> CheckpointConfig:
+        """Return the settings of checkpoints; a change counts for jobs that are submitted later."""
         return self._checkpoint_config
 
     def enable_checkpointing(
@@ -207,9 +209,11 @@ class StreamExecutionEnvironment(StreamSources):
         return self._checkpoint_config.get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return EXACTLY_ONCE or AT_LEAST_ONCE, as `CheckpointConfig.get_checkpointing_mode` does."""
         return self._checkpoint_config.get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Return the same as `get_checkpointing_mode`."""
         return self._checkpoint_config.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:

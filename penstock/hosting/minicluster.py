@@ -159,9 +159,11 @@ class MiniCluster:
         return {}
 
     def default_parallelism(self, settings: Settings) -> int:
+        """Return the parallelism of operators that set none: the one of this cluster."""
         return self._parallelism
 
     def cores(self) -> int:
+        """Return how many subtasks of a BATCH job run at once: the parallelism of this cluster."""
         return self._parallelism
 
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider:

@@ -21,32 +21,40 @@ class Duration:
 
     @staticmethod
     def of_days(days: int) -> Duration:
+        """Return a length of this many days of 24 h."""
         return Duration.of_millis(days * 86_400_000)
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
+        """Return a length of this many hours."""
         return Duration.of_millis(hours * 3_600_000)
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
+        """Return a length of this many minutes."""
         return Duration.of_millis(minutes * 60_000)
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
+        """Return a length of this many seconds."""
         return Duration.of_millis(seconds * 1000)
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
+        """Return a length of this many ms."""
         return Duration(millis * _NANOS_PER_MILLI)
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
+        """Return a length of this many ns."""
         return Duration(nanos)
 
     def to_millis(self) -> int:
+        """Return the length in whole ms, rounded down."""
         return self._nanos // _NANOS_PER_MILLI
 
     def to_nanos(self) -> int:
+        """Return the length in ns."""
         return self._nanos
 
     def __eq__(self, other: object) -> bool:
@@ -68,26 +76,32 @@ class Time:
         self._millis = int(milliseconds)
 
     def to_milliseconds(self) -> int:
+        """Return the length in ms."""
         return self._millis
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
+        """Return a length of this many ms."""
         return Time(milliseconds)
 
     @staticmethod
     def seconds(seconds: int) -> Time:
+        """Return a length of this many seconds."""
         return Time(seconds * 1000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
+        """Return a length of this many minutes."""
         return Time(minutes * 60_000)
 
     @staticmethod
     def hours(hours: int) -> Time:
+        """Return a length of this many hours."""
         return Time(hours * 3_600_000)
 
     @staticmethod
     def days(days: int) -> Time:
+        """Return a length of this many days of 24 h."""
         return Time(days * 86_400_000)
 
     def __eq__(self, other: object) -> bool:
@@ -113,10 +127,12 @@ class Instant:
         self.nanos = nanos
 
     def to_epoch_milli(self) -> int:
+        """Return the whole ms since the epoch, rounded down."""
         return self.seconds * 1000 + self.nanos // _NANOS_PER_MILLI
 
     @staticmethod
     def of_epoch_milli(epoch_milli: int) -> Instant:
+        """Return the instant this many ms after the epoch; before it if negative."""
         seconds, millis = divmod(epoch_milli, 1000)
         return Instant(seconds, millis * _NANOS_PER_MILLI)
 

@@ -40,6 +40,7 @@ class RowBatch:
         return self.values[index]
 
     def slice(self, start: int, stop: int) -> RowBatch:
+        """Return the records from `start` up to but without `stop`."""
         stamps = None if self.timestamps is None else self.timestamps[start:stop]
         return RowBatch(self.values[start:stop], stamps)
 
@@ -64,6 +65,7 @@ class ColumnBatch:
         return self.data.column(place)
 
     def slice(self, start: int, stop: int) -> ColumnBatch:
+        """Return the records from `start` up to but without `stop`. Copies nothing."""
         stamps = None if self.timestamps is None else self.timestamps[start:stop]
         return ColumnBatch(self.data.slice(start, stop - start), stamps)
 

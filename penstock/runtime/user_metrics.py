@@ -48,6 +48,7 @@ class Counter(Metric):
         self._count -= n
 
     def get_count(self) -> int:
+        """Return the count so far, of this subtask."""
         return self._count
 
     def numbers(self) -> Iterator[tuple[str, float]]:
@@ -91,6 +92,7 @@ class Meter(Metric):
         self._count += value
 
     def get_count(self) -> int:
+        """Return how many events were counted so far, in this subtask."""
         return self._count
 
     def numbers(self) -> Iterator[tuple[str, float]]:

@@ -1,6 +1,7 @@
 """The reference pages are those that the code has."""
 
 import importlib
+import inspect
 import pkgutil
 import re
 
@@ -56,6 +57,30 @@ def test_every_public_name_has_its_place():
         if id(getattr(importlib.import_module(name), member)) not in shown
     ]
     assert missing == []
+
+
+NUMBERS = re.compile(r"\b(int|float)\b")
+
+
+def methods_of_public_classes():
+    """Those that a class defines itself, as they are looked up, with the annotations of their functions."""
+    modules = map(importlib.import_module, (name for page in PAGES for name in page.modules))
+    public = {id(one): one for m in modules for one in (getattr(m, n) for n in public_names(m))}
+    for kind in filter(inspect.isclass, public.values()):
+        for name, found in vars(kind).items():
+            function = found.__func__ if isinstance(found, staticmethod | classmethod) else found
+            if inspect.isfunction(function) and not name.startswith("_"):
+                yield f"{kind.__name__}.{name}", getattr(kind, name), function.__annotations__
+
+
+def test_a_public_method_with_numbers_says_what_they_are():
+    """Its own docstring or that of a base: nobody can guess whether a number is ms or s."""
+    silent = [
+        name
+        for name, method, annotations in methods_of_public_classes()
+        if NUMBERS.search(" ".join(map(str, annotations.values()))) and not inspect.getdoc(method)
+    ]
+    assert silent == []
 
 
 def test_pages_for_users_name_no_internal_address():

@@ -112,12 +112,15 @@ class JdbcExecutionOptions:
     max_retries: int = MAX_RETRIES
 
     def get_batch_interval_ms(self) -> int:
+        """Return after how many ms rows that wait are written; 0: only a full batch or a barrier writes them."""
         return self.batch_interval_ms
 
     def get_batch_size(self) -> int:
+        """Return how many rows are written together."""
         return self.batch_size
 
     def get_max_retries(self) -> int:
+        """Return how often a batch that could not be written is tried again."""
         return self.max_retries
 
     @staticmethod

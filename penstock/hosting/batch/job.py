@@ -52,11 +52,15 @@ from penstock.model.messages import (
 from penstock.model.messages.batch import (
     BatchEffect,
     BatchEvent,
+    CancelBatch,
     CancelStage,
     CommitResults,
+    ResultsCommitted,
     RunStage,
     StageFailed,
     StageFinished,
+    StartBatch,
+    SubtaskReported,
 )
 from penstock.model.program import JobOutcome, NotRescalable
 from penstock.model.states import JobStatus
@@ -115,7 +119,7 @@ class BatchJob(NotRescalable):
         self._given = _Given()
 
     def start(self) -> None:
-        self._feed(lambda: self._master.start(monotonic_ms()))
+        self._tell(StartBatch())
 
     # ------------------------------------------------------------------ JobControl
 
@@ -142,7 +146,7 @@ class BatchJob(NotRescalable):
         return self._outcome
 
     def cancel(self) -> None:
-        self._feed(lambda: self._master.cancel(monotonic_ms()))
+        self._tell(CancelBatch())
 
     def interrupted(self) -> None:
         interrupted(self._interruptible)
@@ -245,7 +249,7 @@ class BatchJob(NotRescalable):
                 self._observer.status_changed(effect)
 
     def _tell(self, event: BatchEvent) -> None:
-        self._feed(lambda: self._master.handle(event, monotonic_ms()))
+        self._feed(lambda: self._master.step(event, monotonic_ms()))
 
     def _commit(self) -> None:
         """Runs on its own thread: file systems and databases may take their time."""
@@ -257,7 +261,7 @@ class BatchJob(NotRescalable):
         except Exception as error:
             # Errors of a file system or a database: the job fails with them.
             failure = failure_of(error)
-        self._feed(lambda: self._master.committed(monotonic_ms(), failure))
+        self._tell(ResultsCommitted(failure))
 
     def _print(self) -> None:
         for payload in self._given.collected.pop(PRINT_STREAM, ()):
@@ -266,11 +270,14 @@ class BatchJob(NotRescalable):
 
     def _note(self, vertex_id: VertexId, told: Sequence[Any]) -> Sequence[BatchEffect]:
         """Take the records that a finished stage has for the driver."""
+        effects: list[BatchEffect] = []
         for one in told:
             if isinstance(one, Report):
                 self._given.reports[vertex_id, one.subtask] = one
                 io = _io_of(one)
-                attempt_id = self._master.note_io(vertex_id, one.subtask, io)
+                reported = SubtaskReported(vertex_id, one.subtask, io)
+                effects += self._master.step(reported, monotonic_ms())
+                attempt_id = self._master.attempt_of(vertex_id, one.subtask)
                 self._observer.task_reported(attempt_id, io)
                 self._given.committables += [Committable(*pair) for pair in one.committables]
                 metrics = one.metrics_report()
@@ -279,7 +286,7 @@ class BatchJob(NotRescalable):
             else:
                 stream, payload = one
                 self._given.collected.setdefault(stream, []).append(payload)
-        return ()
+        return effects
 
     def _drop_leftovers(self) -> None:
         """Remove what attempts have written: a job that did not finish commits nothing."""

@@ -63,6 +63,7 @@ from penstock.model.messages import (
     PartitionStateQuestion,
     ReleasePartitions,
     RequestSlot,
+    RescalesChanged,
     ResetSubtasks,
     ResourceEvent,
     ResourcesMissing,
@@ -244,9 +245,6 @@ class MachineShell:
     def _step_job(self, event: JobEvent) -> None:
         for effect in self.master.step(event):
             _JOB_EFFECTS[type(effect)](self, effect)
-        rescales = self.master.take_rescales()
-        if rescales is not None:
-            self._parts.observer.rescales_changed(rescales)
 
     def _step_resources(self, event: ResourceEvent) -> None:
         for effect in self.resource_manager.step(event):
@@ -396,6 +394,9 @@ class MachineShell:
         if not effect.is_planned and not self._streams.restart(set(effect.former)):
             self.feed_job(FailJob(_not_restartable(_HANDED_OUT), now_ms()))
 
+    def _do_tell_rescales(self, effect: RescalesChanged) -> None:
+        self._parts.observer.rescales_changed(effect.rescales)
+
     def _do_tell_slow(self, effect: SlowSubtasks) -> None:
         self._parts.observer.slow_subtasks(effect)
 
@@ -467,6 +468,7 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     ResetSubtasks: MachineShell._do_reset,
     GraphReplaced: MachineShell._do_replace_graph,
     SlowSubtasks: MachineShell._do_tell_slow,
+    RescalesChanged: MachineShell._do_tell_rescales,
     FinalizeJob: MachineShell._do_finalize,
     JobStatusChanged: MachineShell._do_status,
     ExecutionStateChanged: MachineShell._do_execution_state,

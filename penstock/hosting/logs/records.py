@@ -14,6 +14,7 @@ from typing import Final
 
 from penstock.model.texts.bounded_text import MOST_OF_LINE, bounded_str, cut
 from penstock.observation.logs.lines import LogLine, Place
+from penstock.runtime.interruption import uninterruptible
 
 _TRACEBACKS: Final = logging.Formatter()
 _NOWHERE: Final = Place()
@@ -64,7 +65,8 @@ def handled_now() -> logging.LogRecord | None:
 def hook(take: Take) -> Callable[[], None]:
     """Have `take` see each record that a logger of this process lets pass, on the thread that logs. Returns: what undoes it.
 
-    `take` must not raise. It returns whether the handlers of loggers get the record too. What it logs itself is not given to it.
+    `take` must not raise. It returns whether the handlers of loggers get the record too. What it logs itself is not given to it. No
+    cancel interrupts them: each handler has a lock, which all threads that log need.
     """
     call_handlers = logging.Logger.callHandlers
 
@@ -72,7 +74,7 @@ def hook(take: Take) -> Callable[[], None]:
         if _NOW.record is not None:
             call_handlers(logger, record)
             return
-        with _as_now(record):
+        with uninterruptible(), _as_now(record):
             if take(record):
                 call_handlers(logger, record)
 

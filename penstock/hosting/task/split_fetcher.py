@@ -64,14 +64,19 @@ class FetcherThread:
         with self._changed:
             self._is_closed = True
             self._changed.notify()
-        self._reader.wake_up()
+        self._wake_up_reader()
         self._thread.join(CLOSE_TIMEOUT_S)
 
     def run(self, order: Callable[[], None]) -> None:
         with self._changed:
             self._orders.append(order)
             self._changed.notify()
-        self._reader.wake_up()
+        self._wake_up_reader()
+
+    def _wake_up_reader(self) -> None:
+        """The reader shares a lock with its own thread, which would wait for ever if a cancel left it taken."""
+        with uninterruptible():
+            self._reader.wake_up()
 
     # ------------------------------------------------------------------ the fetcher's thread
 

@@ -12,7 +12,7 @@ so a failure that reaches BatchMaster fails the job.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, assert_never
 
 from penstock.machines.batch.parallelism import BatchParallelism, Subpartitions
 from penstock.machines.books import job_status as job_machine
@@ -34,18 +34,21 @@ from penstock.model.messages import (
     ExecutionStateChanged,
     FailureInfo,
     JobStatusChanged,
-    TaskIo,
     VertexProgress,
 )
 from penstock.model.messages.batch import (
     AttemptSeen,
     BatchEffect,
     BatchEvent,
+    CancelBatch,
     CancelStage,
     CommitResults,
+    ResultsCommitted,
     RunStage,
     StageFailed,
     StageFinished,
+    StartBatch,
+    SubtaskReported,
 )
 from penstock.model.states import ExecutionState, JobStatus
 
@@ -80,50 +83,35 @@ class BatchMaster:
         self._event = ""
         self._effects: list[BatchEffect] = []
 
-    def start(self, now_ms: int) -> list[BatchEffect]:
-        self._now_ms, self._event = now_ms, "start"
-        with self.story:
-            self._move(JobStatusEvent.START)
-            self._run_next()
-        return self._take()
-
-    def handle(self, event: BatchEvent, now_ms: int) -> list[BatchEffect]:
-        """Handle an event. Ignored once the job has ended."""
+    def step(self, event: BatchEvent, now_ms: int) -> list[BatchEffect]:
+        """Take one event; returns the effects to carry out, in order. Ignored once the job has ended."""
         self._now_ms, self._event = now_ms, type(event).__name__
         if self.status.is_terminal:
             return []
         with self.story:
-            if isinstance(event, AttemptSeen):
+            self._handle(event)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _handle(self, event: BatchEvent) -> None:
+        match event:
+            case StartBatch():
+                self._move(JobStatusEvent.START)
+                self._run_next()
+            case AttemptSeen():
                 self._on_attempt(event)
-            elif isinstance(event, StageFinished):
+            case SubtaskReported():
+                self._subtask(event.vertex_id, event.subtask).execution.io = event.io
+            case StageFinished():
                 self._on_finished(event)
-            else:
+            case StageFailed():
                 self._on_failed(event)
-        return self._take()
-
-    def cancel(self, now_ms: int) -> list[BatchEffect]:
-        """Cancel what runs; the job becomes CANCELED when `handle` hears of the end. Does nothing
-        while results are committed.
-        """
-        self._now_ms, self._event = now_ms, "cancel"
-        if not self.status.is_terminal and not self._is_committing:
-            with self.story:
-                self._move(JobStatusEvent.CANCEL)
-                self._end_all()
-        return self._take()
-
-    def committed(self, now_ms: int, failure: FailureInfo | None = None) -> list[BatchEffect]:
-        """The answer to `CommitResults`."""
-        self._now_ms, self._event = now_ms, "committed"
-        self._is_committing = False
-        with self.story:
-            if self.status is JobStatus.RUNNING and failure is None:
-                self._move(JobStatusEvent.FINALIZED)
-            elif not self.status.is_terminal:
-                self.failure = self.failure or failure
-                self._move(JobStatusEvent.FAIL)
-                self._end_all()
-        return self._take()
+            case CancelBatch():
+                self._on_cancel()
+            case ResultsCommitted():
+                self._on_committed(event.failure)
+            case _:
+                assert_never(event)
 
     # ------------------------------------------------------------------ views
 
@@ -133,11 +121,9 @@ class BatchMaster:
     def job_graph(self) -> JobGraph:
         return self.graph.job_graph
 
-    def note_io(self, vertex_id: VertexId, subtask: int, io: TaskIo) -> AttemptId:
-        """Take the counters of a subtask that has finished, for `progress`. Returns the attempt to which they are counted."""
-        execution = self.graph.vertex(ExecutionVertexId(vertex_id, subtask)).execution
-        execution.io = io
-        return execution.attempt_id
+    def attempt_of(self, vertex_id: VertexId, subtask: int) -> AttemptId:
+        """Return the subtask's attempt that counts now."""
+        return self._subtask(vertex_id, subtask).execution.attempt_id
 
     def progress(self) -> list[VertexProgress]:
         """Return one entry per job vertex whose subtasks are known."""
@@ -198,6 +184,21 @@ class BatchMaster:
         else:
             self._end_if_nothing_runs()
 
+    def _on_cancel(self) -> None:
+        """The job becomes CANCELED when what runs has ended. What is being committed cannot be cancelled."""
+        if not self._is_committing:
+            self._move(JobStatusEvent.CANCEL)
+            self._end_all()
+
+    def _on_committed(self, failure: FailureInfo | None) -> None:
+        self._is_committing = False
+        if self.status is JobStatus.RUNNING and failure is None:
+            self._move(JobStatusEvent.FINALIZED)
+            return
+        self.failure = self.failure or failure
+        self._move(JobStatusEvent.FAIL)
+        self._end_all()
+
     def _end_all(self) -> None:
         for vertex_id in self._running:
             self._do(CancelStage(vertex_id))
@@ -223,7 +224,7 @@ class BatchMaster:
         """Note an attempt. Ignored while the job is ending, because the end of its stages is enough."""
         if event.vertex_id in self._waiting or self.status is not JobStatus.RUNNING:
             return
-        vertex = self.graph.vertex(ExecutionVertexId(event.vertex_id, event.subtask))
+        vertex = self._subtask(event.vertex_id, event.subtask)
         known = vertex.execution
         if event.attempt > known.attempt_id.attempt:
             if not _replaces(event, known):
@@ -313,6 +314,9 @@ class BatchMaster:
             self.status = following
             self._do(JobStatusChanged(following, self._now_ms, self.failure))
 
+    def _subtask(self, vertex_id: VertexId, subtask: int) -> ExecutionVertex:
+        return self.graph.vertex(ExecutionVertexId(vertex_id, subtask))
+
     def _vertices_of(self, vertex_id: VertexId) -> list[ExecutionVertex]:
         return self._job_vertex(vertex_id).vertices
 
@@ -324,10 +328,6 @@ class BatchMaster:
         # RunStage has a range for each subtask, which is too long for a line.
         did = f"RunStage {effect.vertex_id}" if isinstance(effect, RunStage) else effect
         self.story.add(self._event, did)
-
-    def _take(self) -> list[BatchEffect]:
-        effects, self._effects = self._effects, []
-        return effects
 
 
 def _replaces(newer: AttemptSeen, known: Execution) -> bool:

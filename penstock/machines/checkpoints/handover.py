@@ -56,9 +56,7 @@ class Handover:
         """The generation goes on."""
         self.state, self.cause, self.kept = HandoverState.FAILED, cause, frozenset()
 
-    def take_failure(self) -> str | None:
-        """Return why it has failed, once; None: it has not."""
-        if not self.has_failed:
-            return None
-        self.state = HandoverState.NONE
-        return self.cause
+    def note_failure(self) -> None:
+        """Somebody has taken note of the failure."""
+        if self.has_failed:
+            self.state = HandoverState.NONE

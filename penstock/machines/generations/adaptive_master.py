@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from penstock.machines.adaptive.requirements import changed_vertices, default_requirements
@@ -29,9 +28,19 @@ from penstock.machines.generations.submission import (
     no_slots,
 )
 from penstock.machines.job.job_master import JobMaster
+from penstock.machines.job.succession_events import (
+    GiveUpKept,
+    HandOver,
+    HandoverFailureNoted,
+    HoldSlots,
+    LeaveFreeSlots,
+    LeaveRestarts,
+    TakeOver,
+    WaitForSlots,
+)
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.elastic.parallelism_bounds import JobResourceRequirements, ParallelismBounds
-from penstock.model.elastic.rescales import RescaleCause, RescaleEnd, Rescales
+from penstock.model.elastic.rescales import RescaleCause, RescaleEnd
 from penstock.model.errors import ConfigurationError, GraphError
 from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.graph.rescaling import parallelism_of, rescaled
@@ -43,6 +52,7 @@ from penstock.model.messages import (
     JobEvent,
     NotEnoughResources,
     RescaleJob,
+    RescalesChanged,
     SetTimer,
     StartScheduling,
     TaskManagerGone,
@@ -77,7 +87,9 @@ class AdaptiveMaster:
         if is_elastic:
             check_elastic(job_graph)
             settings = replace(settings, failover=FailoverMode.FULL)
-        self.generation = JobMaster(job_graph, settings, now_ms, completed)
+        self.generation = JobMaster(
+            job_graph, settings, now_ms, completed, leaves_restarts=is_elastic
+        )
         self.submitted = job_graph
         self.demand: Demand | None = None
         self.settings = settings
@@ -95,7 +107,6 @@ class AdaptiveMaster:
             vertices = job_graph.vertices.values()
             found = default_requirements(vertices, is_reactive=elastic.is_reactive)
             self.demand = Demand(job_graph, found if requirements is None else requirements)
-            self.generation.succession.leave_restarts()
 
     # ------------------------------------------------------------------ step
 
@@ -109,20 +120,21 @@ class AdaptiveMaster:
         if isinstance(event, RescaleJob):
             effects = self._on_rescale(event)
         elif isinstance(event, StartScheduling) and self.demand is not None:
-            effects = self._wait("WaitForResources")
+            effects = self._wait()
         else:
             effects = self.generation.step(event)
         if self._is_waiting and isinstance(event, TaskManagersLeaving):
             # What is free there counts for nothing, and others may come instead.
-            succession = self.generation.succession
-            leave = partial(succession.leave_free_slots, event.resource_ids)
-            effects += self.generation.change("TaskManagersLeaving", leave)
+            effects += self.generation.step(LeaveFreeSlots(frozenset(event.resource_ids)))
         if self.demand is not None and not self.generation.status.is_terminal:
             effects += self._settle(self.demand, event)
         elif self._is_departing:
             effects += self._depart()
         if self.chronicle.is_open:
             self.chronicle.end_with(self.generation.status, self._now_ms)
+        rescales = None if self.demand is None else self.chronicle.take_news()
+        if rescales is not None:
+            effects.append(RescalesChanged(rescales))
         return effects
 
     @property
@@ -136,10 +148,6 @@ class AdaptiveMaster:
         succession = self.generation.succession
         return bool(self.leaving or succession.slots_wanted or succession.is_over)
 
-    def take_rescales(self) -> Rescales | None:
-        """All that is known of the job's rescales, if there is anything new since the last call; also that there are none yet."""
-        return None if self.demand is None else self.chronicle.take_news()
-
     def _on_rescale(self, event: RescaleJob) -> list[JobEffect]:
         if self.generation.status.is_terminal:
             return []
@@ -149,13 +157,11 @@ class AdaptiveMaster:
             return []
         self.demand = demand = Demand(self.submitted, bounds)
         self._is_more_coming = True
-        succession = self.generation.succession
+        effects: list[JobEffect] = []
         if not was_elastic:
             self.settings = replace(self.settings, failover=FailoverMode.FULL)
-            succession.leave_restarts()
-        effects = self.generation.change(
-            "RescaleJob", lambda: succession.want_slots(demand.desired)
-        )
+            effects += self.generation.step(LeaveRestarts())
+        effects += self.generation.step(HoldSlots(demand.desired))
         self._tell(RescaleCause.UPDATE_REQUIREMENT)
         if self._manager is None:
             self._enter_executing()
@@ -168,10 +174,10 @@ class AdaptiveMaster:
             self._is_more_coming = False
         effects: list[JobEffect] = []
         succession = self.generation.succession
-        failure = succession.handover.take_failure()
-        if failure is not None:
-            history = self.chronicle.history
-            history.end(RescaleEnd.EXCEPTION_OCCURRED, self._now_ms, failure)
+        if succession.handover.has_failed:
+            cause, history = succession.handover.cause, self.chronicle.history
+            effects += self.generation.step(HandoverFailureNoted())
+            history.end(RescaleEnd.EXCEPTION_OCCURRED, self._now_ms, cause)
             self._enter_executing()
         if succession.is_over and not self._is_waiting:
             effects += self._begin_or_wait(demand)
@@ -245,22 +251,16 @@ class AdaptiveMaster:
         self._held = self._usable
         self._manager_says(lambda one, now: one.on_change(now, self._prospect()))
 
-    def _wait(self, what: str) -> list[JobEffect]:
+    def _wait(self) -> list[JobEffect]:
         """Nothing runs until there are enough slots, or the time is over."""
         assert self.demand is not None, "only for an elastic job"
-        desired = self.demand.desired
-        succession = self.generation.succession
         is_first = self.generation.status is JobStatus.CREATED
         first, again = RescaleCause.INITIAL_SCHEDULE, RescaleCause.RECOVERABLE_FAILOVER
         self._tell(first if is_first else again, "WaitingForResources")
         self._is_waiting = True
 
-        def wait() -> None:
-            succession.leave_free_slots(self.leaving)
-            succession.want_slots(desired)
-            succession.wait()
-
-        effects = self.generation.change(what, wait)
+        wait = WaitForSlots(self.demand.desired, frozenset(self.leaving))
+        effects = self.generation.step(wait)
         elastic = self.settings.elastic
         if elastic.wait_timeout_ms is not None:
             effects.append(SetTimer(WAIT_TIMER, self._now_ms + elastic.wait_timeout_ms))
@@ -288,7 +288,7 @@ class AdaptiveMaster:
             self._tell(RescaleCause.NEW_RESOURCE_AVAILABLE)
         self.chronicle.history.enter("Restarting", self._now_ms)
         kept = running_on(self.generation, demand, self.leaving)
-        return self.generation.change("Rescale", lambda: succession.hand_over(kept))
+        return self.generation.step(HandOver(kept))
 
     def _tell(self, cause: RescaleCause, state: str = "Executing") -> None:
         """A rescale begins."""
@@ -308,9 +308,8 @@ class AdaptiveMaster:
             if found is not None:
                 return self._begin(found)
             if self.generation.succession.kept:
-                give_up = self.generation.succession.give_up_kept
-                return self.generation.change("GiveUpKept", give_up)
-        return self._wait("WaitForResources")
+                return self.generation.step(GiveUpKept())
+        return self._wait()
 
     def _begin_waiting(self, demand: Demand) -> list[JobEffect]:
         held = self._usable
@@ -329,21 +328,23 @@ class AdaptiveMaster:
             return effects
         assert self.demand is not None, "only for an elastic job"
         self.chronicle.succeed(self.demand, parallelism, self._now_ms)
-        self.generation.succession.leave_restarts()
         self._enter_executing()
         return effects
 
     def _succeed(self, job_graph: JobGraph) -> list[JobEffect]:
         former, left = self.generation, self.generation.succession.inheritance()
         try:
-            self.generation = JobMaster(job_graph, self.settings, self._now_ms, left=left)
+            self.generation = JobMaster(
+                job_graph,
+                self.settings,
+                self._now_ms,
+                left=left,
+                leaves_restarts=self.demand is not None,
+            )
         except (ConfigurationError, GraphError) as error:
             failure = FailureInfo(type(error).__name__, str(error), is_recoverable=False)
             return former.step(FailJob(failure, self._now_ms))
-        succession = self.generation.succession
-        return self.generation.change(
-            "NextGeneration", lambda: succession.take_over(left, self.leaving)
-        )
+        return self.generation.step(TakeOver(left, frozenset(self.leaving)))
 
     def _depart(self) -> list[JobEffect]:
         """The size of the job is fixed, and some of its TaskManagers leave."""

@@ -11,6 +11,11 @@ from typing import Final
 
 from penstock.machines.generations.submission import refusal_of_sizes
 from penstock.machines.job.job_master import JobMaster
+from penstock.machines.job.succession_events import (
+    HandOver,
+    HandoverFailureNoted,
+    HoldSlots,
+)
 from penstock.model.ids import ResourceId
 from penstock.model.messages import JobEffect, SetTimer
 from penstock.model.states import JobStatus
@@ -35,22 +40,18 @@ class Departure:
         if succession.handover.keeps_others_waiting:
             return []
         effects: list[JobEffect] = []
-        if succession.handover.take_failure() is not None:
+        if succession.handover.has_failed:
+            effects += generation.step(HandoverFailureNoted())
             self._not_before_ms = now_ms + _RETRY_MS
             effects.append(SetTimer(DEPARTURE_TIMER, self._not_before_ms))
         used, there = succession.slots_used(), succession.slots_used(leaving)
         is_running = generation.status is JobStatus.RUNNING
         wanted = used + there if there and is_running else 0
         if wanted != succession.slots_wanted:
-
-            def want() -> None:
-                succession.leave_free_slots(leaving)
-                succession.want_slots(wanted)
-
-            effects += generation.change("LeaveTaskManagers", want)
+            effects += generation.step(HoldSlots(wanted, frozenset(leaving)))
         has_room = succession.slots_outside(leaving) >= used
         if there and has_room and succession.can_hand_over and now_ms >= self._not_before_ms:
-            effects += generation.change("LeaveTaskManagers", succession.hand_over)
+            effects += generation.step(HandOver())
         return effects
 
 

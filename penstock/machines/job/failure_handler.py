@@ -49,6 +49,8 @@ class FailureHandler:
         failover: FailoverStrategy,
         backoff: RestartBackoff,
         history: ExceptionHistory | None = None,
+        *,
+        is_replaced_at_restart: bool = False,
     ) -> None:
         self._graph = books.graph
         self._journal = books.journal
@@ -62,7 +64,7 @@ class FailureHandler:
         self.backoff = backoff
         self.consequences = Consequences(books.journal)
         self.history = ExceptionHistory() if history is None else history
-        self.is_replaced_at_restart = False
+        self.is_replaced_at_restart = is_replaced_at_restart
 
     @property
     def is_ending(self) -> bool:

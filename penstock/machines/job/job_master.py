@@ -10,8 +10,7 @@ made visible; FailJob is ignored while the job is cancelling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from penstock.machines.books.failures import lost_task_manager, no_resources
 from penstock.machines.books.job_settings import JobSettings
@@ -37,6 +36,7 @@ from penstock.machines.job.job_views import (
 )
 from penstock.machines.job.moves import JobMoves
 from penstock.machines.job.succession import Succession
+from penstock.machines.job.succession_changes import SuccessionChanges, SuccessionEvent
 from penstock.machines.job.task_reports import TaskReports
 from penstock.machines.job.ways import ways_of
 from penstock.machines.scheduling.bulks import Bulk
@@ -74,14 +74,9 @@ from penstock.model.states import ExecutionState, JobStatus
 
 IDLE_TIMER = "idle-slots"
 
-_UNTIMED: Final = (PartitionDataProduced, SlotFreed)
-"""Events without a time: they belong to the time of the event before."""
-
 
 class JobMaster:
-    """One job from submission to its end, or one generation of it. `status` starts as CREATED. `books`: read only. `succession`: how it
-    begins, and how another generation takes over.
-    """
+    """One job from submission to its end, or one generation of it. `status` starts as CREATED. `books`: read only."""
 
     def __init__(
         self,
@@ -90,12 +85,13 @@ class JobMaster:
         now_ms: int,
         completed: Sequence[CompletedCheckpoint] = (),
         left: Inheritance | None = None,
+        *,
+        leaves_restarts: bool = False,
     ) -> None:
-        """`completed`: checkpoints to continue from, oldest first: of an earlier driver, or a
-        savepoint. `left`: by the generation of this job before; None: this is the first one.
+        """`completed`: checkpoints to continue from, oldest first: of an earlier driver, or a savepoint. `left`: by the generation of this
+        job before; None: this is the first one. `leaves_restarts`: see `LeaveRestarts`.
 
-        Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program
-        does not fit the last checkpoint.
+        Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program does not fit the last checkpoint.
         """
         if completed:
             adopt_max_parallelism(job_graph, completed[-1])
@@ -123,37 +119,33 @@ class JobMaster:
             ways.failover,
             settings.make_backoff() if left is None else left.backoff,
             ExceptionHistory(settings.exception_history_size) if left is None else left.history,
+            is_replaced_at_restart=leaves_restarts,
         )
         self._reports = TaskReports(
             books, self._moves, self._failures, ways.scheduling, settings.speculation
         )
-        self.succession = Succession(books, self._moves, self._failures, ways.scheduling)
+        self._changes = SuccessionChanges(books, self._moves, self._failures, ways.scheduling)
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
         self._shortage: NotEnoughResources | None = None
 
     # ------------------------------------------------------------------ step
 
-    def step(self, event: JobEvent) -> list[JobEffect]:
+    def step(self, event: JobEvent | SuccessionEvent) -> list[JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
-        now_ms = self._journal.now_ms
-        if not isinstance(event, _UNTIMED):
+        now_ms = self._journal.now_ms  # Some have no time: they belong to that of the event before.
+        if not isinstance(event, PartitionDataProduced | SlotFreed | SuccessionEvent):
             now_ms = event.now_ms
         self._journal.begin(event, now_ms)
         with self.story:
             self._step(event)
         return self._journal.take()
 
-    def change(self, what: str, change: Callable[[], None]) -> list[JobEffect]:
-        """Make a change of `succession` that is not an event; returns the effects. `what`: its name in the story."""
-        self._journal.begin(what, self._journal.now_ms)
-        with self.story:
-            change()
+    def _step(self, event: JobEvent | SuccessionEvent) -> None:
+        if isinstance(event, SuccessionEvent):
+            self._changes.take(event)
             self._settle()
-        return self._journal.take()
-
-    def _step(self, event: JobEvent) -> None:
-        if not self._life.status.is_terminal:
+        elif not self._life.status.is_terminal:
             self._take(event)
             self._settle()
         elif isinstance(event, SlotsOffered):
@@ -164,7 +156,7 @@ class JobMaster:
     def _take(self, event: JobEvent) -> None:
         match event:
             case StartScheduling():
-                self.succession.start()
+                self._changes.start()
             case SlotsOffered():
                 self._slots.take_offers(event, is_any_welcome=self._life.is_restarting)
             case SlotFreed():
@@ -256,6 +248,11 @@ class JobMaster:
     def exceptions(self) -> ExceptionHistory:
         """The failures so far, each with the failures that came with it."""
         return self._failures.history
+
+    @property
+    def succession(self) -> Succession:
+        """How far the generation is on its way to the next one; read only."""
+        return self._changes
 
     @property
     def checkpoints(self) -> JobCheckpoints:

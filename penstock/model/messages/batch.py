@@ -8,8 +8,13 @@ from typing import TypeAlias
 from penstock.model.graph.auto_parallelism import SubpartitionRange
 from penstock.model.ids import VertexId
 from penstock.model.messages.job import ExecutionStateChanged, JobStatusChanged
-from penstock.model.messages.shared import FailureInfo
+from penstock.model.messages.shared import FailureInfo, TaskIo
 from penstock.model.states import ExecutionState
+
+
+@dataclass(frozen=True, slots=True)
+class StartBatch:
+    """Run the stages that have no inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,15 @@ class AttemptSeen:
     state: ExecutionState
     failure: FailureInfo | None = None
     is_speculative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskReported:
+    """The counters of a subtask that has finished."""
+
+    vertex_id: VertexId
+    subtask: int
+    io: TaskIo
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,18 @@ class StageFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelBatch:
+    """Cancel what runs. Ignored while results are committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsCommitted:
+    """The answer to `CommitResults`. `failure`: why they could not be committed; None: they are."""
+
+    failure: FailureInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunStage:
     """Run the stage: all its inputs are complete. `ranges`: the subpartitions of all-to-all inputs that each subtask
     reads.
@@ -60,10 +86,18 @@ class CancelStage:
 
 @dataclass(frozen=True, slots=True)
 class CommitResults:
-    """All stages have finished: make visible what their sinks prepared, then report `committed`."""
+    """All stages have finished: make visible what their sinks prepared, then send `ResultsCommitted`."""
 
 
-BatchEvent: TypeAlias = AttemptSeen | StageFinished | StageFailed
+BatchEvent: TypeAlias = (
+    StartBatch
+    | AttemptSeen
+    | SubtaskReported
+    | StageFinished
+    | StageFailed
+    | CancelBatch
+    | ResultsCommitted
+)
 BatchEffect: TypeAlias = (
     RunStage | CancelStage | CommitResults | ExecutionStateChanged | JobStatusChanged
 )

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from penstock.model.checkpoints import SubtaskState
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
+from penstock.model.elastic.rescales import Rescales
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import (
     NO_TOKEN,
@@ -325,6 +326,13 @@ class ExecutionStateChanged:
         return f"attempt={self.attempt_id} {self.old}->{self.new}{cause}"
 
 
+@dataclass(frozen=True, slots=True)
+class RescalesChanged:
+    """What is known of the job's rescales from now on. Comes first when the job is elastic: then there are none."""
+
+    rescales: Rescales
+
+
 JobEffect: TypeAlias = (
     DeclareRequirements
     | BlockNodes
@@ -340,6 +348,7 @@ JobEffect: TypeAlias = (
     | FinalizeJob
     | JobStatusChanged
     | SlowSubtasks
+    | RescalesChanged
     | ExecutionStateChanged
     | CheckpointEffect
 )

@@ -380,6 +380,7 @@ class ContinuousEventTimeTrigger(_Continuous):
     def register_next_fire_timestamp(
         self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
     ) -> None:
+        """Set the timer for the interval after `time` (ms), or for the end of the window if that is earlier."""
         next_fire = self._next(time, window)
         if (
             isinstance(window, GlobalWindow)
@@ -440,6 +441,7 @@ class ContinuousProcessingTimeTrigger(_Continuous):
     def register_next_fire_timestamp(
         self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
     ) -> None:
+        """Set the timer for the interval after `time` (ms), or for the end of the window if that is earlier."""
         next_fire = self._next(time, window)
         fire_timestamp_state.add(next_fire)
         ctx.register_processing_time_timer(next_fire)

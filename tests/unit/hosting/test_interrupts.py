@@ -2,10 +2,9 @@
 
 import contextvars
 import importlib
+import logging
 import sys
 import threading
-import traceback
-from collections import Counter
 
 import pytest
 
@@ -22,12 +21,15 @@ from penstock.hosting.interrupts import (
     interrupt,
     uninterruptible_condition,
 )
+from penstock.hosting.logs.records import hook
+from penstock.hosting.task.split_fetcher import FetcherThread
 from penstock.hosting.task_services.user_output import RoutedStream
 from penstock.model.messages import UserOutput
-from penstock.runtime import interruption as interruption_module
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.interruption import Interruption, is_interruptible, uninterruptible
 from penstock.runtime.operators import SinkOperator
+from penstock.runtime.sources.contract import Fetched, SplitReader
+from tests.tools.hosting.checked_locks import check_locks, users_code
 from tests.tools.programs.checkpoint_programs import Watcher, file_sink, restarting_environment
 from tests.tools.programs.user_functions import same
 from tests.tools.runtime.operator_harness import OperatorHarness
@@ -186,13 +188,8 @@ def test_a_condition_on_such_a_lock_may_be_interrupted_while_it_waits():
 
 @pytest.fixture
 def in_users_code():
-    """The test runs as if it were a user's function on a task's thread."""
-    own = Interruption(threading.get_ident)
-    own.begin()
-    own.open()
-    yield own
-    own.end()
-    interruption_module._OF_THREAD.set(None)
+    with users_code() as own:
+        yield own
 
 
 def test_a_commit_may_not_be_interrupted(in_users_code):
@@ -223,6 +220,49 @@ def test_a_writer_of_files_may_not_be_interrupted(in_users_code, tmp_path):
     assert (seen, is_interruptible()) == ([False], True)
 
 
+def test_a_reader_is_woken_where_no_cancel_cuts_in(in_users_code):
+    """It takes a lock that its fetcher's thread takes too."""
+    seen = []
+
+    class Reader(SplitReader):
+        def add_splits(self, splits):
+            """Takes them."""
+
+        def fetch(self):
+            return Fetched()
+
+        def wake_up(self):
+            seen.append(is_interruptible())
+
+    fetcher = FetcherThread(Reader(), lambda: None, "fetcher")
+    fetcher.run(lambda: None)
+    fetcher.close()
+    assert (seen, is_interruptible()) == ([False, False], True)
+
+
+def test_a_handler_of_logging_gets_its_record_where_no_cancel_cuts_in(in_users_code):
+    """Its lock would stay taken, and every thread that logs would wait for it."""
+    seen = []
+
+    class Noting(logging.Handler):
+        def acquire(self):
+            seen.append(is_interruptible())
+            super().acquire()
+
+        def emit(self, record):
+            """Noted above."""
+
+    logger, handler = logging.getLogger("a users log"), Noting()
+    logger.addHandler(handler)
+    undo = hook(lambda _: True)
+    try:
+        logger.error("a line")
+    finally:
+        undo()
+        logger.removeHandler(handler)
+    assert (seen, is_interruptible()) == ([False], True)
+
+
 def test_a_print_of_the_user_is_sent_whole(in_users_code):
     seen: list[tuple[UserOutput, bool]] = []
     stream = RoutedStream(
@@ -237,56 +277,9 @@ def test_a_print_of_the_user_is_sent_whole(in_users_code):
 # ---------------------------------------------------------------------- every lock
 
 
-class CheckedLock:
-    """As the lock of `threading` that it stands for; notes who takes it on a thread that may be interrupted."""
-
-    violations: Counter = Counter()
-    taken = 0
-    _make = staticmethod(threading.Lock)
-
-    def __init__(self) -> None:
-        self._lock = self._make()
-
-    def acquire(self, *arguments, **named):
-        CheckedLock.taken += 1
-        if is_interruptible():
-            stack = traceback.extract_stack(limit=6)[:-1]
-            CheckedLock.violations["\n".join(traceback.format_list(stack))] += 1
-        return self._lock.acquire(*arguments, **named)
-
-    def __enter__(self):
-        return self.acquire()
-
-    def __exit__(self, *_):
-        self.release()
-
-    def __getattr__(self, name):
-        return getattr(self._lock, name)
-
-
-class CheckedRLock(CheckedLock):
-    _make = staticmethod(threading.RLock)
-
-
 @pytest.fixture
 def checked_locks(monkeypatch):
-    """Every lock that code of ours makes, itself or by way of a Condition."""
-
-    def made_by(checked, plain):
-        def make():
-            frame = sys._getframe(1)
-            while frame is not None and frame.f_globals.get("__name__") == "threading":
-                frame = frame.f_back
-            is_ours = frame is not None and frame.f_globals["__name__"].startswith("penstock.")
-            return checked() if is_ours else plain()
-
-        return make
-
-    CheckedLock.violations = Counter()
-    CheckedLock.taken = 0
-    monkeypatch.setattr(threading, "Lock", made_by(CheckedLock, threading.Lock))
-    monkeypatch.setattr(threading, "RLock", made_by(CheckedRLock, threading.RLock))
-    return CheckedLock
+    return check_locks(monkeypatch, "penstock.")
 
 
 class Counting(KeyedProcessFunction):

@@ -87,6 +87,7 @@ class RollingPolicy:
         return OnCheckpointRollingPolicy()
 
     def wants_roll(self, size: int, age_ms: float, idle_ms: float) -> bool:
+        """Whether a part of `size` bytes is closed that began `age_ms` ago and was last written `idle_ms` ago."""
         return bool(
             (self.part_bytes and size >= self.part_bytes)
             or (self.rollover_ms and age_ms >= self.rollover_ms)

@@ -15,6 +15,7 @@ from penstock.common.extras import extra
 from penstock.datastream.clients.tls import TlsFiles, tls_doubt, tls_refusal
 from penstock.datastream.connectors.messaging.tls import TlsBuilder
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
+from penstock.runtime.interruption import uninterruptible
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 KEEP_ALIVE_S: Final = 30
@@ -161,7 +162,8 @@ def connect(client: Any, broker: Broker, where: str, *, keeps_s: int = 0) -> Non
         if refusal := tls_refusal(error):
             raise RefusedForGood(f"{where}: {broker}: {refusal}.") from error
         raise ExternalError(f"{where}: {broker} cannot be reached: {error}") from error
-    client.loop_start()
+    with uninterruptible():
+        client.loop_start()
 
 
 def error_of(where: str, broker: Broker, what: str, reason: Any) -> ExternalError:

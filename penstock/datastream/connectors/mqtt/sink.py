@@ -5,7 +5,6 @@ Source: MQTT 5.0 (3.4 PUBACK, 4.9 flow control); Flink's RMQSink for the shape.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,9 @@ from penstock.datastream.connectors.mqtt.client import (
     error_of,
     make_client,
 )
+from penstock.hosting.interrupts import uninterruptible_condition
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
+from penstock.runtime.interruption import uninterruptible
 from penstock.runtime.sink import SendFigures
 
 _NAME: Final = "MqttSink"
@@ -138,7 +139,7 @@ class MqttWriter:
         self._client.max_queued_messages_set(0)
         self._client.max_inflight_messages_set(settings.in_flight)
         self._in_flight = settings.in_flight
-        self._changed = threading.Condition()
+        self._changed = uninterruptible_condition()
         self._published = self._confirmed = 0
         self._most_bytes: int | None = None
         self._error: ExternalError | None = None
@@ -198,9 +199,10 @@ class MqttWriter:
             piece = converted[begin : begin + _MOST_UNCONFIRMED]
             self._wait_for(_MOST_UNCONFIRMED)
             self._published += len(piece)
-            for topic, body in piece:
-                self._client.publish(topic, body, qos=1, retain=self._is_retained)
-                self.sent.bytes += len(body)
+            with uninterruptible():  # the client has locks, which its thread takes too
+                for topic, body in piece:
+                    self._client.publish(topic, body, qos=1, retain=self._is_retained)
+            self.sent.bytes += sum(len(body) for _, body in piece)
 
     def prepare_commit(self) -> Sequence[object]:
         """All messages are confirmed before the checkpoint's barrier goes on."""
@@ -208,7 +210,8 @@ class MqttWriter:
         return ()
 
     def close(self) -> None:
-        self._client.disconnect()
+        with uninterruptible():
+            self._client.disconnect()
         self._client.loop_stop()
 
     def _wait_for(self, most: int) -> None:

@@ -18,7 +18,9 @@ from urllib.parse import unquote, urlsplit
 from penstock.common.extras import extra
 from penstock.datastream.clients.tls import TlsFiles, tls_doubt, tls_refusal
 from penstock.datastream.connectors.messaging.tls import TlsBuilder
+from penstock.hosting.interrupts import uninterruptible_condition
 from penstock.model.errors import ConfigurationError, ExternalError, RefusedForGood
+from penstock.runtime.interruption import uninterruptible
 
 CONNECT_TIMEOUT_S: Final = 5.0
 LOOK_TIMEOUT_S: Final = 3.0
@@ -147,8 +149,10 @@ class NatsLink:
         self._lost: asyncio.Future[None]
         self._loop = asyncio.new_event_loop()
         self._is_closed = False
+        self._changed = uninterruptible_condition()
         self._thread = threading.Thread(target=self._run, name="nats", daemon=True)
-        self._thread.start()
+        with uninterruptible():
+            self._thread.start()
 
     def call(self, make: Callable[[Any], Awaitable[T]], timeout_s: float = CALL_TIMEOUT_S) -> T:
         """What `make(client)` gives on the event loop, made again on a new connection if that breaks.
@@ -196,7 +200,8 @@ class NatsLink:
         self._is_closed = True
         with contextlib.suppress(Exception):  # what is not there any more needs no end
             self._result(self._drop(), 1.0)
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with uninterruptible():
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CONNECT_TIMEOUT_S)
 
     def _run(self) -> None:
@@ -206,12 +211,22 @@ class NatsLink:
         self._loop.close()
 
     def _result(self, running: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        future = asyncio.run_coroutine_threadsafe(running, self._loop)
+        """What this gives on the event loop. A cancel of the task interrupts the wait, and leaves no lock of the future taken."""
+        with uninterruptible():
+            future = asyncio.run_coroutine_threadsafe(running, self._loop)
+            future.add_done_callback(self._tell)
         try:
-            return future.result(timeout_s + 2 * CONNECT_TIMEOUT_S)
+            with self._changed:
+                self._changed.wait_for(future.done, timeout_s + 2 * CONNECT_TIMEOUT_S)
+                return future.result(0)
         except BaseException:
-            future.cancel()
+            with uninterruptible():
+                future.cancel()
             raise
+
+    def _tell(self, _future: object) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     async def _once(self, make: Callable[[Any], Awaitable[T]], timeout_s: float) -> T:
         if self._client is None or not self._client.is_connected:

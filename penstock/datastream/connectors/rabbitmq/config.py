@@ -71,6 +71,7 @@ class RMQConnectionConfig:
         return self._options.host
 
     def get_port(self) -> int | None:
+        """Return the port that was set; None: the URI tells it."""
         return self._options.port
 
     def get_virtual_host(self) -> str | None:
@@ -102,6 +103,7 @@ class RMQConnectionConfig:
         return self._options.connection_timeout
 
     def get_requested_channel_max(self) -> int | None:
+        """Return how many channels a connection may have; None: none is asked for."""
         return self._options.requested_channel_max
 
     def get_requested_frame_max(self) -> int | None:

@@ -2,9 +2,9 @@
 
 from penstock.machines.adaptive.settings import AdaptiveSettings
 from penstock.model.elastic.rescales import RescaleCause, RescaleEnd
-from penstock.model.messages import CancelJob
+from penstock.model.messages import CancelJob, RescalesChanged
 from penstock.model.states import ExecutionState as S
-from tests.tools.machines.generation_bench import AT_ONCE, GenerationBench
+from tests.tools.machines.generation_bench import AT_ONCE, GenerationBench, held
 
 
 def bench(**more):
@@ -67,16 +67,25 @@ def test_the_first_start_and_a_failover_of_an_adaptive_job_are_rescales():
     assert RescaleCause.RECOVERABLE_FAILOVER in causes
 
 
+def news(effects):
+    return [one.rescales for one in effects if isinstance(one, RescalesChanged)]
+
+
 def test_news_is_told_once_and_first_that_there_is_nothing():
     made = bench()
-    made.rescale(KeyAggSink=(1, 3))
-    found = made.master.take_rescales()
+    (found,) = news(made.rescale(KeyAggSink=(1, 3)))
     assert found.is_under_way
-    assert made.master.take_rescales() is None
-    made.hand_over(made.offer("tm3"))
-    (one,) = made.master.take_rescales().kept
+    made.offer("tm3")
+    (checkpoint_id,) = held(made.effects)
+    assert news(made.ack(checkpoint_id, made.names(S.RUNNING)[0])) == []
+    made.ack_all(checkpoint_id)
+    made.stored(checkpoint_id)
+    (*_, last) = news(made.end_all())
+    (one,) = last.kept
     assert one.end is RescaleEnd.SUCCEEDED
 
 
 def test_a_job_that_is_not_elastic_has_no_news():
-    assert GenerationBench().master.take_rescales() is None
+    made = GenerationBench()
+    made.begin("tm1", "tm2")
+    assert news(made.effects) == []

@@ -2,6 +2,7 @@
 
 from penstock.machines.adaptive.settings import AdaptiveSettings
 from penstock.machines.generations.departure import why_it_stays
+from penstock.machines.job.succession_events import HoldSlots
 from penstock.model.messages import FreeSlot
 from penstock.model.states import ExecutionState as S
 from penstock.model.states import JobStatus
@@ -43,7 +44,7 @@ def test_a_subtask_on_a_leaving_taskmanager_moves_to_a_free_slot_and_the_paralle
     bench.run_all()
     (left,) = places(bench)
     bench.rescale(FlatMap=(1, 1), KeyAggSink=(1, 1), Source=(1, 1))
-    bench.job.succession.want_slots(2)
+    bench.job.step(HoldSlots(2))
     bench.offer("tm3")
     effects = bench.leave(left)
     bench.hand_over(effects)

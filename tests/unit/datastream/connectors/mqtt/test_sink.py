@@ -13,6 +13,7 @@ from penstock.runtime.elements import RowBatch
 from penstock.testing import check_sink
 from tests.tools.brokers.mqtt_topics import collecting, connected, cut, wait_for
 from tests.tools.connectors.played_by_hand import writer_context
+from tests.tools.hosting.checked_locks import check_locks, users_code
 from tests.tools.relay import Relay
 from tests.tools.small_servers import free_port, mosquitto
 from tests.tools.waiting import wait_until
@@ -200,3 +201,19 @@ def test_a_schema_that_gives_no_bytes_is_told(port, topic):
     with pytest.raises(TypeError, match="gave str for 'a'; expected bytes"):
         writer.convert(RowBatch(["a"]))
     writer.close()
+
+
+def test_no_lock_is_taken_where_a_cancel_may_interrupt(port, topic, monkeypatch):
+    """The client's thread takes the locks of the writer and of the client too, and would wait for ever for one that stays taken."""
+    locks = check_locks(monkeypatch, "penstock.", "paho.")
+    words = [str(number) for number in range(300)]
+    with collecting(port, topic) as seen:
+        # While it connects, it has no thread yet.
+        writer = builder(port, topic).build().create_writer(writer_context())
+        with users_code():
+            writer.write(RowBatch(words), 0)
+            writer.prepare_commit()
+            writer.close()
+        wait_for(seen, words)
+    assert locks.taken > len(words)
+    assert not locks.violations, "\n\n".join(locks.violations)

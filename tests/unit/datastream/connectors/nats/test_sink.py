@@ -14,6 +14,7 @@ from penstock.runtime.elements import RowBatch
 from penstock.testing import check_sink
 from tests.tools.brokers.nats_streams import Streams
 from tests.tools.connectors.played_by_hand import writer_context
+from tests.tools.hosting.checked_locks import check_locks, users_code
 from tests.tools.small_servers import free_port, nats_server
 
 EXACTLY, AT_LEAST = DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE
@@ -225,3 +226,17 @@ def test_what_is_wrong_is_told_at_submit_where_the_server_is_reached(streams, st
 def test_the_builder_refuses_what_cannot_work(call, text):
     with pytest.raises(ConfigurationError, match=text):
         call(JetStreamSink.builder())
+
+
+@pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
+def test_no_lock_is_taken_where_a_cancel_may_interrupt(streams, stream, guarantee, monkeypatch):
+    """The thread of the connection takes the locks of its calls too, and would wait for ever for one that stays taken."""
+    locks = check_locks(monkeypatch, "penstock.", "concurrent.")
+    sink = builder(streams, stream).set_delivery_guarantee(guarantee).build()
+    with users_code():
+        writer = sink.create_writer(writer_context())
+        writer.write(RowBatch(["a", "b"]), 0)
+        writer.prepare_commit()
+        writer.close()
+    assert locks.taken
+    assert not locks.violations, "\n\n".join(locks.violations)
