@@ -40,7 +40,7 @@ test: $(STAMP) java $(JVM_CLASSES) postgres mariadb zookeeper redis mosquitto na
 
 # Random row functions against the interpreter, PENSTOCK_FUNCTIONS of each kind (100000).
 fuzz:
-	$(PY) -m pytest tests/unit/runtime/row_functions -m long -n 2 -rP $(ARGS)
+	$(PY) -m pytest tests/unit/runtime/row_functions -m long -n 2 -rP -o faulthandler_timeout=14400 $(ARGS)
 
 # What is too long for every run besides: more tests, and more examples of each law.
 test-all: test
