@@ -20,14 +20,11 @@ from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.connectors.base import (
     Batch,
-    Boundedness,
     ColumnBatch,
     EnumeratorContext,
     PolledSplitReader,
-    QueueEnumerator,
     ReaderContext,
     RefusedForGood,
-    Source,
 )
 from penstock.datastream.connectors.lakehouse.delta_partitions import partition_value
 from penstock.datastream.connectors.lakehouse.delta_tables import (
@@ -37,6 +34,7 @@ from penstock.datastream.connectors.lakehouse.delta_tables import (
     schema_of_table,
 )
 from penstock.datastream.connectors.lakehouse.schemas import row_type_of
+from penstock.datastream.connectors.lakehouse.table_source import TableEnumerator, TableSource
 from penstock.datastream.formats.file_access import (
     Address,
     arrow_input,
@@ -76,15 +74,11 @@ class DeltaSplit:
     partition: tuple[tuple[str, str | None], ...] = ()
 
 
-class DeltaSource(Source):
+class DeltaSource(TableSource[_Settings]):
     """Reads a Delta table as columns, a snapshot of it or also what is added later. Not in PyFlink.
 
     Build it: `DeltaSource.for_bounded_row_data("/data/orders").build()`. Its type is the table's.
     """
-
-    def __init__(self, settings: _Settings, row_type: TypeInformation) -> None:
-        self._settings = settings
-        self._type = row_type
 
     @staticmethod
     def for_bounded_row_data(table_path: str) -> DeltaSource.Builder:
@@ -158,23 +152,8 @@ class DeltaSource(Source):
             self._settings = replace(self._settings, **changes)
             return self
 
-    @property
-    def boundedness(self) -> Boundedness:
-        if self._settings.every_ms is None:
-            return Boundedness.BOUNDED
-        return Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation:
-        return self._type
-
-    def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
+    def create_enumerator(self, context: EnumeratorContext) -> _Enumerator:
         return _Enumerator(context, self._settings)
-
-    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> QueueEnumerator:
-        enumerator = _Enumerator(context, self._settings)
-        enumerator.restore(state)
-        return enumerator
 
     def create_reader(self, context: ReaderContext) -> PolledSplitReader:
         return _Reader(context, self._settings.path, self._type)
@@ -215,13 +194,11 @@ def _table(settings: _Settings) -> Any:
     return found
 
 
-class _Enumerator(QueueEnumerator):
+class _Enumerator(TableEnumerator[_Settings]):
     """Hands out the files of a snapshot, and of each version after it."""
 
     def __init__(self, context: EnumeratorContext, settings: _Settings) -> None:
-        super().__init__(context, (), is_final=settings.every_ms is None)
-        self._context = context
-        self._settings = settings
+        super().__init__(context, settings)
         self._version = -1
         self._is_restored = False
 

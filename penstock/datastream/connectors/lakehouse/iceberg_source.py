@@ -18,14 +18,11 @@ from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.connectors.base import (
     Batch,
-    Boundedness,
     ColumnBatch,
     EnumeratorContext,
     PolledSplitReader,
-    QueueEnumerator,
     ReaderContext,
     RefusedForGood,
-    Source,
 )
 from penstock.datastream.connectors.lakehouse.iceberg_scan import (
     FileRows,
@@ -44,6 +41,7 @@ from penstock.datastream.connectors.lakehouse.iceberg_tables import (
     opened,
 )
 from penstock.datastream.connectors.lakehouse.schemas import row_type_of
+from penstock.datastream.connectors.lakehouse.table_source import TableEnumerator, TableSource
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.codecs.convert import arrow_schema
 
@@ -87,7 +85,7 @@ class _Settings:
         return parse(self.row_filter) if isinstance(self.row_filter, str) else self.row_filter
 
 
-class IcebergSource(Source):
+class IcebergSource(TableSource[_Settings]):
     """Reads an Iceberg table as columns, a snapshot of it or also what is appended later. Not in PyFlink.
 
     Build it: `IcebergSource.for_bounded_row_data("shop.orders").with_catalog("main", {...}).build()`. Its type is the table's.
@@ -95,8 +93,7 @@ class IcebergSource(Source):
 
     def __init__(self, settings: _Settings, row_type: TypeInformation, projected: str) -> None:
         """`projected`: the Iceberg schema of the columns, as JSON."""
-        self._settings = settings
-        self._type = row_type
+        super().__init__(settings, row_type)
         self._projected = projected
 
     @staticmethod
@@ -195,23 +192,8 @@ class IcebergSource(Source):
             self._settings = replace(self._settings, **changes)
             return self
 
-    @property
-    def boundedness(self) -> Boundedness:
-        if self._settings.every_ms is None:
-            return Boundedness.BOUNDED
-        return Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation:
-        return self._type
-
-    def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
+    def create_enumerator(self, context: EnumeratorContext) -> _Enumerator:
         return _Enumerator(context, self._settings)
-
-    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> QueueEnumerator:
-        enumerator = _Enumerator(context, self._settings)
-        enumerator.restore(state)
-        return enumerator
 
     def create_reader(self, context: ReaderContext) -> PolledSplitReader:
         return _Reader(context, self._settings, self._type, self._projected)
@@ -314,13 +296,11 @@ def _snapshot_of(table: Table, settings: _Settings) -> int | None:
     return snapshot.snapshot_id
 
 
-class _Enumerator(QueueEnumerator):
+class _Enumerator(TableEnumerator[_Settings]):
     """Hands out the files of a snapshot, and of each append behind it."""
 
     def __init__(self, context: EnumeratorContext, settings: _Settings) -> None:
-        super().__init__(context, (), is_final=settings.every_ms is None)
-        self._context = context
-        self._settings = settings
+        super().__init__(context, settings)
         self._last: int | None = None
         self._is_restored = False
 
