@@ -9,13 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from penstock.hosting.program.source_fields import fields_read_of
+from penstock.hosting.program.source_fields import fields_read_of, makes_objects
 from penstock.model.graph.job_graph import FieldsRead, FunctionWay, JobGraph, SelectorWay
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Accepts, Operator
-from penstock.runtime.operators.keyed import KeyTaker
+from penstock.runtime.operators.keyed import (
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
+    KeyTaker,
+)
+from penstock.runtime.operators.process import KeyedProcessOperator
 from penstock.runtime.operators.reduce import Aggregate, ReduceOperator
 from penstock.runtime.operators.sinks import SinkOperator
 from penstock.runtime.operators.stateless import (
@@ -31,12 +37,20 @@ from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.row_functions.inlining import inlined
 from penstock.runtime.row_functions.kernels.on_batches import kernel_of_plan
 from penstock.runtime.row_functions.partials import combining_of
-from penstock.runtime.row_functions.plans import Plan, Stage, Way, fused_plan, plan_of
+from penstock.runtime.row_functions.plans import (
+    Plan,
+    Stage,
+    Way,
+    fields_plan_of,
+    fused_plan,
+    plan_of,
+)
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import TooLarge
 from penstock.runtime.row_functions.runner import TURNED_OFF
 from penstock.runtime.row_functions.trees import Kind
 from penstock.runtime.sources.contract import Source
+from penstock.runtime.watermarks.strategy import WatermarkStrategy
 
 
 def note_function_ways(graph: StreamGraph, job_graph: JobGraph) -> None:
@@ -114,6 +128,21 @@ def _selector_way(keys: KeySelection, kind: Any) -> SelectorWay:
     return SelectorWay(way.value, made.why_not)
 
 
+def _keyed_way(graph: StreamGraph, node_id: int, operator: KeyTaker) -> FunctionWay:
+    """How the function of a keyed stream runs. It has state, so it is always called. As `KeyTaker.rows_from` decides it."""
+    if not operator.functions_as_columns:
+        return FunctionWay(Way.RECORDS.value, TURNED_OFF)
+    if not operator.may_get_fields:
+        return FunctionWay(Way.RECORDS.value, "the records that it keeps go on")
+    kind = _type_of(graph, graph.inputs_of(node_id)[0])
+    if not is_columnar(kind):
+        return FunctionWay(Way.RECORDS.value, "its stream has no declared type")
+    plan = fields_plan_of(operator.function.call, arrow_schema(kind), kind)
+    if plan.way is Way.FIELDS and _selector_way(operator.keys, kind).way != Way.COLUMNS.value:
+        return FunctionWay(Way.RECORDS.value, "its key selector takes records")
+    return FunctionWay(plan.way.value, plan.why_not)
+
+
 def _reduce_way(
     graph: StreamGraph, node_id: int, operator: ReduceOperator | WindowOperator
 ) -> FunctionWay | None:
@@ -151,11 +180,7 @@ def _not_combined(graph: StreamGraph, node_id: int, operator: KeyTaker, call: An
 def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay | None:
     operator = graph.nodes[node_id].operator
     if not isinstance(operator, FunctionOperator) or not operator.runs_on_columns:
-        is_reduce = isinstance(operator, ReduceOperator) or (
-            isinstance(operator, WindowOperator) and isinstance(operator.contents, ReduceContents)
-        )
-        reduce: Any = operator
-        return _reduce_way(graph, node_id, reduce) if is_reduce else None
+        return _way_of_others(graph, node_id, operator)
     if not operator.functions_as_columns:
         return FunctionWay(Way.RECORDS.value, TURNED_OFF)
     kinds: list[Any] = []
@@ -178,13 +203,42 @@ def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay 
     return FunctionWay(Way.FIELDS.value, why) if is_lent else _on_objects(operator, why)
 
 
+def _way_of_others(graph: StreamGraph, node_id: int, operator: Any) -> FunctionWay | None:
+    """How a function runs that does more than to be called with each record once; None: nothing is told of it."""
+    if type(operator) in _KEYED:
+        return _keyed_way(graph, node_id, operator)
+    is_reduce = isinstance(operator, ReduceOperator) or (
+        isinstance(operator, WindowOperator) and isinstance(operator.contents, ReduceContents)
+    )
+    return _reduce_way(graph, node_id, operator) if is_reduce else None
+
+
 def _way_behind(graph: StreamGraph, node_id: int, giver: str, chained: set[int]) -> FunctionWay:
     """How a function runs whose records come as Python objects, unless it runs as one with those before it."""
     run = _run_with_those_before(graph, node_id, chained)
     if run is None:
         why = f"its records come as Python objects from {giver}"
         return _on_objects(graph.nodes[node_id].operator, why)
-    return _in_kernels(graph, _longest_run(graph, run.nodes[0], chained) or run, chained)
+    way = _in_kernels(graph, _longest_run(graph, run.nodes[0], chained) or run, chained)
+    filters = sum(isinstance(graph.nodes[one].operator, FilterOperator) for one in run.nodes)
+    if filters and way.way != Way.KERNELS.value and _have_timestamps(graph, run.nodes[0]):
+        why = f"with timestamps it does not run as one with {giver}"
+        return _on_objects(graph.nodes[node_id].operator, why)
+    return way
+
+
+def _have_timestamps(graph: StreamGraph, node_id: int) -> bool:
+    """Whether the program gives timestamps to the records that come to an operator."""
+    for edge in graph.edges:
+        if edge.target != node_id:
+            continue
+        giver: Any = graph.nodes[edge.source].operator
+        strategy = getattr(giver, "watermark_strategy", None) or getattr(giver, "strategy", None)
+        if isinstance(strategy, WatermarkStrategy) and (strategy.assigner or strategy.generates):
+            return True
+        if _have_timestamps(graph, edge.source):
+            return True
+    return False
 
 
 def _on_objects(operator: object, why: str) -> FunctionWay:
@@ -198,6 +252,10 @@ def _on_objects(operator: object, why: str) -> FunctionWay:
     return FunctionWay(Way.RECORDS.value, why)
 
 
+_KEYED: Final = frozenset({
+    *(KeyedMapOperator, KeyedFilterOperator, KeyedFlatMapOperator, KeyedProcessOperator),
+})
+"""Those with one input. Functions of two inputs are called with records."""
 _CHANGEABLE: Final = frozenset({Kind.ROW, Kind.LIST, Kind.COLUMN})
 """What may be changed. COLUMN is the record itself, which may be a Row."""
 
@@ -234,6 +292,8 @@ def _in_kernels(graph: StreamGraph, run: _Run, chained: set[int]) -> FunctionWay
         why = "a flat_map has none"
     elif not is_filter and kind is None:
         why = "its results have no declared type"
+    elif _are_objects(graph, run.nodes[0], chained):
+        why = "the source makes Python objects, and no columns"
     else:
         _, why = kernel_of_plan(run.plan, kind)
         if not why and not is_filter:
@@ -241,6 +301,18 @@ def _in_kernels(graph: StreamGraph, run: _Run, chained: set[int]) -> FunctionWay
     if why:
         return FunctionWay(Way.COLUMNS.value, why_no_kernels=why)
     return FunctionWay(Way.KERNELS.value)
+
+
+def _are_objects(graph: StreamGraph, node_id: int, chained: set[int]) -> bool:
+    """Whether an operator's records are Python objects that a source of its vertex has decoded. Filters give them on as they are."""
+    givers = [edge.source for edge in graph.edges if edge.target == node_id]
+    return any(
+        _are_objects(graph, one, chained)
+        if isinstance(graph.nodes[one].operator, FilterOperator)
+        else makes_objects(graph, one, chained)
+        for one in givers
+        if one in chained
+    )
 
 
 def _type_of_results(graph: StreamGraph, node_id: int) -> Any:
