@@ -54,6 +54,11 @@ class DeserializationSchema(ABC):
     def deserialize(self, data: bytes) -> Any:
         """Return the value; None: there is no record. `Several`: each of its values is a record."""
 
+    @property
+    def makes_objects(self) -> bool:
+        """Whether `deserialize_columns` makes Python objects of messages, and no columns. Not in PyFlink."""
+        return False
+
     def reading(self, names: Sequence[str]) -> DeserializationSchema:
         """Return the schema for programs that read only these fields of its Rows, as Python values; by default itself. Not in PyFlink.
 

@@ -4,6 +4,7 @@ import re
 import socket
 import subprocess
 import sys
+from operator import itemgetter
 
 import pytest
 
@@ -178,6 +179,17 @@ def test_a_none_key_is_told_in_batch_too_where_records_are_combined_first(end, c
     text = told(env, end(pairs.key_by(lambda pair: pair[1])))
     assert re.match(NONE_KEY.replace("7", r"\(8, None\)"), text)
     assert not OF_PENSTOCK.search(text)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("key", [lambda pair: pair[1], itemgetter(1)], ids=["read", "called"])
+def test_in_batch_the_record_of_a_none_key_is_the_one_that_is_shown(key, count):
+    """Not the last record that went through, nor the last of its batch."""
+    env = environment().set_runtime_mode(RuntimeExecutionMode.BATCH)
+    pairs = env.from_collection([(7, "k")] * count + [(8, None), (9, "k")])
+    text = told(env, pairs.key_by(key).reduce(lambda a, b: a))
+    assert re.match(NONE_KEY.replace("7", r"\(8, None\)"), text)
+    assert re.findall(r"at record: +(.*)", text) == ["(8, None)"]
 
 
 def test_too_many_fields_are_told_with_both_numbers():

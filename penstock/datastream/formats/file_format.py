@@ -30,6 +30,11 @@ class FileFormat(ABC):
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         """Yield the batches of one piece, each of at most about 4,096 rows or 1 MiB."""
 
+    @property
+    def makes_objects(self) -> bool:
+        """Whether it makes a Python object of each record, and no columns: `DecodedColumns`."""
+        return False
+
     def reading(self, names: Sequence[str]) -> FileFormat:
         """Return the format for programs that read only these fields of its Rows, as Python values; by default itself.
 

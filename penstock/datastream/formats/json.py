@@ -133,6 +133,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         made._read = fields_in_order(self._row_type, names)
         return made
 
+    @property
+    def makes_objects(self) -> bool:
+        return self._read is not None and self.fields().makes_objects
+
     def fields(self) -> FieldsReader:
         """Return what reads the fields of `reading`."""
         if self._reader is None:

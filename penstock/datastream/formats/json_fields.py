@@ -66,6 +66,11 @@ class FieldsReader:
         self._make, self._decode = _decoder(row_type, self._attributes)
         self._seen = self._again = 0
 
+    @property
+    def makes_objects(self) -> bool:
+        """Whether it makes Python objects, and no columns."""
+        return self._decode is not None
+
     def batch(
         self, text: bytes, objects: Sequence[bytes] = (), stamps_of: str | None = None
     ) -> PartialColumns | None:

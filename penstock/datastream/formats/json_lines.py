@@ -67,6 +67,10 @@ class JsonLinesFormat(FileFormat):
         return made
 
     @property
+    def makes_objects(self) -> bool:
+        return self._fields is not None and self._fields.makes_objects
+
+    @property
     def produced_type(self) -> TypeInformation | None:
         return self._type
 

@@ -9,13 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from penstock.hosting.program.source_fields import fields_read_of
+from penstock.hosting.program.source_fields import fields_read_of, makes_objects
 from penstock.model.graph.job_graph import FieldsRead, FunctionWay, JobGraph, SelectorWay
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Accepts, Operator
-from penstock.runtime.operators.keyed import KeyTaker
+from penstock.runtime.operators.keyed import (
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
+    KeyTaker,
+)
+from penstock.runtime.operators.process import KeyedProcessOperator
 from penstock.runtime.operators.reduce import Aggregate, ReduceOperator
 from penstock.runtime.operators.sinks import SinkOperator
 from penstock.runtime.operators.stateless import (
@@ -45,6 +51,7 @@ from penstock.runtime.row_functions.rendering import TooLarge
 from penstock.runtime.row_functions.runner import TURNED_OFF
 from penstock.runtime.row_functions.trees import Kind
 from penstock.runtime.sources.contract import Source
+from penstock.runtime.watermarks.strategy import WatermarkStrategy
 
 
 def note_function_ways(graph: StreamGraph, job_graph: JobGraph) -> None:
@@ -160,24 +167,27 @@ def _stateful_way(graph: StreamGraph, node_id: int, operator: KeyTaker) -> Funct
     """Of a function that is always called, because it has state: with records, or with the fields that it reads."""
     if not operator.functions_as_columns:
         return FunctionWay(Way.RECORDS.value, TURNED_OFF)
-    if isinstance(operator, WindowOperator) and (why := _needs_records(graph, node_id, operator)):
+    if why := _needs_records(graph, node_id, operator):
         return FunctionWay(Way.RECORDS.value, why)
     kind = _type_of(graph, graph.inputs_of(node_id)[0])
     if not is_columnar(kind):
-        why = "its stream has no declared type: if columns come, they decide"
-        return FunctionWay(Way.RECORDS.value, why)
+        return FunctionWay(Way.RECORDS.value, "its stream has no declared type")
     plan = fields_plan_of(operator.called_with_records(), arrow_schema(kind), kind)
     if plan.way is not Way.FIELDS:
         return FunctionWay(Way.RECORDS.value, plan.why_not)
     if operator.keys.columns is None and (
         _selector_way(operator.keys, kind).way != Way.COLUMNS.value
     ):
-        return FunctionWay(Way.RECORDS.value, "its key is not computed on columns")
+        return FunctionWay(Way.RECORDS.value, "its key selector takes records")
     return FunctionWay(Way.FIELDS.value, plan.why_not)
 
 
-def _needs_records(graph: StreamGraph, node_id: int, operator: WindowOperator) -> str:
-    """Why the aggregate of windows is called with records, whatever it reads; empty: it may get fields."""
+def _needs_records(graph: StreamGraph, node_id: int, operator: KeyTaker) -> str:
+    """Why a function is called with records, whatever it reads; empty: it may get fields."""
+    if isinstance(operator, KeyedFilterOperator):
+        return "the records that it keeps go on"
+    if not isinstance(operator, WindowOperator):
+        return ""
     if not isinstance(operator, CombiningWindows):
         return "windows of this kind add one record at a time"
     if node_id in graph.error_rules:
@@ -189,7 +199,7 @@ def _has_state(operator: KeyTaker) -> bool:
     """Whether its function is one that is always called."""
     if isinstance(operator, WindowOperator):
         return isinstance(operator.contents, AggregateContents)
-    return operator.may_get_fields
+    return type(operator) in _KEYED
 
 
 def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay | None:
@@ -236,7 +246,26 @@ def _way_behind(graph: StreamGraph, node_id: int, giver: str, chained: set[int])
     if run is None:
         why = f"its records come as Python objects from {giver}"
         return _on_objects(graph.nodes[node_id].operator, why)
-    return _in_kernels(graph, _longest_run(graph, run.nodes[0], chained) or run, chained)
+    way = _in_kernels(graph, _longest_run(graph, run.nodes[0], chained) or run, chained)
+    filters = sum(isinstance(graph.nodes[one].operator, FilterOperator) for one in run.nodes)
+    if filters and way.way != Way.KERNELS.value and _have_timestamps(graph, run.nodes[0]):
+        why = f"with timestamps it does not run as one with {giver}"
+        return _on_objects(graph.nodes[node_id].operator, why)
+    return way
+
+
+def _have_timestamps(graph: StreamGraph, node_id: int) -> bool:
+    """Whether the program gives timestamps to the records that come to an operator."""
+    for edge in graph.edges:
+        if edge.target != node_id:
+            continue
+        giver: Any = graph.nodes[edge.source].operator
+        strategy = getattr(giver, "watermark_strategy", None) or getattr(giver, "strategy", None)
+        if isinstance(strategy, WatermarkStrategy) and (strategy.assigner or strategy.generates):
+            return True
+        if _have_timestamps(graph, edge.source):
+            return True
+    return False
 
 
 def _on_objects(operator: object, why: str) -> FunctionWay:
@@ -250,6 +279,10 @@ def _on_objects(operator: object, why: str) -> FunctionWay:
     return FunctionWay(Way.RECORDS.value, why)
 
 
+_KEYED: Final = frozenset({
+    *(KeyedMapOperator, KeyedFilterOperator, KeyedFlatMapOperator, KeyedProcessOperator),
+})
+"""Those with one input. Functions of two inputs are called with records."""
 _CHANGEABLE: Final = frozenset({Kind.ROW, Kind.LIST, Kind.COLUMN})
 """What may be changed. COLUMN is the record itself, which may be a Row."""
 
@@ -286,6 +319,8 @@ def _in_kernels(graph: StreamGraph, run: _Run, chained: set[int]) -> FunctionWay
         why = "a flat_map has none"
     elif not is_filter and kind is None:
         why = "its results have no declared type"
+    elif _are_objects(graph, run.nodes[0], chained):
+        why = "the source makes Python objects, and no columns"
     else:
         _, why = kernel_of_plan(run.plan, kind)
         if not why and not is_filter:
@@ -293,6 +328,18 @@ def _in_kernels(graph: StreamGraph, run: _Run, chained: set[int]) -> FunctionWay
     if why:
         return FunctionWay(Way.COLUMNS.value, why_no_kernels=why)
     return FunctionWay(Way.KERNELS.value)
+
+
+def _are_objects(graph: StreamGraph, node_id: int, chained: set[int]) -> bool:
+    """Whether an operator's records are Python objects that a source of its vertex has decoded. Filters give them on as they are."""
+    givers = [edge.source for edge in graph.edges if edge.target == node_id]
+    return any(
+        _are_objects(graph, one, chained)
+        if isinstance(graph.nodes[one].operator, FilterOperator)
+        else makes_objects(graph, one, chained)
+        for one in givers
+        if one in chained
+    )
 
 
 def _type_of_results(graph: StreamGraph, node_id: int) -> Any:

@@ -46,6 +46,22 @@ def fields_read_of(graph: StreamGraph, node_id: int, chained: set[int]) -> Field
     return FieldsRead(names, len(schema))
 
 
+def makes_objects(graph: StreamGraph, node_id: int, chained: set[int]) -> bool:
+    """Whether a source makes Python objects of its records for the functions of its vertex, and no columns. `chained`: as `fields_read_of`."""
+    read = fields_read_of(graph, node_id, chained)
+    if read is None:
+        return False
+    operator: Any = graph.nodes[node_id].operator
+    schema = arrow_schema(operator.source.produced_type)
+    try:
+        _read_behind(graph, node_id, chained, schema, operator.source.produced_type)
+    except _Others:
+        return False
+    strategy = operator.watermark_strategy
+    takes_columns = strategy.assigner is not None and strategy.takes_any_batch
+    return not takes_columns and operator.source.makes_objects(read.names)
+
+
 def _read_behind(
     graph: StreamGraph, node_id: int, chained: set[int], schema: pa.Schema, kind: RowTypeInfo
 ) -> set[int]:

@@ -301,7 +301,9 @@ class PartialReduceOperator(FinalReduceOperator):
         values = rows_of(batch).values
         self._tried_rows += len(values)
         tried = 0
-        keys = self.keys.keys_of_rows(values)
+        found = self._found
+        keys = self.keys_of(values)
+        self._found = found
         with self._none_key_told(keys, values):
             skeys = state_keys(keys)
         for skey, value in zip(skeys, values, strict=True):
@@ -339,11 +341,14 @@ class PartialReduceOperator(FinalReduceOperator):
             self._reduce(keys, values)
 
     @contextmanager
-    def _none_key_told(self, keys: Sequence[Any], values: Sequence[Any]) -> Generator[None]:
+    def _none_key_told(self, keys: Sequence[Any], values: list[Any]) -> Generator[None]:
         """Before the exchange this is the first to see the keys."""
         try:
             yield
         except NoneKey:
+            # This record is the one that the error is about.
+            place = next(place for place, key in enumerate(keys) if key is None)
+            next(self.watched(values[place : place + 1]))
             raise self.keys.none_key(keys, values) from None
 
     def _taken(self) -> list[Any]:

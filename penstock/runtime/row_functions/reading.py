@@ -59,6 +59,8 @@ class Reader:
         defaults = function.__defaults__ or ()
         for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True):
             variables[name] = _default(name, value)
+            if type(value) in {list, dict, set}:
+                self.guards.append(_guard_of_default(value))
             self.guards.append(
                 known.Guard(lambda: function.__defaults__, function.__defaults__),
             )
@@ -340,6 +342,11 @@ def _default(name: str, value: object) -> Node:
     if not known.is_plain(value):
         raise Refused(f"the default of {name!r} is not a plain value")
     return _known(value)
+
+
+def _guard_of_default(value: object) -> known.Guard:
+    """A default that can be changed stays the same object, but may get items that are not plain."""
+    return known.Guard(lambda: value, value)
 
 
 def _known(value: object) -> Node:

@@ -301,6 +301,10 @@ class Source(ABC):
         """Whether its readers parse only the fields that functions read, where they can: `SourceReader.read_fields`."""
         return False
 
+    def makes_objects(self, names: Sequence[str]) -> bool:
+        """Whether its readers make a Python object of each record with these fields, and no columns: `DecodedColumns`."""
+        return False
+
     @property
     @abstractmethod
     def boundedness(self) -> Boundedness:

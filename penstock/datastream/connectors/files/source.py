@@ -85,6 +85,9 @@ class FileSource(Source):
         file_format = self._settings.file_format
         return file_format.reading(()) is not file_format
 
+    def makes_objects(self, names: Sequence[str]) -> bool:
+        return self._settings.file_format.reading(names).makes_objects
+
     def validate(self) -> None:
         list_files(self._settings.paths, may_be_empty=self._settings.interval_ms is not None)
 

@@ -94,6 +94,11 @@ class KafkaRecordDeserializationSchema(ABC):
         """Return the schema itself: it makes whole values, whatever a program reads."""
         return self
 
+    @property
+    def makes_objects(self) -> bool:
+        """False: it makes whole values."""
+        return False
+
     @staticmethod
     def of(
         function: Callable[[KafkaRecord], Any], produced_type: TypeInformation | None = None

@@ -30,6 +30,8 @@ class ProducesValues(Protocol):
 
     @property
     def produced_type(self) -> TypeInformation: ...
+    @property
+    def makes_objects(self) -> bool: ...
     def reading(self, names: Sequence[str]) -> Self:
         """See `DeserializationSchema.reading`."""
 
@@ -70,6 +72,10 @@ class MessageSource(Source):
     def parses_fields(self) -> bool:
         schema = self._settings.schema
         return schema is not None and schema.reading(()) is not schema
+
+    def makes_objects(self, names: Sequence[str]) -> bool:
+        schema = self._settings.schema
+        return schema is not None and schema.reading(names).makes_objects
 
     def validate(self) -> None:
         """Looks up the topics. Raises: ConfigurationError: a topic does not exist, or the cluster does not answer."""

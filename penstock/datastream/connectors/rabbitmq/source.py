@@ -5,6 +5,8 @@ Source: pyflink.datastream.connectors.rabbitmq, Flink's RMQSource.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.connectors.base import (
@@ -76,6 +78,9 @@ class RMQSource(Source):
     def parses_fields(self) -> bool:
         schema = self._settings.schema
         return schema.reading(()) is not schema
+
+    def makes_objects(self, names: Sequence[str]) -> bool:
+        return self._settings.schema.reading(names).makes_objects
 
     def validate(self) -> None:
         """Check client and login. Raises ConfigurationError if pika is missing, or the broker refuses.

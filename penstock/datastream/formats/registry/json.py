@@ -72,6 +72,10 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema):
             return None
         return self._schema.deserialize_columns([one[PREFIX_BYTES:] for one in messages if one])
 
+    @property
+    def makes_objects(self) -> bool:
+        return self._schema.makes_objects
+
     def reading(self, names: Sequence[str]) -> ConfluentRegistryJsonDeserializationSchema:
         """Return the schema for programs that read only these fields."""
         return ConfluentRegistryJsonDeserializationSchema(self._schema.reading(names))

@@ -1,6 +1,7 @@
 """How row functions will run is told before the job runs."""
 
 import pyarrow as pa
+import pytest
 
 from penstock.common import Time, Types, WatermarkStrategy
 from penstock.compiler.job_graph_builder import build_job_graph
@@ -13,6 +14,7 @@ from penstock.datastream import (
 )
 from penstock.datastream.connectors.datagen import BatchGeneratorSource
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+from penstock.datastream.formats import json_fields
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.program.function_ways import note_function_ways, told
@@ -244,16 +246,6 @@ def noted(value):
     return value
 
 
-class Totals(KeyedProcessFunction):
-    def process_element(self, value, ctx):
-        yield noted(value.a)
-
-
-class Whole(KeyedProcessFunction):
-    def process_element(self, value, ctx):
-        yield value
-
-
 class Longest(AggregateFunction):
     def create_accumulator(self):
         return ""
@@ -266,24 +258,6 @@ class Longest(AggregateFunction):
 
     def merge(self, acc_a, acc_b):
         return max(acc_a, acc_b, key=len)
-
-
-def test_functions_with_state_are_called_with_fields_where_they_only_read():
-    def build(env):
-        keyed = columns(env).key_by(lambda row: row.a)
-        keyed.process(Totals()).name("reads")
-        keyed.process(Whole()).name("keeps")
-        keyed.map(lambda row: noted(row.b)).name("map")
-        columns(env).key_by(lambda row: noted(row.a)).process(Totals()).name("called key")
-        columns(env).map(lambda row: row.b).key_by(len).map(noted).name("objects")
-
-    found = {name: (way, why) for name, way, why in ways(build)}
-    assert found["reads"] == found["map"] == ("fields", "it has state")
-    assert found["keeps"] == ("records", "it uses the record itself, not only its fields")
-    assert found["called key"] == ("records", "its key is not computed on columns")
-    assert found["objects"] == (
-        "records", "its stream has no declared type: if columns come, they decide"
-    )  # fmt: skip
 
 
 def test_aggregates_of_windows_are_called_with_fields_where_they_only_read():
@@ -339,6 +313,86 @@ def test_the_fields_that_a_source_of_json_parses_are_told(tmp_path):
         ("Source: bids", "parses 0 of 3 fields: none"),
         ("Source: bids", "parses all 3 fields - Sink: Print to Std. Out takes whole records"),
     ]
+
+
+@pytest.mark.parametrize("has_msgspec", [True, False])
+def test_records_that_msgspec_decodes_do_not_run_in_kernels(tmp_path, monkeypatch, has_msgspec):
+    """They are Python objects. Columns that leave the task are no such objects."""
+    if not has_msgspec:
+        monkeypatch.setattr(json_fields, "msgspec_module", lambda: None)
+    (tmp_path / "lines.json").write_text("{}\n")
+
+    def lines(env, kind=KIND):
+        made = StreamFormat.json_lines_format(kind)
+        source = FileSource.for_record_stream_format(made, str(tmp_path / "lines.json")).build()
+        return env.from_source(source, WatermarkStrategy.no_watermarks(), "lines")
+
+    def behind(env):
+        kept = lines(env).filter(lambda row: row.a > 1)
+        kept.map(lambda row: row.a, output_type=Types.LONG()).rebalance().print()
+
+    def in_another_task(env):
+        lines(env).filter(lambda row: row.a > 1).rebalance().print()
+
+    def of_lists(env):
+        kind = Types.ROW_NAMED(["a", "b"], [Types.LIST(Types.LONG()), Types.STRING()])
+        lines(env, kind).filter(lambda row: row.a is None).map(lambda row: row.b).print()
+
+    way = "columns" if has_msgspec else "kernels"
+    assert ways(behind) == [("Filter", way, ""), ("Map", way, "")]
+    assert ways(in_another_task) == [("Filter", "kernels", "")]
+    assert ways(of_lists)[0] == ("Filter", "kernels", "")
+
+
+def test_functions_of_keyed_streams_are_called_with_fields_or_records():
+    class Prices(KeyedProcessFunction):
+        def process_element(self, value, ctx):
+            yield ctx.get_current_key(), value.b
+
+    class Whole(KeyedProcessFunction):
+        def process_element(self, value, ctx):
+            yield value
+
+    def build(env):
+        keyed = columns(env).key_by(lambda row: row.a % 3)
+        keyed.map(lambda row: row.b).name("text").print()
+        keyed.flat_map(lambda row: [row]).name("row").print()
+        keyed.filter(lambda row: row.a > 1).name("kept").print()
+        keyed.process(Prices()).name("prices").print()
+        keyed.process(Whole()).name("whole").print()
+        columns(env).key_by(lambda row: print(row.a)).map(lambda row: row.b).name("called").print()
+        untyped = env.from_collection([(1, 2)])
+        untyped.key_by(lambda pair: pair[0]).map(lambda pair: pair[1]).name("objects").print()
+
+    assert ways(build) == [
+        ("text", "fields", "it has state"),
+        ("row", "records", "it uses the record itself, not only its fields"),
+        ("kept", "records", "the records that it keeps go on"),
+        ("prices", "fields", "it has state"),
+        ("whole", "records", "it uses the record itself, not only its fields"),
+        ("called", "records", "its key selector takes records"),
+        ("objects", "records", "its stream has no declared type"),
+    ]
+
+
+def test_with_timestamps_a_filter_does_not_run_as_one_with_the_map_before_it():
+    """It would not be known whose timestamps are left. A map behind a filter gets columns from it."""
+
+    def build(env, strategy):
+        stamped = env.from_source(BatchGeneratorSource(batch, 10), strategy, "Generated", KIND)
+        stamped.map(lambda row: row.a + 1).filter(lambda value: value > 1).print()
+        stamped.filter(lambda row: row.a > 1).map(lambda row: row.b).print()
+
+    stamped = ways(lambda env: build(env, WatermarkStrategy.for_monotonous_timestamps()))
+    behind = ("Filter", "inline", "with timestamps it does not run as one with Map")
+    assert stamped == [
+        ("Map", "columns", ""),
+        behind,
+        ("Filter", "kernels", ""),
+        ("Map", "columns", ""),
+    ]
+    plain = ways(lambda env: build(env, WatermarkStrategy.no_watermarks()))
+    assert plain[1] == ("Filter", "columns", "")
 
 
 def test_an_option_calls_all_functions_with_records():

@@ -291,6 +291,20 @@ def test_not_not_gives_a_truth_value():
     assert list(map(repr, plan(choice, Types.LONG()).results(batch))) == ["False", "7"]
 
 
+def test_a_default_that_gets_other_items_is_noticed():
+    given = [1]
+
+    def with_default(bid, rates=given):
+        return rates[0]
+
+    found = plan(with_default)
+    assert found.way is Way.COLUMNS
+    given[0] = 2
+    assert found.holds()
+    given[0] = [2]
+    assert not found.holds()
+
+
 def test_a_plan_holds_while_the_variables_outside_are_the_same(monkeypatch):
     found = plan(lambda bid: bid.id + changing)
     assert found.holds()
