@@ -256,15 +256,18 @@ def _way_behind(graph: StreamGraph, node_id: int, giver: str, chained: set[int])
 
 def _have_timestamps(graph: StreamGraph, node_id: int) -> bool:
     """Whether the program gives timestamps to the records that come to an operator."""
-    for edge in graph.edges:
-        if edge.target != node_id:
-            continue
-        giver: Any = graph.nodes[edge.source].operator
-        strategy = getattr(giver, "watermark_strategy", None) or getattr(giver, "strategy", None)
+    left, seen = [node_id], {node_id}
+    while left:
+        at = left.pop()
+        operator: Any = graph.nodes[at].operator
+        strategy = getattr(operator, "watermark_strategy", None) or getattr(
+            operator, "strategy", None
+        )
         if isinstance(strategy, WatermarkStrategy) and (strategy.assigner or strategy.generates):
             return True
-        if _have_timestamps(graph, edge.source):
-            return True
+        givers = {edge.source for edge in graph.inputs_of(at)} - seen
+        seen |= givers
+        left += givers
     return False
 
 
