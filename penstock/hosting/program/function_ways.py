@@ -9,20 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from penstock.hosting.program.keyed_ways import keyed_way, selector_ways, type_of
 from penstock.hosting.program.source_fields import fields_read_of, makes_objects
 from penstock.model.graph.job_graph import FieldsRead, FunctionWay, JobGraph, SelectorWay
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
-from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Accepts, Operator
-from penstock.runtime.operators.keyed import (
-    KeyedFilterOperator,
-    KeyedFlatMapOperator,
-    KeyedMapOperator,
-    KeyTaker,
-)
-from penstock.runtime.operators.process import KeyedProcessOperator
-from penstock.runtime.operators.reduce import Aggregate, ReduceOperator
 from penstock.runtime.operators.sinks import SinkOperator
 from penstock.runtime.operators.stateless import (
     FilterOperator,
@@ -30,19 +22,12 @@ from penstock.runtime.operators.stateless import (
     FunctionOperator,
     MapOperator,
 )
-from penstock.runtime.operators.windowed.base import WindowOperator
-from penstock.runtime.operators.windowed.combining_windows import CombiningWindows
-from penstock.runtime.operators.windowed.functions import AggregateContents, ReduceContents
-from penstock.runtime.operators.windowed.grid import GridWindowOperator
-from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.row_functions.inlining import inlined
 from penstock.runtime.row_functions.kernels.on_batches import kernel_of_plan
-from penstock.runtime.row_functions.partials import combining_of
 from penstock.runtime.row_functions.plans import (
     Plan,
     Stage,
     Way,
-    fields_plan_of,
     fused_plan,
     plan_of,
 )
@@ -62,7 +47,7 @@ def note_function_ways(graph: StreamGraph, job_graph: JobGraph) -> None:
             replace(
                 info,
                 function=_way_of(graph, info.node_id, chained),
-                selectors=_selector_ways(graph, info.node_id),
+                selectors=selector_ways(graph, info.node_id),
                 reads=fields_read_of(graph, info.node_id, chained),
             )
             for info in vertex.operators
@@ -99,120 +84,11 @@ def _told_fields(one: FieldsRead) -> str:
     return f"parses {len(one.names)} of {one.declared} fields: {', '.join(one.names) or 'none'}"
 
 
-def _selector_ways(graph: StreamGraph, node_id: int) -> tuple[SelectorWay, ...]:
-    """Of the keys of each input of an operator, where the program has a function for them."""
-    operator = graph.nodes[node_id].operator
-    if not isinstance(operator, KeyTaker):
-        return ()
-    kinds = {
-        edge.input_index: _type_of(graph, edge) for edge in graph.edges if edge.target == node_id
-    }
-    return tuple(
-        replace(_selector_way(one, kinds.get(index)), defined_at=one.defined_at)
-        for index, one in enumerate(operator.selections)
-        if one.columns is None and one.defined_at
-    )
-
-
-def _selector_way(keys: KeySelection, kind: Any) -> SelectorWay:
-    selector = keys.row_selector()
-    if not keys.computed.is_on:
-        return SelectorWay(Way.RECORDS.value, TURNED_OFF)
-    if is_columnar(kind):
-        schema = arrow_schema(kind)
-        if keys.reads_columns(schema.names, kind):
-            return SelectorWay(Way.COLUMNS.value)
-        if plan_of(selector, schema, kind).way is Way.COLUMNS:
-            return SelectorWay(Way.COLUMNS.value)
-    made = inlined(selector)
-    way = Way.RECORDS if made.expression is None else Way.INLINE
-    return SelectorWay(way.value, made.why_not)
-
-
-def _reduce_way(
-    graph: StreamGraph, node_id: int, operator: ReduceOperator | WindowOperator
-) -> FunctionWay | None:
-    """None: it has no reduce function of the user."""
-    function = (
-        operator.function if isinstance(operator, ReduceOperator) else operator.contents.function
-    )
-    if function is None or isinstance(function.owner, Aggregate):
-        return None
-    if isinstance(operator, RecordWindowOperator):
-        return FunctionWay(Way.RECORDS.value, "windows of this kind add one record at a time")
-    made = inlined(function.call, 2, is_on=operator.functions_as_columns)
-    if made.expression is None:
-        return FunctionWay(Way.RECORDS.value, made.why_not)
-    why = _not_combined(graph, node_id, operator, function.call)
-    return FunctionWay((Way.INLINE if why else Way.PARTIALS).value, why_no_partials=why)
-
-
-def _not_combined(graph: StreamGraph, node_id: int, operator: KeyTaker, call: Any) -> str:
-    """Why a reduce does not combine the records of a key in columns; empty: it does. As the operators decide it."""
-    if isinstance(operator, ReduceOperator) and not graph.is_batch:
-        return "each record has a result of its own"
-    if isinstance(operator, GridWindowOperator) and graph.is_batch:
-        return "windows of a BATCH job get one key after the other"
-    edge = graph.inputs_of(node_id)[0]
-    kind = _type_of(graph, edge)
-    combining = combining_of(call, kind)
-    if combining.why_not:
-        return combining.why_not
-    if operator.keys.places_in(arrow_schema(kind).names, kind) is None:
-        return "its key is no field"
-    return ""
-
-
-def _stateful_way(graph: StreamGraph, node_id: int, operator: KeyTaker) -> FunctionWay:
-    """Of a function that is always called, because it has state: with records, or with the fields that it reads."""
-    if not operator.functions_as_columns:
-        return FunctionWay(Way.RECORDS.value, TURNED_OFF)
-    if why := _needs_records(graph, node_id, operator):
-        return FunctionWay(Way.RECORDS.value, why)
-    kind = _type_of(graph, graph.inputs_of(node_id)[0])
-    if not is_columnar(kind):
-        return FunctionWay(Way.RECORDS.value, "its stream has no declared type")
-    plan = fields_plan_of(operator.called_with_records(), arrow_schema(kind), kind)
-    if plan.way is not Way.FIELDS:
-        return FunctionWay(Way.RECORDS.value, plan.why_not)
-    if operator.keys.columns is None and (
-        _selector_way(operator.keys, kind).way != Way.COLUMNS.value
-    ):
-        return FunctionWay(Way.RECORDS.value, "its key selector takes records")
-    return FunctionWay(Way.FIELDS.value, plan.why_not)
-
-
-def _needs_records(graph: StreamGraph, node_id: int, operator: KeyTaker) -> str:
-    """Why a function is called with records, whatever it reads; empty: it may get fields."""
-    if isinstance(operator, KeyedFilterOperator):
-        return "the records that it keeps go on"
-    if not isinstance(operator, WindowOperator):
-        return ""
-    if not isinstance(operator, CombiningWindows):
-        return "windows of this kind add one record at a time"
-    if node_id in graph.error_rules:
-        return "records at which it raises are put aside"
-    return "" if operator.is_given_fields() else "late records have a side output"
-
-
-def _has_state(operator: KeyTaker) -> bool:
-    """Whether its function is one that is always called."""
-    if isinstance(operator, WindowOperator):
-        return isinstance(operator.contents, AggregateContents)
-    return type(operator) in _KEYED
-
-
 def _way_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionWay | None:
     operator = graph.nodes[node_id].operator
-    if isinstance(operator, KeyTaker) and _has_state(operator):
-        return _stateful_way(graph, node_id, operator)
     if isinstance(operator, FunctionOperator) and operator.runs_on_columns:
         return _stateless_way(graph, node_id, operator, chained)
-    if isinstance(operator, ReduceOperator) or (
-        isinstance(operator, WindowOperator) and isinstance(operator.contents, ReduceContents)
-    ):
-        return _reduce_way(graph, node_id, operator)
-    return None
+    return keyed_way(graph, node_id)
 
 
 def _stateless_way(
@@ -226,7 +102,7 @@ def _stateless_way(
             giver = _giver_of_rows_now(graph, edge, chained)
             if giver is not None:
                 return _way_behind(graph, node_id, giver, chained)
-            kinds.append(_type_of(graph, edge))
+            kinds.append(type_of(graph, edge))
     kind: Any = kinds[0] if kinds else None
     if not is_columnar(kind):
         why = "its stream has no declared type: if columns come, they decide"
@@ -282,10 +158,6 @@ def _on_objects(operator: object, why: str) -> FunctionWay:
     return FunctionWay(Way.RECORDS.value, why)
 
 
-_KEYED: Final = frozenset({
-    *(KeyedMapOperator, KeyedFilterOperator, KeyedFlatMapOperator, KeyedProcessOperator),
-})
-"""Those with one input. Functions of two inputs are called with records."""
 _CHANGEABLE: Final = frozenset({Kind.ROW, Kind.LIST, Kind.COLUMN})
 """What may be changed. COLUMN is the record itself, which may be a Row."""
 
@@ -394,7 +266,7 @@ def _run_with_those_before(graph: StreamGraph, node_id: int, chained: set[int]) 
         into = [edge for edge in graph.edges if edge.target == node_id]
         if len(into) != 1 or sum(stage.keeps for stage in stages) > 1:
             return None
-        edge, kind = into[0], _type_of(graph, into[0])
+        edge, kind = into[0], type_of(graph, into[0])
         if _giver_of_rows(graph, edge, chained) is None:
             break
         readers = [one for one in graph.edges if one.source == edge.source]
@@ -411,11 +283,6 @@ def _run_with_those_before(graph: StreamGraph, node_id: int, chained: set[int]) 
     return None if plan.is_shared else _Run(nodes, plan)
 
 
-def _type_of(graph: StreamGraph, edge: StreamEdge) -> Any:
-    source = graph.nodes[edge.source]
-    return source.output_type if edge.tag is None else source.side_output_types.get(edge.tag)
-
-
 def _giver_of_rows_now(graph: StreamGraph, edge: StreamEdge, chained: set[int]) -> str | None:
     """As `_giver_of_rows`, where functions in kernels give columns."""
     found = _giver_of_rows(graph, edge, chained)
@@ -426,7 +293,7 @@ def _giver_of_rows_now(graph: StreamGraph, edge: StreamEdge, chained: set[int]) 
         before = [one for one in graph.edges if one.target == edge.source]
         givers = (_giver_of_rows_now(graph, one, chained) for one in before)
         return next((one for one in givers if one is not None), None)
-    if not isinstance(giver.operator, MapOperator) or not is_columnar(_type_of(graph, edge)):
+    if not isinstance(giver.operator, MapOperator) or not is_columnar(type_of(graph, edge)):
         return found
     way = _way_of(graph, edge.source, chained)
     return None if way is not None and way.way == Way.KERNELS.value else found

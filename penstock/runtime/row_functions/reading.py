@@ -59,11 +59,7 @@ class Reader:
         defaults = function.__defaults__ or ()
         for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True):
             variables[name] = _default(name, value)
-            if type(value) in {list, dict, set}:
-                self.guards.append(_guard_of_default(value))
-            self.guards.append(
-                known.Guard(lambda: function.__defaults__, function.__defaults__),
-            )
+            self.guards += _guards_of_default(function, value)
         variables |= {names[place]: node for place, node in given.items()}
         self.guards.append(known.Guard(lambda: function.__code__, code))
         return self._run(Stand(0, [], variables, {}))
@@ -344,9 +340,11 @@ def _default(name: str, value: object) -> Node:
     return _known(value)
 
 
-def _guard_of_default(value: object) -> known.Guard:
+def _guards_of_default(function: FunctionType, value: object) -> list[known.Guard]:
     """A default that can be changed stays the same object, but may get items that are not plain."""
-    return known.Guard(lambda: value, value)
+    whole = known.Guard(lambda: function.__defaults__, function.__defaults__)
+    is_changeable = type(value) in {list, dict, set}
+    return [known.Guard(lambda: value, value), whole] if is_changeable else [whole]
 
 
 def _known(value: object) -> Node:
