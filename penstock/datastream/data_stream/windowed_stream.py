@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, overload
 
-from penstock.common.typeinfo import TypeInformation
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.building import adapters as adapt
 from penstock.datastream.building.checks import built, check_columns, check_is_object
 from penstock.datastream.data_stream.data_stream import DataStream
@@ -145,7 +145,10 @@ class _Windowed(Generic[T]):
         )
 
     def _reduced(self, reduce_function: Any, function: Any, output_type: Any) -> DataStream[Any]:
-        contents = ops.ReduceContents(adapt.reduce_function(reduce_function, self._name))
+        kind = self.get_input_type()
+        names = tuple(kind.get_field_names()) if isinstance(kind, RowTypeInfo) else None
+        reduced = adapt.reduce_function(reduce_function, self._name)
+        contents = ops.ReduceContents(reduced, names)
         declared = output_type
         if function is None and output_type is None:
             declared = self._stream.plumbing.element_type

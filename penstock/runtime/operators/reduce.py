@@ -40,7 +40,7 @@ from penstock.runtime.operators.stateless import rows_of, without
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
 from penstock.runtime.row_functions.partials import Combiner
-from penstock.runtime.row_functions.reducing import Fed, Reducing, with_names
+from penstock.runtime.row_functions.reducing import Fed, Reducing, named
 from penstock.runtime.state.contract import KeyedStateBackend, KeyTable
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo, refuse_left
 
@@ -82,7 +82,7 @@ class ReduceOperator(KeyTaker):
 
     def _run_in_loops(self, context: OperatorContext) -> None:
         call = self.function.call
-        self._call = named(call, context)
+        self._call = named(call, names_in(context))
         name = f"{context.operator_name} of {context.task_name}"
         is_on = self.functions_as_columns
         self._reducing = Reducing(call, names_in(context), name, self.complain, is_on)
@@ -425,24 +425,10 @@ class Aggregate:
         return value
 
 
-def named(call: Callable[[Any, Any], Any], context: OperatorContext) -> Callable[[Any, Any], Any]:
-    """Give result Rows the names of the declared type. The function gets a result as its next first argument, and typed state
-    would return it with these names. The result has the type of the records. Where records come with keys, one of the two
+def names_in(context: OperatorContext) -> tuple[str, ...] | None:
+    """The names of the declared type, for `named`. The result has the type of the records. Where records come with keys, one of the two
     types is not declared.
     """
-    names = names_in(context)
-    if names is None:
-        return call
-
-    def reduced(first: Any, second: Any) -> Any:
-        result = call(first, second)
-        return with_names(result, names) if type(result) is Row else result
-
-    return reduced
-
-
-def names_in(context: OperatorContext) -> tuple[str, ...] | None:
-    """The names that `named` gives."""
     kinds = [k for k in (context.output_type, *context.input_types) if isinstance(k, RowTypeInfo)]
     return tuple(kinds[0].get_field_names()) if kinds else None
 

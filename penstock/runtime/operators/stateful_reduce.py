@@ -17,9 +17,10 @@ from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Emitted, OperatorContext
 from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
-from penstock.runtime.operators.reduce import REDUCE_TABLE, REDUCED, named
+from penstock.runtime.operators.reduce import REDUCE_TABLE, REDUCED, names_in
 from penstock.runtime.operators.stateless import rows_of, whole
 from penstock.runtime.records.emissions import own_copy
+from penstock.runtime.row_functions.reducing import named
 from penstock.runtime.state.contract import KeyTable
 
 _MISSING: Final = object()
@@ -44,7 +45,7 @@ class StatefulReduceOperator(KeyedOperator):
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         made = super().runtime_context(context)
-        self._call = named(self.function.call, context)
+        self._call = named(self.function.call, names_in(context))
         if not self.ends_keys:
             info = replace(REDUCED, type_info=self.state.owner.records)
             self._results = self.state.table(REDUCE_TABLE, info)

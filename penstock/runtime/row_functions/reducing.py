@@ -227,6 +227,22 @@ def _same(value: Any) -> Any:
     return value
 
 
+def named(
+    call: Callable[[Any, Any], Any], names: tuple[str, ...] | None
+) -> Callable[[Any, Any], Any]:
+    """Give result Rows that have no names these ones. The function gets a result as its next first argument, and typed state would
+    return it with these names. `names` None: of no Row.
+    """
+    if names is None:
+        return call
+
+    def reduced(first: Any, second: Any) -> Any:
+        result = call(first, second)
+        return with_names(result, names) if type(result) is Row else result
+
+    return reduced
+
+
 def with_names(result: Any, names: tuple[str, ...]) -> Any:
     """The result; a Row without names with these ones, if they are as many."""
     if type(result) is Row and result._fields is None and len(result) == len(names):

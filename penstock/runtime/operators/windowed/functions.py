@@ -7,7 +7,7 @@ functions; differs: contents are always incremental for reduce and aggregate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import length_hint
 from typing import Any, Final
@@ -16,7 +16,7 @@ from penstock.model.types import ListTypeInfo, TupleTypeInfo, TypeInformation, T
 from penstock.runtime.context import KeyedStateStore, UserFunction
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.row_functions.partials import Combiner
-from penstock.runtime.row_functions.reducing import Fed, Reducing
+from penstock.runtime.row_functions.reducing import Fed, Reducing, named
 from penstock.runtime.state.contract import KeyedStateBackend, MergingState
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -79,21 +79,32 @@ class WindowContents(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ReduceContents(WindowContents):
-    """One value, reduced with each record."""
+    """One value, reduced with each record. `names`: of the records' type, for Rows that the function gives none; None: of no Row."""
 
     function: UserFunction
+    names: tuple[str, ...] | None = None
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        """One that an earlier release has pickled has no names."""
+        for name, value in zip(("function", "names"), (*state, None), strict=False):
+            # It is frozen.
+            object.__setattr__(self, name, value)
+
+    @property
+    def _call(self) -> Callable[[Any, Any], Any]:
+        return named(self.function.call, self.names)
 
     def descriptor(self) -> StateDescriptor:
-        return ReducingStateDescriptor(CONTENTS, self.function.call)
+        return ReducingStateDescriptor(CONTENTS, self._call)
 
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
-        return _fold_reduce(self.function.call)
+        return _fold_reduce(self._call)
 
     def fold_in_loop(
         self, told_as: str, told: Callable[[str], None]
     ) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
-        call = self.function.call
-        return _fold_with(Reducing(call, None, told_as, told, is_on=True), call)
+        reducing = Reducing(self.function.call, self.names, told_as, told, is_on=True)
+        return _fold_with(reducing, self._call)
 
     def combiner(self, told_as: str, told: Callable[[str], None]) -> Combiner:
         return Combiner(self.function.call, told_as, told)

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from penstock.model.row import Row
 from penstock.model.time import Time
 from penstock.model.types import Types
 from penstock.runtime.context import UserFunction
@@ -106,6 +107,23 @@ def test_windows_fire_at_their_end_with_their_largest_timestamp(engine):
     assert sorted(op.stamped) == [(("a", 3), 9), (("b", 5), 9)]
     op.watermark(MAX_WATERMARK)
     assert op.stamped[-1] == (("a", 9), 19)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_that_a_reduce_gives_no_names_have_those_of_the_records(engine, is_on):
+    reduce = UserFunction(lambda a, b: Row(a.key, a.n + b.n))
+    operator = engine(
+        keys=KeySelection(lambda row: row.key),
+        assigner=TumblingEventTimeWindows.of(10),
+        contents=ReduceContents(reduce, ("key", "n")),
+    )
+    operator.functions_as_columns = is_on
+    op = OperatorHarness(operator)
+    op.feed([Row(key="a", n=n) for n in range(20)], [1] * 20)
+    op.feed([Row(key="a", n=1)], [2])
+    op.watermark(9)
+    assert repr(op.values) == repr([Row(key="a", n=191)])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
