@@ -109,6 +109,20 @@ def test_rolling_aggregates_take_positions_and_names(env):
     assert collected(pairs.max_by(1)) == [("a", 3, "x"), ("a", 4, "y"), ("a", 4, "y")]
 
 
+@pytest.mark.parametrize("is_keyed", [True, False])
+def test_rows_of_a_window_reduce_have_the_names_of_the_records(env, is_keyed):
+    rows = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.INT()])
+    stream = env.from_collection([("a", n) for n in range(4)], rows)
+    stream = stream.assign_timestamps_and_watermarks(IN_ORDER)
+    assigner = TumblingEventTimeWindows.of(Time.seconds(1))
+    if is_keyed:
+        windows = stream.key_by(lambda row: row.k).window(assigner)
+    else:
+        windows = stream.window_all(assigner)
+    reduced = windows.reduce(lambda one, other: Row(one.k, one.n + other.n))
+    assert collected(reduced) == [Row(k="a", n=6)]
+
+
 def test_a_keyed_stream_is_collected_with_its_key(env):
     got = collected(env.from_collection([("a", 1)]).key_by(first_of))
     assert got == [Row(f0="a", f1=("a", 1))]
