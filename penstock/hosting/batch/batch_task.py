@@ -37,17 +37,13 @@ from penstock.model.ids import JobId
 from penstock.model.program import FRAME_STREAM
 from penstock.runtime.interruption import UnwatchedCalls
 from penstock.runtime.network.partitioner import keys_of, make_partitioner
-from penstock.runtime.operator import BatchOrder, Operator, OperatorContext
+from penstock.runtime.operator import BatchOrder, Operator, OperatorContext, OperatorServices
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.sources.operator import SourceOperator, SourceSettings
 from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.task.chain_node import OperatorTimer
 from penstock.runtime.task.input_status import InputStatus
-from penstock.runtime.task.operator_contexts import (
-    OperatorServices,
-    TaskPlace,
-    operator_context,
-)
+from penstock.runtime.task.operator_contexts import TaskPlace, operator_context
 from penstock.runtime.task.outputs import OutputWriter
 from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.stream_task import StreamTask

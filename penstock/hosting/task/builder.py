@@ -55,7 +55,7 @@ from penstock.runtime.network.partition.result_partition import (
     ResultPartition,
     pool_of,
 )
-from penstock.runtime.operator import OperatorContext
+from penstock.runtime.operator import OperatorContext, OperatorServices
 from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.state.contract import MakeKeyedStateBackend
 from penstock.runtime.task.chain import OperatorChain
@@ -65,11 +65,7 @@ from penstock.runtime.task.input_processor import (
     StreamMultipleInputProcessor,
     StreamOneInputProcessor,
 )
-from penstock.runtime.task.operator_contexts import (
-    OperatorServices,
-    TaskPlace,
-    operator_context,
-)
+from penstock.runtime.task.operator_contexts import TaskPlace, operator_context
 from penstock.runtime.task.stream_task import StreamTask, TaskInput
 
 

@@ -20,7 +20,7 @@ from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import TypeInformation
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
-from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
+from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext, told_to_nobody
 from penstock.runtime.operators.collectors import Collector, pull
 from penstock.runtime.records.emissions import (
     Emissions,
@@ -122,10 +122,6 @@ def _is_exhausted(position: Iterator[Any]) -> bool:
     return len(position.__reduce__()) < 3
 
 
-def _told_to_nobody(_line: str) -> None:
-    """Does nothing."""
-
-
 class FunctionOperator(Operator):
     """Opens and closes its user function, and knows which record is being processed."""
 
@@ -142,18 +138,24 @@ class FunctionOperator(Operator):
     row_function_class: ClassVar[type[RowFunction]] = RowFunction
     row_function: RowFunction | None = None
     fused: FusedFunctions | None = None
-    """Its function and those of the operators behind it, if they can run as one. The chain sets it once all are open."""
+    """Its function and those of the operators behind it, if they can run as one."""
     kernels: InKernels | None = None
-    """Its function on whole columns, if its results are wanted as columns. The chain sets it once all are open."""
+    """Its function on whole columns, if its results are wanted as columns."""
     functions_as_columns: bool = True
     """Whether its function may run on columns. Source: `penstock.task.functions-as-columns`; the driver sets it."""
-    complain: Callable[[str], None] = staticmethod(_told_to_nobody)
-    """Logs a line for the people who run the job. The chain sets it before `open`."""
+    complain: Callable[[str], None] = staticmethod(told_to_nobody)
+    """That of the context: logs a line for the people who run the job."""
     _lent: ColumnRows | None = None
     _watched_stamps: Int64s | None = None
     _last_aside = -1
 
     def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self.complain = context.complain
+        self.open_function(context)
+
+    def open_function(self, context: OperatorContext) -> None:
+        """Open the function of the user, and make what runs it."""
         self._is_open = True
         self.function.open(self.runtime_context(context))
         if self.runs_on_columns:
@@ -165,6 +167,14 @@ class FunctionOperator(Operator):
                 self.row_function.on_objects = ObjectFunction(
                     self.function.call, name, self.complain, is_filter=self.keeps_records
                 )
+
+    def run_fused(self, functions: FusedFunctions) -> None:
+        """From now on its function and those of the operators behind it run as one, where they can. The chain decides it once all are open."""
+        self.fused = functions
+
+    def run_in_kernels(self, kernels: InKernels) -> None:
+        """From now on its function runs on whole columns, where it can. The chain decides it once all are open."""
+        self.kernels = kernels
 
     def rows_from(
         self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int

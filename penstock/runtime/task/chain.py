@@ -35,7 +35,7 @@ from penstock.runtime.records.frozen import Dumps, plain_dumps
 from penstock.runtime.records.shared_records import Sharing
 from penstock.runtime.row_functions.runner import FusedColumns, FusedRows
 from penstock.runtime.state.snapshot import OperatorSnapshot, check_all_taken
-from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, let_put_aside, node_of
+from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, context_in_chain, node_of
 from penstock.runtime.task.fusing import fuse, passed
 from penstock.runtime.task.kernel_places import run_in_kernels
 from penstock.runtime.task.latency import LatencySettings, LatencyStats
@@ -137,11 +137,13 @@ class OperatorChain:
         run_in_kernels(self.nodes, self.spec, fuse(self.nodes))
 
     def _open(self, node: ChainNode) -> None:
-        context = self._context_for(node.spec, node.timer)
-        context.input_types = node.input_types
-        context.late_records_dropped = node.late_records_dropped
-        context.metrics = self.user_metrics.group_of(node.spec.uid, node.spec.name)
-        let_put_aside(node, context, self._calls, self._dumps)
+        context = context_in_chain(
+            node,
+            self._context_for(node.spec, node.timer),
+            self.user_metrics.group_of(node.spec.uid, node.spec.name),
+            self._calls,
+            self._dumps,
+        )
         self._guard(node, partial(node.operator.open, context))
         if node.restored is not None:
             check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
