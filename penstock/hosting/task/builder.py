@@ -47,10 +47,11 @@ from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.model.messages import CheckpointFailureReason
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.network.gate.debloater import DebloatTarget, GateDebloating
-from penstock.runtime.network.gate.network_input import NetworkInput, WakeListener, network_inputs
+from penstock.runtime.network.gate.network_input import NetworkInput, network_inputs
 from penstock.runtime.network.gate.ports import GateContext
 from penstock.runtime.network.gate.producer_check import ProducerAnswer
 from penstock.runtime.network.gate.single import SingleInputGate
+from penstock.runtime.network.gate.union import GateMaker
 from penstock.runtime.network.partition.result_partition import (
     ResultPartition,
     pool_of,
@@ -368,16 +369,19 @@ def build_gates(
     announced: Callable[[], None] | None = None,
 ) -> tuple[Sequence[NetworkInput], Sequence[SingleInputGate]]:
     """Return the input gates of the deployment and the inputs that read them; nothing is set up or connected yet."""
-    listener = WakeListener(wake, wake_priority, announced)
-    gates: list[SingleInputGate] = []
-    by_input: dict[int, list[SingleInputGate]] = {}
+    by_input: dict[int, list[GateMaker]] = {}
     for index, deployed in enumerate(deployment.gates):
-        gate = SingleInputGate(
-            index, len(deployed.channels), context, listener, deployed.result_type
+        make = functools.partial(
+            SingleInputGate,
+            index,
+            len(deployed.channels),
+            context,
+            result_type=deployed.result_type,
         )
-        gates.append(gate)
-        by_input.setdefault(deployed.input_index, []).append(gate)
-    return network_inputs(by_input, context.new_lock, wake, wake_priority, announced), gates
+        by_input.setdefault(deployed.input_index, []).append(make)
+    inputs = network_inputs(by_input, context.new_lock, wake, wake_priority, announced)
+    gates = (gate for one in inputs for gate in one.gates)
+    return inputs, sorted(gates, key=lambda gate: gate.index)
 
 
 def _input_processor(inputs: Sequence[NetworkInput], head: object) -> TaskInput:

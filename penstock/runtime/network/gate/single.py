@@ -207,10 +207,6 @@ class SingleInputGate:
         """The listener that is told when there is something to read."""
         return self._ready.listener
 
-    def report_to(self, listener: GateListener) -> None:
-        """Set another listener. Used by the union that reads this gate."""
-        self._ready.listener = listener
-
     # ------------------------------------------------------------------ reading: mailbox thread
 
     @property

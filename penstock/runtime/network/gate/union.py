@@ -6,7 +6,7 @@ goes to the tail. Source: Flink UnionInputGate (docs/spec/exchange.md#union-of-g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
@@ -19,6 +19,9 @@ from penstock.runtime.network.subpartition_view import Polled
 
 _LEAST_GATES = 2
 
+GateMaker: TypeAlias = Callable[[GateListener], SingleInputGate]
+"""Makes a gate that tells this listener."""
+
 
 class UnionInputGate:
     """Several gates as one. `channels`: their number over all gates. `last_channel`: index, over all gates, of the channel polled last.
@@ -28,26 +31,26 @@ class UnionInputGate:
 
     def __init__(
         self,
-        gates: Sequence[SingleInputGate],
+        makers: Sequence[GateMaker],
         lock: AbstractContextManager[Any],
         listener: GateListener,
     ) -> None:
-        """Sets itself as the listener of all gates. Raises: EngineBug: fewer than two gates, or two with the same index."""
-        indexes = [gate.index for gate in gates]
-        if len(gates) < _LEAST_GATES or len(set(indexes)) < len(gates):
-            raise EngineBug(
-                f"a union takes two or more gates with different indexes, got gates {indexes}"
-            )
-        self.gates = gates
+        """`makers`: make the gates, whose listener is the union. Raises: EngineBug: fewer than two gates, or two with the same index."""
         self.last_channel = -1
         self._ready: ReadyQueue[_Member] = ReadyQueue(lock, listener)
         self._members: list[_Member] = []
         self.channels = 0
-        for gate in gates:
-            self._members.append(_Member(self, gate, self.channels))
-            self.channels += gate.channels
+        for make in makers:
+            member = _Member(self, make, self.channels)
+            self._members.append(member)
+            self.channels += member.gate.channels
+        self.gates = [member.gate for member in self._members]
+        indexes = [gate.index for gate in self.gates]
+        if len(indexes) < _LEAST_GATES or len(set(indexes)) < len(indexes):
+            raise EngineBug(
+                f"a union takes two or more gates with different indexes, got gates {indexes}"
+            )
         for member in self._members:
-            member.gate.report_to(member)
             if member.gate.is_available:
                 self.on_gate_available(member)
 
@@ -149,10 +152,10 @@ class _Member:
 
     __slots__ = ("_union", "gate", "is_finished", "is_queued", "offset")
 
-    def __init__(self, union: UnionInputGate, gate: SingleInputGate, offset: int) -> None:
+    def __init__(self, union: UnionInputGate, make: GateMaker, offset: int) -> None:
         self._union = union
-        self.gate = gate
         self.offset = offset
+        self.gate = make(self)
         self.is_queued = False
         self.is_finished = (
             # A gate that ends is queued once more, so that the reader finds out.
