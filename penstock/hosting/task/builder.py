@@ -50,8 +50,7 @@ from penstock.runtime.network.gate.debloater import DebloatTarget, GateDebloatin
 from penstock.runtime.network.gate.network_input import NetworkInput, network_inputs
 from penstock.runtime.network.gate.ports import GateContext
 from penstock.runtime.network.gate.producer_check import ProducerAnswer
-from penstock.runtime.network.gate.single import SingleInputGate
-from penstock.runtime.network.gate.union import GateMaker
+from penstock.runtime.network.gate.single import GateMaker, SingleInputGate
 from penstock.runtime.network.partition.result_partition import (
     ResultPartition,
     pool_of,

@@ -28,6 +28,7 @@ from penstock.runtime.records.emissions import (
     raise_if_no_results,
     refuse_one_record,
 )
+from penstock.runtime.records.failed_at import ended_at, is_exhausted
 from penstock.runtime.records.side_output import separated
 from penstock.runtime.row_functions.objects import ObjectFunction
 from penstock.runtime.row_functions.plans import Way
@@ -84,14 +85,6 @@ def without(stamps: Int64s | None, aside: list[int]) -> Int64s | None:
     return np.delete(stamps, aside) if aside and stamps is not None else stamps
 
 
-def ended_at(index: int) -> RuntimeError:
-    """The error for a function that raised StopIteration at this record of its batch."""
-    return RuntimeError(
-        f"the function raised StopIteration at record {index} of its batch (a next() on an exhausted "
-        "iterator?): give next() a default, or catch it"
-    )
-
-
 def filtered(
     operator: FunctionOperator, rows: RowBatch, answers: Iterator[Any]
 ) -> Sequence[RowBatch]:
@@ -112,14 +105,6 @@ def kept_of(rows: RowBatch, mask: list[bool]) -> Sequence[RowBatch]:
         return ()
     stamps = rows.timestamps
     return (RowBatch(kept, None if stamps is None else stamps[np.array(mask)]),)
-
-
-def _is_exhausted(position: Iterator[Any]) -> bool:
-    """Whether a list iterator was asked for more items than it has; it then pickles without its list.
-
-    Its length hint cannot tell this: it is 0 as soon as the last record was handed out.
-    """
-    return len(position.__reduce__()) < 3
 
 
 class FunctionOperator(Operator):
@@ -262,7 +247,7 @@ class FunctionOperator(Operator):
 
     def check_all_were_seen(self) -> None:
         """Check, after a `map` over the watched batch, that it saw all records. Raises: RuntimeError: see `whole`."""
-        if not _is_exhausted(self._position):
+        if not is_exhausted(self._position):
             raise ended_at(len(self._values) - length_hint(self._position) - 1)
 
     def watched(self, values: list[Any], stamps: Int64s | None = None) -> Iterator[Any]:

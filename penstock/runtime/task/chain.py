@@ -137,13 +137,9 @@ class OperatorChain:
         run_in_kernels(self.nodes, self.spec, fuse(self.nodes))
 
     def _open(self, node: ChainNode) -> None:
-        context = context_in_chain(
-            node,
-            self._context_for(node.spec, node.timer),
-            self.user_metrics.group_of(node.spec.uid, node.spec.name),
-            self._calls,
-            self._dumps,
-        )
+        given = self._context_for(node.spec, node.timer)
+        metrics = self.user_metrics.group_of(node.spec.uid, node.spec.name)
+        context = context_in_chain(node, given, metrics, self._calls, self._dumps)
         self._guard(node, partial(node.operator.open, context))
         if node.restored is not None:
             check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)

@@ -25,8 +25,7 @@ from penstock.runtime.network.gate.channel import InputChannel
 from penstock.runtime.network.gate.network_input import NetworkInput, network_inputs
 from penstock.runtime.network.gate.ports import GateContext
 from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
-from penstock.runtime.network.gate.single import SingleInputGate
-from penstock.runtime.network.gate.union import GateMaker
+from penstock.runtime.network.gate.single import GateMaker, SingleInputGate
 from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.subpartition_view import NextType, Polled

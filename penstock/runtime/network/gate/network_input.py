@@ -33,8 +33,8 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.network.gate.single import EndOfDataStatus, SingleInputGate
-from penstock.runtime.network.gate.union import GateMaker, InputGate, UnionInputGate
+from penstock.runtime.network.gate.single import EndOfDataStatus, GateMaker, SingleInputGate
+from penstock.runtime.network.gate.union import InputGate, UnionInputGate
 from penstock.runtime.network.network_memory import LockFactory
 from penstock.runtime.network.subpartition_view import Polled
 from penstock.runtime.records.frozen import Dumps, plain_dumps

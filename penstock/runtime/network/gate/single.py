@@ -11,7 +11,7 @@ the listener instead of a future; the listener is told of the first element, not
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -336,3 +336,7 @@ class SingleInputGate:
     def buffers_in_use(self) -> int:
         """Data buffers that wait for the reader, including those that senders have announced."""
         return sum(channel.buffers_in_use for channel in self.made)
+
+
+GateMaker: TypeAlias = Callable[[GateListener], SingleInputGate]
+"""Makes a gate that tells this listener."""

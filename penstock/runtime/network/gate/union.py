@@ -6,7 +6,7 @@ goes to the tail. Source: Flink UnionInputGate (docs/spec/exchange.md#union-of-g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
@@ -14,13 +14,15 @@ from penstock.model.errors import EngineBug
 from penstock.runtime.elements import Batch
 from penstock.runtime.network.gate.ports import GateListener
 from penstock.runtime.network.gate.ready_queue import ReadyQueue
-from penstock.runtime.network.gate.single import Announced, EndOfDataStatus, SingleInputGate
+from penstock.runtime.network.gate.single import (
+    Announced,
+    EndOfDataStatus,
+    GateMaker,
+    SingleInputGate,
+)
 from penstock.runtime.network.subpartition_view import Polled
 
 _LEAST_GATES = 2
-
-GateMaker: TypeAlias = Callable[[GateListener], SingleInputGate]
-"""Makes a gate that tells this listener."""
 
 
 class UnionInputGate:
