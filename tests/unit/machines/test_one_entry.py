@@ -50,7 +50,7 @@ def changes(method):
 
 def test_the_machines_of_a_job_of_its_cluster_and_of_its_session_are_among_them():
     of_job = {"BatchMaster", "JobMaster", "AdaptiveMaster"}
-    expected = {*of_job, "ResourceManager", "TaskExecutor", "Dispatcher"}
+    expected = {*of_job, "ResourceManager", "TaskExecutor", "Dispatcher", "Autoscaler"}
     assert expected <= {kind.__name__ for kind in KINDS}
 
 
