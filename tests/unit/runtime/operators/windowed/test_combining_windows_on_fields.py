@@ -15,7 +15,8 @@ from penstock.runtime.codecs.convert import arrow_schema
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, NO_TIMESTAMP, ColumnBatch
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.operators import AggregateContents, window_operator
+from penstock.runtime.operators.windowed.functions import AggregateContents
+from penstock.runtime.operators.windowed.window_operator import window_operator
 from penstock.runtime.row_functions.runner import are_same
 from penstock.runtime.windowing import SlidingEventTimeWindows
 from tests.tools.runtime.operator_harness import OperatorHarness
