@@ -58,7 +58,7 @@ from penstock.runtime.network.partition.result_partition import (
 from penstock.runtime.operator import OperatorContext, OperatorServices
 from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.state.contract import MakeKeyedStateBackend
-from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.chain import ChainMetrics, OperatorChain
 from penstock.runtime.task.chain_node import OperatorTimer
 from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.task.input_processor import (
@@ -348,16 +348,9 @@ def _chain(attempt: TaskAttempt, spec: ChainSpec) -> OperatorChain:
     restore = attempt.deployment.restore
     if restore is not None and restore.is_finished:
         return FinishedChain(spec, wall_ms)
-    chain = OperatorChain(
-        spec,
-        wall_ms,
-        attempt,
-        random.randrange,
-        attempt.host.task_settings.metrics.latency,
-        dumps_records,
-    )
-    chain.user_metrics.is_enabled = attempt.host.task_settings.metrics.is_python_enabled
-    return chain
+    settings = attempt.host.task_settings.metrics
+    metrics = ChainMetrics(settings.latency, settings.is_python_enabled)
+    return OperatorChain(spec, wall_ms, attempt, random.randrange, metrics, dumps_records)
 
 
 def build_gates(

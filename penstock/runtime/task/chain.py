@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Final, TypeAlias
 
@@ -52,7 +53,17 @@ from penstock.runtime.task.slices import ColumnCuts
 from penstock.runtime.user_metrics import UserMetrics
 
 Routed: TypeAlias = "tuple[int, Element] | None"
-_LATENCY: Final = LatencySettings()
+
+
+@dataclass(frozen=True, slots=True)
+class ChainMetrics:
+    """What a chain measures. `is_for_functions`: whether functions get a group to register metrics in."""
+
+    latency: LatencySettings = field(default_factory=LatencySettings)
+    is_for_functions: bool = True
+
+
+_METRICS: Final = ChainMetrics()
 
 
 class OperatorChain:
@@ -67,7 +78,7 @@ class OperatorChain:
         clock_ms: Callable[[], int],
         calls: OperatorCalls = UNWATCHED,
         choose: Callable[[int], int] = lambda _count: 0,
-        latency: LatencySettings = _LATENCY,
+        metrics: ChainMetrics = _METRICS,
         dumps: Dumps = plain_dumps,
         fresh_head: Callable[[], Operator] | None = None,
     ) -> None:
@@ -77,10 +88,10 @@ class OperatorChain:
         self.spec = spec
         self._dumps = dumps
         self._calls, self._choose = calls, choose
-        self._clock_ms, self._latency = clock_ms, latency
+        self._clock_ms, self._latency = clock_ms, metrics.latency
         self._has_ended_data = False
         self._fresh_head = fresh_head
-        self.user_metrics = UserMetrics()
+        self.user_metrics = UserMetrics(metrics.is_for_functions)
         self._sharing = Sharing(spec, dumps)
         self.nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
 
