@@ -33,7 +33,7 @@ from penstock.runtime.elements import (
 from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 from penstock.runtime.records.frozen import Dumps, plain_dumps
-from penstock.runtime.records.shared_records import Sharing
+from penstock.runtime.records.shared_records import RecordSharing
 from penstock.runtime.row_functions.runner import FusedColumns, FusedRows
 from penstock.runtime.state.snapshot import OperatorSnapshot, check_all_taken
 from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, context_in_chain, node_of
@@ -92,7 +92,7 @@ class OperatorChain:
         self._has_ended_data = False
         self._fresh_head = fresh_head
         self.user_metrics = UserMetrics(metrics.is_for_functions)
-        self._sharing = Sharing(spec, dumps)
+        self._sharing = RecordSharing(spec, dumps)
         self.nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
