@@ -56,16 +56,23 @@ class HurtCluster(Protocol):
 class Faults:
     """`fired`: faults by kind. `moments`: faults by the named moment at which they were carried out."""
 
-    def __init__(self, clock: SimClock, scenario: Scenario, trace: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        clock: SimClock,
+        scenario: Scenario,
+        trace: Callable[[str], None],
+        running: Callable[[], HurtCluster | None],
+    ) -> None:
+        """`running`: returns the cluster that runs now; None: there is none."""
         self.fired: Counter[FaultKind] = Counter()
         self.moments: Counter[Moment] = Counter()
         self.messages_touched: Counter[str] = Counter()
-        self.cluster: HurtCluster | None = None
         self.no_capacity_until_ms = 0
         self._clock = clock
         self._aside = Random(scenario.seed)
         self._end_ms = scenario.faults_end_ms
         self._trace = trace
+        self._running = running
         self._at_moment: list[Fault] = []
         self._waiting: Counter[FaultKind] = Counter()
         self._episodes: Counter[FaultKind] = Counter()
@@ -128,7 +135,7 @@ class Faults:
         if fault.kind in _WAITING:
             self._waiting[fault.kind] += 1
             return True
-        cluster = self.cluster
+        cluster = self._running()
         if cluster is None or cluster.master.is_closed:
             return False
         until_ms = min(self._end_ms, self._clock.now_ms + fault.duration_ms)

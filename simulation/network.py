@@ -78,14 +78,14 @@ class Noise:
 
 @dataclass(slots=True)
 class Pipe:
-    """One direction of a connection. `note`: called with the noise that affected a message."""
+    """One direction of a connection. `note`: called with the noise that affected a message. `on_loss`: called when one is lost."""
 
     clock: SimClock
     name: str
     receive: Receiver
     note: Callable[[str], None]
+    on_loss: Callable[[], None]
     noise: Noise = field(default_factory=Noise)
-    on_loss: Callable[[], None] = lambda: None
     is_over: bool = False
     _last_ms: int = 0
     _last_of: dict[object, int] = field(default_factory=dict)
@@ -156,9 +156,10 @@ class Connection:
         self._is_taskmanager_closed = False
         self.has_kernel = True
         """Whether the TaskManager's machine answers while its processes do not."""
-        self.down = Pipe(clock, f"driver->{resource_id}", self._to_taskmanager, note)
-        self.up = Pipe(clock, f"{resource_id}->driver", self._to_driver, note)
-        self.down.on_loss = self.up.on_loss = self._break_soon
+        self.down = Pipe(
+            clock, f"driver->{resource_id}", self._to_taskmanager, note, self._break_soon
+        )
+        self.up = Pipe(clock, f"{resource_id}->driver", self._to_driver, note, self._break_soon)
 
     # ------------------------------------------------------------------ the driver's end
 

@@ -94,7 +94,7 @@ class World:
         self.scenario = scenario_of(seed, plans)
         if is_calm:
             self.scenario = replace(self.scenario, faults=(), cancel_ms=None)
-        self.faults = Faults(self.clock, self.scenario, self.trace)
+        self.faults = Faults(self.clock, self.scenario, self.trace, lambda: self._cluster)
         self._plans = plans
         self._cluster: Cluster | None = None
         self._clusters: list[Cluster] = []
@@ -136,7 +136,7 @@ class World:
         cluster = Cluster(
             self.clock, self.scenario, plan, self.faults, self.invariants, self.trace, left
         )
-        self._cluster = self.faults.cluster = cluster
+        self._cluster = cluster
         self._clusters.append(cluster)
         if left is not None:
             self.result.takeovers += 1
@@ -209,7 +209,7 @@ class World:
                 return
         self.invariants.expect(Name.GIVEN_BACK, True, is_trivial=is_suspended)
         cluster.close()
-        self._cluster = self.faults.cluster = None
+        self._cluster = None
         if self.clock.now_ms < self.scenario.ends_ms - _LAST_START_MS:
             former = cluster if self._is_elastic and cluster.left() is not None else None
             self.clock.later(1, "NextJob", partial(self._start_job, former))

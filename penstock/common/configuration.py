@@ -86,6 +86,7 @@ class Configuration:
         return self._parsed(key, default_value, bytearray.fromhex, "bytes in hex")
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
+        """Set bytes; a copy is kept."""
         return self._put(key, bytearray(value))
 
     def key_set(self) -> set[str]:
@@ -105,6 +106,7 @@ class Configuration:
         return self
 
     def contains_key(self, key: str) -> bool:
+        """Return whether the key is set. Defaults do not count."""
         return key in self._values
 
     def to_dict(self) -> dict[str, str]:

@@ -126,64 +126,82 @@ class ExecutionConfig:
     # ---------------------------------------------------------- stored, without effect
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: closures of Python functions are not cleaned."""
         return self._set_text(PipelineOptions.CLOSURE_CLEANER_LEVEL.key, "RECURSIVE")
 
     def disable_closure_cleaner(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: closures of Python functions are not cleaned."""
         return self._set_text(PipelineOptions.CLOSURE_CLEANER_LEVEL.key, "NONE")
 
     def is_closure_cleaner_enabled(self) -> bool:
+        """Return what was set; True by default. It has no effect."""
         level = self._configuration.get_string(
             PipelineOptions.CLOSURE_CLEANER_LEVEL.key, "RECURSIVE"
         )
         return level != "NONE"
 
     def enable_force_kryo(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: there is no Kryo here."""
         return self._set_flag(PipelineOptions.FORCE_KRYO.key, value=True)
 
     def disable_force_kryo(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: there is no Kryo here."""
         return self._set_flag(PipelineOptions.FORCE_KRYO.key, value=False)
 
     def is_force_kryo_enabled(self) -> bool:
+        """Return what was set; False by default. It has no effect."""
         return self._configuration.get_boolean(PipelineOptions.FORCE_KRYO.key, default_value=False)
 
     def enable_generic_types(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: values without a type are pickled."""
         return self._set_flag(PipelineOptions.GENERIC_TYPES.key, value=True)
 
     def disable_generic_types(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: values without a type are pickled."""
         return self._set_flag(PipelineOptions.GENERIC_TYPES.key, value=False)
 
     def has_generic_types_disabled(self) -> bool:
+        """Return what was set; False by default. It has no effect."""
         return not self._configuration.get_boolean(
             PipelineOptions.GENERIC_TYPES.key, default_value=True
         )
 
     def enable_auto_generated_uids(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: operators without a uid get one."""
         return self._set_flag(PipelineOptions.AUTO_GENERATE_UIDS.key, value=True)
 
     def disable_auto_generated_uids(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: operators without a uid get one."""
         return self._set_flag(PipelineOptions.AUTO_GENERATE_UIDS.key, value=False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
+        """Return what was set; True by default. It has no effect."""
         return self._configuration.get_boolean(
             PipelineOptions.AUTO_GENERATE_UIDS.key, default_value=True
         )
 
     def enable_force_avro(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: types choose their serializer."""
         return self._set_flag(PipelineOptions.FORCE_AVRO.key, value=True)
 
     def disable_force_avro(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: types choose their serializer."""
         return self._set_flag(PipelineOptions.FORCE_AVRO.key, value=False)
 
     def is_force_avro_enabled(self) -> bool:
+        """Return what was set; False by default. It has no effect."""
         return self._configuration.get_boolean(PipelineOptions.FORCE_AVRO.key, default_value=False)
 
     def enable_object_reuse(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: records that can change are copied when necessary."""
         return self._set_flag(PipelineOptions.OBJECT_REUSE.key, value=True)
 
     def disable_object_reuse(self) -> ExecutionConfig:
+        """Accept the setting, and ignore it: records that can change are copied when necessary."""
         return self._set_flag(PipelineOptions.OBJECT_REUSE.key, value=False)
 
     def is_object_reuse_enabled(self) -> bool:
+        """Return what was set; False by default. It has no effect."""
         return self._configuration.get_boolean(
             PipelineOptions.OBJECT_REUSE.key, default_value=False
         )
@@ -201,10 +219,12 @@ class ExecutionConfig:
         return []
 
     def is_use_snapshot_compression(self) -> bool:
+        """Return what was set; False by default. It has no effect."""
         key = CheckpointOptions.SNAPSHOT_COMPRESSION.key
         return self._configuration.get_boolean(key, default_value=False)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
+        """Accept the setting, and ignore it: snapshots are written as they are."""
         key = CheckpointOptions.SNAPSHOT_COMPRESSION.key
         return self._set_flag(key, value=use_snapshot_compression)
 

@@ -63,6 +63,7 @@ class JobClient:
         return getattr(self._control, "is_attached", True)
 
     def get_job_id(self) -> JobID:
+        """Return the job's id, which the command line and the REST API take."""
         return JobID(self._control.job_id)
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:

@@ -18,6 +18,7 @@ class JobExecutionResult:
     accumulators: dict[str, Any] = field(default_factory=dict)
 
     def get_job_id(self) -> JobID:
+        """Return the id of the job that has finished."""
         return self.job_id
 
     def get_net_runtime(self) -> int:
@@ -47,6 +48,7 @@ class DetachedJobExecutionResult(JobExecutionResult):
         super().__init__(job_id, 0)
 
     def get_net_runtime(self) -> int:
+        """Raise ExternalError: the job's end is not awaited here."""
         raise ExternalError(
             f"job {self.job_id} was submitted with execution.attached false, so its end is not "
             "awaited here. Ask the session: `penstock list -a`."

@@ -17,10 +17,12 @@ class RunningJob:
 
     @property
     def name(self) -> str:
+        """The name that `execute` was given."""
         return self._job.name
 
     @property
     def job_id(self) -> str:
+        """The job's id, 32 hex digits."""
         return str(self._job.control.job_id)
 
     @property

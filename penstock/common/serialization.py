@@ -89,13 +89,16 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         self.charset = known_charset(charset)
 
     def serialize(self, value: Any) -> bytes:
+        """Return the text of the value, encoded."""
         return str(value).encode(self.charset)
 
     def deserialize(self, data: bytes) -> str:
+        """Return the text. Raises UnicodeDecodeError: the bytes are not of the character set."""
         return data.decode(self.charset)
 
     @property
     def produced_type(self) -> TypeInformation:
+        """`Types.STRING()`."""
         return Types.STRING()
 
 
@@ -103,13 +106,16 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
     """Passes bytes on unchanged."""
 
     def serialize(self, value: Any) -> bytes:
+        """Return the value as bytes."""
         return bytes(value)
 
     def deserialize(self, data: bytes) -> bytes:
+        """Return the same bytes."""
         return data
 
     @property
     def produced_type(self) -> TypeInformation:
+        """`Types.PRIMITIVE_ARRAY(Types.BYTE())`."""
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 

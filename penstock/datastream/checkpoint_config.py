@@ -107,6 +107,7 @@ class CheckpointConfig:
         return self._set(CheckpointOptions.MAX_CONCURRENT, str(max_concurrent_checkpoints))
 
     def is_fail_on_checkpointing_errors(self) -> bool:
+        """Return whether the first failed checkpoint fails the job; True by default."""
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(
@@ -152,6 +153,7 @@ class CheckpointConfig:
         return ExternalizedCheckpointRetention[text]
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Return whether barriers may overtake data; False by default."""
         return self._flag(CheckpointOptions.UNALIGNED_ENABLED)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
@@ -172,6 +174,7 @@ class CheckpointConfig:
         )
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
+        """Return the time after which a checkpoint becomes unaligned; 0 (default): from the start, if unaligned ones are enabled."""
         return Duration.of_millis(self._ms(CheckpointOptions.ALIGNED_CHECKPOINT_TIMEOUT, 0))
 
     def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
@@ -189,6 +192,7 @@ class CheckpointConfig:
         return self._set(_FORCED, "true" if force_unaligned_checkpoints else "false")
 
     def is_force_unaligned_checkpoints(self) -> bool:
+        """Return what was set; False by default. It has no effect."""
         return self._flag(_FORCED)
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:

@@ -66,15 +66,19 @@ class SlotSharingGroup:
     external_resources: dict[str, float] = field(default_factory=dict)
 
     def get_name(self) -> str:
+        """Return the group's name."""
         return self.name
 
     def get_managed_memory(self) -> MemorySize | None:
+        """Return the managed memory of a slot; None: unknown."""
         return self.managed_memory
 
     def get_task_heap_memory(self) -> MemorySize | None:
+        """Return the heap memory of a slot; None: unknown."""
         return self.task_heap_memory
 
     def get_task_off_heap_memory(self) -> MemorySize | None:
+        """Return the memory of a slot outside of the heap; None: unknown."""
         return self.task_off_heap_memory
 
     def get_cpu_cores(self) -> float | None:

@@ -88,6 +88,7 @@ class StreamExecutionEnvironment(StreamSources):
     # ---------------------------------------------------------- settings
 
     def get_config(self) -> ExecutionConfig:
+        """Return the settings of execution, such as parallelism and job parameters. Changes to it count."""
         return self._config
 
     def get_configuration(self) -> Configuration:
@@ -156,9 +157,11 @@ class StreamExecutionEnvironment(StreamSources):
         return self
 
     def is_chaining_enabled(self) -> bool:
+        """Return whether operators that follow each other may run as one task; True by default."""
         return self.plumbing.is_chaining_enabled
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """Return whether operators of different maximum parallelism may run as one task; True by default."""
         return self._configuration.get_boolean(DIFFERENT_MAX_KEY, default_value=True)
 
     def register_slot_sharing_group(
@@ -217,9 +220,11 @@ class StreamExecutionEnvironment(StreamSources):
         return self._checkpoint_config.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Return whether barriers may overtake data; False by default."""
         return self._checkpoint_config.is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
+        """Return what was set; False by default. It has no effect."""
         return self._checkpoint_config.is_force_unaligned_checkpoints()
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
@@ -253,6 +258,7 @@ class StreamExecutionEnvironment(StreamSources):
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
+        """Return the directory of savepoints that are triggered without one; None: it is not set."""
         return self._configuration.get_string(CheckpointOptions.SAVEPOINT_DIR.key, "") or None
 
     # ---------------------------------------------------------- files and packages for the tasks

@@ -111,9 +111,33 @@ class Outcome:
     error: BaseException | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class OperatorServices:
+    """What a task provides for one operator.
+
+    `active_ms`: processing time without the time spent waiting for full outputs; None: processing time itself. `keyed_state`: makes its
+    keyed state backend; None: the one on the heap.
+    """
+
+    async_calls: AsyncCalls | None
+    report_committable: Callable[[object], None] | None
+    active_ms: Callable[[], int] | None
+    keyed_state: MakeKeyedStateBackend | None
+
+
+NO_SERVICES: Final = OperatorServices(None, None, None, None)
+
+
+def told_to_nobody(_line: str) -> None:
+    """Does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorContext:
-    """What an operator gets when it is opened."""
+    """What an operator gets when it is opened: from its task, and then from its chain.
+
+    The chain gives `input_types`, `late_records_dropped`, `metrics`, `complain` and `poison`.
+    """
 
     job_name: str
     task_name: str
@@ -130,10 +154,7 @@ class OperatorContext:
     output_type: Any = None
     watermark_interval_ms: int = 200
     job_id: str = ""
-    report_committable: Callable[[object], None] | None = None
-    async_calls: AsyncCalls | None = None
-    active_ms: Callable[[], int] | None = None
-    """Processing time without the time spent waiting for full outputs; None: processing time itself."""
+    services: OperatorServices = NO_SERVICES
     restored_checkpoint_id: int | None = None
     """The checkpoint that the attempt starts from; None: it starts without one."""
     has_final_checkpoint: bool = False
@@ -144,8 +165,10 @@ class OperatorContext:
     """Whether another attempt of the subtask may run at the same time and win."""
     metrics: MetricGroup = field(default_factory=MetricGroup)
     """The metrics of the user's functions. The chain passes a group that the task reports."""
-    keyed_state: MakeKeyedStateBackend | None = None
-    """Makes the keyed state backend; None: the one on the heap."""
+    complain: Callable[[str], None] = told_to_nobody
+    """Logs a line for the people who run the job."""
+    poison: PoisonRecords | None = None
+    """Takes the records at which a function of the user raises; None: such an error fails the job."""
 
     @property
     def file_prefix(self) -> str:
@@ -182,7 +205,7 @@ class Operator:
     is_drained: bool = True
     """False: the input may have ended, but results are still outstanding. Only the head of a chain is asked."""
     poison: PoisonRecords | None = None
-    """Takes the records at which a function of the user raises; None: such an error fails the job. The chain sets it before `open`."""
+    """That of the context: takes the records at which a function of the user raises; None: such an error fails the job."""
     fired_timers: int = 0
     """How many timers have fired."""
     records_read: int = 0
@@ -210,7 +233,8 @@ class Operator:
         return None
 
     def open(self, context: OperatorContext) -> None:
-        """Called once per attempt, before any element; the tail of the chain first."""
+        """Called once per attempt, before any element; the tail of the chain first. Operators that override it call this one, too."""
+        self.poison = context.poison
 
     def own_metrics(self) -> Sequence[OwnMetric]:
         """The metrics that only this kind of operator has. Asked once it is open; they are read on another thread."""

@@ -210,16 +210,15 @@ def whole_name(groups: Groups, name: str) -> str:
 
 
 class UserMetrics:
-    """The metrics of all operators of a task."""
+    """The metrics of all operators of a task. `is_for_functions`: whether functions get a group to register metrics in."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_for_functions: bool = True) -> None:
         self._groups: dict[str, tuple[str, MetricGroup]] = {}
-        self.is_enabled = True
-        """Whether functions have metrics. Set before the operators are opened."""
+        self._is_for_functions = is_for_functions
 
     def group_of(self, operator_id: str, operator: str) -> MetricGroup:
         """A new group, for an operator that is opened."""
-        group = MetricGroup(is_for_functions=self.is_enabled)
+        group = MetricGroup(is_for_functions=self._is_for_functions)
         self._groups[operator_id] = operator, group
         return group
 

@@ -26,15 +26,11 @@ from penstock.runtime.elements import (
     WatermarkStatus,
 )
 from penstock.runtime.interruption import UnwatchedCalls
-from penstock.runtime.operator import Operator, OperatorContext
+from penstock.runtime.operator import Operator, OperatorContext, OperatorServices
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.task.chain import OperatorChain, Routed
 from penstock.runtime.task.chain_node import OperatorTimer
-from penstock.runtime.task.operator_contexts import (
-    OperatorServices,
-    TaskPlace,
-    operator_context,
-)
+from penstock.runtime.task.operator_contexts import TaskPlace, operator_context
 from penstock.runtime.watermarks.valve import StatusWatermarkValve
 
 _LOG: Final = logging.getLogger(__name__)

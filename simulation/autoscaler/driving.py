@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.machines.autoscaler.autoscaler import Autoscaler
-from penstock.machines.autoscaler.decisions import EventKind, ScalingEvent
+from penstock.machines.autoscaler.decisions import Decision, EventKind, ScalingEvent
+from penstock.machines.autoscaler.events import (
+    DecisionWanted,
+    JobMeasured,
+    JobRescaled,
+    JobRestarted,
+)
 from penstock.machines.autoscaler.settings import autoscaler_settings_of
 from penstock.model.config import Settings
 from penstock.model.ids import VertexId
@@ -103,7 +109,7 @@ def drive(curve: Curve, seed: int, options: Mapping[str, object] | None = None) 
     settings = autoscaler_settings_of(Settings(options))
     job = ModelJob(curve.vertices, {vertex.name: 1 for vertex in curve.vertices})
     autoscaler = Autoscaler(settings, job.topology())
-    autoscaler.restarted(0)
+    autoscaler.step(JobRestarted(), 0)
     result, noise = CurveResult(curve, seed), random.Random(seed)
     interval_s = settings.interval_ms / 1000
     measured_s = stopped_until_s = 0.0
@@ -113,7 +119,8 @@ def drive(curve: Curve, seed: int, options: Mapping[str, object] | None = None) 
         load = curve.load(time_s) * noise.gauss(1.0, NOISE)
         if ordered_s is not None and time_s >= stopped_until_s:
             counts = {VertexId(name): count for name, count in job.parallelism.items()}
-            autoscaler.rescaled(_ms(time_s), counts, _ms(time_s - ordered_s))
+            rescaled = JobRescaled(counts, _ms(time_s - ordered_s))
+            autoscaler.step(rescaled, _ms(time_s))
             ordered_s, measured_s = None, time_s
             job.measure(1.0, noise, 0.0)
         job.step(time_s, curve.step_s, load, is_running=ordered_s is None)
@@ -124,14 +131,13 @@ def drive(curve: Curve, seed: int, options: Mapping[str, object] | None = None) 
         measured_s = now_s
         result.slots.append((now_s, job.slots))
         result.lags_s.append((now_s, job.lag / curve.load(time_s)))
-        autoscaler.observe(_ms(now_s), samples)
-        decision = autoscaler.decide(_ms(now_s))
-        if decision is None:
-            continue
-        result.events.extend(decision.events)
-        if decision.orders:
-            result.rescales.append(_carried_out(job, decision.orders, now_s))
-            ordered_s, stopped_until_s = now_s, now_s + RESCALE_S
+        autoscaler.step(JobMeasured(samples), _ms(now_s))
+        for decision in autoscaler.step(DecisionWanted(), _ms(now_s)):
+            assert isinstance(decision, Decision), "nothing is refused here"
+            result.events.extend(decision.events)
+            if decision.orders:
+                result.rescales.append(_carried_out(job, decision.orders, now_s))
+                ordered_s, stopped_until_s = now_s, now_s + RESCALE_S
     return result
 
 

@@ -26,6 +26,21 @@ from penstock.machines.dispatcher.effects import (
     Initialise,
     Suspend,
 )
+from penstock.machines.dispatcher.events import (
+    CancelJob,
+    CleanUpFailed,
+    ClientLives,
+    CloseSession,
+    DispatcherEvent,
+    EndCarriedOut,
+    JobCleaned,
+    JobEnded,
+    JobRecovered,
+    JobStarted,
+    JobStartFailed,
+    JobSubmitted,
+    Tick,
+)
 from penstock.model.ids import JobId
 from penstock.model.states import JobStatus
 from simulation.session.expectations import Expectations, SessionName
@@ -96,7 +111,7 @@ class SessionDriver:
         timeout_ms = job.client_timeout_ms
         now_ms = self._clock.now_ms
         try:
-            effects = self.dispatcher.submit(job.job_id, "job", now_ms, timeout_ms)
+            effects = self.dispatcher.step(JobSubmitted(job.job_id, "job", timeout_ms), now_ms)
         except Duplicate:
             self._expect(SessionName.TAKEN_ONCE, job.job_id in known, job.job_id)
             answer(True)
@@ -118,32 +133,26 @@ class SessionDriver:
             self._jobs[job.job_id] = job
             is_dirty = entry.result is not None
             self._came.append(job.job_id)
-            effects = self.dispatcher.recovered(
-                job.job_id,
-                "job",
-                is_dirty=is_dirty,
-                now_ms=self._clock.now_ms,
-                client_timeout_ms=job.client_timeout_ms,
-            )
-            self._carry_out(effects)
+            self._tell(JobRecovered(job.job_id, "job", is_dirty, job.client_timeout_ms))
         known = {one.job_id for one in self.dispatcher.jobs}
         left = set(self._parts.store.entries) - known
         self._expect(SessionName.GOES_ON, not left, left)
 
     def cancel(self, job_id: JobId) -> Cancelled:
-        found, effects = self.dispatcher.cancel(job_id, self._clock.now_ms)
+        effects = self.dispatcher.step(CancelJob(job_id), self._clock.now_ms)
+        found = self.dispatcher.cancelled(job_id)
         if found is Cancelled.ACCEPTED:
             self._cancels.setdefault(job_id, self._clock.now_ms)
         self._carry_out(effects)
         return found
 
     def client_lives(self, job_id: JobId) -> None:
-        self.dispatcher.client_lives(job_id, self._clock.now_ms)
+        self._tell(ClientLives(job_id))
 
     def stop(self) -> None:
         """End in order: jobs are suspended, or cancelled where nobody would go on with them."""
         self.is_stopping = True
-        self._carry_out(self.dispatcher.close(self._clock.now_ms))
+        self._tell(CloseSession())
         self._later(0, "Look", partial(self._look_for_end, self._clock.now_ms))
 
     def die(self) -> None:
@@ -159,6 +168,9 @@ class SessionDriver:
         self.workers.end_all()
 
     # ------------------------------------------------------------------ what the Dispatcher wants
+
+    def _tell(self, event: DispatcherEvent) -> None:
+        self._carry_out(self.dispatcher.step(event, self._clock.now_ms))
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -184,13 +196,14 @@ class SessionDriver:
         if self._clock.chance(_NO_START_AGAIN if is_again else _NO_START):
             if is_again:
                 self._parts.store.let_go(job_id, None)
-            effects = self.dispatcher.start_failed(job_id, "no start", self._clock.now_ms)
+            failed = JobStartFailed(job_id, "no start")
+            effects = self.dispatcher.step(failed, self._clock.now_ms)
             self._answer(job_id, is_taken=False)
             self._carry_out(effects)
             return
         entry = self._parts.store.claim(self._jobs[job_id], self.number)
         self._run(entry)
-        effects = self.dispatcher.started(job_id, self._clock.now_ms)
+        effects = self.dispatcher.step(JobStarted(job_id), self._clock.now_ms)
         self._answer(job_id, is_taken=True)
         self._carry_out(effects)
 
@@ -230,7 +243,7 @@ class SessionDriver:
             self.workers.drop(start_id)
         self._parts.store.let_go(job_id, cluster.left())
         del self.clusters[job_id]
-        self._carry_out(self.dispatcher.ended(job_id, status, now_ms))
+        self._tell(JobEnded(job_id, status))
 
     def _record(self, cluster: SharedCluster) -> None:
         """Its guard writes the result of a job as soon as it has one."""
@@ -245,16 +258,16 @@ class SessionDriver:
     def _clean(self, job_id: JobId, *, is_global: bool) -> None:
         store, known = self._parts.store, self.known(job_id)
         if self._clock.chance(_CLEAN_FAILS):
-            self.dispatcher.cleanup_failed(job_id, self._clock.now_ms)
+            self._tell(CleanUpFailed(job_id))
             return
         entry = store.entries.get(job_id)
         if known.is_recovered and known.status is None and entry is not None and entry.result:
-            self.dispatcher.carried_out(job_id, entry.result)
+            self._tell(EndCarriedOut(job_id, entry.result))
         self._answer(job_id, is_taken=False)
         self._is_told(known)
         if is_global and entry is not None:
             store.remove(job_id)
-        self.dispatcher.cleaned(job_id, self._clock.now_ms)
+        self._tell(JobCleaned(job_id))
 
     # ------------------------------------------------------------------ its end
 
@@ -288,7 +301,7 @@ class SessionDriver:
             self._expect(SessionName.TOLD, known.status is results[-1], (known, results))
 
     def _tick(self) -> None:
-        self._carry_out(self.dispatcher.tick(self._clock.now_ms))
+        self._tell(Tick())
         for job in self.dispatcher.jobs:
             self._is_in_time(job)
         self._later(_TICK_MS, "Tick", self._tick)

@@ -45,7 +45,6 @@ class SharedCluster(Cluster):
         self.has_died = False
         self._held: dict[ResourceId, int] = {}
         super().__init__(clock, job.scenario, job.plan, faults, invariants, trace, left)
-        faults.cluster = self
 
     # ------------------------------------------------------------------ what the driver asks of its host
 

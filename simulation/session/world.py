@@ -22,7 +22,7 @@ from simulation.session.client import SimClient
 from simulation.session.driver import SessionDriver, SessionParts
 from simulation.session.expectations import Expectations, SessionName
 from simulation.session.places import Places
-from simulation.session.plan import session_plan
+from simulation.session.plan import SessionJob, session_plan
 from simulation.session.shared_cluster import SharedCluster
 from simulation.session.store import Store
 
@@ -91,7 +91,7 @@ class SessionWorld:
             Places(self.plan.places),
             self.expectations,
             Invariants(),
-            {job.job_id: Faults(self.clock, job.scenario, self.trace) for job in jobs},
+            {job.job_id: self._faults_of(job) for job in jobs},
             self.trace,
             self._begun,
         )
@@ -207,6 +207,14 @@ class SessionWorld:
             self.result.faults["worker lost"] += 1
 
     # ------------------------------------------------------------------ jobs
+
+    def _faults_of(self, job: SessionJob) -> Faults:
+        return Faults(self.clock, job.scenario, self.trace, partial(self._latest, job.job_id))
+
+    def _latest(self, job_id: JobId) -> SharedCluster | None:
+        """The cluster of the newest run of a job; None: it has not run yet."""
+        runs = (one for one in reversed(self._clusters) if one.shared_job.job_id == job_id)
+        return next(runs, None)
 
     def _begun(self, cluster: SharedCluster) -> None:
         self._clusters.append(cluster)

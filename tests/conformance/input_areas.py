@@ -35,6 +35,7 @@ from tests.tools.runtime.gates import (
     GateListener,
     Host,
     ScriptedView,
+    as_made,
     context_of,
     descriptor,
     gate_of,
@@ -109,7 +110,7 @@ def _ends(given: Given) -> Given:
 def union_gate(given: Given, expect: Given) -> str | None:
     context = context_of()
     gates = [gate_of(one["channels"], context, one["gate_index"]) for one in given["gates"]]
-    union = UnionInputGate(gates, threading.Lock(), GateListener())
+    union = UnionInputGate(list(map(as_made, gates)), threading.Lock(), GateListener())
     if expect.get("error"):
         return f"expected a refusal, got a union of {union.channels} channels"
     flattened = {}

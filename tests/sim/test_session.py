@@ -1,6 +1,7 @@
 """Sessions with several jobs in the simulator: what must hold holds, and planted bugs are caught."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -34,76 +35,76 @@ plant = Plants(run_session_seed)
 
 @plant
 def a_job_with_a_result_is_run_again(stack):
-    real = Dispatcher.recovered
+    real = Dispatcher._on_recovered
 
-    def recovered(self, job_id, name, **more):
-        return real(self, job_id, name, **{**more, "is_dirty": False})
+    def recovered(self, event, now_ms):
+        return real(self, replace(event, is_dirty=False), now_ms)
 
-    swap(stack, Dispatcher, "recovered", recovered)
+    swap(stack, Dispatcher, "_on_recovered", recovered)
 
 
 @plant
 def a_known_job_is_taken_again(stack):
-    real = Dispatcher.submit
+    real = Dispatcher._on_submitted
 
-    def submit(self, job_id, name, now_ms, client_timeout_ms=None):
-        self._jobs.pop(job_id, None)
-        return real(self, job_id, name, now_ms, client_timeout_ms)
+    def submitted(self, event, now_ms):
+        self._jobs.pop(event.job_id, None)
+        return real(self, event, now_ms)
 
-    swap(stack, Dispatcher, "submit", submit)
+    swap(stack, Dispatcher, "_on_submitted", submitted)
 
 
 @plant
 def a_cancel_is_forgotten_while_the_job_begins(stack):
-    real = Dispatcher.cancel
+    real = Dispatcher._on_cancel
 
-    def cancel(self, job_id, now_ms):
-        job = self._jobs.get(job_id)
+    def cancel(self, event, now_ms):
+        job = self._jobs.get(event.job_id)
         is_beginning = job is not None and job.phase is Phase.INITIALISING
-        found = real(self, job_id, now_ms)
+        found = real(self, event, now_ms)
         if is_beginning:
             job.is_cancelled = False
         return found
 
-    swap(stack, Dispatcher, "cancel", cancel)
+    swap(stack, Dispatcher, "_on_cancel", cancel)
 
 
 @plant
 def nobody_notices_that_a_client_is_silent(stack):
-    swap(stack, Dispatcher, "client_lives", lambda *_: True)
-    real = Dispatcher.started
+    swap(stack, Dispatcher, "_on_client_lives", lambda *_: None)
+    real = Dispatcher._on_started
 
-    def started(self, job_id, now_ms):
-        effects = real(self, job_id, now_ms)
-        self._jobs[job_id].client_until_ms = None
+    def started(self, event, now_ms):
+        effects = real(self, event, now_ms)
+        self._jobs[event.job_id].client_until_ms = None
         return effects
 
-    swap(stack, Dispatcher, "started", started)
+    swap(stack, Dispatcher, "_on_started", started)
 
 
 @plant
 def signs_of_life_do_not_count(stack):
-    swap(stack, Dispatcher, "client_lives", lambda *_: True)
+    swap(stack, Dispatcher, "_on_client_lives", lambda *_: None)
 
 
 @plant
 def the_next_driver_does_not_know_that_a_job_has_a_client(stack):
-    real = Dispatcher.recovered
+    real = Dispatcher._on_recovered
 
-    def recovered(self, job_id, name, **more):
-        return real(self, job_id, name, **{**more, "client_timeout_ms": None})
+    def recovered(self, event, now_ms):
+        return real(self, replace(event, client_timeout_ms=None), now_ms)
 
-    swap(stack, Dispatcher, "recovered", recovered)
+    swap(stack, Dispatcher, "_on_recovered", recovered)
 
 
 @plant
 def who_waits_does_not_begin_when_another_has(stack):
-    real = Dispatcher.started
+    real = Dispatcher._on_started
 
-    def started(self, job_id, now_ms):
-        return [effect for effect in real(self, job_id, now_ms) if not _begins(self, effect)]
+    def started(self, event, now_ms):
+        return [effect for effect in real(self, event, now_ms) if not _begins(self, effect)]
 
-    swap(stack, Dispatcher, "started", started)
+    swap(stack, Dispatcher, "_on_started", started)
 
 
 def _begins(dispatcher, effect):
@@ -129,21 +130,21 @@ def the_last_job_that_came_begins_first(stack):
 
 @plant
 def a_clean_up_that_failed_is_not_tried_again(stack):
-    def cleanup_failed(self, job_id, _now_ms):
-        self._jobs[job_id].failures += 1
+    def failed(self, event, _now_ms):
+        self._jobs[event.job_id].failures += 1
 
-    swap(stack, Dispatcher, "cleanup_failed", cleanup_failed)
+    swap(stack, Dispatcher, "_on_clean_up_failed", failed)
 
 
 @plant
 def a_suspended_job_is_removed_for_good(stack):
-    real = Dispatcher.ended
+    real = Dispatcher._on_ended
 
-    def ended(self, job_id, status, now_ms):
-        real(self, job_id, status, now_ms)
-        return [CleanUp(job_id, is_global=True)]
+    def ended(self, event, now_ms):
+        real(self, event, now_ms)
+        return [CleanUp(event.job_id, is_global=True)]
 
-    swap(stack, Dispatcher, "ended", ended)
+    swap(stack, Dispatcher, "_on_ended", ended)
 
 
 @plant
@@ -158,13 +159,14 @@ def a_closed_session_leaves_its_jobs_running(stack):
 
 @plant
 def every_job_is_said_to_have_finished(stack):
-    real = Dispatcher.ended
+    real = Dispatcher._on_ended
 
-    def ended(self, job_id, status, now_ms):
-        is_over = status.is_globally_terminal
-        return real(self, job_id, JobStatus.FINISHED if is_over else status, now_ms)
+    def ended(self, event, now_ms):
+        is_over = event.status.is_globally_terminal
+        told = JobStatus.FINISHED if is_over else event.status
+        return real(self, replace(event, status=told), now_ms)
 
-    swap(stack, Dispatcher, "ended", ended)
+    swap(stack, Dispatcher, "_on_ended", ended)
 
 
 @plant

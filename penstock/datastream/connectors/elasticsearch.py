@@ -145,6 +145,7 @@ class ElasticsearchSinkBuilderBase:
         self._settings = _Settings(has_types=self._has_types)
 
     def get_http_host_class(self) -> Any:
+        """Raise NotImplementedError: there are no Java classes here."""
         raise NotImplementedError(
             "get_http_host_class returns a Java class, which Penstock does not have. Call "
             "set_hosts with texts such as 'localhost:9200'."
@@ -209,9 +210,11 @@ class ElasticsearchSinkBuilderBase:
         return self._set(backoff=BulkBackoff(flush_backoff_type, retries, delay))
 
     def set_connection_username(self, username: str) -> Self:
+        """Set the user for HTTP's basic authentication."""
         return self._connect(username=username)
 
     def set_connection_password(self, password: str) -> Self:
+        """Set the password for HTTP's basic authentication."""
         return self._connect(password=password)
 
     def set_connection_path_prefix(self, prefix: str) -> Self:

@@ -51,15 +51,19 @@ class JdbcConnectionOptions:
     password: str = ""
 
     def get_db_url(self) -> str:
+        """Return the URL as it was given, a JDBC URL or one of SQLAlchemy."""
         return self.url
 
     def get_driver_name(self) -> str:
+        """Return the driver's name; empty: it was not set."""
         return self.driver_name
 
     def get_user_name(self) -> str:
+        """Return the user; empty: it was not set."""
         return self.user_name
 
     def get_password(self) -> str:
+        """Return the password; empty: it was not set."""
         return self.password
 
     class JdbcConnectionOptionsBuilder:

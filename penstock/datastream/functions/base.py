@@ -283,6 +283,7 @@ class PassThroughWindowFunction(WindowFunction[T, T, K, W]):
     """Emits the values of the window unchanged."""
 
     def apply(self, key: K, window: W, inputs: Iterable[T]) -> Iterable[T]:
+        """Return the values of the window, in their order."""
         yield from inputs
 
 
@@ -290,6 +291,7 @@ class PassThroughAllWindowFunction(AllWindowFunction[T, T, W]):
     """Emits the values of the window unchanged."""
 
     def apply(self, window: W, inputs: Iterable[T]) -> Iterable[T]:
+        """Return the values of the window, in their order."""
         yield from inputs
 
 

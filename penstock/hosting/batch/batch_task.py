@@ -37,17 +37,13 @@ from penstock.model.ids import JobId
 from penstock.model.program import FRAME_STREAM
 from penstock.runtime.interruption import UnwatchedCalls
 from penstock.runtime.network.partitioner import keys_of, make_partitioner
-from penstock.runtime.operator import BatchOrder, Operator, OperatorContext
+from penstock.runtime.operator import BatchOrder, Operator, OperatorContext, OperatorServices
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.sources.operator import SourceOperator, SourceSettings
-from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.chain import ChainMetrics, OperatorChain
 from penstock.runtime.task.chain_node import OperatorTimer
 from penstock.runtime.task.input_status import InputStatus
-from penstock.runtime.task.operator_contexts import (
-    OperatorServices,
-    TaskPlace,
-    operator_context,
-)
+from penstock.runtime.task.operator_contexts import TaskPlace, operator_context
 from penstock.runtime.task.outputs import OutputWriter
 from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.stream_task import StreamTask
@@ -143,13 +139,17 @@ class BatchTask:
         self._committables: list[tuple[int, bytes]] = []
         spec: ChainSpec = deserialize(orders.chain)
         self._chain = OperatorChain(
-            spec, wall_ms, _Calls(orders.job_id), dumps=dumps_records, fresh_head=self._fresh_head
+            spec,
+            wall_ms,
+            _Calls(orders.job_id),
+            metrics=ChainMetrics(is_for_functions=orders.settings.has_user_metrics),
+            dumps=dumps_records,
+            fresh_head=self._fresh_head,
         )
         self._input = self._input_of(spec, records)
         outputs = [self._output(spec, output) for output in spec.outputs]
         timing = TaskTiming(time.perf_counter_ns, wall_ms, _STEP_NS, 1 << 62)
         self._task = StreamTask(self._chain, self._input, outputs, timing)
-        self._chain.user_metrics.is_enabled = orders.settings.has_user_metrics
         place = StagePlace(
             orders.job_id, orders.job_name, orders.vertex_id, orders.vertex_name, subtask, attempt
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -23,8 +23,15 @@ from penstock.hosting.jobmanager.autoscaler_samples import (
     topology_of,
 )
 from penstock.machines.autoscaler.autoscaler import Autoscaler
-from penstock.machines.autoscaler.decisions import Decision
+from penstock.machines.autoscaler.decisions import AutoscalerEffect, Decision, ScalingEvent
 from penstock.machines.autoscaler.evaluation import Evaluation
+from penstock.machines.autoscaler.events import (
+    DecisionWanted,
+    JobMeasured,
+    JobRescaled,
+    JobRestarted,
+    RescaleRefused,
+)
 from penstock.machines.autoscaler.settings import AutoscalerSettings
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.ids import VertexId
@@ -116,10 +123,9 @@ class JobAutoscaler:
                 samples = samples_of(snapshot, figures)
                 memory = memory_of(snapshot, figures)
                 room = room_of(snapshot, figures, self._job.slots_max())
-            machine.observe(now_ms, samples, memory)
-            decision = machine.decide(now_ms, room)
-        if decision is not None:
-            self._carry_out(machine, snapshot, decision, now_ms)
+            machine.step(JobMeasured(samples, memory), now_ms)
+            effects = machine.step(DecisionWanted(room), now_ms)
+        self._carry_out(machine, snapshot, effects, now_ms)
 
     def _note_start(self, machine: Autoscaler, job: JobSnapshot, running_ms: int) -> None:
         """Tell the machine that other attempts run than before."""
@@ -129,13 +135,13 @@ class JobAutoscaler:
             return
         if self._asked_ms is not None and parallelism != self._parallelism:
             took_ms = max(0, running_ms - self._asked_ms)
-            machine.rescaled(running_ms, parallelism, took_ms)
+            machine.step(JobRescaled(parallelism, took_ms), running_ms)
             subtasks = sum(parallelism.values())
             text = "job=%s autoscaler RESCALED subtasks=%d took_ms=%d"
             _LOG.info(text, job.job_id, subtasks, took_ms)
             self._asked_ms = None
         else:
-            machine.restarted(running_ms)
+            machine.step(JobRestarted(), running_ms)
         self._began, self._parallelism = began, parallelism
 
     def _note_failure(self, machine: Autoscaler, job: JobSnapshot, now_ms: int) -> None:
@@ -144,12 +150,21 @@ class JobAutoscaler:
             self._refused(machine, job, now_ms, why)
 
     def _carry_out(
+        self,
+        machine: Autoscaler,
+        job: JobSnapshot,
+        effects: Sequence[AutoscalerEffect],
+        now_ms: int,
+    ) -> None:
+        for effect in effects:
+            _log(job, effect)
+            if isinstance(effect, Decision) and effect.orders:
+                self._rescale(machine, job, effect, now_ms)
+
+    def _rescale(
         self, machine: Autoscaler, job: JobSnapshot, decision: Decision, now_ms: int
     ) -> None:
-        _log(job, decision)
         orders: dict[str, int | tuple[int, int]] = dict(decision.orders.items())
-        if not orders:
-            return
         self._asked_ms = now_ms
         try:
             self._job.rescale(orders)
@@ -159,14 +174,19 @@ class JobAutoscaler:
 
     def _refused(self, machine: Autoscaler, job: JobSnapshot, now_ms: int, why: str) -> None:
         self._asked_ms = None
-        event = machine.refused(now_ms, why)
-        if event is not None:
-            _LOG.warning("job=%s autoscaler %s %s", job.job_id, event.kind, event.text)
+        for effect in machine.step(RescaleRefused(why), now_ms):
+            _log(job, effect)
 
 
-def _log(job: JobSnapshot, decision: Decision) -> None:
-    for event in decision.events:
+def _log(job: JobSnapshot, effect: AutoscalerEffect) -> None:
+    events = (effect,) if isinstance(effect, ScalingEvent) else effect.events
+    for event in events:
         _LOG.warning("job=%s autoscaler %s %s", job.job_id, event.kind, event.text)
+    if isinstance(effect, Decision):
+        _log_changes(job, effect)
+
+
+def _log_changes(job: JobSnapshot, decision: Decision) -> None:
     what = "RESCALES" if decision.is_applied else "RECOMMENDS"
     held = f" held_by={decision.held_by}" if decision.held_by else ""
     for change in decision.changes:

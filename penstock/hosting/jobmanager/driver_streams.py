@@ -186,12 +186,16 @@ class DriverStreams:
     """
 
     def __init__(
-        self, send: Callable[[AttemptId, DriverCredit], None], is_held: bool = False
+        self,
+        send: Callable[[AttemptId, DriverCredit], None],
+        *,
+        is_held: bool = False,
+        has_reader: bool = True,
     ) -> None:
         def grant(credit: DriverCredit) -> None:
             send(credit.attempt_id, credit)
 
-        self.has_reader = True
+        self._has_reader = has_reader
         self._is_held = is_held
         self._grant = grant
         self._console = PrintConsole(grant)
@@ -208,7 +212,7 @@ class DriverStreams:
     def put(self, data: DriverData) -> None:
         if data.stream == PRINT_STREAM:
             self._console.put(data)
-        elif not self.has_reader:
+        elif not self._has_reader:
             self._grant(DriverCredit(data.stream, data.attempt_id, 1))
         else:
             self.collect(data.stream).put(data)

@@ -115,7 +115,9 @@ class JobManager:
             secrets.token_bytes(32), token, self.job_id, identity=settings.identity
         )
         self.coordinators = Coordinators(self.job_id, parts.coordinated, self)
-        self._streams = DriverStreams(self.send_to_task, settings.holds_results)
+        self._streams = DriverStreams(
+            self.send_to_task, is_held=settings.holds_results, has_reader=parts.has_reader
+        )
         self.keeper = keeper_of(
             self.job_id, settings.storage, self.coordinators, parts.guard, self.feed_soon
         )
@@ -162,10 +164,6 @@ class JobManager:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait. Returns: whether the job has ended and is completely cleaned up."""
         return self.ended.wait(timeout_s)
-
-    def drop_collected(self) -> None:
-        """Drop rows of collect streams, because no program takes them. Call before `start`."""
-        self._streams.has_reader = False
 
     def collect(self, stream: str) -> CollectStream:
         return self._streams.collect(stream)

@@ -127,7 +127,7 @@ def now_ms() -> int:
 @dataclass(frozen=True, slots=True)
 class JobParts:
     """What one job is run with. `guard`: whether this driver leads the job; the default is for a
-    job without other drivers.
+    job without other drivers. `has_reader`: a program of this process takes collected rows.
     """
 
     job_graph: JobGraph
@@ -137,6 +137,7 @@ class JobParts:
     observer: JobObserver
     modules: bytes = b""
     guard: JobGuard = field(default_factory=JobGuard)
+    has_reader: bool = True
 
 
 class MachineShell:

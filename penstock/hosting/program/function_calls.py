@@ -35,4 +35,4 @@ def read_all_fields(graph: StreamGraph) -> None:
 def _call_selectors(selections: Iterable[object]) -> None:
     for one in selections:
         if isinstance(one, KeySelection):
-            one.computed.is_on = False
+            one.computed.turn_off()

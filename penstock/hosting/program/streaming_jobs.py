@@ -87,17 +87,16 @@ class StreamingJobs:
             job, observer = with_frames(
                 job, settings, provider, observer, is_encrypted=identity is not None
             )
+        parts = JobParts(
+            job.graph, job.coordinated, provider, built, observer, job.modules, guard, has_program
+        )
         try:
-            manager = JobManager(
-                JobParts(job.graph, job.coordinated, provider, built, observer, job.modules, guard)
-            )
+            manager = JobManager(parts)
         except BaseException:  # An interrupt, too, must not leave its directory.
             if built.storage is not None:
                 built.storage.drop_unused()
             observed.forget()
             raise
-        if not has_program:
-            manager.drop_collected()
         observer.submitted(job.graph, settings.ignored_texts())
         manager.start()
         handle = JobHandle(manager, observed.look, observed.way_to_stop)

@@ -42,6 +42,21 @@ from penstock.machines.dispatcher.effects import (
     Initialise,
     Suspend,
 )
+from penstock.machines.dispatcher.events import (
+    CancelJob,
+    CleanUpFailed,
+    ClientLives,
+    ClientServed,
+    CloseSession,
+    EndCarriedOut,
+    JobCleaned,
+    JobEnded,
+    JobRecovered,
+    JobStarted,
+    JobStartFailed,
+    JobSubmitted,
+    Tick,
+)
 from penstock.machines.dispatcher.settings import DispatcherSettings
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
@@ -115,7 +130,9 @@ class Submissions:
             job = replace(submission.job, client_timeout_ms=timeout_ms)
             held = _Held(job, submission.speakers, submission.reads_rows)
             with self._lock:
-                effects = self._machine.submit(job_id, job.graph.name, monotonic_ms(), timeout_ms)
+                effects = self._machine.step(
+                    JobSubmitted(job_id, job.graph.name, timeout_ms), monotonic_ms()
+                )
                 self._held[job_id] = held
         except Duplicate:
             raise  # Its modules are those of the job that is known.
@@ -131,13 +148,9 @@ class Submissions:
         job, is_dirty = claim.job, claim.result is not None
         with self._lock:
             self._held[job.graph.job_id] = _Held(job, claim=claim)
-            effects = self._machine.recovered(
-                job.graph.job_id,
-                job.graph.name,
-                is_dirty=is_dirty,
-                now_ms=monotonic_ms(),
-                client_timeout_ms=job.client_timeout_ms,
-            )
+            graph = job.graph
+            event = JobRecovered(graph.job_id, graph.name, is_dirty, job.client_timeout_ms)
+            effects = self._machine.step(event, monotonic_ms())
         self._carry_out(effects)
 
     def _open_modules(
@@ -145,9 +158,9 @@ class Submissions:
     ) -> contextlib.AbstractContextManager[None]:
         """Raises Duplicate before anything of the job's own is unpickled."""
         with self._lock:
-            known = next((one for one in self._machine.jobs if one.job_id == job_id), None)
+            known = self._machine.known(job_id)
             if known is not None and known.phase is not Phase.ENDED:
-                self._machine.submit(job_id, known.name, monotonic_ms())  # Raises.
+                self._machine.step(JobSubmitted(job_id, known.name), monotonic_ms())  # Raises.
         return self._modules.open(job_id, archive, pickled)
 
     def _start(self, held: _Held) -> JobControl:
@@ -178,26 +191,29 @@ class Submissions:
         found = self.rows.after(job_id, stream, number)
         if found is not None and found.payload is None:
             with self._lock:
-                self._machine.client_is_served(job_id)
+                self._machine.step(ClientServed(job_id), monotonic_ms())
         return found
 
     def client_lives(self, job_id: JobId, for_ms: int | None = None) -> bool:
         """Return whether the job is known, and has not ended. `for_ms`: until when the client may be silent; None: as long as always."""
         with self._lock:
-            return self._machine.client_lives(job_id, monotonic_ms(), for_ms)
+            self._machine.step(ClientLives(job_id, for_ms), monotonic_ms())
+            return self._machine.is_alive(job_id)
 
     # ------------------------------------------------------------------ jobs go
 
     def cancel(self, job_id: str) -> Cancelled:
+        wanted = JobId(job_id)
         with self._lock:
-            found, effects = self._machine.cancel(JobId(job_id), monotonic_ms())
+            effects = self._machine.step(CancelJob(wanted), monotonic_ms())
+            found = self._machine.cancelled(wanted)
         self._carry_out(effects)
         return found
 
     def close(self, timeout_s: float) -> bool:
         """End all jobs, and wait until nothing is left of them. Returns: whether that is so."""
         with self._lock:
-            effects = self._machine.close(monotonic_ms())
+            effects = self._machine.step(CloseSession(), monotonic_ms())
         self._carry_out(effects)
         with self._changed:
             return self._changed.wait_for(lambda: self._machine.is_done, timeout_s)
@@ -238,18 +254,19 @@ class Submissions:
                 self.rows.add(job_id, control)
         except BaseException as error:
             with self._lock:
-                effects = self._machine.start_failed(job_id, traceback_of(error), monotonic_ms())
+                event = JobStartFailed(job_id, traceback_of(error))
+                effects = self._machine.step(event, monotonic_ms())
             held.started.set_exception(error)
             self._carry_out(effects)
             return
         with self._lock:
             held.control = control
-            effects = self._machine.started(job_id, monotonic_ms())
+            effects = self._machine.step(JobStarted(job_id), monotonic_ms())
         held.started.set_result(None)
         self._carry_out(effects)
         _await_end(control)
         with self._lock:
-            effects = self._machine.ended(job_id, control.status(), monotonic_ms())
+            effects = self._machine.step(JobEnded(job_id, control.status()), monotonic_ms())
         self._carry_out(effects)
 
     def _claim(self, job_id: JobId, held: _Held) -> None:
@@ -272,13 +289,16 @@ class Submissions:
                 self._clean_up(job_id, held, is_global=effect.is_global)
             except Exception as error:
                 with self._lock:
-                    pause_ms = self._machine.cleanup_failed(job_id, monotonic_ms())
-                again = "given up" if pause_ms is None else f"again in {pause_ms} ms"
+                    now_ms = monotonic_ms()
+                    self._machine.step(CleanUpFailed(job_id), now_ms)
+                    known = self._machine.known(job_id)
+                    at_ms = None if known is None else known.retry_at_ms
+                again = "given up" if at_ms is None else f"again in {at_ms - now_ms} ms"
                 text = "job=%s clean-up FAILED, %s"
                 _LOG.warning(text, job_id, again, exc_info=error)
             else:
                 with self._lock:
-                    self._machine.cleaned(job_id, monotonic_ms())
+                    self._machine.step(JobCleaned(job_id), monotonic_ms())
                     if self._held.get(job_id) is held:
                         del self._held[job_id]
             with self._changed:
@@ -294,7 +314,8 @@ class Submissions:
         if claim is not None and claim.result is not None and held.control is None:
             held.control = self._start(held)
             with self._lock:
-                self._machine.carried_out(job_id, held.control.status())
+                event = EndCarriedOut(job_id, held.control.status())
+                self._machine.step(event, monotonic_ms())
         if is_global and claim is not None:
             self._remove_entry(job_id, claim, held)
         self._modules.close(job_id)
@@ -316,7 +337,7 @@ class Submissions:
         pause = threading.Event()
         while not pause.wait(_TICK_S):
             with self._lock:
-                effects = self._machine.tick(monotonic_ms())
+                effects = self._machine.step(Tick(), monotonic_ms())
             self._carry_out(effects)
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from penstock.hosting.logs.settings import log_settings_of
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark.provider import SparkProvider, control_endpoint_of
-from penstock.hosting.spark.shared_provider import Sharing, SharingProvider
+from penstock.hosting.spark.shared_provider import SharingProvider, WorkerSharing
 from penstock.hosting.taskmanager_order import ProcessSettings
 from penstock.hosting.wire.addresses import Endpoint, addresses_of, ports_in
 from penstock.machines.resources.resource_manager import resource_settings_of
@@ -37,7 +37,7 @@ def provider_for(
     if is_alone or not _has_ports(control_endpoint_of(spark.sparkContext, addresses)):
         return SparkProvider(spark, slots, process, addresses)
     usual = needed.get(UNSIZED, 0)
-    sharing = Sharing(
+    sharing = WorkerSharing(
         needed=usual,
         sized=sum(needed.values()) - usual,
         takes_whole=resource_settings_of(settings).load_balance != "NONE",

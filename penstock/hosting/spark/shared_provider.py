@@ -29,7 +29,7 @@ _ID_DIGITS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class WorkerSharing:
     """What a job wants of the workers. `needed`: slots of the usual size that it cannot run without. `sized`: TaskManagers of a
     given size that it cannot run without. `idle_ms`: how long workers stay when it is over. `takes_whole`: its TaskManagers have
     the usual number of slots in any case, because it spreads its subtasks over them.
@@ -54,7 +54,7 @@ class SharingProvider(SparkPlace):
         slots: int,
         process: ProcessSettings,
         addresses: Addresses,
-        sharing: Sharing,
+        sharing: WorkerSharing,
     ) -> None:
         super().__init__(spark, slots, process, addresses)
         self._needed = sharing.needed

@@ -47,29 +47,25 @@ from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.model.messages import CheckpointFailureReason
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.network.gate.debloater import DebloatTarget, GateDebloating
-from penstock.runtime.network.gate.network_input import NetworkInput, WakeListener, network_inputs
+from penstock.runtime.network.gate.network_input import NetworkInput, network_inputs
 from penstock.runtime.network.gate.ports import GateContext
 from penstock.runtime.network.gate.producer_check import ProducerAnswer
-from penstock.runtime.network.gate.single import SingleInputGate
+from penstock.runtime.network.gate.single import GateMaker, SingleInputGate
 from penstock.runtime.network.partition.result_partition import (
     ResultPartition,
     pool_of,
 )
-from penstock.runtime.operator import OperatorContext
+from penstock.runtime.operator import OperatorContext, OperatorServices
 from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.state.contract import MakeKeyedStateBackend
-from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.chain import ChainMetrics, OperatorChain
 from penstock.runtime.task.chain_node import OperatorTimer
 from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.task.input_processor import (
     StreamMultipleInputProcessor,
     StreamOneInputProcessor,
 )
-from penstock.runtime.task.operator_contexts import (
-    OperatorServices,
-    TaskPlace,
-    operator_context,
-)
+from penstock.runtime.task.operator_contexts import TaskPlace, operator_context
 from penstock.runtime.task.stream_task import StreamTask, TaskInput
 
 
@@ -352,16 +348,9 @@ def _chain(attempt: TaskAttempt, spec: ChainSpec) -> OperatorChain:
     restore = attempt.deployment.restore
     if restore is not None and restore.is_finished:
         return FinishedChain(spec, wall_ms)
-    chain = OperatorChain(
-        spec,
-        wall_ms,
-        attempt,
-        random.randrange,
-        attempt.host.task_settings.metrics.latency,
-        dumps_records,
-    )
-    chain.user_metrics.is_enabled = attempt.host.task_settings.metrics.is_python_enabled
-    return chain
+    settings = attempt.host.task_settings.metrics
+    metrics = ChainMetrics(settings.latency, settings.is_python_enabled)
+    return OperatorChain(spec, wall_ms, attempt, random.randrange, metrics, dumps_records)
 
 
 def build_gates(
@@ -372,16 +361,19 @@ def build_gates(
     announced: Callable[[], None] | None = None,
 ) -> tuple[Sequence[NetworkInput], Sequence[SingleInputGate]]:
     """Return the input gates of the deployment and the inputs that read them; nothing is set up or connected yet."""
-    listener = WakeListener(wake, wake_priority, announced)
-    gates: list[SingleInputGate] = []
-    by_input: dict[int, list[SingleInputGate]] = {}
+    by_input: dict[int, list[GateMaker]] = {}
     for index, deployed in enumerate(deployment.gates):
-        gate = SingleInputGate(
-            index, len(deployed.channels), context, listener, deployed.result_type
+        make = functools.partial(
+            SingleInputGate,
+            index,
+            len(deployed.channels),
+            context,
+            result_type=deployed.result_type,
         )
-        gates.append(gate)
-        by_input.setdefault(deployed.input_index, []).append(gate)
-    return network_inputs(by_input, context.new_lock, wake, wake_priority, announced), gates
+        by_input.setdefault(deployed.input_index, []).append(make)
+    inputs = network_inputs(by_input, context.new_lock, wake, wake_priority, announced)
+    gates = (gate for one in inputs for gate in one.gates)
+    return inputs, sorted(gates, key=lambda gate: gate.index)
 
 
 def _input_processor(inputs: Sequence[NetworkInput], head: object) -> TaskInput:

@@ -130,7 +130,7 @@ def _partitioner(
         partitioning = Partitioning(ShipStrategy.REBALANCE)
     if isinstance(partitioning.key_selector, KeySelection):
         told = partial(_LOG.warning, "attempt=%s %s", attempt.attempt_id)
-        partitioning.key_selector.computed.told = told
+        partitioning.key_selector.computed.open(told)
     return make_partitioner(
         partitioning,
         part.subpartitions,

@@ -10,12 +10,13 @@ do not grow beyond it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, assert_never
 
 from penstock.machines.autoscaler import reasons
 from penstock.machines.autoscaler.decisions import (
+    AutoscalerEffect,
     Change,
     Decision,
     EventKind,
@@ -24,15 +25,21 @@ from penstock.machines.autoscaler.decisions import (
 )
 from penstock.machines.autoscaler.delayed import DelayedScaleDowns
 from penstock.machines.autoscaler.evaluation import Evaluated, Evaluation, evaluate, limited
+from penstock.machines.autoscaler.events import (
+    AutoscalerEvent,
+    DecisionWanted,
+    JobMeasured,
+    JobRescaled,
+    JobRestarted,
+    RescaleRefused,
+)
 from penstock.machines.autoscaler.gates import Held, held_by
 from penstock.machines.autoscaler.history import FormerRescale, ScalingHistory
 from penstock.machines.autoscaler.parallelism import Proposal, propose
 from penstock.machines.autoscaler.samples import (
     ClusterRoom,
     JobSample,
-    MemorySample,
     Topology,
-    VertexSample,
 )
 from penstock.machines.autoscaler.settings import AutoscalerSettings
 from penstock.machines.autoscaler.window import MetricsWindow
@@ -43,7 +50,7 @@ DECISIONS_KEPT: Final = 100
 
 @dataclass(slots=True)
 class _Round:
-    """One call of `decide`, while it is made."""
+    """One decision, while it is made."""
 
     now_ms: int
     evaluation: Evaluation
@@ -53,7 +60,7 @@ class _Round:
 
 
 class Autoscaler:
-    """Decides for one job. Whether it is asked at all is up to the host (`settings.is_enabled`)."""
+    """Decides for one job. Whether it is asked at all is up to the host (`settings.is_enabled`). Only `step` changes it."""
 
     def __init__(self, settings: AutoscalerSettings, topology: Topology) -> None:
         self.settings = settings
@@ -74,53 +81,47 @@ class Autoscaler:
         """The newest decisions, recommendations and events, oldest first."""
         return tuple(self._decisions)
 
-    def observe(
-        self,
-        now_ms: int,
-        samples: Mapping[VertexId, VertexSample],
-        memory: MemorySample | None = None,
-    ) -> None:
-        """Take a measurement of the running job; call it every `settings.interval_ms`."""
-        self._window.add(JobSample(now_ms, samples, memory or MemorySample()))
+    def step(self, event: AutoscalerEvent, now_ms: int) -> Sequence[AutoscalerEffect]:
+        """Take one event. Returns: the decision if one was wanted and there is anything new, or an event that tells of a refusal."""
+        match event:
+            case JobMeasured():
+                self._window.add(JobSample(now_ms, event.samples, event.memory))
+            case JobRestarted():
+                self._window.restart(now_ms)
+                self._pending = None
+            case JobRescaled():
+                self._on_rescaled(event, now_ms)
+            case RescaleRefused():
+                return self._on_refused(event, now_ms)
+            case DecisionWanted():
+                decision = self._decide(now_ms, event.room)
+                return () if decision is None else (decision,)
+            case _:
+                assert_never(event)
+        return ()
 
-    def restarted(self, now_ms: int) -> None:
-        """Take note that the job runs since now: after its first start, and after failures."""
-        self._window.restart(now_ms)
-        self._pending = None
-
-    def rescaled(self, now_ms: int, parallelism: Mapping[VertexId, int], took_ms: int) -> None:
-        """Take note that the job runs since now with another parallelism.
-
-        Args:
-            parallelism: of all vertices; it may be less than what was asked for.
-            took_ms: from the decision until the job ran again.
-        """
+    def _on_rescaled(self, event: JobRescaled, now_ms: int) -> None:
         self._window.restart(now_ms)
         self._delayed.forget_all()
-        self._restarts.append((now_ms, took_ms))
+        self._restarts.append((now_ms, event.took_ms))
         if self._pending is not None:
-            self._history.correct(self._pending.time_ms, parallelism)
-            self._finish(Outcome(now_ms, took_ms))
+            self._history.correct(self._pending.time_ms, event.parallelism)
+            self._finish(Outcome(now_ms, event.took_ms))
 
-    def refused(self, now_ms: int, why: str) -> ScalingEvent | None:
-        """Take note that the last decision will not come about, say because the cluster gives no slots.
-
-        Returns: the event that tells it; None if it was told not long ago, or no decision is under way.
-        """
+    def _on_refused(self, event: RescaleRefused, now_ms: int) -> Sequence[ScalingEvent]:
+        """Returns: nothing if it was told not long ago, or no decision is under way."""
         if self._pending is None:
-            return None
+            return ()
         self._window.restart(now_ms)
         self._history.take_back(self._pending.time_ms)
-        self._finish(Outcome(now_ms, refusal=why))
+        self._finish(Outcome(now_ms, refusal=event.why))
         events: list[ScalingEvent] = []
-        self._tell(events, now_ms, EventKind.REFUSED, f"a rescale did not come about: {why}.")
-        return events[0] if events else None
+        text = f"a rescale did not come about: {event.why}."
+        self._tell(events, now_ms, EventKind.REFUSED, text)
+        return events
 
-    def decide(self, now_ms: int, room: ClusterRoom | None = None) -> Decision | None:
-        """Return what is to change, or what a user should know; None: nothing new.
-
-        Args: room: what the cluster has for this job; None: as much as it wants.
-        """
+    def _decide(self, now_ms: int, room: ClusterRoom) -> Decision | None:
+        """Return what is to change, or what a user should know; None: nothing new."""
         if not self._window.is_full:
             return None
         self._history.forget_old(now_ms)
@@ -142,7 +143,7 @@ class Autoscaler:
         slots = self._slots(work)
         held = None
         if work.changes:
-            held = held_by(now_ms, samples, slots, room or ClusterRoom(), settings.gates)
+            held = held_by(now_ms, samples, slots, room, settings.gates)
         return self._conclude(work, held, slots)
 
     def restart_s(self, now_ms: int) -> float:

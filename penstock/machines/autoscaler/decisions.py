@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeAlias
 
 from penstock.machines.autoscaler.evaluation import Evaluation
 from penstock.machines.autoscaler.parallelism import Proposal
@@ -91,3 +92,7 @@ class Decision:
 
     def with_outcome(self, outcome: Outcome) -> Decision:
         return replace(self, outcome=outcome)
+
+
+AutoscalerEffect: TypeAlias = Decision | ScalingEvent
+"""A decision to carry out and to log, or an event to log."""

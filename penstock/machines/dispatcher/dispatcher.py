@@ -1,6 +1,6 @@
 """The Dispatcher: takes jobs, lets them start, cancels them, and sees to it that nothing of them is left behind.
 
-Deterministic: each call is told the time and returns what is to be done. Knows no job's graph. Source: Flink Dispatcher,
+Deterministic: event and time in, what is to be done out. Knows no job's graph. Source: Flink Dispatcher,
 DispatcherResourceCleaner, JobResultStore; differs: a cancel that comes while a job initialises is kept and carried out as soon as it
 runs, where Flink refuses it, and only a few jobs initialise at once.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, assert_never
 
 from penstock.machines.dispatcher.effects import (
     Cancel,
@@ -18,6 +19,22 @@ from penstock.machines.dispatcher.effects import (
     EndSession,
     Initialise,
     Suspend,
+)
+from penstock.machines.dispatcher.events import (
+    CancelJob,
+    CleanUpFailed,
+    ClientLives,
+    ClientServed,
+    CloseSession,
+    DispatcherEvent,
+    EndCarriedOut,
+    JobCleaned,
+    JobEnded,
+    JobRecovered,
+    JobStarted,
+    JobStartFailed,
+    JobSubmitted,
+    Tick,
 )
 from penstock.machines.dispatcher.settings import DispatcherSettings
 from penstock.model.errors import ExternalError, UserError
@@ -41,6 +58,9 @@ class Phase(StrEnum):
     RUNNING = "RUNNING"
     CLEANING = "CLEANING"
     ENDED = "ENDED"
+
+
+_OVER: Final = frozenset({Phase.CLEANING, Phase.ENDED})
 
 
 class Cancelled(StrEnum):
@@ -95,16 +115,74 @@ class Dispatcher:
             job.phase is Phase.ENDED or job.failures for job in self._jobs.values()
         )
 
+    def known(self, job_id: JobId) -> DispatchedJob | None:
+        """The job; None: it never came, or was forgotten."""
+        return self._jobs.get(job_id)
+
+    def is_alive(self, job_id: JobId) -> bool:
+        """Whether the job is known, and has not ended."""
+        job = self._jobs.get(job_id)
+        return job is not None and job.phase not in _OVER
+
+    def cancelled(self, job_id: JobId) -> Cancelled:
+        """What the cancel that the job was just told has led to."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return Cancelled.UNKNOWN
+        is_otherwise = job.phase in _OVER and job.status is not JobStatus.CANCELED
+        return Cancelled.ENDED if is_otherwise else Cancelled.ACCEPTED
+
+    # ------------------------------------------------------------------ events
+
+    def step(self, event: DispatcherEvent, now_ms: int) -> list[Effect]:
+        """Take one event; returns what is to be done, in order. Raises Duplicate, NotAccepted: the job is not taken."""
+        effects: list[Effect] = []
+        match event:
+            case JobSubmitted():
+                effects = self._on_submitted(event, now_ms)
+            case JobRecovered():
+                effects = self._on_recovered(event, now_ms)
+            case JobStarted():
+                effects = self._on_started(event, now_ms)
+            case JobStartFailed():
+                effects = self._on_start_failed(event, now_ms)
+            case JobEnded():
+                effects = self._on_ended(event, now_ms)
+            case CancelJob():
+                effects = self._on_cancel(event, now_ms)
+            case Tick():
+                effects = self._on_tick(now_ms)
+            case CloseSession():
+                effects = self._on_close(now_ms)
+            case _:
+                self._note(event, now_ms)
+        return effects
+
+    def _note(
+        self,
+        event: ClientLives | ClientServed | EndCarriedOut | JobCleaned | CleanUpFailed,
+        now_ms: int,
+    ) -> None:
+        """Take an event after which there is nothing to do."""
+        match event:
+            case ClientLives():
+                self._on_client_lives(event, now_ms)
+            case ClientServed():
+                self._on_client_served(event)
+            case EndCarriedOut():
+                self._jobs[event.job_id].status = event.status
+            case JobCleaned():
+                self._on_cleaned(event, now_ms)
+            case CleanUpFailed():
+                self._on_clean_up_failed(event, now_ms)
+            case _:
+                assert_never(event)
+
     # ------------------------------------------------------------------ jobs come
 
-    def submit(
-        self, job_id: JobId, name: str, now_ms: int, client_timeout_ms: int | None = None
-    ) -> list[Effect]:
-        """Take a job. `client_timeout_ms`: it is cancelled when its client is silent for so long; None: it outlives its client.
-
-        Raises Duplicate, NotAccepted.
-        """
+    def _on_submitted(self, event: JobSubmitted, now_ms: int) -> list[Effect]:
         self._check_open()
+        job_id = event.job_id
         known = self._jobs.get(job_id)
         if known is not None and known.phase is not Phase.ENDED:
             raise Duplicate(
@@ -113,114 +191,91 @@ class Dispatcher:
             )
         self._jobs.pop(job_id, None)
         self._jobs[job_id] = DispatchedJob(
-            job_id, name, now_ms, client_timeout_ms=client_timeout_ms
+            job_id, event.name, now_ms, client_timeout_ms=event.client_timeout_ms
         )
         return self._begin(now_ms)
 
-    def recovered(
-        self,
-        job_id: JobId,
-        name: str,
-        *,
-        is_dirty: bool,
-        now_ms: int,
-        client_timeout_ms: int | None = None,
-    ) -> list[Effect]:
-        """Take over a job of a former session. `is_dirty`: its result is recorded, so it is never run again, only cleaned up.
-        `client_timeout_ms`: as in `submit`; its client has that long again from when the job runs here.
-        """
+    def _on_recovered(self, event: JobRecovered, now_ms: int) -> list[Effect]:
         self._check_open()
+        job_id = event.job_id
         assert job_id not in self._jobs, f"job {job_id} is recovered twice"
         job = self._jobs[job_id] = DispatchedJob(
-            job_id, name, now_ms, is_recovered=True, client_timeout_ms=client_timeout_ms
+            job_id,
+            event.name,
+            now_ms,
+            is_recovered=True,
+            client_timeout_ms=event.client_timeout_ms,
         )
-        if is_dirty:
+        if event.is_dirty:
             self._move(job, Phase.CLEANING, now_ms)
             return [CleanUp(job_id, is_global=True)]
         return self._begin(now_ms)
 
-    def started(self, job_id: JobId, now_ms: int) -> list[Effect]:
-        """The job has a JobManager."""
-        job = self._jobs[job_id]
+    def _on_started(self, event: JobStarted, now_ms: int) -> list[Effect]:
+        job = self._jobs[event.job_id]
         self._move(job, Phase.RUNNING, now_ms)
         if job.client_timeout_ms is not None:
             job.client_until_ms = now_ms + job.client_timeout_ms
         return [*self._wanted_of(job), *self._begin(now_ms)]
 
-    def start_failed(self, job_id: JobId, cause: str, now_ms: int) -> list[Effect]:
-        """The job could not be started. A submitted one is cleaned up and forgotten; for a recovered one the session ends."""
-        job = self._jobs[job_id]
+    def _on_start_failed(self, event: JobStartFailed, now_ms: int) -> list[Effect]:
+        job = self._jobs[event.job_id]
         if job.is_recovered:
             self._move(job, Phase.ENDED, now_ms)
             job.status = JobStatus.SUSPENDED
-            return [EndSession(cause)]
+            return [EndSession(event.cause)]
         job.status = JobStatus.FAILED
         self._move(job, Phase.CLEANING, now_ms)
-        return [CleanUp(job_id, is_global=True), *self._begin(now_ms)]
+        return [CleanUp(event.job_id, is_global=True), *self._begin(now_ms)]
 
     # ------------------------------------------------------------------ clients
 
-    def client_lives(self, job_id: JobId, now_ms: int, for_ms: int | None = None) -> bool:
-        """The client has asked for rows, or says that it lives. `for_ms`: until when it may be silent now; None: as long as always.
-
-        Returns: whether the job is known, and has not ended.
-        """
-        job = self._jobs.get(job_id)
-        if job is None or job.phase in {Phase.CLEANING, Phase.ENDED}:
-            return False
+    def _on_client_lives(self, event: ClientLives, now_ms: int) -> None:
+        job = self._jobs.get(event.job_id)
+        if job is None or job.phase in _OVER:
+            return
         if job.client_until_ms is not None and job.client_timeout_ms is not None:
-            job.client_until_ms = now_ms + (job.client_timeout_ms if for_ms is None else for_ms)
-        return True
+            quiet_ms = job.client_timeout_ms if event.for_ms is None else event.for_ms
+            job.client_until_ms = now_ms + quiet_ms
 
-    def client_is_served(self, job_id: JobId) -> None:
-        """The client has got all that it wants of the job, which does not wait for it any more."""
-        job = self._jobs.get(job_id)
+    def _on_client_served(self, event: ClientServed) -> None:
+        job = self._jobs.get(event.job_id)
         if job is not None:
             job.client_until_ms = None
 
     # ------------------------------------------------------------------ jobs go
 
-    def cancel(self, job_id: JobId, now_ms: int) -> tuple[Cancelled, list[Effect]]:
-        """Cancel a job, whatever it is doing. A job that is cancelled already is fine."""
-        job = self._jobs.get(job_id)
-        if job is None:
-            return Cancelled.UNKNOWN, []
-        if job.phase in {Phase.CLEANING, Phase.ENDED}:
-            is_fine = job.status is JobStatus.CANCELED
-            return (Cancelled.ACCEPTED if is_fine else Cancelled.ENDED), []
+    def _on_cancel(self, event: CancelJob, now_ms: int) -> list[Effect]:
+        job = self._jobs.get(event.job_id)
+        if job is None or job.phase in _OVER:
+            return []
         job.is_cancelled = True
         if job.phase is Phase.WAITING:
-            return Cancelled.ACCEPTED, self.ended(job_id, JobStatus.CANCELED, now_ms)
-        return Cancelled.ACCEPTED, self._wanted_of(job)
+            return self._end(job, JobStatus.CANCELED, now_ms)
+        return self._wanted_of(job)
 
-    def ended(self, job_id: JobId, status: JobStatus, now_ms: int) -> list[Effect]:
-        """The job is over: nothing of it runs here any more."""
-        job = self._jobs[job_id]
+    def _on_ended(self, event: JobEnded, now_ms: int) -> list[Effect]:
+        return self._end(self._jobs[event.job_id], event.status, now_ms)
+
+    def _end(self, job: DispatchedJob, status: JobStatus, now_ms: int) -> list[Effect]:
         job.status = status
         self._move(job, Phase.CLEANING, now_ms)
-        return [CleanUp(job_id, is_global=status.is_globally_terminal)]
+        return [CleanUp(job.job_id, is_global=status.is_globally_terminal)]
 
-    def carried_out(self, job_id: JobId, status: JobStatus) -> None:
-        """The recorded end of a dirty job was carried out."""
-        self._jobs[job_id].status = status
-
-    def cleaned(self, job_id: JobId, now_ms: int) -> None:
-        """Nothing of the job is left. The oldest of too many ended jobs is forgotten."""
-        job = self._jobs[job_id]
+    def _on_cleaned(self, event: JobCleaned, now_ms: int) -> None:
+        job = self._jobs[event.job_id]
         job.failures, job.retry_at_ms = 0, None
         self._move(job, Phase.ENDED, now_ms)
         self._forget(now_ms)
 
-    def cleanup_failed(self, job_id: JobId, now_ms: int) -> int | None:
-        """Return after how many ms the clean-up is tried again; None: it is left to whoever looks after the session."""
-        job = self._jobs[job_id]
+    def _on_clean_up_failed(self, event: CleanUpFailed, now_ms: int) -> None:
+        """After enough failures it is left to whoever looks after the session."""
+        job = self._jobs[event.job_id]
         job.failures += 1
         pause_ms = self._settings.retry_after(job.failures)
         job.retry_at_ms = None if pause_ms is None else now_ms + pause_ms
-        return pause_ms
 
-    def tick(self, now_ms: int) -> list[Effect]:
-        """Try clean-ups again that are due, cancel jobs whose clients are silent, and forget jobs that have ended long ago."""
+    def _on_tick(self, now_ms: int) -> list[Effect]:
         due: list[Effect] = []
         for job in self._jobs.values():
             is_silent = job.client_until_ms is not None and job.client_until_ms <= now_ms
@@ -234,14 +289,13 @@ class Dispatcher:
         self._forget(now_ms)
         return due
 
-    def close(self, now_ms: int) -> list[Effect]:
-        """End the session: its jobs are suspended if they outlive it, else cancelled. Takes no jobs from now on."""
+    def _on_close(self, now_ms: int) -> list[Effect]:
         self._is_closing = True
         effects: list[Effect] = []
         for job in self.jobs:
             if job.phase is Phase.WAITING:
                 status = JobStatus.SUSPENDED if self._is_kept else JobStatus.CANCELED
-                effects += self.ended(job.job_id, status, now_ms)
+                effects += self._end(job, status, now_ms)
             elif job.phase is Phase.RUNNING:
                 effects += self._wanted_of(job)
         return effects

@@ -10,14 +10,14 @@ from penstock.model.ids import JobId
 
 @dataclass(frozen=True, slots=True)
 class Initialise:
-    """Store the job, then start it. Answered by `started` or `start_failed`."""
+    """Store the job, then start it. Answered by `JobStarted` or `JobStartFailed`."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel the running job. `ended` follows. `cause`: why, if nobody has asked for it."""
+    """Cancel the running job. `JobEnded` follows. `cause`: why, if nobody has asked for it."""
 
     job_id: JobId
     cause: str = ""
@@ -25,14 +25,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Let go of the running job, so that another session can go on with it. `ended` follows."""
+    """Let go of the running job, so that another session can go on with it. `JobEnded` follows."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """Remove what the session keeps of the job. Answered by `cleaned` or `cleanup_failed`.
+    """Remove what the session keeps of the job. Answered by `JobCleaned` or `CleanUpFailed`.
 
     `is_global`: the job has ended for good, so that its entry for other sessions is removed too.
     """

@@ -20,24 +20,35 @@ TOLD_AS: Final = "key_by"
 
 
 class ComputedKeys:
-    """How the keys of one selection are computed. `is_on`: whether they may be; the driver sets it. Pickled, it has nothing else.
+    """How the keys of one selection are computed. `is_on`: whether they may be. Pickled, it has nothing else."""
 
-    `told`: takes a line when something is wrong.
-    """
-
-    __slots__ = ("_by_columns", "_call", "_plan", "_run", "_samples", "is_on", "told")
+    __slots__ = ("_by_columns", "_call", "_is_on", "_plan", "_run", "_samples", "_told")
 
     def __init__(self, is_on: bool = True) -> None:
-        self.is_on = is_on
-        self.told: Callable[[str], None] = _to_nobody
+        self._is_on = is_on
+        self._told: Callable[[str], None] = _to_nobody
         self._call: Any = None
 
+    @property
+    def is_on(self) -> bool:
+        """Whether keys may be computed; else the selector is called for each record."""
+        return self._is_on
+
+    def turn_off(self) -> None:
+        """From now on the selector is called for each record."""
+        self._is_on = False
+
+    def open(self, told: Callable[[str], None], *, may_compute: bool = True) -> None:
+        """Called by its task before it takes keys. `told`: takes a line when something is wrong. `may_compute`: False turns it off."""
+        self._told = told
+        self._is_on = self._is_on and may_compute
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.is_on,)
+        return type(self), (self._is_on,)
 
     def of_rows(self, call: Callable[[Any], Any], values: list[Any]) -> list[Any] | None:
         """What the selector returns for each record; None: it has to be called."""
-        if not self.is_on:
+        if not self._is_on:
             return None
         self._know(call)
         run = self._run
@@ -53,7 +64,7 @@ class ComputedKeys:
         self, call: Callable[[Any], Any], batch: ColumnBatch, type_info: TypeInformation | None
     ) -> list[Any] | None:
         """As `of_rows`, for the records of a batch of columns, which are not made."""
-        if not self.is_on:
+        if not self._is_on:
             return None
         self._know(call)
         plan = self._by_columns.plan(batch, type_info)
@@ -96,7 +107,7 @@ class ComputedKeys:
         return True
 
     def _tell(self, line: str) -> None:
-        self.told(line)
+        self._told(line)
 
 
 def _to_nobody(_line: str) -> None:

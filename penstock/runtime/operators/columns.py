@@ -78,6 +78,7 @@ class MapBatchesOperator(Operator):
         self.timestamps = None if timestamp_column is None else ColumnTimestamps(timestamp_column)
 
     def open(self, context: OperatorContext) -> None:
+        super().open(context)
         self.function.open(RuntimeContext(context))
 
     def close(self) -> None:

@@ -64,8 +64,7 @@ class KeyTaker(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         for one in self.selections:
-            one.computed.told = self.complain
-            one.computed.is_on = one.computed.is_on and self.functions_as_columns
+            one.computed.open(context.complain, may_compute=self.functions_as_columns)
         super().open(context)
 
     def rows_from(
@@ -262,7 +261,7 @@ def key_type_of(selections: Sequence[KeySelection], namespace: str = "") -> KeyT
 
 def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBackend:
     """An empty backend of the kind that the job uses."""
-    make = context.keyed_state or HeapKeyedStateBackend
+    make = context.services.keyed_state or HeapKeyedStateBackend
     is_int32 = is_int32_type(keys.key_type)
     made = make(context.max_parallelism, context.timers.now_ms, is_int32=is_int32)
     made.owner = StateOwner(

@@ -237,7 +237,7 @@ class KeyedProcessOperator(KeyedOperator):
         self.side_tags = side_tags
         self._context: KeyedProcessContext
 
-    def open(self, context: OperatorContext) -> None:
+    def open_function(self, context: OperatorContext) -> None:
         runtime_context = self.runtime_context(context)
         self.ends_keys = self.function.does("on_timer")
         self._context = KeyedProcessContext(self)

@@ -65,6 +65,7 @@ class SinkOperator(Operator):
         return self._figures.metrics(sent, lambda: self._committer)
 
     def open(self, context: OperatorContext) -> None:
+        super().open(context)
         self._context = context
         self._figures = SinkFigures()  # Here: an operator that an earlier release pickled has none.
         self._kind = context.input_types[0] if context.input_types else None
@@ -133,8 +134,8 @@ class SinkOperator(Operator):
             return ()
         earlier = [] if self._committer is None else self._committer.take()
         for committable in (*earlier, *self._writer.prepare_commit()):
-            if self._context.report_committable is not None:
-                self._context.report_committable(committable)
+            if self._context.services.report_committable is not None:
+                self._context.services.report_committable(committable)
         return ()
 
     # ------------------------------------------------------------------ checkpoints
@@ -238,6 +239,7 @@ class PrintOperator(Operator):
         self.identifier = identifier
 
     def open(self, context: OperatorContext) -> None:
+        super().open(context)
         parts = [self.identifier] if self.identifier else []
         if context.parallelism > 1:
             parts.append(str(context.subtask + 1))

@@ -20,7 +20,7 @@ from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import TypeInformation
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
-from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
+from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext, told_to_nobody
 from penstock.runtime.operators.collectors import Collector, pull
 from penstock.runtime.records.emissions import (
     Emissions,
@@ -28,6 +28,7 @@ from penstock.runtime.records.emissions import (
     raise_if_no_results,
     refuse_one_record,
 )
+from penstock.runtime.records.failed_at import ended_at, is_exhausted
 from penstock.runtime.records.side_output import separated
 from penstock.runtime.row_functions.objects import ObjectFunction
 from penstock.runtime.row_functions.plans import Way
@@ -84,14 +85,6 @@ def without(stamps: Int64s | None, aside: list[int]) -> Int64s | None:
     return np.delete(stamps, aside) if aside and stamps is not None else stamps
 
 
-def ended_at(index: int) -> RuntimeError:
-    """The error for a function that raised StopIteration at this record of its batch."""
-    return RuntimeError(
-        f"the function raised StopIteration at record {index} of its batch (a next() on an exhausted "
-        "iterator?): give next() a default, or catch it"
-    )
-
-
 def filtered(
     operator: FunctionOperator, rows: RowBatch, answers: Iterator[Any]
 ) -> Sequence[RowBatch]:
@@ -114,18 +107,6 @@ def kept_of(rows: RowBatch, mask: list[bool]) -> Sequence[RowBatch]:
     return (RowBatch(kept, None if stamps is None else stamps[np.array(mask)]),)
 
 
-def _is_exhausted(position: Iterator[Any]) -> bool:
-    """Whether a list iterator was asked for more items than it has; it then pickles without its list.
-
-    Its length hint cannot tell this: it is 0 as soon as the last record was handed out.
-    """
-    return len(position.__reduce__()) < 3
-
-
-def _told_to_nobody(_line: str) -> None:
-    """Does nothing."""
-
-
 class FunctionOperator(Operator):
     """Opens and closes its user function, and knows which record is being processed."""
 
@@ -142,18 +123,24 @@ class FunctionOperator(Operator):
     row_function_class: ClassVar[type[RowFunction]] = RowFunction
     row_function: RowFunction | None = None
     fused: FusedFunctions | None = None
-    """Its function and those of the operators behind it, if they can run as one. The chain sets it once all are open."""
+    """Its function and those of the operators behind it, if they can run as one."""
     kernels: InKernels | None = None
-    """Its function on whole columns, if its results are wanted as columns. The chain sets it once all are open."""
+    """Its function on whole columns, if its results are wanted as columns."""
     functions_as_columns: bool = True
     """Whether its function may run on columns. Source: `penstock.task.functions-as-columns`; the driver sets it."""
-    complain: Callable[[str], None] = staticmethod(_told_to_nobody)
-    """Logs a line for the people who run the job. The chain sets it before `open`."""
+    complain: Callable[[str], None] = staticmethod(told_to_nobody)
+    """That of the context: logs a line for the people who run the job."""
     _lent: ColumnRows | None = None
     _watched_stamps: Int64s | None = None
     _last_aside = -1
 
     def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self.complain = context.complain
+        self.open_function(context)
+
+    def open_function(self, context: OperatorContext) -> None:
+        """Open the function of the user, and make what runs it."""
         self._is_open = True
         self.function.open(self.runtime_context(context))
         if self.runs_on_columns:
@@ -165,6 +152,14 @@ class FunctionOperator(Operator):
                 self.row_function.on_objects = ObjectFunction(
                     self.function.call, name, self.complain, is_filter=self.keeps_records
                 )
+
+    def run_fused(self, functions: FusedFunctions) -> None:
+        """From now on its function and those of the operators behind it run as one, where they can. The chain decides it once all are open."""
+        self.fused = functions
+
+    def run_in_kernels(self, kernels: InKernels) -> None:
+        """From now on its function runs on whole columns, where it can. The chain decides it once all are open."""
+        self.kernels = kernels
 
     def rows_from(
         self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int
@@ -252,7 +247,7 @@ class FunctionOperator(Operator):
 
     def check_all_were_seen(self) -> None:
         """Check, after a `map` over the watched batch, that it saw all records. Raises: RuntimeError: see `whole`."""
-        if not _is_exhausted(self._position):
+        if not is_exhausted(self._position):
             raise ended_at(len(self._values) - length_hint(self._position) - 1)
 
     def watched(self, values: list[Any], stamps: Int64s | None = None) -> Iterator[Any]:

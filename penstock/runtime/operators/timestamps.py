@@ -42,6 +42,7 @@ class TimestampsAndWatermarksOperator(Operator):
         return TimestampsAndWatermarksOperator(self.strategy.in_batch())
 
     def open(self, context: OperatorContext) -> None:
+        super().open(context)
         self._context = context
         self._generator = self.strategy.create_generator()
         self._output = StatusOutput()
@@ -79,7 +80,7 @@ class TimestampsAndWatermarksOperator(Operator):
 
     def _active_ms(self) -> int:
         """The clock for idleness. It stands still while this operator cannot emit."""
-        return (self._context.active_ms or self._context.timers.now_ms)()
+        return (self._context.services.active_ms or self._context.timers.now_ms)()
 
     def _periodic(self, now_ms: int) -> list[Element]:
         watermark = self._generator.on_periodic(now_ms)

@@ -6,7 +6,7 @@ Does not know operators. Source: none in Flink, whose functions get single recor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import length_hint
 from typing import Any, Final, TypeVar
 
@@ -47,3 +47,19 @@ def each(function: Callable[[Any], T], values: Sequence[Any], selected_at: str =
     except BaseException as error:
         note_record(error, values[len(values) - length_hint(left) - 1], selected_at)
         raise
+
+
+def ended_at(index: int) -> RuntimeError:
+    """The error for a function that raised StopIteration at this record of its batch."""
+    return RuntimeError(
+        f"the function raised StopIteration at record {index} of its batch (a next() on an "
+        "exhausted iterator?): give next() a default, or catch it"
+    )
+
+
+def is_exhausted(position: Iterator[Any]) -> bool:
+    """Whether a list iterator was asked for more items than it has; it then pickles without its list.
+
+    Its length hint cannot tell this: it is 0 as soon as the last record was handed out.
+    """
+    return len(position.__reduce__()) < 3

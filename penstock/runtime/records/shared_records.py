@@ -20,7 +20,7 @@ from penstock.runtime.records.emissions import own_copy
 from penstock.runtime.records.frozen import Column, Dumps, FrozenRows, Pickled, frozen
 
 
-class Sharing:
+class RecordSharing:
     """Decides which consumers in a chain get copies of records."""
 
     def __init__(self, spec: ChainSpec, dumps: Dumps) -> None:

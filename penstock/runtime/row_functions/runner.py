@@ -271,6 +271,10 @@ class FusedFunctions(RowFunction):
         super().__init__(stages[0].call, told_as, told, is_on=True)
         self.stages = stages
 
+    def run_in_kernels(self, kernels: InKernels) -> None:
+        """From now on they run on whole columns, where they can."""
+        self.kernels = kernels
+
     def run(self, rows: ColumnRows) -> FusedRows | FusedColumns | None:
         """What comes out of the last of them; None: they run one by one."""
         plan = self.plan(rows.batch, rows.type_info)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Final, TypeAlias
 
@@ -32,10 +33,10 @@ from penstock.runtime.elements import (
 from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 from penstock.runtime.records.frozen import Dumps, plain_dumps
-from penstock.runtime.records.shared_records import Sharing
+from penstock.runtime.records.shared_records import RecordSharing
 from penstock.runtime.row_functions.runner import FusedColumns, FusedRows
 from penstock.runtime.state.snapshot import OperatorSnapshot, check_all_taken
-from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, let_put_aside, node_of
+from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, context_in_chain, node_of
 from penstock.runtime.task.fusing import fuse, passed
 from penstock.runtime.task.kernel_places import run_in_kernels
 from penstock.runtime.task.latency import LatencySettings, LatencyStats
@@ -52,7 +53,17 @@ from penstock.runtime.task.slices import ColumnCuts
 from penstock.runtime.user_metrics import UserMetrics
 
 Routed: TypeAlias = "tuple[int, Element] | None"
-_LATENCY: Final = LatencySettings()
+
+
+@dataclass(frozen=True, slots=True)
+class ChainMetrics:
+    """What a chain measures. `is_for_functions`: whether functions get a group to register metrics in."""
+
+    latency: LatencySettings = field(default_factory=LatencySettings)
+    is_for_functions: bool = True
+
+
+_METRICS: Final = ChainMetrics()
 
 
 class OperatorChain:
@@ -67,7 +78,7 @@ class OperatorChain:
         clock_ms: Callable[[], int],
         calls: OperatorCalls = UNWATCHED,
         choose: Callable[[int], int] = lambda _count: 0,
-        latency: LatencySettings = _LATENCY,
+        metrics: ChainMetrics = _METRICS,
         dumps: Dumps = plain_dumps,
         fresh_head: Callable[[], Operator] | None = None,
     ) -> None:
@@ -77,11 +88,11 @@ class OperatorChain:
         self.spec = spec
         self._dumps = dumps
         self._calls, self._choose = calls, choose
-        self._clock_ms, self._latency = clock_ms, latency
+        self._clock_ms, self._latency = clock_ms, metrics.latency
         self._has_ended_data = False
         self._fresh_head = fresh_head
-        self.user_metrics = UserMetrics()
-        self._sharing = Sharing(spec, dumps)
+        self.user_metrics = UserMetrics(metrics.is_for_functions)
+        self._sharing = RecordSharing(spec, dumps)
         self.nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
@@ -137,11 +148,9 @@ class OperatorChain:
         run_in_kernels(self.nodes, self.spec, fuse(self.nodes))
 
     def _open(self, node: ChainNode) -> None:
-        context = self._context_for(node.spec, node.timer)
-        context.input_types = node.input_types
-        context.late_records_dropped = node.late_records_dropped
-        context.metrics = self.user_metrics.group_of(node.spec.uid, node.spec.name)
-        let_put_aside(node, context, self._calls, self._dumps)
+        given = self._context_for(node.spec, node.timer)
+        metrics = self.user_metrics.group_of(node.spec.uid, node.spec.name)
+        context = context_in_chain(node, given, metrics, self._calls, self._dumps)
         self._guard(node, partial(node.operator.open, context))
         if node.restored is not None:
             check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)

@@ -6,7 +6,7 @@ Source: Flink OperatorChain, StreamConfig.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.model.errors import EngineBug
@@ -15,12 +15,11 @@ from penstock.model.messages import LatencySummary
 from penstock.runtime.elements import MIN_WATERMARK
 from penstock.runtime.interruption import OperatorCalls
 from penstock.runtime.operator import Operator, OperatorContext
-from penstock.runtime.operators.stateless import FunctionOperator
 from penstock.runtime.records.dead_letters import POISON_METRIC, PoisonPlace, PoisonRecords
 from penstock.runtime.records.frozen import Dumps
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.task.latency import LatencyStats
-from penstock.runtime.user_metrics import Counter
+from penstock.runtime.user_metrics import Counter, MetricGroup
 
 
 class CountingMetric:
@@ -97,23 +96,34 @@ class ChainNode:
         return iter(() if self.latency is None else self.latency.summaries(self.spec.uid))
 
 
-def let_put_aside(
-    node: ChainNode, context: OperatorContext, calls: OperatorCalls, dumps: Dumps
-) -> None:
-    """Give the operator what takes its complaints, and what takes poison records, if it has a rule for them. Called again for each fresh head of a BATCH job."""
-    if isinstance(node.operator, FunctionOperator):
-        node.operator.complain = calls.complain
+def context_in_chain(
+    node: ChainNode,
+    context: OperatorContext,
+    metrics: MetricGroup,
+    calls: OperatorCalls,
+    dumps: Dumps,
+) -> OperatorContext:
+    """The context of a task for an operator, with what its chain gives. Called again for each fresh head of a BATCH job.
+
+    It has what takes poison records, if the operator has a rule for them.
+    """
     rule = node.spec.on_error
-    if rule is None:
-        return
-    if node.poison is None:
+    if rule is not None and node.poison is None:
         spec = node.spec
         place = PoisonPlace(
             spec.name, spec.defined_at, context.subtask, node.timer.now_ms, calls.complain, dumps
         )
         node.poison = PoisonRecords(rule, place, Counter())
-    context.metrics.metrics[POISON_METRIC] = node.poison.counter
-    node.operator.poison = node.poison
+    if node.poison is not None:
+        metrics.metrics[POISON_METRIC] = node.poison.counter
+    return replace(
+        context,
+        input_types=node.input_types,
+        late_records_dropped=node.late_records_dropped,
+        metrics=metrics,
+        complain=calls.complain,
+        poison=node.poison,
+    )
 
 
 def node_of(spec: ChainSpec, index: int, clock_ms: Callable[[], int]) -> ChainNode:

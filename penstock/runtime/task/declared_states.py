@@ -7,16 +7,16 @@ function declares later, with its first records, are not found. Does not know sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.ids import JobId
-from penstock.runtime.operator import AsyncCalls
+from penstock.runtime.operator import NO_SERVICES
 from penstock.runtime.operators.windowed.base import WindowOperator
 from penstock.runtime.state.snapshot import KeyedPart, OperatorSnapshot, StateInfo
 from penstock.runtime.task.chain_node import node_of
-from penstock.runtime.task.operator_contexts import OperatorServices, TaskPlace, operator_context
+from penstock.runtime.task.operator_contexts import TaskPlace, operator_context
 
 _STATE, _WINDOWS = "state/", "windows/"
 
@@ -63,11 +63,10 @@ def declared_states(
     node = node_of(spec, index, clock_ms)
     operator, asked = node.operator, _Asked()
     operator.restore(OperatorSnapshot(pieces=asked))
-    services = OperatorServices(cast("AsyncCalls", None), None, None, None)
     context = operator_context(
-        _place(node.spec.name, max_parallelism), node.spec, node.timer, services
+        _place(node.spec.name, max_parallelism), node.spec, node.timer, NO_SERVICES
     )
-    context.input_types = node.input_types
+    context = replace(context, input_types=node.input_types)
     try:
         operator.open(context)
         snapshot = operator.snapshot()

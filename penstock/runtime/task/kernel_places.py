@@ -32,14 +32,14 @@ def run_in_kernels(
         )
         call = operator.function.call
         if isinstance(operator, FilterOperator):
-            operator.kernels = Kernels(partial(_kept, call), None, name, operator.complain)
+            operator.run_in_kernels(Kernels(partial(_kept, call), None, name, operator.complain))
         elif wants_columns(nodes, spec, node):
             kind: Any = node.spec.output_type
-            operator.kernels = Kernels(partial(_mapped, call), kind, name, operator.complain)
+            operator.run_in_kernels(Kernels(partial(_mapped, call), kind, name, operator.complain))
         last, fused = last_of.get(index), operator.fused
         if last is not None and fused is not None and wants_columns(nodes, spec, last):
             kind = last.spec.output_type
-            fused.kernels = Kernels(fused.outcome, kind, name, operator.complain)
+            fused.run_in_kernels(Kernels(fused.outcome, kind, name, operator.complain))
 
 
 def wants_columns(nodes: Sequence[ChainNode], spec: ChainSpec, node: ChainNode) -> bool:

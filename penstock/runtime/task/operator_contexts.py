@@ -6,13 +6,12 @@ A task of a TaskManager, one of a BATCH stage and one of a test describe their p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.ids import JobId
-from penstock.runtime.operator import AsyncCalls, OperatorContext, ProcessingTimers
-from penstock.runtime.state.contract import MakeKeyedStateBackend
+from penstock.runtime.operator import OperatorContext, OperatorServices, ProcessingTimers
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +38,10 @@ class TaskPlace:
     may_have_rivals: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorServices:
-    """What a task provides for one operator. `active_ms`: processing time without the time spent waiting for full outputs.
-    `keyed_state`: makes its keyed state backend. For None see the fields of `OperatorContext`.
-    """
-
-    async_calls: AsyncCalls
-    report_committable: Callable[[object], None] | None
-    active_ms: Callable[[], int] | None
-    keyed_state: MakeKeyedStateBackend | None
-
-
 def operator_context(
     place: TaskPlace, spec: ChainedOperator, timers: ProcessingTimers, services: OperatorServices
 ) -> OperatorContext:
-    """The context of one operator of the task's chain. The chain adds what it knows: input types, counters, metrics."""
+    """The context of one operator of the task's chain. The chain adds what it knows."""
     return OperatorContext(
         job_name=place.job_name,
         job_id=place.job_id,
@@ -73,8 +60,5 @@ def operator_context(
         has_final_checkpoint=place.has_final_checkpoint,
         is_batch=place.is_batch,
         may_have_rivals=place.may_have_rivals,
-        report_committable=services.report_committable,
-        async_calls=services.async_calls,
-        active_ms=services.active_ms,
-        keyed_state=services.keyed_state,
+        services=services,
     )

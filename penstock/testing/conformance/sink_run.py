@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.datastream.connectors.base import Committer, RowBatch, Sink
 from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.model.checkpoints import RedistributionMode
-from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operator import NO_SERVICES, Emitted, OperatorContext
 from penstock.runtime.operators.global_commit import GatheringSink, WriterOperator
 from penstock.runtime.operators.sinks import COMMITTABLES, WRITER_STATE, SinkOperator
 from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
@@ -104,7 +104,7 @@ class SinkRun:
                 timers=_Timers(),
                 input_types=(input_type,),
                 job_id=self._job,
-                report_committable=self.reported.append,
+                services=replace(NO_SERVICES, report_committable=self.reported.append),
                 restored_checkpoint_id=None if kept is None else kept.checkpoint_id,
                 has_final_checkpoint=self._takes_checkpoints,
             )

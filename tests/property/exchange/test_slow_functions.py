@@ -2,8 +2,6 @@
 into buffers. The time is that of a clock which only the function moves.
 """
 
-import threading
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +9,7 @@ from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrier
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import CheckpointBarrier, RowBatch
 from penstock.runtime.network.gate.in_flight_limit import FIRST_ROWS
-from penstock.runtime.network.gate.network_input import network_inputs, take_barriers
+from penstock.runtime.network.gate.network_input import take_barriers
 from penstock.runtime.network.gate.single import SingleInputGate
 from penstock.runtime.network.partition.pipelined import MAX_ROWS_PER_FRAME
 from penstock.runtime.network.partitioner import RoundRobin
@@ -21,7 +19,14 @@ from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.pace import Pace
 from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.writers import PartitionWriter
-from tests.tools.runtime.gates import GateListener, Host, context_of, descriptor, result_id
+from tests.tools.runtime.gates import (
+    GateListener,
+    Host,
+    context_of,
+    descriptor,
+    input_of,
+    result_id,
+)
 from tests.tools.runtime.partitions import pipelined
 from tests.tools.runtime.task_parts import (
     MS,
@@ -55,7 +60,7 @@ class Pipeline:
         for index in range(sources):
             gate.update_channel(index, descriptor(index), 0)
         gate.request_partitions()
-        (own,) = network_inputs({0: [gate]}, threading.Lock, lambda: None)
+        own = input_of(gate)
         take_barriers(
             [own],
             lambda channels: SingleBarrierHandler(channels, Alignment.ALIGNED),

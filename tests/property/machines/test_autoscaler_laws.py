@@ -9,6 +9,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock.machines.autoscaler.autoscaler import Autoscaler
+from penstock.machines.autoscaler.events import (
+    DecisionWanted,
+    JobMeasured,
+    JobRescaled,
+    JobRestarted,
+)
 from penstock.machines.autoscaler.parallelism import propose
 from penstock.machines.autoscaler.samples import ScaledEdge, ScaledVertex, Topology, VertexSample
 from penstock.machines.autoscaler.settings import AutoscalerSettings, autoscaler_settings_of
@@ -71,7 +77,7 @@ class Host:
     def __init__(self, chain: Chain, settings: AutoscalerSettings) -> None:
         self.chain, self.settings = chain, settings
         self.autoscaler = Autoscaler(settings, chain.topology())
-        self.autoscaler.restarted(0)
+        self.autoscaler.step(JobRestarted(), 0)
         self.now_ms = 0
 
     def next_decision(self, within_ms: int):
@@ -80,17 +86,17 @@ class Host:
         while self.now_ms < begin_ms + within_ms:
             self.now_ms += 10_000
             samples = self.chain.sample((self.now_ms - begin_ms) / 1000)
-            self.autoscaler.observe(self.now_ms, samples)
-            decision = self.autoscaler.decide(self.now_ms)
-            if decision is not None and decision.orders:
-                return decision
+            self.autoscaler.step(JobMeasured(samples), self.now_ms)
+            for decision in self.autoscaler.step(DecisionWanted(), self.now_ms):
+                if decision.orders:
+                    return decision
         return None
 
     def carry_out(self, decision) -> None:
         for vertex_id, count in decision.orders.items():
             self.chain.parallelism[int(vertex_id[1:])] = count
         counts = {VertexId(f"v{n}"): p for n, p in enumerate(self.chain.parallelism)}
-        self.autoscaler.rescaled(self.now_ms, counts, 0)
+        self.autoscaler.step(JobRescaled(counts, 0), self.now_ms)
 
     def rescales(self, within_ms: int) -> int:
         count = 0

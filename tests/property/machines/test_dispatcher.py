@@ -17,6 +17,17 @@ from penstock.machines.dispatcher.effects import (
     Initialise,
     Suspend,
 )
+from penstock.machines.dispatcher.events import (
+    CancelJob,
+    CleanUpFailed,
+    CloseSession,
+    JobCleaned,
+    JobEnded,
+    JobStarted,
+    JobStartFailed,
+    JobSubmitted,
+    Tick,
+)
 from penstock.machines.dispatcher.settings import DispatcherSettings
 from penstock.model.states import JobStatus
 
@@ -40,6 +51,9 @@ class World:
         self.initialising: list[str] = []
         self.running: dict[str, JobStatus | None] = {}
         self.dirty: list[tuple[str, bool]] = []
+
+    def tell(self, event) -> None:
+        self.take(self.dispatcher.step(event, self.now_ms))
 
     def take(self, effects) -> None:
         for effect in effects:
@@ -82,24 +96,24 @@ class World:
             case "start" if self.initialising:
                 job_id = self.initialising.pop(number % len(self.initialising))
                 self.running[job_id] = None
-                self.take(self.dispatcher.started(job_id, self.now_ms))
+                self.tell(JobStarted(job_id))
             case "refuse" if self.initialising:
                 job_id = self.initialising.pop(number % len(self.initialising))
-                self.take(self.dispatcher.start_failed(job_id, "no", self.now_ms))
+                self.tell(JobStartFailed(job_id, "no"))
             case "cancel":
                 self.cancel(JOBS[number % len(JOBS)])
             case "end" if self.running:
                 job_id = sorted(self.running)[number % len(self.running)]
                 told = self.running.pop(job_id)
                 status = told or ENDS[number % len(ENDS)]
-                self.take(self.dispatcher.ended(job_id, status, self.now_ms))
+                self.tell(JobEnded(job_id, status))
             case "clean" | "spoil" if self.dirty:
                 self.clean(number, is_spoilt=action == "spoil")
             case "tick":
-                self.take(self.dispatcher.tick(self.now_ms))
+                self.tell(Tick())
             case "close":
                 self.is_closed = True
-                self.take(self.dispatcher.close(self.now_ms))
+                self.tell(CloseSession())
 
     def submit(self, job_id: str) -> None:
         known = {job.job_id: job.phase for job in self.dispatcher.jobs}
@@ -107,7 +121,7 @@ class World:
         refusal: type[Exception] | None = Duplicate if is_alive else None
         refusal = NotAccepted if self.is_closed else refusal
         try:
-            effects = self.dispatcher.submit(job_id, "job", self.now_ms)
+            effects = self.dispatcher.step(JobSubmitted(job_id, "job"), self.now_ms)
         except (Duplicate, NotAccepted) as error:
             assert type(error) is refusal
             return
@@ -117,8 +131,8 @@ class World:
 
     def cancel(self, job_id: str) -> None:
         before = {job.job_id: job for job in self.dispatcher.jobs}.get(job_id)
-        answer, effects = self.dispatcher.cancel(job_id, self.now_ms)
-        assert (answer is Cancelled.UNKNOWN) == (before is None)
+        effects = self.dispatcher.step(CancelJob(job_id), self.now_ms)
+        assert (self.dispatcher.cancelled(job_id) is Cancelled.UNKNOWN) == (before is None)
         self.take(effects)
 
     def clean(self, number: int, *, is_spoilt: bool) -> None:
@@ -127,10 +141,10 @@ class World:
         assert job.status is not None, "nobody knows how it has ended"
         assert is_global == job.status.is_globally_terminal
         if is_spoilt:
-            assert self.dispatcher.cleanup_failed(job_id, self.now_ms) is not None
+            self.tell(CleanUpFailed(job_id))
+            assert job.retry_at_ms is not None
         else:
-            self.dispatcher.cleaned(job_id, self.now_ms)
-        self.check()
+            self.tell(JobCleaned(job_id))
 
     def settle(self) -> None:
         """Everything that is under way comes to its end, and no clean-up fails any more."""

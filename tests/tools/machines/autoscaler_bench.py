@@ -1,7 +1,21 @@
 """The job of docs/spec/autoscaler.md#example, and what an autoscaler is told of it."""
 
 from penstock.machines.autoscaler.autoscaler import Autoscaler
-from penstock.machines.autoscaler.samples import ScaledEdge, ScaledVertex, Topology, VertexSample
+from penstock.machines.autoscaler.events import (
+    DecisionWanted,
+    JobMeasured,
+    JobRescaled,
+    JobRestarted,
+    RescaleRefused,
+)
+from penstock.machines.autoscaler.samples import (
+    ClusterRoom,
+    MemorySample,
+    ScaledEdge,
+    ScaledVertex,
+    Topology,
+    VertexSample,
+)
 from penstock.machines.autoscaler.settings import AutoscalerSettings, autoscaler_settings_of
 from penstock.model.config import Settings
 from penstock.model.ids import VertexId
@@ -53,7 +67,7 @@ class Bench:
     def __init__(self, settings: AutoscalerSettings, shape: Topology | None = None) -> None:
         self.autoscaler = Autoscaler(settings, shape or topology())
         self.now_ms = 0
-        self.autoscaler.restarted(0)
+        self.autoscaler.step(JobRestarted(), 0)
 
     def observe_until(self, end_ms: int, samples=None, *, every_ms: int = MINUTE, memory=None):
         """Measure until a time. `samples`: the same each time, or made from the time in ms. None: of the example, with the lag growing to its value at the end."""
@@ -64,11 +78,21 @@ class Bench:
                 found = example(LAG - LAG_GROWTH * (end_ms - self.now_ms) / 1000)
             elif callable(samples):
                 found = samples(self.now_ms)
-            self.autoscaler.observe(self.now_ms, found, memory)
+            measured = JobMeasured(found, memory or MemorySample())
+            self.autoscaler.step(measured, self.now_ms)
         return self
 
     def decide(self, room=None):
-        return self.autoscaler.decide(self.now_ms, room)
+        """Returns: the decision; None: there is nothing new."""
+        found = self.autoscaler.step(DecisionWanted(room or ClusterRoom()), self.now_ms)
+        return found[0] if found else None
+
+    def rescaled(self, parallelism, took_ms: int, now_ms: int | None = None) -> None:
+        now_ms = self.now_ms if now_ms is None else now_ms
+        self.autoscaler.step(JobRescaled(parallelism, took_ms), now_ms)
+
+    def refused(self, why: str):
+        return self.autoscaler.step(RescaleRefused(why), self.now_ms)
 
     def decide_all_until(self, end_ms: int, samples, *, every_ms: int = MINUTE):
         """Measure and ask each time. Return the decisions."""

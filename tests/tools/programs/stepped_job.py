@@ -24,7 +24,6 @@ from penstock.model.ids import (
     TaskManagerLocation,
 )
 from penstock.runtime.elements import MAX_WATERMARK, EndOfData, RowBatch, Watermark
-from penstock.runtime.network.gate.network_input import network_inputs
 from penstock.runtime.network.gate.ports import GateContext
 from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
 from penstock.runtime.network.gate.single import SingleInputGate
@@ -49,7 +48,7 @@ from penstock.runtime.task.input_processor import (
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.stream_task import StreamTask
 from penstock.runtime.task.writers import PartitionWriter
-from tests.tools.runtime.gates import GateListener, Host
+from tests.tools.runtime.gates import GateListener, Host, inputs_of
 from tests.tools.runtime.partitions import Manager
 from tests.tools.runtime.remote_reading import Remote
 from tests.tools.runtime.task_parts import Clock, ListInput, Remembering, timing_of
@@ -239,7 +238,7 @@ class Subtask:
             gate.setup()
             self.gates.append((gate, deployed))
             by_input.setdefault(deployed.input_index, []).append(gate)
-        self.inputs = network_inputs(by_input, threading.Lock, lambda: None)
+        self.inputs = inputs_of(by_input)
         if len(self.inputs) == 1:
             return StreamOneInputProcessor(self.inputs[0])
         return StreamMultipleInputProcessor(self.inputs)

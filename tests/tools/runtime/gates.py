@@ -3,7 +3,7 @@
 import pickle
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.model.deployment import ShuffleDescriptor
@@ -25,7 +25,7 @@ from penstock.runtime.network.gate.channel import InputChannel
 from penstock.runtime.network.gate.network_input import NetworkInput, network_inputs
 from penstock.runtime.network.gate.ports import GateContext
 from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
-from penstock.runtime.network.gate.single import SingleInputGate
+from penstock.runtime.network.gate.single import GateMaker, SingleInputGate
 from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.subpartition_view import NextType, Polled
@@ -195,19 +195,38 @@ class Host:
 
 
 class GateListener:
+    """Counts what a gate tells. `then`: is told, too."""
+
     def __init__(self) -> None:
+        self.then = None
         self.available = 0
         self.priority = 0
         self.announced = 0
 
     def notify_available(self) -> None:
         self.available += 1
+        if self.then is not None:
+            self.then.notify_available()
 
     def notify_priority(self) -> None:
         self.priority += 1
+        if self.then is not None:
+            self.then.notify_priority()
 
     def notify_announced(self) -> None:
         self.announced += 1
+        if self.then is not None:
+            self.then.notify_announced()
+
+
+def as_made(gate: SingleInputGate) -> GateMaker:
+    """Makes this gate, which was made with a `GateListener`."""
+
+    def make(listener) -> SingleInputGate:
+        gate.listener.then = listener
+        return gate
+
+    return make
 
 
 def context_of(host: Host | None = None, memory_bytes: int = 256 << 20, **settings) -> GateContext:
@@ -255,8 +274,13 @@ def local_gate(*scripts, index: int = 0, host: Host | None = None) -> SingleInpu
 
 def input_of(*gates: SingleInputGate) -> NetworkInput:
     """One logical input of all of them."""
-    (only,) = network_inputs({0: list(gates)}, threading.Lock, lambda: None)
-    return only
+    return inputs_of({0: gates})[0]
+
+
+def inputs_of(gates: dict[int, Sequence[SingleInputGate]]) -> list[NetworkInput]:
+    """One logical input for each index, which nobody is woken to read."""
+    makers = {index: [as_made(gate) for gate in mine] for index, mine in gates.items()}
+    return network_inputs(makers, threading.Lock, lambda: None)
 
 
 def remote_gate(

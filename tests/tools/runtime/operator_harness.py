@@ -1,6 +1,7 @@
 """An operator outside any task: opened with a fake clock, fed by hand, its output in one list."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.operator import Operator, OperatorContext
+from penstock.runtime.operator import NO_SERVICES, Operator, OperatorContext
 from penstock.runtime.user_metrics import Counter
 
 
@@ -41,7 +42,10 @@ class FakeTimers:
 
 
 class OperatorHarness:
-    """`values` gives what came out on the main output, `stamped` with timestamps, `side` by tag."""
+    """`values` gives what came out on the main output, `stamped` with timestamps, `side` by tag.
+
+    `context`: fields of the context, or of its services.
+    """
 
     def __init__(self, operator: Operator, **context: Any) -> None:
         self.operator = operator
@@ -53,11 +57,16 @@ class OperatorHarness:
             "job_name": "job", "task_name": "Task", "operator_name": "Op", "operator_id": "op",
             "subtask": 0, "parallelism": 1, "max_parallelism": 128, "attempt": 0,
         }  # fmt: skip
+        lent = {
+            name: context.pop(name)
+            for name in ("async_calls", "active_ms", "keyed_state")
+            if name in context
+        }
         self.context = OperatorContext(
             **{**given, **context},
             timers=self.timers,
             late_records_dropped=self.late,
-            report_committable=self.committables.append,
+            services=replace(NO_SERVICES, report_committable=self.committables.append, **lent),
         )
         operator.open(self.context)
 

@@ -48,8 +48,9 @@ def changes(method):
             yield from (ast.unparse(one) for one in targets if isinstance(one, ast.Attribute))
 
 
-def test_the_machines_of_a_job_and_of_its_cluster_are_among_them():
-    expected = {"BatchMaster", "JobMaster", "AdaptiveMaster", "ResourceManager", "TaskExecutor"}
+def test_the_machines_of_a_job_of_its_cluster_and_of_its_session_are_among_them():
+    of_job = {"BatchMaster", "JobMaster", "AdaptiveMaster"}
+    expected = {*of_job, "ResourceManager", "TaskExecutor", "Dispatcher", "Autoscaler"}
     assert expected <= {kind.__name__ for kind in KINDS}
 
 

@@ -3,8 +3,6 @@
 #data-in-flight).
 """
 
-import threading
-
 import pytest
 
 from penstock.model.checkpoints import CheckpointOptions
@@ -14,7 +12,7 @@ from penstock.runtime.elements import (
     EndOfPartition,
     Watermark,
 )
-from penstock.runtime.network.gate.network_input import network_inputs, place_of
+from penstock.runtime.network.gate.network_input import place_of
 from tests.tools.runtime.barrier_reading import (
     LIMIT_MS,
     BarrierReader,
@@ -26,6 +24,7 @@ from tests.tools.runtime.gates import (
     Host,
     ScriptedView,
     context_of,
+    inputs_of,
     local_gate,
     remote_gate,
 )
@@ -124,8 +123,8 @@ def test_in_a_union_and_with_two_inputs_the_barriers_of_all_channels_overtake():
     gates, senders = zip(
         *(remote_gate(1, context_of(Host()), index) for index in range(3)), strict=True
     )
-    union = network_inputs({0: gates[:2]}, threading.Lock, lambda: None)
-    alone = network_inputs({1: gates[2:]}, threading.Lock, lambda: None)
+    union = inputs_of({0: gates[:2]})
+    alone = inputs_of({1: gates[2:]})
     reader = BarrierReader(*union, *alone)
     for number, (sender,) in enumerate(senders):
         sender.send(row_batch(number))
@@ -165,7 +164,7 @@ def test_a_channel_that_ended_before_is_not_waited_for():
 def test_a_local_channel_keeps_nothing_that_could_be_overtaken():
     local = local_gate(ScriptedView([row_batch(1), barrier()]), index=0)
     remote, (sender,) = remote_gate(1, context_of(Host()), index=1)
-    union = network_inputs({0: [local, remote]}, threading.Lock, lambda: None)
+    union = inputs_of({0: [local, remote]})
     reader = BarrierReader(*union)
     sender.send(row_batch(10))
     sender.send(barrier())

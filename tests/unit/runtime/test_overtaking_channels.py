@@ -3,8 +3,6 @@ recovered (docs/spec/exchange.md#priority-and-barriers-in-a-queue,
 docs/spec/checkpoints.md#data-in-flight).
 """
 
-import threading
-
 import pytest
 
 from penstock.model.checkpoints import CheckpointOptions
@@ -14,7 +12,6 @@ from penstock.runtime.elements import (
     EndOfPartition,
     Watermark,
 )
-from penstock.runtime.network.gate.network_input import network_inputs
 from tests.tools.programs.unaligned_job import OvertakenRemote
 from tests.tools.runtime.barrier_reading import LIMIT_MS, BarrierReader, barrier, row_batch
 from tests.tools.runtime.gates import (
@@ -194,7 +191,7 @@ def test_what_comes_where_something_was_told_to_overtake_waits_its_turn(is_recor
     gates, senders = zip(
         *(remote_gate(1, context_of(Host()), index) for index in range(2)), strict=True
     )
-    reader = BarrierReader(*network_inputs({0: gates}, threading.Lock, lambda: None))
+    reader = BarrierReader(input_of(*gates))
     (first,), (second,) = senders
     reader.inputs[0].recover(1, 0, [row_batch(1)])
     if is_recording:

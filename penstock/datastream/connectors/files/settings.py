@@ -25,9 +25,11 @@ class OutputFileConfig:
     part_suffix: str = ""
 
     def get_part_prefix(self) -> str:
+        """Return what the names of files begin with; `part` by default."""
         return self.part_prefix
 
     def get_part_suffix(self) -> str:
+        """Return what the names of files end with; empty by default."""
         return self.part_suffix
 
     @staticmethod

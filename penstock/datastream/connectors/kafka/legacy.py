@@ -68,6 +68,7 @@ class FlinkKafkaConsumerBase(KafkaSource):
         return self
 
     def get_produced_type(self) -> TypeInformation | None:
+        """Return the type of the records, as the deserialization schema declares it."""
         return self.produced_type
 
     def _starting(self, rule: KafkaOffsetsInitializer) -> FlinkKafkaConsumerBase:

@@ -47,6 +47,7 @@ class PulsarBuilder(MessagingBuilder):
         return self._with(options=with_option(self._settings.options, key, value, "set_config"))
 
     def set_properties(self, config: dict[str, Any]) -> Self:
+        """Set several options by Flink's names. Raises: ConfigurationError: there is no such option."""
         return self._set_all(config, "set_properties")
 
     def _set_all(self, config: dict[str, Any], setter: str) -> Self:

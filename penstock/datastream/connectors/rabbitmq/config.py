@@ -68,6 +68,7 @@ class RMQConnectionConfig:
         return f"RMQConnectionConfig({self.address})"
 
     def get_host(self) -> str | None:
+        """Return the host that was set; None: the URI tells it."""
         return self._options.host
 
     def get_port(self) -> int | None:
@@ -75,15 +76,19 @@ class RMQConnectionConfig:
         return self._options.port
 
     def get_virtual_host(self) -> str | None:
+        """Return the virtual host that was set; None: the URI tells it."""
         return self._options.virtual_host
 
     def get_user_name(self) -> str | None:
+        """Return the user that was set; None: the URI tells it."""
         return self._options.user_name
 
     def get_password(self) -> str | None:
+        """Return the password that was set; None: the URI tells it."""
         return self._options.password
 
     def get_uri(self) -> str | None:
+        """Return the URI that was set; None: host, port and user were set."""
         return self._options.uri
 
     def get_network_recovery_interval(self) -> int | None:
@@ -129,14 +134,17 @@ class RMQConnectionConfig:
 
     @property
     def recovers(self) -> bool:
+        """Whether a lost connection is opened again; True by default."""
         return self._options.automatic_recovery is not False
 
     @property
     def recovers_topology(self) -> bool:
+        """Whether a new connection declares the queue again; True by default."""
         return self._options.topology_recovery is not False
 
     @property
     def recovery_interval_s(self) -> float:
+        """The time between two attempts to connect again in s."""
         interval_ms = self._options.network_recovery_interval
         return (RECOVERY_INTERVAL_MS if interval_ms is None else interval_ms) / 1000
 
@@ -150,15 +158,18 @@ class RMQConnectionConfig:
 
     @property
     def heartbeat_s(self) -> int:
+        """The interval of heartbeats in s that is offered to the broker; 0: none."""
         return self._chosen(self._options.requested_heartbeat, "heartbeat", HEARTBEAT_S)
 
     @property
     def channel_max(self) -> int:
+        """The largest number of channels that is offered to the broker."""
         wanted = self._chosen(self._options.requested_channel_max, "channel_max", MAX_CHANNELS)
         return wanted or MAX_SHORT
 
     @property
     def frame_max(self) -> int:
+        """The largest frame that is offered to the broker, in bytes."""
         return min(self._options.requested_frame_max or MAX_FRAME_BYTES, MAX_FRAME_BYTES)
 
     def _chosen(self, value: int | None, name: str, default: int) -> int:

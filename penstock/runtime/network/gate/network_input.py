@@ -33,7 +33,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.network.gate.single import EndOfDataStatus, SingleInputGate
+from penstock.runtime.network.gate.single import EndOfDataStatus, GateMaker, SingleInputGate
 from penstock.runtime.network.gate.union import InputGate, UnionInputGate
 from penstock.runtime.network.network_memory import LockFactory
 from penstock.runtime.network.subpartition_view import Polled
@@ -94,6 +94,12 @@ class NetworkInput:
         self._recovered: deque[tuple[int, Element | _Later]] = deque()
         self._waiting: list[Element] = []
         self._valve = StatusWatermarkValve(gate.channels)
+
+    @property
+    def gates(self) -> Sequence[SingleInputGate]:
+        """Its only gate, or those of its union."""
+        gate = self.gate
+        return gate.gates if isinstance(gate, UnionInputGate) else (gate,)
 
     def hand_barriers_to(self, checkpoints: InputCheckpoints, first_channel: int) -> None:
         """Set the object that handles barriers. `first_channel`: the number of this input's first channel among all
@@ -248,19 +254,20 @@ class NetworkInput:
 
 
 def network_inputs(
-    gates: Mapping[int, Sequence[SingleInputGate]],
+    makers: Mapping[int, Sequence[GateMaker]],
     new_lock: LockFactory,
     wake: Callable[[], None],
     wake_priority: Callable[[], None] | None = None,
     announced: Callable[[], None] | None = None,
 ) -> list[NetworkInput]:
-    """One input for each index: of its only gate, or of the union of its gates. The callbacks are those of `WakeListener`."""
+    """One input for each index: of its only gate, or of the union of its gates. `makers`: make the gates. The callbacks are those of
+    `WakeListener`.
+    """
+    listener = WakeListener(wake, wake_priority, announced)
     inputs = []
-    for index in sorted(gates):
-        mine = gates[index]
-        gate: InputGate = mine[0]
-        if len(mine) > 1:
-            gate = UnionInputGate(mine, new_lock(), WakeListener(wake, wake_priority, announced))
+    for index, mine in sorted(makers.items()):
+        is_union = len(mine) > 1
+        gate = UnionInputGate(mine, new_lock(), listener) if is_union else mine[0](listener)
         inputs.append(NetworkInput(index, gate))
     return inputs
 

@@ -11,7 +11,7 @@ the listener instead of a future; the listener is told of the first element, not
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -207,10 +207,6 @@ class SingleInputGate:
         """The listener that is told when there is something to read."""
         return self._ready.listener
 
-    def report_to(self, listener: GateListener) -> None:
-        """Set another listener. Used by the union that reads this gate."""
-        self._ready.listener = listener
-
     # ------------------------------------------------------------------ reading: mailbox thread
 
     @property
@@ -340,3 +336,7 @@ class SingleInputGate:
     def buffers_in_use(self) -> int:
         """Data buffers that wait for the reader, including those that senders have announced."""
         return sum(channel.buffers_in_use for channel in self.made)
+
+
+GateMaker: TypeAlias = Callable[[GateListener], SingleInputGate]
+"""Makes a gate that tells this listener."""

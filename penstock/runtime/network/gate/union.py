@@ -14,7 +14,12 @@ from penstock.model.errors import EngineBug
 from penstock.runtime.elements import Batch
 from penstock.runtime.network.gate.ports import GateListener
 from penstock.runtime.network.gate.ready_queue import ReadyQueue
-from penstock.runtime.network.gate.single import Announced, EndOfDataStatus, SingleInputGate
+from penstock.runtime.network.gate.single import (
+    Announced,
+    EndOfDataStatus,
+    GateMaker,
+    SingleInputGate,
+)
 from penstock.runtime.network.subpartition_view import Polled
 
 _LEAST_GATES = 2
@@ -28,26 +33,26 @@ class UnionInputGate:
 
     def __init__(
         self,
-        gates: Sequence[SingleInputGate],
+        makers: Sequence[GateMaker],
         lock: AbstractContextManager[Any],
         listener: GateListener,
     ) -> None:
-        """Sets itself as the listener of all gates. Raises: EngineBug: fewer than two gates, or two with the same index."""
-        indexes = [gate.index for gate in gates]
-        if len(gates) < _LEAST_GATES or len(set(indexes)) < len(gates):
-            raise EngineBug(
-                f"a union takes two or more gates with different indexes, got gates {indexes}"
-            )
-        self.gates = gates
+        """`makers`: make the gates, whose listener is the union. Raises: EngineBug: fewer than two gates, or two with the same index."""
         self.last_channel = -1
         self._ready: ReadyQueue[_Member] = ReadyQueue(lock, listener)
         self._members: list[_Member] = []
         self.channels = 0
-        for gate in gates:
-            self._members.append(_Member(self, gate, self.channels))
-            self.channels += gate.channels
+        for make in makers:
+            member = _Member(self, make, self.channels)
+            self._members.append(member)
+            self.channels += member.gate.channels
+        self.gates = [member.gate for member in self._members]
+        indexes = [gate.index for gate in self.gates]
+        if len(indexes) < _LEAST_GATES or len(set(indexes)) < len(indexes):
+            raise EngineBug(
+                f"a union takes two or more gates with different indexes, got gates {indexes}"
+            )
         for member in self._members:
-            member.gate.report_to(member)
             if member.gate.is_available:
                 self.on_gate_available(member)
 
@@ -149,10 +154,10 @@ class _Member:
 
     __slots__ = ("_union", "gate", "is_finished", "is_queued", "offset")
 
-    def __init__(self, union: UnionInputGate, gate: SingleInputGate, offset: int) -> None:
+    def __init__(self, union: UnionInputGate, make: GateMaker, offset: int) -> None:
         self._union = union
-        self.gate = gate
         self.offset = offset
+        self.gate = make(self)
         self.is_queued = False
         self.is_finished = (
             # A gate that ends is queued once more, so that the reader finds out.

@@ -86,10 +86,10 @@ class AsyncWaitOperator(FunctionOperator):
         self._restored: list[Any] = []
 
     def open(self, context: OperatorContext) -> None:
-        if context.async_calls is None:
+        if context.services.async_calls is None:
             raise EngineBug("an async operator was opened without async_calls to run its calls")
         self._timers = context.timers
-        self._calls: AsyncCalls = context.async_calls
+        self._calls: AsyncCalls = context.services.async_calls
         super().open(context)
         self._calls.open(self.function.call, self._on_outcomes, self.settings.capacity)
         self._queue: AsyncQueue = OrderedQueue() if self.settings.is_ordered else UnorderedQueue()

@@ -93,7 +93,7 @@ class WindowOperator(KeyedOperator):
         self.context: WindowContext
         self._aside = AsideCollector()
 
-    def open(self, context: OperatorContext) -> None:
+    def open_function(self, context: OperatorContext) -> None:
         runtime_context = self.runtime_context(context)
         self._count_late = context.late_records_dropped
         self.windows = new_backend(context, self.keys)

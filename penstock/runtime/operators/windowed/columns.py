@@ -87,6 +87,7 @@ class ColumnWindowOperator(Operator):
         return self._partials().inputs
 
     def open(self, context: OperatorContext) -> None:
+        super().open(context)
         if self._restored is not None:
             check_restored(
                 f"operator {context.operator_id!r}", PANES, self._restored.info, self._info

@@ -5,6 +5,7 @@
 import pytest
 
 from penstock.machines.autoscaler.decisions import EventKind
+from penstock.machines.autoscaler.events import JobRestarted
 from penstock.machines.autoscaler.samples import (
     ClusterRoom,
     MemorySample,
@@ -90,7 +91,7 @@ def test_nothing_is_decided_before_the_window_is_full(minutes):
 
 def test_a_restart_empties_the_window():
     bench = Bench(settings_of()).observe_until(FULL)
-    bench.autoscaler.restarted(bench.now_ms)
+    bench.autoscaler.step(JobRestarted(), bench.now_ms)
     bench.observe_until(2 * FULL - MINUTE)
     assert bench.decide() is None
     bench.observe_until(2 * FULL)
@@ -107,7 +108,7 @@ def test_a_decision_that_is_under_way_is_not_made_again():
 def test_the_outcome_of_a_decision_is_kept_with_it():
     bench = Bench(settings_of()).observe_until(FULL)
     bench.decide()
-    bench.autoscaler.rescaled(FULL + 3_000, {SOURCE: 10, MAP: 8, SINK: 2}, 3_000)
+    bench.rescaled({SOURCE: 10, MAP: 8, SINK: 2}, 3_000, FULL + 3_000)
     (kept,) = bench.autoscaler.decisions
     assert (kept.outcome.took_ms, kept.outcome.refusal) == (3_000, "")
 
@@ -115,7 +116,7 @@ def test_the_outcome_of_a_decision_is_kept_with_it():
 def test_a_refused_decision_is_told_and_tried_again_after_a_window():
     bench = Bench(settings_of()).observe_until(FULL)
     bench.decide()
-    event = bench.autoscaler.refused(FULL, "no slots came within 5 min")
+    (event,) = bench.refused("no slots came within 5 min")
     assert event.kind is EventKind.REFUSED
     assert "no slots came within 5 min" in event.text
     assert bench.autoscaler.decisions[0].outcome.refusal == "no slots came within 5 min"
@@ -126,7 +127,7 @@ def test_a_refused_decision_is_told_and_tried_again_after_a_window():
 
 
 def test_without_a_decision_nothing_is_refused():
-    assert Bench(settings_of()).autoscaler.refused(0, "no slots") is None
+    assert Bench(settings_of()).refused("no slots") == ()
 
 
 def test_a_dry_run_recommends_once():
@@ -263,7 +264,7 @@ def test_a_wish_from_before_a_restart_with_less_does_not_make_a_vertex_grow():
     bench = Bench(settings_of(catch__up_duration=0, scale__down_interval="30 min"))
     bench.observe_until(FULL, calm(sink=8))
     assert bench.decide() is None
-    bench.autoscaler.restarted(FULL)
+    bench.autoscaler.step(JobRestarted(), FULL)
     decisions = bench.decide_all_until(FULL + 31 * MINUTE, calm(sink=3))
     assert [(one.time_ms, one.orders) for one in decisions] == [(FULL + 31 * MINUTE, {SINK: 2})]
 
@@ -320,7 +321,7 @@ def skewed(bench, parallelism):
 
     decision = bench.observe_until(begin_ms + FULL, samples).decide()
     if decision is not None and decision.orders:
-        bench.autoscaler.rescaled(bench.now_ms, decision.orders, 1_000)
+        bench.rescaled(decision.orders, 1_000)
     return decision
 
 
@@ -393,7 +394,7 @@ def test_where_a_vertex_is_blocked_those_before_it_stay_too():
         decision = bench.observe_until(bench.now_ms + FULL, samples).decide()
         orders.append(decided_orders(decision))
         counts |= orders[-1]
-        bench.autoscaler.rescaled(bench.now_ms, counts, 1_000)
+        bench.rescaled(counts, 1_000)
     # 13,317 of 8,889 is 1.498 times 4; of 20 partitions 7 subtasks have 2 or 3, 6 have 3 or 4.
     assert orders[0][SOURCE] == 7
     assert orders[0][MAP] > 6
@@ -404,14 +405,14 @@ def test_the_longest_measured_rescale_replaces_the_expected_time():
     bench = Bench(settings_of(restart_time__tracking_enabled=True))
     assert bench.autoscaler.restart_s(0) == 300
     for took_ms in (2_000, 7_000, 3_000):
-        bench.autoscaler.rescaled(0, {}, took_ms)
+        bench.rescaled({}, took_ms, 0)
     assert bench.autoscaler.restart_s(0) == 7
-    bench.autoscaler.rescaled(0, {}, 20 * MINUTE)
+    bench.rescaled({}, 20 * MINUTE, 0)
     assert bench.autoscaler.restart_s(0) == 15 * 60
     assert bench.autoscaler.restart_s(25 * HOUR) == 300
 
 
 def test_the_expected_time_stays_without_tracking():
     bench = Bench(settings_of())
-    bench.autoscaler.rescaled(0, {}, 2_000)
+    bench.rescaled({}, 2_000, 0)
     assert bench.autoscaler.restart_s(0) == 300

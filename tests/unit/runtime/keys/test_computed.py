@@ -126,7 +126,7 @@ def test_a_declared_key_type_converts_and_checks_computed_keys():
 def test_an_error_is_that_of_the_selector_at_the_first_record_that_has_one(is_on, in_columns):
     rows = [Row(n=1, s="a"), Row(n=0, s="b"), Row(n=0, s="c")]
     keys = KeySelection(failing, None, KIND, "job.py:7")
-    keys.computed.is_on = is_on
+    keys.computed.open(print, may_compute=is_on)
     batch = convert.to_columns(RowBatch(rows), KIND)
     with pytest.raises(ZeroDivisionError) as raised:
         keys.keys_of(batch if in_columns else RowBatch(rows))
@@ -191,7 +191,7 @@ def test_a_difference_is_told_and_the_selector_called_from_then_on(monkeypatch):
     monkeypatch.setattr(computed, "inlined", lambda _call: wrong)
     keys = KeySelection(lambda pair: pair[1])
     lines = []
-    keys.computed.told = lines.append
+    keys.computed.open(lines.append)
     for _ in range(2):
         got = keys.keys_of_rows(PAIRS)
         assert set(map(type, got)) == {int}
@@ -222,7 +222,7 @@ def test_a_debugger_sees_each_call():
 def test_it_is_pickled_without_what_it_knows():
     keys = KeySelection(Selector().get_key, None, KIND, "job.py:1")
     keys.keys_of_rows(PAIRS)
-    keys.computed.is_on = False
+    keys.computed.turn_off()
     copied = pickle.loads(pickle.dumps(keys))
     assert not copied.computed.is_on
     assert copied.keys_of_rows(PAIRS) == keys.keys_of_rows(PAIRS)

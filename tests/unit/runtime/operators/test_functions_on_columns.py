@@ -39,8 +39,8 @@ def fed(make, function, stamps=STAMPS, on=True):
     """A harness that was fed the batch, and the lines that it told."""
     told = []
     operator = make(UserFunction(function))
-    operator.complain, operator.functions_as_columns = told.append, on
-    harness = OperatorHarness(operator)
+    operator.functions_as_columns = on
+    harness = OperatorHarness(operator, complain=told.append)
     feed(harness, stamps)
     return harness, told
 
@@ -202,8 +202,7 @@ class Letters:
 @pytest.mark.parametrize("make", [MapOperator, FilterOperator])
 def test_a_record_at_which_the_function_raises_is_put_aside_as_a_row(make, function):
     operator = make(UserFunction(function))
-    operator.poison = Letters()
-    harness = OperatorHarness(operator)
+    harness = OperatorHarness(operator, poison=Letters())
     feed(harness)
     assert operator.poison.records == [(ZeroDivisionError, rows()[1], 20)]
     assert [stamp for _, stamp in as_rows(harness)] == [10, 30, 40]
@@ -284,8 +283,7 @@ def test_a_difference_turns_it_off_is_told_and_is_not_emitted(monkeypatch):
 
 def test_a_function_that_raises_in_most_batches_is_called_at_once():
     operator = MapOperator(UserFunction(fails))
-    operator.poison = Letters()
-    harness = OperatorHarness(operator)
+    harness = OperatorHarness(operator, poison=Letters())
     for _ in range(10):
         feed(harness)
     latest = operator.row_function.latest

@@ -28,8 +28,7 @@ def harness_of(make, function, on=True):
     operator = make(UserFunction(function))
     operator.functions_as_columns = on
     told = []
-    operator.complain = told.append
-    return OperatorHarness(operator), told
+    return OperatorHarness(operator, complain=told.append), told
 
 
 def pairs(count=COUNT):

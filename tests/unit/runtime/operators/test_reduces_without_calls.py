@@ -79,10 +79,9 @@ class Letters:
 def harness_of(function, is_on, make=ReduceOperator, poison=None, told=None, **context):
     operator = make(UserFunction(function), KeySelection(first))
     operator.functions_as_columns = is_on
-    operator.poison = poison
     if told is not None:
-        operator.complain = told.append
-    return OperatorHarness(operator, **context)
+        context["complain"] = told.append
+    return OperatorHarness(operator, poison=poison, **context)
 
 
 def fed(harness, records, size=64):

@@ -58,8 +58,7 @@ def test_each_row_of_columns_that_cannot_be_written_is_put_aside_alone():
     """Two cannot be converted: one has no Row of the declared type, and for one the writer raises."""
     sink, letters = AnyBatch(), Letters()
     operator = SinkOperator(sink)
-    operator.poison = letters
-    harness = OperatorHarness(operator, input_types=(KIND,))
+    harness = OperatorHarness(operator, input_types=(KIND,), poison=letters)
     columns = pa.RecordBatch.from_arrays([pa.array([5, 1000, 0, 10], pa.int64())], names=["n"])
     harness.feed_batch(ColumnBatch(columns))
     assert sink.writer.written == [20, 10]

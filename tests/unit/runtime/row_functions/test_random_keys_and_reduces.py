@@ -48,9 +48,9 @@ def check_keys(text, grammar, style):
     batch = columns(records)
     rows = records if style == "position" else to_rows(batch, TYPE).values
     computed, called = (KeySelection(function, input_type=TYPE) for _ in range(2))
-    called.computed.is_on = False
+    called.computed.turn_off()
     lines = []
-    computed.computed.told = lines.append
+    computed.computed.open(lines.append)
     for count in range(1, len(rows) + 1):
         some = rows[count - 1 : count]
         got, expected = (outcome(one.keys_of_rows, list(some)) for one in (computed, called))

@@ -13,6 +13,7 @@ from penstock.runtime.network.gate.union import UnionInputGate
 from tests.tools.runtime.gates import (
     GateListener,
     ScriptedView,
+    as_made,
     context_of,
     drained_gate,
     gate_of,
@@ -23,7 +24,7 @@ from tests.tools.runtime.gates import (
 
 
 def union_of(*gates) -> UnionInputGate:
-    return UnionInputGate(gates, threading.Lock(), GateListener())
+    return UnionInputGate(list(map(as_made, gates)), threading.Lock(), GateListener())
 
 
 def listener_of(union: UnionInputGate) -> GateListener:

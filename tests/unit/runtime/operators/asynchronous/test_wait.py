@@ -1,5 +1,7 @@
 """AsyncWaitOperator: order, capacity, timeout, retries, snapshot, the end. No threads: calls are answered by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.model.checkpoints import RedistributionMode
@@ -12,7 +14,7 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.operator import Outcome
+from penstock.runtime.operator import NO_SERVICES, Outcome
 from penstock.runtime.operators import AsyncSettings, AsyncWaitOperator
 from penstock.runtime.operators.asynchronous.retry import AsyncRetryStrategy
 from penstock.runtime.state.snapshot import ListPart
@@ -298,9 +300,7 @@ def task_with_calls(capacity, *elements, is_closed=False):
     chain = OperatorChain(spec_of([operator, Ticking("next", log)]), clock.now_ms)
 
     def context_of(spec, timer):
-        context = context_for(spec, timer)
-        context.async_calls = calls
-        return context
+        return replace(context_for(spec, timer), services=replace(NO_SERVICES, async_calls=calls))
 
     chain.open(context_of)
     task_input = ListInput(*elements, is_closed=is_closed)
