@@ -18,13 +18,11 @@ from penstock.datastream.checkpoint_storage import (
 )
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from penstock.model.options.catalogue import OPTIONS
 from penstock.model.options.checkpoints import CheckpointOptions
 from penstock.model.options.option import Option
+from penstock.model.options.without_effect import UNALIGNED_FORCED
 from penstock.model.time import millis_of
 
-_FORCED: Final = OPTIONS["execution.checkpointing.unaligned.forced"]
-"""Has no effect, so no group of options has it."""
 LEAST_MS: Final = 10
 """What Flink allows for the interval and the timeout."""
 _FORMER: Final = "ExternalizedCheckpointCleanup"
@@ -189,11 +187,11 @@ class CheckpointConfig:
         self, force_unaligned_checkpoints: bool = True
     ) -> CheckpointConfig:
         """Accept the setting, and ignore it."""
-        return self._set(_FORCED, "true" if force_unaligned_checkpoints else "false")
+        return self._set(UNALIGNED_FORCED, "true" if force_unaligned_checkpoints else "false")
 
     def is_force_unaligned_checkpoints(self) -> bool:
         """Return what was set; False by default. It has no effect."""
-        return self._flag(_FORCED)
+        return self._flag(UNALIGNED_FORCED)
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
         """Set the options of a storage such as FileSystemCheckpointStorage(path). As in PyFlink 1.

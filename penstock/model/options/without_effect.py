@@ -151,3 +151,7 @@ WITHOUT_EFFECT: Final[tuple[Option[Any], ...]] = tuple(
     for doc, rows in _BY_SUBJECT.items()
     for key, kind, default in rows
 )
+UNALIGNED_FORCED: Final = next(
+    one for one in WITHOUT_EFFECT if one.key == "execution.checkpointing.unaligned.forced"
+)
+"""A setter of PyFlink sets it."""
