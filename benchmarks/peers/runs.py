@@ -86,7 +86,7 @@ CONTESTS = (
     Contest("q1", "updates", "parquet", COLUMNS, "large", ((SPARK, "large"),)),
     Contest("q1", "updates", "parquet", COLUMNS_BATCH, "large", ((SPARK, "large"),)),
     Contest(
-        "q5", "final", "json", ROWS, "small",
+        "q5", "final", "json", ROWS, "large",
         ((BYTEWAX, "tiny"), (PYFLINK, "tiny"), (PYFLINK_THREAD, "tiny"), (PATHWAY, "small")),
     ),
     Contest("q5", "final", "json", COLUMNS, "large", ((FLINK_SQL, "large"),)),
