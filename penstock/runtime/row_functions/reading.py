@@ -395,8 +395,8 @@ def _pop_top(way: Stand) -> None:
 
 
 def _to_bool(following: str, way: Stand) -> None:
-    """Before a jump or a `not` this changes nothing. `not not x` is nothing else, from Python 3.13 on."""
-    if "JUMP" not in following and following != "UNARY_NOT":
+    """Before a test or a `not` this changes nothing. `not not x` is nothing else, from Python 3.13 on, also before a jump without a test."""
+    if not following.startswith("POP_JUMP_IF_") and following != "UNARY_NOT":
         way.push(Node(Kind.CALL, (Node(Kind.CODE, value=bool), way.value()), ()))
 
 

@@ -52,6 +52,10 @@ def choice(number):
     return number if number and not not number else number != 0  # ruff: ignore[double-negation]
 
 
+def of_parts(number):
+    return ((not not number) if number > 5 else number), number + 1  # ruff: ignore[double-negation]
+
+
 def with_loop(bid):
     total = 0
     for _ in range(bid.id):
@@ -284,11 +288,12 @@ def test_a_bare_value_is_its_column():
 
 
 def test_not_not_gives_a_truth_value():
-    """Python 3.13 has one instruction for it, which means nothing before a jump."""
+    """Python 3.13 has one instruction for it, which means nothing before a test, but all before another jump."""
     batch = ColumnBatch(pa.RecordBatch.from_pydict({"value": [0, 7]}))
     found = plan(lambda number: not not number, Types.LONG())  # ruff: ignore[double-negation]
     assert list(map(repr, found.results(batch))) == ["False", "True"]
     assert list(map(repr, plan(choice, Types.LONG()).results(batch))) == ["False", "7"]
+    assert list(map(repr, plan(of_parts, Types.LONG()).results(batch))) == ["(0, 1)", "(True, 8)"]
 
 
 def test_a_default_that_gets_other_items_is_noticed():
