@@ -5,13 +5,13 @@ Source: Flink's OperatorChain and StreamConfig. User code is opaque here (`objec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from itertools import zip_longest
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import DataSetId
+from penstock.model.pickled_fields import set_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,7 @@ class ChainedOperator:
 
     def __setstate__(self, state: list[object]) -> None:
         """Take the fields of a pickle; one that an earlier release wrote has no `on_error`."""
-        for one, value in zip_longest(fields(self), state):
-            object.__setattr__(self, one.name, value)
+        set_fields(self, state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge. Serialisable: t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +15,7 @@ from penstock.model.graph.auto_parallelism import AutoParallelism
 from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
 from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
 from penstock.model.key_types import KeyType
+from penstock.model.pickled_fields import set_fields
 from penstock.model.slot_size import SlotSize
 
 
@@ -65,13 +66,6 @@ class ResultPartitionType(StrEnum):
         return self.is_blocking or self in (type(self).HYBRID_FULL, type(self).HYBRID_SELECTIVE)
 
 
-def _set_fields(one: Any, state: Sequence[Any]) -> None:
-    defaults = (field_of.default for field_of in fields(one)[len(state) :])
-    for field_of, value in zip(fields(one), (*state, *defaults), strict=True):
-        # It is frozen.
-        object.__setattr__(one, field_of.name, value)  # ruff: ignore[unnecessary-dunder-call]
-
-
 @dataclass(frozen=True, slots=True)
 class FunctionWay:
     """How a row function will run: in `kernels`, on `columns`, `inline` in the operator's loop, on the `fields` that it reads, or on
@@ -88,7 +82,7 @@ class FunctionWay:
 
     def __setstate__(self, state: Sequence[Any]) -> None:
         """A job graph that an earlier release stored has fewer fields."""
-        _set_fields(self, state)
+        set_fields(self, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +122,7 @@ class OperatorInfo:
 
     def __setstate__(self, state: Sequence[Any]) -> None:
         """A job graph that an earlier release stored has fewer fields."""
-        _set_fields(self, state)
+        set_fields(self, state)
 
 
 @dataclass(frozen=True, slots=True)

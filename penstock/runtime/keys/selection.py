@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.model.pickled_fields import set_fields
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import (
     PickledBytesTypeInfo,
@@ -91,13 +92,7 @@ class KeySelection:
 
     def __setstate__(self, state: Sequence[Any]) -> None:
         """A job graph or savepoint that an earlier release wrote has fewer fields."""
-        missing = fields(self)[len(state) :]
-        values = (
-            *state,
-            *(one.default_factory() for one in missing if callable(one.default_factory)),
-        )
-        for field_of, value in zip(fields(self), values, strict=True):
-            object.__setattr__(self, field_of.name, value)
+        set_fields(self, state)
 
     @property
     def columns(self) -> tuple[str, ...] | None:

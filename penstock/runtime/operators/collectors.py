@@ -87,10 +87,8 @@ class StampedCollector:
                 is_through = True
             else:
                 left = opened(results)
-                most = MAX_EMIT - len(values)
-                wanted = len(values) + most
-                values.extend(islice(left, most))
-                is_through = len(values) < wanted
+                values.extend(islice(left, max(0, MAX_EMIT - len(values))))
+                is_through = len(values) < MAX_EMIT
         except BaseException:
             # What came before an error stays.
             collector.counts.append(len(values))

@@ -137,11 +137,9 @@ class WindowOperator(KeyedOperator):
         return shape_of_records(contents.kind, is_merging=SESSIONS in self.restored_states)
 
     def called_with_records(self) -> Callable[..., Any]:
-        function = self.contents.function
-        assert function is not None
-        if not isinstance(self.contents, AggregateContents):
-            return function.call
-        add: Callable[..., Any] = function.owner.add
+        contents = self.contents
+        assert isinstance(contents, AggregateContents), "others call nothing with each record"
+        add: Callable[..., Any] = contents.function.owner.add
         return add
 
     def shape(self) -> str:

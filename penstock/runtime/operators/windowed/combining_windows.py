@@ -49,6 +49,11 @@ class CombiningWindows(WindowOperator):
         self._lent_values = rows, values
         return values
 
+    def give_back_values(self) -> None:
+        """All that `values_of` gave was added, so nothing of the batch is kept."""
+        self.watched([])
+        self._lent_values = None
+
     def _record_at(self, index: int) -> Any:
         value = super()._record_at(index)
         if self._lent_values is None:

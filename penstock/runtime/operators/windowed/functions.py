@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import length_hint
 from typing import Any, Final
 
+from penstock.model.pickled_fields import set_fields
 from penstock.model.types import ListTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.runtime.context import KeyedStateStore, UserFunction
 from penstock.runtime.records.emissions import own_copy, same
@@ -86,9 +87,7 @@ class ReduceContents(WindowContents):
 
     def __setstate__(self, state: Sequence[Any]) -> None:
         """One that an earlier release has pickled has no names."""
-        for name, value in zip(("function", "names"), (*state, None), strict=False):
-            # It is frozen.
-            object.__setattr__(self, name, value)
+        set_fields(self, state)
 
     @property
     def _call(self) -> Callable[[Any, Any], Any]:

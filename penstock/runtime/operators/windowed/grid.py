@@ -86,6 +86,7 @@ class GridWindowOperator(CombiningWindows):
             yield from self._fold(skeys, values, stamps, collector)
         else:
             yield from self._fold_by_key(skeys, values, stamps, collector)
+        self.give_back_values()
         yield from collector.take()
         yield from self.take_aside()
 
