@@ -8,10 +8,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import itertools
-import sys
 import threading
 from typing import Final
 
+from penstock.hosting.thread_frames import thread_frames
 from penstock.model.errors import CancelSignal
 from penstock.runtime.interruption import Interruption, close_own, reopen
 
@@ -41,7 +41,7 @@ def interrupt(interruption: Interruption) -> bool:
 
 
 def _is_importing(thread_id: int) -> bool:
-    frame = sys._current_frames().get(thread_id)
+    frame = thread_frames().get(thread_id)
     while frame is not None and frame.f_code.co_filename != IMPORTING:
         frame = frame.f_back
     return frame is not None

@@ -6,7 +6,6 @@ processor since the last one. Source: Flink JvmUtils, ThreadInfoSampleService.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from penstock.hosting.thread_frames import thread_frames
 from penstock.model.ids import AttemptId
 from penstock.model.messages import (
     SampledStack,
@@ -42,7 +42,7 @@ def dump_threads(most_frames: int, names: Mapping[int, str] | None = None) -> Th
     known = {one.ident: one for one in threading.enumerate() if one.ident is not None}
     given = names or {}
     found = []
-    for ident, frame in sys._current_frames().items():
+    for ident, frame in thread_frames().items():
         thread = known.get(ident)
         native_id = ident if thread is None or thread.native_id is None else thread.native_id
         name = given.get(ident) or (thread.name if thread is not None else f"thread-{ident}")
@@ -105,7 +105,7 @@ def sample_stacks(
     for _ in range(question.samples):
         sleep(question.delay_ms / 1000)
         now_ns = time.monotonic_ns()
-        frames = sys._current_frames()
+        frames = thread_frames()
         for one in threads:
             frame = frames.get(one.ident)
             if frame is None:

@@ -145,8 +145,17 @@ def wait_for_end(ended: End, timeout_s: float | None, job: Interruptible) -> Non
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{job.describe()} still")
     except KeyboardInterrupt:
-        if not ended.is_set() and interrupted(job):
+        if not ended.is_set():
+            _end_interrupted(ended, job)
+        raise
+
+
+def _end_interrupted(ended: End, job: Interruptible) -> None:
+    try:
+        if interrupted(job):
             ended.wait(_CANCEL_S)
+    except KeyboardInterrupt:
+        _CtrlC.hurries = True
         raise
 
 

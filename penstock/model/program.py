@@ -64,8 +64,11 @@ class JobControl(Protocol):
     def cancel(self) -> None:
         """Request cancellation, and return at once."""
 
-    def interrupted(self) -> None:
-        """Ctrl-C came while the program did something else than `wait` for the job: cancel it, and say so."""
+    def interrupted(self) -> bool:
+        """Ctrl-C came while the program did something else than `wait` for the job: cancel it, and say so.
+
+        Returns: whether its end is to be waited for. False: it was the second Ctrl-C.
+        """
 
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None

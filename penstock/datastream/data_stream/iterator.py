@@ -83,14 +83,17 @@ class CloseableIterator(Generic[T]):
         """Cancel the job if it is still running, and wait until it has ended."""
         if self._is_closed:
             return
-        self._is_closed = True
-        self._values = iter(())
-        # Nobody reads on: an error that was not read is shown on the console.
-        self._batches = iter(())
+        self._stop_reading()
         if not self._control.status().is_terminal:
             self._control.cancel()
             self._control.wait()
         self._is_exhausted = True
+
+    def _stop_reading(self) -> None:
+        self._is_closed = True
+        self._values = iter(())
+        # Nobody reads on: an error that was not read is shown on the console.
+        self._batches = iter(())
 
     def get_job_client(self) -> JobClient:
         """Return the client of the running job, which then does not end with this iterator. Not in PyFlink."""
@@ -98,9 +101,14 @@ class CloseableIterator(Generic[T]):
         return JobClient(self._control)
 
     def _interrupted(self) -> None:
-        if not self._is_closed and not self._control.status().is_terminal:
-            self._control.interrupted()
-        self.close()
+        """Ctrl-C. The second one waits for nothing, even where it comes before the first one has closed this."""
+        if self._is_closed:
+            return
+        if self._control.status().is_terminal or self._control.interrupted():
+            self.close()
+        else:
+            self._stop_reading()
+            self._control.cancel()
 
     def _finish(self) -> None:
         self._is_exhausted = True

@@ -148,8 +148,8 @@ class BatchJob(NotRescalable):
     def cancel(self) -> None:
         self._tell(CancelBatch())
 
-    def interrupted(self) -> None:
-        interrupted(self._interruptible)
+    def interrupted(self) -> bool:
+        return interrupted(self._interruptible)
 
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None

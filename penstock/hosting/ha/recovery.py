@@ -43,8 +43,8 @@ class EndedJob(NotRescalable):
     def cancel(self) -> None:
         return
 
-    def interrupted(self) -> None:
-        """Does nothing: the job has ended."""
+    def interrupted(self) -> bool:
+        return False  # The job has ended.
 
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None

@@ -73,8 +73,8 @@ class JobHandle:
     def cancel(self) -> None:
         self.manager.cancel()
 
-    def interrupted(self) -> None:
-        interrupted(self._interruptible)
+    def interrupted(self) -> bool:
+        return interrupted(self._interruptible)
 
     def suspend(self, cause: str) -> None:
         """End the job here and give its lease back: another driver goes on with it at once."""

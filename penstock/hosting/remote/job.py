@@ -100,9 +100,9 @@ class RemoteJob:
         """Raises RemoteError: the session does not answer, or the job has ended otherwise."""
         self._session.rest.change("PATCH", self._path, mode="cancel")
 
-    def interrupted(self) -> None:
+    def interrupted(self) -> bool:
         """Raises RemoteError: see `cancel`."""
-        interrupted(self._interruptible)
+        return interrupted(self._interruptible)
 
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Final
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.task.thread import TaskThread
 from penstock.hosting.task_settings import WatchSettings
+from penstock.hosting.thread_frames import thread_frames
 from penstock.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
 from penstock.model.errors import NoProgress
 from penstock.model.ids import AttemptId
@@ -151,7 +151,7 @@ def stall_event(task: TaskThread, text: str) -> LogEvent:
 
 def stack_of(thread_id: int | None) -> str:
     """Return a thread's stack as Python prints it, from where user code begins; empty if the thread has ended."""
-    frame = sys._current_frames().get(thread_id) if thread_id is not None else None
+    frame = thread_frames().get(thread_id) if thread_id is not None else None
     if frame is None:
         return ""
     frames = traceback.extract_stack(frame)

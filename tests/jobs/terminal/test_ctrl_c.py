@@ -57,6 +57,16 @@ except KeyboardInterrupt:
     print("at the end", rows.get_job_client().get_job_status().result().name, flush=True)
     raise
 """
+PRESSED_AGAIN = """
+say = waiting._say_at_once
+
+def says(line):
+    say(line)
+    raise KeyboardInterrupt
+
+waiting._say_at_once = says
+atexit.register(lambda: print("in a hurry" if waiting.is_in_a_hurry() else "patient", flush=True))
+"""
 COMPUTES = READS.replace("sys.stdout.flush()", "raise KeyboardInterrupt")
 CTRL_C = b"\x03"
 INTERRUPTED = {-signal.SIGINT, 1}
@@ -131,6 +141,17 @@ def test_the_second_one_does_not_wait_for_the_job(running, code):
     assert terminal.finish() in INTERRUPTED
     assert "at the end CANCELLING" in terminal.lines()
     assert len(told_in(terminal)) == 1
+
+
+@pytest.mark.parametrize("code", [WAITS, READS], ids=["waiting", "reading"])
+def test_the_second_one_may_come_with_the_line_of_the_first(running, code):
+    """It comes before anything waits for the end of the job."""
+    terminal = running(PRESSED_AGAIN + code, "stuck")
+    terminal.until(lambda it: "stuck" in it.lines())
+    terminal.press(CTRL_C)
+    assert terminal.finish() in INTERRUPTED
+    assert len(told_in(terminal)) == 1
+    assert "in a hurry" in terminal.lines()
 
 
 def test_another_one_ends_a_program_that_waits_at_its_exit(running):

@@ -15,7 +15,7 @@ class FakeControl:
         self.job_id = "0123456789abcdef0123456789abcdef"
         self.outcome = outcome
         self.collected = collected
-        self.is_cancelled = False
+        self.is_cancelled = self.is_interrupted = False
         self.is_over = True
         self.streams = []
         self.savepoints = []
@@ -29,8 +29,9 @@ class FakeControl:
         return self.outcome
 
     def interrupted(self):
-        self.is_interrupted = True
+        is_first, self.is_interrupted = not self.is_interrupted, True
         self.cancel()
+        return is_first
 
     def cancel(self):
         self.is_cancelled = self.is_over = True
