@@ -367,7 +367,13 @@ def test_a_server_that_stays_away_fails_the_task_and_the_job_goes_on_when_it_is_
     with running_postgres("synchronous_commit=on") as server:
         users(server.url)
         watcher = Watcher()
-        env = restarting_environment(watcher, restart_strategy__fixed_delay__attempts="1000")
+        settings = {
+            "restart_strategy__fixed_delay__attempts": "1000",
+            # One subtask may find a server that another one did not: rows wait for a checkpoint.
+            "execution__checkpointing__interval": "50 ms",
+            "execution__checkpointing__dir": str(tmp_path),
+        }
+        env = restarting_environment(watcher, **settings)
         stream = orders(env, *((f"o{n}", n % 4) for n in range(400)))
         lookup = builder(server.url).set_max_retries(0).build()
         joined = AsyncDataStream.lookup_join(stream, lookup, "user", "left", capacity=7)
