@@ -1,12 +1,13 @@
 """Reads many JSON objects at once as columns, without a Python object for each. Does not know any connector.
 
-It reads only input that it reads exactly as the objects would be read one by one; otherwise it returns None.
-Source: pyarrow.json.
+It reads only input that it reads exactly as the objects would be read one by one; otherwise it returns None. Lines of one form are
+read by arithmetic, others by msgspec, where it is installed, or else by pyarrow, which takes twice as long. Source: pyarrow.json.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,13 +16,14 @@ import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.forms.objects import read_forms
+from penstock.datastream.formats.json_records import lines_with_objects, record_decoder
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 # Words that Python's JSON accepts and standard JSON does not. pyarrow takes them for numbers.
 _STRANGE: Final = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")
 # An integer for Python, and so 0.0 as a DOUBLE. For pyarrow it is -0.0.
 _NEGATIVE_ZERO: Final = re.compile(rb"-0\s*[,}\]]")
-_LINE_END, _OPENS, _CLOSES = b"\n{}"
+_LINE_END: Final = ord("\n")
 _MOST_SPACE: Final = 1024
 """Behind the last object. Where there is more, lines are read one by one."""
 _BOUNDARY: Final = re.compile(rb"}[ \t\r]*\n[ \t\r]*{")
@@ -57,7 +59,15 @@ def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     # A block that begins with `null` crashes pyarrow.
     if not block.startswith(b"{") or not is_text(block):
         return None
-    return read_forms(block, schema) or _parsed(block, schema)
+    found = read_forms(block, schema)
+    if found is not None or _has_long_number(block):
+        return found
+    return _decoded(block, schema) or _parsed(block, schema)
+
+
+def _decoded(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
+    decoder = record_decoder(schema)
+    return None if decoder is None else decoder.columns(block)
 
 
 def _parsed(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
@@ -98,19 +108,13 @@ def _has_infinite(array: pa.Array) -> bool:
 
 
 def _has_object_on_each_line(block: bytes, objects: int) -> bool:
-    """Whether so many objects are one on each line. pyarrow takes an object on two lines, two on one line, and `null`, too.
-
-    If each line end is between `}` and `{`, it is between two objects: no other JSON has it there.
-    """
-    signs = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(signs == _LINE_END)
-    if len(ends) and ends[-1] == len(signs) - 1:
-        ends = ends[:-1]
-    if len(ends) != objects - 1 or not block[-_MOST_SPACE:].rstrip().endswith(b"}"):
+    """Whether so many objects are one on each line. pyarrow takes an object on two lines, two on one line, and `null`, too."""
+    if not block[-_MOST_SPACE:].rstrip().endswith(b"}"):
         return False
-    if (signs[ends - 1] == _CLOSES).all() and (signs[ends + 1] == _OPENS).all():
+    if lines_with_objects(block) == objects:
         return True
-    return len(_BOUNDARY.findall(block)) == objects - 1
+    ends = block.count(b"\n") - block.endswith(b"\n")
+    return ends == objects - 1 == len(_BOUNDARY.findall(block))
 
 
 def _may_be_strange(block: bytes, schema: pa.Schema) -> bool:
@@ -127,6 +131,16 @@ def _has_doubles(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
         return any(_has_doubles(kind.field(place).type) for place in range(kind.num_fields))
     return bool(pa.types.is_floating(kind))
+
+
+def _has_long_number(block: bytes) -> bool:
+    """Whether Python may refuse an integer for its length, which the parsers skip in a field that is not in the schema."""
+    most = sys.get_int_max_str_digits() or len(block)
+    if len(block) <= most:
+        return False  # So it is in all lines of most blocks.
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _LINE_END)
+    longest = np.diff(ends, prepend=-1, append=len(block)).max()
+    return bool(longest > most) and re.search(rb"\d{%d}" % (most + 1), block) is not None
 
 
 def is_text(block: bytes) -> bool:

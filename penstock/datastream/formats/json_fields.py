@@ -1,33 +1,25 @@
 """Reads only some fields of many JSON objects at once: those that the functions behind a source read. Does not know any connector.
 
-With msgspec, each object becomes a Python object with these fields as attributes; without it pyarrow makes columns of them. msgspec
-accepts less than Python's JSON in the declared types (no NaN, no text for a number, no lone surrogate). What it refuses, the usual
-parser reads, so a message gives the same values either way, or the same error. Source: msgspec, pyarrow.json. msgspec's `decode_lines`
-is not used: it takes objects that are not on lines of their own, and is no quicker when that is checked.
+With msgspec, each object becomes a Python object with these fields as attributes; without it pyarrow makes columns of them. What
+msgspec refuses, the usual parser reads, so a message gives the same values either way, or the same error.
 """
 
 from __future__ import annotations
 
-import keyword
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from operator import attrgetter
-from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.common.typeinfo import RowTypeInfo
 from penstock.datastream.formats.json_columns import is_text, read_lines, read_messages
-from penstock.model import types as t
+from penstock.datastream.formats.json_records import RecordDecoder, record_decoder
 from penstock.runtime.codecs.convert import arrow_schema, to_columns, to_rows
 from penstock.runtime.elements import ColumnBatch, Int64s, RowBatch
 from penstock.runtime.partial_columns import DecodedColumns, ParsedColumns, PartialColumns
 
-_B = t.BasicType
-_WIDTHS: Final = {_B.BYTE: 8, _B.SHORT: 16, _B.INT: 32, _B.LONG: 64}
-_PLAIN: Final = {_B.DOUBLE: float, _B.BOOLEAN: bool, _B.STRING: str}
 _LEAST_SEEN: Final = 4096
 _TOLERATED: Final = 8
 """msgspec is not used any more if more than one record in so many had to be read again."""
@@ -36,16 +28,6 @@ _FIRST: Final = 16
 _WORTH_COLUMNS: Final = 64
 
 ParseOne = Callable[[bytes], Any]
-
-
-@cache
-def msgspec_module() -> ModuleType | None:
-    """msgspec, if it is installed here."""
-    try:
-        import msgspec
-    except ImportError:
-        return None
-    return msgspec
 
 
 class FieldsReader:
@@ -62,14 +44,13 @@ class FieldsReader:
         self._places = {known.index(name): at for at, name in enumerate(names)}
         self._parts = pa.schema([self.schema.field(name) for name in names])
         self._parse = parse
-        self._attributes = {place: _attribute(known[place], place) for place in self._places}
-        self._make, self._decode = _decoder(row_type, self._attributes)
+        self._decoder = record_decoder(self._parts)
         self._seen = self._again = 0
 
     @property
     def makes_objects(self) -> bool:
         """Whether it makes Python objects, and no columns."""
-        return self._decode is not None
+        return self._decoder is not None
 
     def batch(
         self, text: bytes, objects: Sequence[bytes] = (), stamps_of: str | None = None
@@ -79,22 +60,27 @@ class FieldsReader:
         Args: text: one object on each line, without blank lines; the last line needs no end. objects: the same, one by one; empty: the
             lines, which are known to be UTF-8. stamps_of: the LONG field with timestamps, among the fields.
         """
-        if self._decode is None:
+        decoder = self._decoder
+        if decoder is None:
             return self._columns(text, objects, stamps_of)
         if objects and not is_text(text):
             return None
-        objects = objects or _lines_of(text)
-        records = self._decoded(objects)
+        records = decoder.lines(text, len(objects) or None)
+        if records is None:
+            objects = objects or _lines_of(text)
+            records = self._one_by_one(objects, decoder)
+        else:
+            self._seen += len(records)
         if records is None:
             return None
+        attributes = dict(zip(self._places, decoder.attributes, strict=True))
         stamps = None
         if stamps_of is not None:
-            stamps = _stamps(records, self._attributes[self.schema.names.index(stamps_of)])
+            stamps = _stamps(records, attributes[self.schema.names.index(stamps_of)])
             if stamps is None:
                 return None
-        whole = _Objects(self, objects)
-        picked = range(len(records))
-        return DecodedColumns(whole, picked, self.schema, records, self._attributes, stamps)
+        whole = _Objects(self, objects, text)
+        return DecodedColumns(whole, range(len(records)), self.schema, records, attributes, stamps)
 
     def _columns(
         self, text: bytes, objects: Sequence[bytes], stamps_of: str | None
@@ -114,13 +100,11 @@ class FieldsReader:
         picked = range(data.num_rows)
         return ParsedColumns(whole, picked, self.schema, data, self._places, stamps)
 
-    def _decoded(self, objects: Sequence[bytes]) -> list[Any] | None:
-        """One decoded record for each object."""
-        decode = self._decode
-        assert decode is not None, "asked for records without msgspec"
+    def _one_by_one(self, objects: Sequence[bytes], decoder: RecordDecoder) -> list[Any] | None:
+        """One decoded record for each object; None: too many are refused, or one cannot be read."""
         records: list[Any] = []
         most = len(objects) // _TOLERATED + _FIRST
-        found = map(decode, objects)
+        found = map(decoder.decode, objects)
         again = 0
         while True:
             try:
@@ -130,7 +114,7 @@ class FieldsReader:
             except Exception:
                 again += 1
                 is_common = again > most or (again > _FIRST and again * 2 > len(records))
-                one = None if is_common else self._read_again(objects[len(records)])
+                one = None if is_common else self._read_again(objects[len(records)], decoder)
                 if one is None:
                     self.note_again(len(objects))
                     return None
@@ -139,19 +123,19 @@ class FieldsReader:
         self.note_again(again)
         return records
 
-    def _read_again(self, one: bytes) -> Any:
+    def _read_again(self, one: bytes, decoder: RecordDecoder) -> Any:
         """The record of an object that the decoder refuses, by the usual parser; None: it has none, or cannot be read."""
         try:
             row = self._parse(one)
         except Exception:  # The caller reads it once more, where its error is told.
             return None
-        return None if row is None else self._make(*[row[place] for place in self._places])
+        return None if row is None else decoder.make(*[row[place] for place in self._places])
 
     def note_again(self, records: int) -> None:
         """So many records had to be read once more."""
         self._again += records
         if self._seen + self._again >= _LEAST_SEEN and self._again * _TOLERATED > self._seen:
-            self._decode = None
+            self._decoder = None
 
     def rows(self, objects: Sequence[bytes]) -> list[Any]:
         """The whole records."""
@@ -194,43 +178,6 @@ class _Objects:
 def _lines_of(text: bytes) -> list[bytes]:
     lines = text.split(b"\n")
     return lines if lines[-1] else lines[:-1]
-
-
-def _attribute(name: str, place: int) -> str:
-    """The attribute of a field: its name, where that can be one."""
-    is_plain = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
-    return name if is_plain and not name.startswith("_") else f"_{place}"
-
-
-def _decoder(
-    row_type: RowTypeInfo, attributes: Mapping[int, str]
-) -> tuple[Callable[..., Any], Callable[[bytes], Any] | None]:
-    """What makes a record of its values, and what decodes one; None: msgspec is not there, or a field has no type that it reads alike."""
-    names, kinds = row_type.get_field_names(), row_type.get_field_types()
-    msgspec = msgspec_module()
-    types = [] if msgspec is None else [_type(msgspec, kinds[place]) for place in attributes]
-    if msgspec is None or None in types:
-        return tuple, None
-    fields = [
-        (attribute, one | None, msgspec.field(default=None, name=names[place]))
-        for (place, attribute), one in zip(attributes.items(), types, strict=True)
-    ]
-    # Their values refer to nothing that could refer back, so the garbage collector need not look at them.
-    made = msgspec.defstruct("Fields", fields, frozen=True, gc=False)
-    return made, msgspec.json.Decoder(made).decode
-
-
-def _type(msgspec: Any, kind: TypeInformation) -> Any:
-    """The type for msgspec; None: other types are read by the usual parser."""
-    if not isinstance(kind, t.BasicTypeInfo):
-        return None
-    bits = _WIDTHS.get(kind.basic_type)
-    if bits is None:
-        return _PLAIN.get(kind.basic_type)
-    from typing import Annotated
-
-    half = 1 << (bits - 1)
-    return Annotated[int, msgspec.Meta(ge=-half, le=half - 1)]
 
 
 def _stamps(records: list[Any], attribute: str) -> Int64s | None:

@@ -1,6 +1,7 @@
 """JSON objects read as columns are what they are one by one, or are not read so."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.datastream.formats.json_columns import json_schema_of, read_lines
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import ColumnBatch
+
+pytestmark = pytest.mark.usefixtures("parser_of_all")
 
 WIDE = Types.ROW_NAMED(
     ["s", "b", "i", "l", "d"],
@@ -77,6 +80,13 @@ def test_as_many_objects_as_lines_do_not_make_each_line_an_object(block):
 def test_space_around_objects_is_of_no_matter(end):
     block = b'{"i": 1}' + end + b'{"d": -0.0}' + end.rstrip(b" ")
     assert read_lines(block, json_schema_of(WIDE)).num_rows == 2
+
+
+def test_a_number_that_is_too_long_for_python_is_left_in_an_unread_field_too():
+    most = sys.get_int_max_str_digits()
+    for unread, is_left in [("1" * (most + 1), True), (f'"{"x" * most}"', False)]:
+        messages = [b'{"i": 1}', f'{{"i": 2, "z": {unread}}}'.encode()]
+        assert (schema().deserialize_columns(messages) is None) is is_left
 
 
 def test_only_what_is_read_alike_is_read_as_columns():

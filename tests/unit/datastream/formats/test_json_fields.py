@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from penstock.common import Types
 from penstock.datastream.connectors.file_system import StreamFormat
-from penstock.datastream.formats import json_fields
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.runtime.codecs.convert import to_rows
@@ -63,13 +62,6 @@ WHOLE = [
 NO_TEXTS = [
     b'{"s": "\xff"}', b'{"z": "\xff"}', b'{"\xff": 1}', b"{\x00}\x00", b'{"s": "\xed\xa0\x80"}',
 ]  # fmt: skip
-
-
-@pytest.fixture(params=["msgspec", "pyarrow"])
-def parser(request, monkeypatch):
-    if request.param == "pyarrow":
-        monkeypatch.setattr(json_fields, "msgspec_module", lambda: None)
-    return request.param
 
 
 def schema(row_type=WIDE, **flags):

@@ -16,6 +16,8 @@ from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import ColumnBatch
 from tests.tools.connectors.played_by_hand import run_source
 
+pytestmark = pytest.mark.usefixtures("parser_of_all")
+
 INNER = Types.ROW_NAMED(["x", "y"], [Types.DOUBLE(), Types.STRING()])
 ROW = Types.ROW_NAMED(
     ["n", "s", "ok", "many", "inner"],
