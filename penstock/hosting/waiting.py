@@ -189,7 +189,7 @@ def interrupted(job: Interruptible) -> bool:
     """Ctrl-C was pressed while the program waited for the job. The first time the job is cancelled, unless it goes on elsewhere, and
     one line says so.
 
-    Returns: whether its end is to be waited for. Source: Flink's attached client, which cancels its job at its end and says nothing.
+    Returns: whether its end is to be waited for. The second Ctrl-C waits for no job. Source: Flink's attached client, which cancels its job at its end and says nothing.
     """
     if job.is_interrupted:
         _CtrlC.hurries = True
@@ -197,17 +197,18 @@ def interrupted(job: Interruptible) -> bool:
     if not _CtrlC.was_pressed:
         _CtrlC.was_pressed = True
         atexit.register(_let_ctrl_c_end_the_exit)
-    job.is_interrupted = True
     if job.goes_on:
+        job.is_interrupted = True
         _say_at_once(f"penstock: interrupted; job '{job.name}' goes on {job.goes_on}.\n")
         return False
     _LOG.info("RECEIVED SIGNAL 2: SIGINT. Cancelling %s", job.describe())
     job.cancel()
+    job.is_interrupted = True
     loss = f" without a savepoint ({job.instead} would have taken one)" if job.instead else ""
     _say_at_once(
         f"penstock: interrupted; job '{job.name}' is cancelled{loss}. Ctrl-C again ends at once.\n"
     )
-    return True
+    return not _CtrlC.hurries
 
 
 def _say_at_once(line: str) -> None:

@@ -122,7 +122,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "penstock.hosting.checkpoints.savepoints": "penstock.hosting.jobmanager.savepoints",
     "penstock.hosting.checkpoints.setup": "penstock.hosting.program.checkpoint_setup",
     "penstock.hosting.closures": "penstock.hosting.shipping.program_modules",
-    "penstock.hosting.collector": "penstock.hosting.held_off_gc",
+    "penstock.hosting.collector": "penstock.hosting.task.held_off_gc",
     "penstock.hosting.connections": "penstock.hosting.wire.dialling",
     "penstock.hosting.console": "penstock.hosting.program.console",
     "penstock.hosting.control_server": "penstock.hosting.jobmanager.control_server",

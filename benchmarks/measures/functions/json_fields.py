@@ -17,9 +17,9 @@ from typing import Any
 from benchmarks.figures import Figure
 from benchmarks.measures.functions.row_functions import BID, FIELDS, chain_of, with_loop
 from penstock.datastream.connectors.file_system import StreamFormat
-from penstock.datastream.formats import json_records
 from penstock.datastream.formats.file_format import FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.formats.json_blocks import records
 from penstock.runtime.context import UserFunction
 from penstock.runtime.operators import FilterOperator, MapOperator
 from penstock.runtime.operators.stateless import FunctionOperator
@@ -102,11 +102,11 @@ class _WithoutMsgspec:
 
 @contextlib.contextmanager
 def _no_msgspec() -> Generator[None]:
-    found, json_records.msgspec_module = json_records.msgspec_module, lambda: None
+    found, records.msgspec_module = records.msgspec_module, lambda: None
     try:
         yield
     finally:
-        json_records.msgspec_module = found
+        records.msgspec_module = found
 
 
 def _compared(

@@ -26,7 +26,7 @@ from penstock.common.job_client import JobClient
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.held_off_gc import COLLECTOR_HELD_OFF
+from penstock.hosting.task.held_off_gc import COLLECTOR_HELD_OFF
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.ids import JobId
 from penstock.runtime.operators.keyed import restore_backend

@@ -101,14 +101,17 @@ class CloseableIterator(Generic[T]):
         return JobClient(self._control)
 
     def _interrupted(self) -> None:
-        """Ctrl-C. The second one waits for nothing, even where it comes before the first one has closed this."""
+        """Ctrl-C. The second one waits for nothing, even where it comes before anything waits for the end of the job."""
         if self._is_closed:
             return
-        if self._control.status().is_terminal or self._control.interrupted():
-            self.close()
-        else:
+        try:
+            if self._control.status().is_terminal or self._control.interrupted():
+                self.close()
+        except KeyboardInterrupt:
+            self._control.interrupted()
+            raise
+        finally:
             self._stop_reading()
-            self._control.cancel()
 
     def _finish(self) -> None:
         self._is_exhausted = True

@@ -36,8 +36,21 @@ _B = t.BasicType
 _WHOLE = frozenset({_B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.BIG_INT})
 _MOST_DIGITS: Final = 4300
 """Of an integer that is written with an exponent, as Python has it for those without."""
-_TOO_LONG: Final = object()
-"""Stands for a number that is too long for Python. No type takes it."""
+
+
+class _TooLong:
+    """Stands for a number that is too long for Python. Only a DOUBLE takes it, if that is for its exponent."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __float__(self) -> float:
+        if self._text.lstrip("-").isdigit():
+            raise ValueError(f"expected Double, got {self!r}")
+        return float(self._text)
+
+    def __repr__(self) -> str:
+        return "a number that is too long for Python"
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
@@ -97,8 +110,6 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return json.loads(data, parse_float=Decimal)
         except (ValueError, ArithmeticError):
             # A number may be too long for Python, which is of no matter in a field that nobody reads.
-            if self._read is None:
-                raise
             return json.loads(data, parse_float=_decimal_if_it_fits, parse_int=_int_if_it_fits)
 
     def deserialize_columns(
@@ -361,14 +372,14 @@ def _int_if_it_fits(text: str) -> Any:
     try:
         return int(text)
     except ValueError:
-        return _TOO_LONG
+        return _TooLong(text)
 
 
 def _decimal_if_it_fits(text: str) -> Any:
     try:
         return Decimal(text)
-    except ArithmeticError:
-        return _TOO_LONG
+    except ArithmeticError:  # Its exponent has more than 18 digits.
+        return _TooLong(text)
 
 
 def _read_field(name: str, read: Convert, item: Any) -> Any:
@@ -392,7 +403,7 @@ def _basic_reader(type_info: t.BasicTypeInfo) -> Convert:
             return item
         if kind in _WHOLE and is_number and _is_whole(item):
             return checked_int(int(item), kind)
-        if kind in {_B.FLOAT, _B.DOUBLE} and is_number:
+        if kind in {_B.FLOAT, _B.DOUBLE} and (is_number or isinstance(item, _TooLong)):
             return float(item)
         if kind is _B.BIG_DEC and is_number:
             return Decimal(item)

@@ -7,7 +7,6 @@ read by arithmetic, others by msgspec, where it is installed, or else by pyarrow
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.formats.forms.objects import read_forms
-from penstock.datastream.formats.json_records import lines_with_objects, record_decoder
+from penstock.datastream.formats.json_blocks.objects import read_forms
+from penstock.datastream.formats.json_blocks.records import lines_with_objects, record_decoder
+from penstock.model import types as t
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 # Words that Python's JSON accepts and standard JSON does not. pyarrow takes them for numbers.
 _STRANGE: Final = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")
 # An integer for Python, and so 0.0 as a DOUBLE. For pyarrow it is -0.0.
 _NEGATIVE_ZERO: Final = re.compile(rb"-0\s*[,}\]]")
-_LINE_END: Final = ord("\n")
 _MOST_SPACE: Final = 1024
 """Behind the last object. Where there is more, lines are read one by one."""
 _BOUNDARY: Final = re.compile(rb"}[ \t\r]*\n[ \t\r]*{")
@@ -31,10 +30,20 @@ _BOUNDARY: Final = re.compile(rb"}[ \t\r]*\n[ \t\r]*{")
 
 def json_schema_of(type_info: TypeInformation | None) -> pa.Schema | None:
     """The columns, if both ways read all field types alike; None: read the objects one by one."""
-    if not isinstance(type_info, RowTypeInfo) or not is_columnar(type_info):
+    is_row = isinstance(type_info, RowTypeInfo) and is_columnar(type_info)
+    if type_info is None or not is_row or _has_char(type_info):
         return None
     schema = arrow_schema(type_info)
     return schema if len(schema) and all(_is_read_alike(field.type) for field in schema) else None
+
+
+def _has_char(kind: TypeInformation) -> bool:
+    """Whether a text may have one character only, which a column does not check."""
+    if isinstance(kind, t.ElementTypeInfo):
+        return _has_char(kind.elem_type)
+    if isinstance(kind, RowTypeInfo | t.TupleTypeInfo):
+        return any(map(_has_char, kind.get_field_types()))
+    return isinstance(kind, t.BasicTypeInfo) and kind.basic_type is t.BasicType.CHAR
 
 
 def _is_read_alike(kind: pa.DataType) -> bool:
@@ -59,10 +68,7 @@ def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     # A block that begins with `null` crashes pyarrow.
     if not block.startswith(b"{") or not is_text(block):
         return None
-    found = read_forms(block, schema)
-    if found is not None or _has_long_number(block):
-        return found
-    return _decoded(block, schema) or _parsed(block, schema)
+    return read_forms(block, schema) or _decoded(block, schema) or _parsed(block, schema)
 
 
 def _decoded(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
@@ -131,16 +137,6 @@ def _has_doubles(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
         return any(_has_doubles(kind.field(place).type) for place in range(kind.num_fields))
     return bool(pa.types.is_floating(kind))
-
-
-def _has_long_number(block: bytes) -> bool:
-    """Whether Python may refuse an integer for its length, which the parsers skip in a field that is not in the schema."""
-    most = sys.get_int_max_str_digits() or len(block)
-    if len(block) <= most:
-        return False  # So it is in all lines of most blocks.
-    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _LINE_END)
-    longest = np.diff(ends, prepend=-1, append=len(block)).max()
-    return bool(longest > most) and re.search(rb"\d{%d}" % (most + 1), block) is not None
 
 
 def is_text(block: bytes) -> bool:

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo
+from penstock.datastream.formats.json_blocks.records import RecordDecoder, record_decoder
 from penstock.datastream.formats.json_columns import is_text, read_lines, read_messages
-from penstock.datastream.formats.json_records import RecordDecoder, record_decoder
 from penstock.runtime.codecs.convert import arrow_schema, to_columns, to_rows
 from penstock.runtime.elements import ColumnBatch, Int64s, RowBatch
 from penstock.runtime.partial_columns import DecodedColumns, ParsedColumns, PartialColumns

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from penstock.hosting.clock import wall_ms
-from penstock.hosting.held_off_gc import COLLECTOR_HELD_OFF
 from penstock.hosting.network.consumer_side import TaskChannelHost
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
@@ -28,6 +27,7 @@ from penstock.hosting.task.barriers import (
     subtask_checkpoints,
 )
 from penstock.hosting.task.checkpoints import TaskCheckpoints
+from penstock.hosting.task.held_off_gc import COLLECTOR_HELD_OFF
 from penstock.hosting.task.outputs import result_partitions, writer_of
 from penstock.hosting.task.outputs_in_flight import forget_barriers, time_out_barriers
 from penstock.hosting.task.ports import TaskAttempt

@@ -7,7 +7,8 @@ import pytest
 from penstock.common import Types, WatermarkStrategy
 from penstock.datastream import OutputTag, RuntimeExecutionMode
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
-from penstock.datastream.formats import json_fields, json_records
+from penstock.datastream.formats import json_fields
+from penstock.datastream.formats.json_blocks import records
 from penstock.model.errors import JobExecutionError
 from penstock.testing import MiniCluster
 from tests.tools.programs.environments import collected, minicluster_environment
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("parser")
 @pytest.fixture(params=["msgspec", "pyarrow"])
 def parser(request, monkeypatch):
     if request.param == "pyarrow":
-        monkeypatch.setattr(json_records, "msgspec_module", lambda: None)
+        monkeypatch.setattr(records, "msgspec_module", lambda: None)
     return request.param
 
 

@@ -1,5 +1,7 @@
 """An iterator over results whose reader is interrupted. What else it does: tests/jobs/test_jobs_of_this_process.py."""
 
+import contextlib
+
 import pytest
 
 from penstock.datastream.data_stream.iterator import CloseableIterator
@@ -17,17 +19,33 @@ class Interrupted(FakeControl):
 
 
 class InterruptedTwice(Interrupted):
-    """Ctrl-C comes once more before anything waits for the end of the job, which does not come."""
+    """Ctrl-C comes once more in the first call of a method, which has done its work or not. The end of the job does not come."""
+
+    def __init__(self, method, is_done):
+        super().__init__(JobOutcome(JobStatus.FINISHED, 1))
+        self.comes_in, self.is_done = method, is_done
+        self.asked = 0
+
+    def _pressed(self, method, act):
+        if method != self.comes_in:
+            return act()
+        self.comes_in = None
+        if self.is_done:
+            act()
+        raise KeyboardInterrupt
+
+    def status(self):
+        return self._pressed("status", lambda: JobStatus.RUNNING)
+
+    def cancel(self):
+        self.is_cancelled = True
 
     def interrupted(self):
-        is_first = super().interrupted()
-        self.is_over = False
-        if is_first:
-            raise KeyboardInterrupt
-        return is_first
+        self.asked += 1
+        return self._pressed("interrupted", super().interrupted)
 
     def wait(self, timeout_s=None):
-        raise AssertionError("it waits")
+        return self._pressed("wait", lambda: pytest.fail("it waits"))
 
 
 def test_ctrl_c_cancels_the_job_whose_results_are_waited_for():
@@ -42,11 +60,17 @@ def test_ctrl_c_cancels_the_job_whose_results_are_waited_for():
     assert list(results) == []
 
 
-def test_a_second_ctrl_c_waits_for_nothing():
-    control = InterruptedTwice(JobOutcome(JobStatus.FINISHED, 1))
-    control.is_over = False
+@pytest.mark.parametrize(
+    ("method", "is_done"),
+    [("status", True), ("interrupted", False), ("interrupted", True), ("wait", False)],
+)
+@pytest.mark.parametrize("is_within", [True, False], ids=["with", "without"])
+def test_a_second_ctrl_c_waits_for_nothing(method, is_done, is_within):
+    control = InterruptedTwice(method, is_done)
     results = CloseableIterator(control, "stream")
-    with pytest.raises(KeyboardInterrupt), results:
+    with pytest.raises(KeyboardInterrupt), results if is_within else contextlib.nullcontext():
         list(results)
     assert control.is_cancelled
+    # Who was not told by the first one is told by the second one, and who was told knows of the hurry.
+    assert control.asked == (1 if method == "status" else 2)
     assert list(results) == []

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from penstock.datastream.formats import json_records
+from penstock.datastream.formats.json_blocks import records
 from tests.tools.schema_registry import schema_registry
 
 
@@ -39,4 +39,4 @@ def parser_of_all(request):
 
 def _choose(parser, patch):
     if parser == "pyarrow":
-        patch.setattr(json_records, "msgspec_module", lambda: None)
+        patch.setattr(records, "msgspec_module", lambda: None)

@@ -1,7 +1,6 @@
 """JSON objects read as columns are what they are one by one, or are not read so."""
 
 import json
-import sys
 
 import pytest
 from hypothesis import given
@@ -82,11 +81,46 @@ def test_space_around_objects_is_of_no_matter(end):
     assert read_lines(block, json_schema_of(WIDE)).num_rows == 2
 
 
-def test_a_number_that_is_too_long_for_python_is_left_in_an_unread_field_too():
-    most = sys.get_int_max_str_digits()
-    for unread, is_left in [("1" * (most + 1), True), (f'"{"x" * most}"', False)]:
-        messages = [b'{"i": 1}', f'{{"i": 2, "z": {unread}}}'.encode()]
-        assert (schema().deserialize_columns(messages) is None) is is_left
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b'{"i": 2, "z": ' + b"1" * 5000 + b"}", (2, None)),
+        (b'{"i": 2, "z": 1e99999999999999999999}', (2, None)),
+        (b'{"i": 2, "z": [0e-99999999999999999999]}', (2, None)),
+        (b'{"d": 1e-99999999999999999999}', (None, 0.0)),
+        (b'{"d": 0e99999999999999999999}', (None, 0.0)),
+        (b'{"d": 1e400}', (None, float("inf"))),
+        (b'{"d": -1e99999999999999999999}', (None, float("-inf"))),
+    ],
+)
+def test_a_number_that_is_too_long_for_python_is_the_same_either_way(text, expected):
+    assert (lambda row: (row.i, row.d))(schema().deserialize(text)) == expected
+    columns = schema().deserialize_columns([b'{"i": 1}', text])
+    if columns is not None:
+        assert tuple(columns.to_pylist()[1][name] for name in "id") == expected
+
+
+@pytest.mark.parametrize("name", "id")
+def test_an_integer_that_is_too_long_for_python_is_refused(name):
+    with pytest.raises(ValueError, match=f"field '{name}': expected .* a number that is too long"):
+        schema().deserialize(f'{{"{name}": {"1" * 5000}}}'.encode())
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\tb", "\0"])
+def test_names_that_no_text_can_have_without_escapes(name):
+    row_type = Types.ROW_NAMED([name, "i"], [Types.LONG(), Types.LONG()])
+    message = json.dumps({name: 1, "i": 2}).encode()
+    assert (
+        schema(row_type).deserialize_columns([message] * 2).to_pylist() == [{name: 1, "i": 2}] * 2
+    )
+    assert schema(row_type).reading(["i"]).deserialize_columns([message]).rows()[0].i == 2
+
+
+def test_a_char_is_one_character_either_way():
+    row_type = Types.ROW_NAMED(["c", "i"], [Types.CHAR(), Types.LONG()])
+    assert json_schema_of(row_type) is None
+    nested = Types.LIST(Types.ROW_NAMED(["c"], [Types.CHAR()]))
+    assert json_schema_of(Types.ROW_NAMED(["deep"], [nested])) is None
 
 
 def test_only_what_is_read_alike_is_read_as_columns():

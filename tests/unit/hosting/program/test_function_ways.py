@@ -14,7 +14,7 @@ from penstock.datastream import (
 )
 from penstock.datastream.connectors.datagen import BatchGeneratorSource
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
-from penstock.datastream.formats import json_records
+from penstock.datastream.formats.json_blocks import records
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.program.function_ways import note_function_ways, told
@@ -319,7 +319,7 @@ def test_the_fields_that_a_source_of_json_parses_are_told(tmp_path):
 def test_records_that_msgspec_decodes_do_not_run_in_kernels(tmp_path, monkeypatch, has_msgspec):
     """They are Python objects. Columns that leave the task are no such objects."""
     if not has_msgspec:
-        monkeypatch.setattr(json_records, "msgspec_module", lambda: None)
+        monkeypatch.setattr(records, "msgspec_module", lambda: None)
     (tmp_path / "lines.json").write_text("{}\n")
 
     def lines(env, kind=KIND):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.datastream.formats.forms.objects import read_forms
+from penstock.datastream.formats.json_blocks.objects import read_forms
 
 LINES = 1200
 SCHEMA = pa.schema([

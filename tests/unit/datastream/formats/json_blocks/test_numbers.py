@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.datastream.formats.forms.numbers import PaddedText, doubles, integers
+from penstock.datastream.formats.json_blocks.numbers import PaddedText, doubles, integers
 
 INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")

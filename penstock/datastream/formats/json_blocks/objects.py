@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.datastream.formats.forms.numbers import (
+from penstock.datastream.formats.json_blocks.numbers import (
     Numbers,
     PaddedText,
     Places,

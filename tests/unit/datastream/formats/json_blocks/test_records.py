@@ -1,4 +1,4 @@
-"""Texts of JSON objects, a line each, that msgspec decodes at once are as Python's JSON reads each line, or are not decoded so."""
+"""What msgspec decodes at once is as Python's JSON reads each line, or is not decoded so."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.datastream.formats.json_records import lines_with_objects, record_decoder
+from penstock.datastream.formats.json_blocks.records import lines_with_objects, record_decoder
 
 SCHEMA = pa.schema([
     ("n", pa.int64()), ("small", pa.int8()), ("price", pa.float64()), ("is_on", pa.bool_()),
@@ -25,7 +25,7 @@ OBJECTS = st.fixed_dictionaries({}, optional={n: st.none() | one for n, one in V
 
 
 def columns_of(*lines, schema=SCHEMA):
-    """A new decoder's columns as lists; None: it has none."""
+    """The columns of a decoder that has refused nothing, as lists; None: it has none."""
     decoder = record_decoder(schema)
     decoder._texts = decoder._refused = 0
     found = decoder.columns("\n".join(lines).encode())
@@ -60,12 +60,24 @@ def test_the_last_line_needs_no_end(end):
 @pytest.mark.parametrize(
     "lines",
     [
-        ['{"n": 1}{"n": 2}'], ['{"n": 1} {"n": 2}'], ['{"n":', "1}", '{"n": 2}'], ["", '{"n": 1}{"n": 2}'],
-        ['{"unread": {}', '{}, "n": 1}{"n": 2}'], ['{"unread": "}', '{"}{"n": 1}'], ['{"n": 1}', "", '{"n": 2}'],
-        ['{"unread": [{}', '{}]}{"n": 2}'], ['{"n": 1}', '{"n": 2}', "", ""], ['{"n": 1},', '{"n": 2}'], [""],
-        ["[1]"], ["null"], ['{"n": 1}', "null"], ["[", "{}", "]"], ['{"n": 1}', ' {"n": 1}'],
+        ['{"n": 1}{"n": 2}'],
+        ['{"n": 1} {"n": 2}'],
+        ['{"n":', "1}", '{"n": 2}'],
+        ["", '{"n": 1}{"n": 2}'],
+        ['{"unread": {}', '{}, "n": 1}{"n": 2}'],
+        ['{"unread": "}', '{"}{"n": 1}'],
+        ['{"n": 1}', "", '{"n": 2}'],
+        ['{"unread": [{}', '{}]}{"n": 2}'],
+        ['{"n": 1}', '{"n": 2}', "", ""],
+        ['{"n": 1},', '{"n": 2}'],
+        [""],
+        ["[1]"],
+        ["null"],
+        ['{"n": 1}', "null"],
+        ["[", "{}", "]"],
+        ['{"n": 1}', ' {"n": 1}'],
     ],
-)  # fmt: skip
+)
 def test_an_object_that_has_no_line_to_itself_is_not_decoded(lines):
     assert columns_of(*lines) is None
 
@@ -73,11 +85,23 @@ def test_an_object_that_has_no_line_to_itself_is_not_decoded(lines):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("n", "1.0"), ("n", '"1"'), ("n", "true"), ("n", str(2**63)), ("small", "128"), ("price", "NaN"), ("price", "1e400"),
-        ("price", '"1"'), ("price", "true"), ("is_on", "1"), ("text", "1"), ("text", '"\\ud800"'), ("unread", "NaN"), ("unread", "01"),
+        ("n", "1.0"),
+        ("n", '"1"'),
+        ("n", "true"),
+        ("n", str(2**63)),
+        ("small", "128"),
+        ("price", "NaN"),
+        ("price", "1e400"),
+        ("price", '"1"'),
+        ("price", "true"),
+        ("is_on", "1"),
+        ("text", "1"),
+        ("text", '"\\ud800"'),
+        ("unread", "NaN"),
+        ("unread", "01"),
         ("unread", "[1,]"),
     ],
-)  # fmt: skip
+)
 def test_values_of_other_types_are_not_decoded(name, value):
     """Python's JSON has other rules for some, and none for others."""
     assert columns_of('{"n": 1}', f'{{"{name}": {value}}}') is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import keyword
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import attrgetter
@@ -18,7 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 _REFUSED: Final = 8
-"""A text that msgspec refuses is read twice. At most one in so many is tried."""
+"""A text that msgspec refuses is read twice. None is tried while more than one in so many of the last ones were refused."""
+_LAST: Final = 64
+"""So many texts count; earlier ones count half."""
+_REFUSED_IN_NAMES: Final = re.compile(r'["\\\x00-\x1f]')
 _LINE_END, _OPENS, _CLOSES = b"\n{}"
 _MOST_SCHEMAS: Final = 64
 
@@ -64,6 +68,8 @@ class RecordDecoder:
         None: a line has no object to itself, or one that msgspec refuses, or too many texts were refused. `objects`: there have to be so
         many.
         """
+        if self._texts >= _LAST:
+            self._texts, self._refused = self._texts // 2, self._refused // 2
         self._texts += 1
         lines = lines_with_objects(text)
         is_tried = self._refused * _REFUSED < self._texts
@@ -95,6 +101,8 @@ def record_decoder(schema: pa.Schema) -> RecordDecoder | None:
 
 @lru_cache(_MOST_SCHEMAS)
 def _decoder(msgspec: ModuleType, schema: pa.Schema) -> RecordDecoder | None:
+    if any(_REFUSED_IN_NAMES.search(name) for name in schema.names):
+        return None
     types = [_type(msgspec, field.type) for field in schema]
     return None if None in types else RecordDecoder(msgspec, schema, types)
 

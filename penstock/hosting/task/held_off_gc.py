@@ -28,8 +28,10 @@ class HeldOff:
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._inside -= 1
-            if not self._inside and self._was_enabled:
-                gc.enable()
+            enables = not self._inside and self._was_enabled
+        # Garbage may be collected at once. Its finalizers are the user's, and must not run while the lock is held.
+        if enables:
+            gc.enable()
 
 
 COLLECTOR_HELD_OFF = HeldOff()
