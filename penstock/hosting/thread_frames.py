@@ -16,9 +16,9 @@ def thread_frames() -> dict[int, FrameType]:
     waits for that lock for ever, and so does any thread that has the turn meanwhile and begins or ends another one; the process
     stands still with it. Source: CPython, gh-106883.
     """
-    if not gc.isenabled():
-        return sys._current_frames()
-    # One call in C: no other thread has the turn between its steps.
-    steps = (gc.disable, sys._current_frames, gc.enable)
-    _, frames, _ = map(operator.call, steps)
+    # One call in C: no other thread has the turn between its steps, which might turn the collector on again.
+    steps = (gc.isenabled, gc.disable, sys._current_frames)
+    was_enabled, _, frames = map(operator.call, steps)
+    if was_enabled:
+        gc.enable()
     return cast("dict[int, FrameType]", frames)

@@ -189,7 +189,8 @@ def interrupted(job: Interruptible) -> bool:
     """Ctrl-C was pressed while the program waited for the job. The first time the job is cancelled, unless it goes on elsewhere, and
     one line says so.
 
-    Returns: whether its end is to be waited for. The second Ctrl-C waits for no job. Source: Flink's attached client, which cancels its job at its end and says nothing.
+    Returns: whether its end is to be waited for. The second Ctrl-C waits for no job.
+    Source: Flink's attached client, which cancels its job at its end and says nothing.
     """
     if job.is_interrupted:
         _CtrlC.hurries = True

@@ -108,6 +108,7 @@ class CloseableIterator(Generic[T]):
             if self._control.status().is_terminal or self._control.interrupted():
                 self.close()
         except KeyboardInterrupt:
+            # It is the second one, or the first one that gets so far.
             self._control.interrupted()
             raise
         finally:

@@ -108,6 +108,8 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     def _loaded(self, data: bytes) -> Any:
         try:
             return json.loads(data, parse_float=Decimal)
+        except json.JSONDecodeError:
+            raise
         except (ValueError, ArithmeticError):
             # A number may be too long for Python, which is of no matter in a field that nobody reads.
             return json.loads(data, parse_float=_decimal_if_it_fits, parse_int=_int_if_it_fits)

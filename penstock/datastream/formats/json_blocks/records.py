@@ -77,7 +77,7 @@ class RecordDecoder:
             return None
         try:
             records = self._decode_lines(text)
-        except Exception:  # Another parser tells what is wrong.
+        except Exception:  # Whatever msgspec raises: another parser tells what is wrong.
             records = []
         if len(records) != lines:
             self._refused += 1

@@ -94,7 +94,8 @@ def test_space_around_objects_is_of_no_matter(end):
     ],
 )
 def test_a_number_that_is_too_long_for_python_is_the_same_either_way(text, expected):
-    assert (lambda row: (row.i, row.d))(schema().deserialize(text)) == expected
+    row = schema().deserialize(text)
+    assert (row.i, row.d) == expected
     columns = schema().deserialize_columns([b'{"i": 1}', text])
     if columns is not None:
         assert tuple(columns.to_pylist()[1][name] for name in "id") == expected
@@ -119,6 +120,10 @@ def test_names_that_no_text_can_have_without_escapes(name):
 def test_a_char_is_one_character_either_way():
     row_type = Types.ROW_NAMED(["c", "i"], [Types.CHAR(), Types.LONG()])
     assert json_schema_of(row_type) is None
+    message = b'{"c": "ab", "i": 1}'
+    assert schema(row_type).deserialize_columns([message]) is None
+    with pytest.raises(ValueError, match="field 'c'"):
+        schema(row_type).deserialize(message)
     nested = Types.LIST(Types.ROW_NAMED(["c"], [Types.CHAR()]))
     assert json_schema_of(Types.ROW_NAMED(["deep"], [nested])) is None
 
