@@ -1,9 +1,13 @@
 """Start-up: from `execute_and_collect` to the first row in the driver, while Spark is up.
 
-A first job starts its TaskManagers; one that shares no process with others stands for it. A second job finds warm workers.
-Floor: a warm Spark job of one Python task, which is what starting a TaskManager takes at least.
+The first job of a driver loads the JobManager and ships Penstock to the executors. Each job starts its TaskManagers, if it shares no
+process with others. A second job of the default finds warm workers. Floor: a warm Spark job of one Python task, which is what starting
+a TaskManager takes at least.
 """
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 
@@ -43,6 +47,14 @@ def spark_job_seconds() -> float:
     return time.perf_counter() - started
 
 
+def first_of_a_driver() -> tuple[float, float]:
+    """Seconds to the first row of the first job of a process whose Spark is warm, and those of a Spark job before it."""
+    command = [sys.executable, "-m", "benchmarks.measures.startup"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    first, floor = json.loads(done.stdout.splitlines()[-1])
+    return first, floor
+
+
 def measure(_events: int | None, runs: int) -> list[Figure]:
     first_row_and_end(ALONE)
     spark_job_seconds()
@@ -50,10 +62,25 @@ def measure(_events: int | None, runs: int) -> list[Figure]:
     firsts, ends, floors = zip(*done, strict=True)
     first_row_and_end(SHARED)  # Its workers stay.
     again, over = zip(*(first_row_and_end(SHARED) for _ in range(runs)), strict=True)
+    first_ever, ever_floors = zip(*(first_of_a_driver() for _ in range(runs)), strict=True)
     settings = {"TaskManagers": TASKMANAGERS, "floor": "one warm Spark job of one Python task"}
     return [
+        Figure(
+            "startup of a driver's first job to the first row",
+            first_ever,
+            "s",
+            ever_floors,
+            settings,
+        ),
         Figure("startup to the first row", firsts, "s", floors, settings),
         Figure("startup to the end of a job of 100 records", ends, "s", floors, settings),
         Figure("startup of a second job to the first row", again, "s", floors, settings),
         Figure("startup of a second job to its end", over, "s", floors, settings),
     ]
+
+
+if __name__ == "__main__":
+    SparkSession.builder.master(f"local[{TASKMANAGERS + 1}]").getOrCreate()
+    spark_job_seconds()
+    floor_seconds = spark_job_seconds()
+    print(json.dumps([first_row_and_end(SHARED)[0], floor_seconds]))

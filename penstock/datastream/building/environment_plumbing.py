@@ -52,7 +52,10 @@ class EnvironmentPlumbing:
     def executor(self) -> JobExecutor:
         """Spark, unless the program has set another one."""
         if self._executor is None:
-            from penstock.hosting.spark.host import default_executor
+            from penstock.hosting.task.held_off_gc import COLLECTOR_HELD_OFF
+
+            with COLLECTOR_HELD_OFF:  # Modules are no garbage.
+                from penstock.hosting.spark.host import default_executor
 
             self._executor = default_executor(self.configuration.to_dict())
         return self._executor

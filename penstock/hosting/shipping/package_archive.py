@@ -11,7 +11,9 @@ import importlib._bootstrap_external as bootstrap
 import importlib.util
 import io
 import zipfile
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import Final
 
 import penstock
@@ -22,7 +24,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 @functools.cache
 def package_archive() -> bytes:
-    """Return the zip. The same sources give the same bytes."""
+    """Return the zip. Bytecode that Python has cached is used, for compiling takes longer than a TaskManager's start."""
     root = Path(penstock.__file__).parent
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -31,14 +33,24 @@ def package_archive() -> bytes:
             source = path.read_bytes()
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
             archive.writestr(
-                zipfile.ZipInfo(name + "c", _EPOCH), _bytecode(source, f"{ARCHIVE_ROOT}{name}")
+                zipfile.ZipInfo(name + "c", _EPOCH),
+                _bytecode(path, source, f"{ARCHIVE_ROOT}{name}"),
             )
     return buffer.getvalue()
 
 
-def _bytecode(source: bytes, name: str) -> bytes:
-    code = compile(source, name, "exec", dont_inherit=True)
+def _bytecode(path: Path, source: bytes, name: str) -> bytes:
+    code = SourceFileLoader(path.stem, str(path)).get_code(path.stem)
+    assert code is not None  # There is a source.
     data: bytes = bootstrap._code_to_hash_pyc(  # type: ignore[attr-defined]
-        code, importlib.util.source_hash(source), checked=False
+        _renamed(code, name), importlib.util.source_hash(source), checked=False
     )
     return data
+
+
+def _renamed(code: CodeType, name: str) -> CodeType:
+    """The same code with another file's name."""
+    constants = (
+        _renamed(one, name) if isinstance(one, CodeType) else one for one in code.co_consts
+    )
+    return code.replace(co_filename=name, co_consts=tuple(constants))

@@ -177,7 +177,10 @@ def body_of(config: dict[str, Any], archive: Any) -> Any:
     """Return what a task runs. `config`: of `hosting.taskmanager.supervisor.SupervisorConfig`, as plain data, and `python`."""
     host = executor_task.host_taskmanager
 
-    def run(_partition: Any) -> Any:
+    def run(partition: Any) -> Any:
+        # Spark uses a Python worker again only if the task has read all of its input.
+        for _ in partition:
+            pass
         return host(config, archive)
 
     run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.

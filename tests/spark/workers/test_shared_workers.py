@@ -278,6 +278,16 @@ def test_a_job_that_asks_for_isolation_has_processes_of_its_own(spark):
     assert pid() == shared
 
 
+def test_the_python_workers_of_spark_are_used_again_when_a_taskmanager_ends(spark):
+    """To start a worker, Spark takes a quarter of a second."""
+    supervisor = told(os.getppid, 1, **ISOLATED)[0]
+    context = spark.sparkContext
+    cores = context.defaultParallelism
+    # All at once, so that no worker stays idle.
+    workers = context.parallelize(range(cores), cores).barrier()
+    assert supervisor in workers.mapPartitions(lambda _: [os.getpid()]).collect()
+
+
 def test_two_jobs_at_once_share_the_slots_of_a_process(spark, tmp_path):
     client, where = endless(sharing(1, **TWO_SLOTS), tmp_path, "first")
     assert pid(**TWO_SLOTS) == where
