@@ -139,7 +139,7 @@ class PolledSplitReader(SourceReader):
 
     @abstractmethod
     def read(self, split: Any) -> Iterator[Batch]:
-        """Yield the batches of one split, each of at most about 4,096 rows or 1 MiB."""
+        """Yield the batches of one split, each of at most about 4,096 rows or 4 MiB of columns."""
 
     def read_from(self, split: Any, rows: int) -> Iterator[Batch]:
         """Yield one split's batches without its first rows; by default it reads these rows and drops them."""

@@ -26,6 +26,8 @@ _TOLERATED: Final = 8
 _FIRST: Final = 16
 """So many odd records may stand at the beginning of a batch."""
 _WORTH_COLUMNS: Final = 64
+_VALUES_AT_ONCE: Final = 10_240
+"""Together with their records these take half a megabyte: they are still in a core's cache when the last function reads them."""
 
 ParseOne = Callable[[bytes], Any]
 
@@ -51,6 +53,11 @@ class FieldsReader:
     def makes_objects(self) -> bool:
         """Whether it makes Python objects, and no columns."""
         return self._decoder is not None
+
+    @property
+    def objects_at_once(self) -> int:
+        """How many objects a batch should have."""
+        return max(1, _VALUES_AT_ONCE // len(self._places))
 
     def batch(
         self, text: bytes, objects: Sequence[bytes] = (), stamps_of: str | None = None

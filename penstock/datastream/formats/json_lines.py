@@ -7,7 +7,7 @@ by line, as JSON messages are (`penstock.datastream.formats.json`); an error the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,13 +21,19 @@ from penstock.datastream.formats.file_listing import FilePiece, FoundFile
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.datastream.formats.json_columns import json_schema_of, read_lines
 from penstock.datastream.formats.json_fields import FieldsReader, fields_in_order
-from penstock.datastream.formats.text_lines import ROWS_PER_BATCH, TextLineFormat
+from penstock.datastream.formats.text_lines import ROWS_PER_BATCH, TextLineFormat, in_parts
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.texts.bounded_text import bounded_repr, bounded_str
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.runtime.records.dead_letters import Malformed, MarkedRows, decoded
 
-_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 4 << 20
+"""Columns of fewer lines take longer, for each step of numpy and Arrow has a cost of its own."""
+_PARTS: Final = 8
+"""A block that has no columns is tried in so many parts: one odd line should not make Python read very many others."""
+_LEAST_PARTED: Final = 1 << 18
+_SAMPLE: Final = 1 << 16
+"""So many bytes in the middle of a text tell how long its lines are."""
 
 
 class JsonLinesFormat(FileFormat):
@@ -82,14 +88,34 @@ class JsonLinesFormat(FileFormat):
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         for text in self._text.texts(piece):
-            columns = None if self._schema is None else self._columns(text, self._schema)
-            if columns is not None:
-                yield columns
-            else:
-                yield from self._rows(text, shown(piece.path))
+            for block in self._blocks(text):
+                yield from self._batches(block, shown(piece.path))
 
-    def _columns(self, text: str | bytes, schema: pa.Schema) -> ColumnBatch | None:
+    def _blocks(self, text: str | bytes) -> Iterable[str | bytes]:
+        """Parts of whole lines, from each of which a batch is to be made."""
+        if self._fields is None or not self._fields.makes_objects or isinstance(text, str):
+            return (text,)
+        half = len(text) // 2
+        middle = text[half : half + _SAMPLE]
+        line_bytes = len(middle) / (middle.count(b"\n") or 1)
+        at_once = line_bytes * self._fields.objects_at_once
+        return in_parts(text, max(1, round(len(text) / at_once)))
+
+    def _batches(self, block: str | bytes, path: str, parts: int = _PARTS) -> Iterator[Batch]:
+        columns = self._columns(block)
+        if columns is not None:
+            yield columns
+        elif parts > 1 and isinstance(block, bytes) and len(block) >= _LEAST_PARTED:
+            for part in in_parts(block, parts):
+                yield from self._batches(part, path, 1)
+        else:
+            yield from self._rows(block, path)
+
+    def _columns(self, text: str | bytes) -> ColumnBatch | None:
         """The block as columns; None: read it line by line."""
+        schema = self._schema
+        if schema is None:
+            return None
         if isinstance(text, bytes) and not self._text.is_exact(text):
             return None
         block = self._text.as_utf8(text)

@@ -142,6 +142,15 @@ def _column_of(text: bytes) -> pa.Array:
     return pa.StringArray.from_buffers(len(ends), *buffers)
 
 
+def in_parts(text: bytes, parts: int) -> Iterator[bytes]:
+    """Cuts whole lines into parts of whole lines, of about equal size: at most so many."""
+    size, start = len(text) // parts, 0
+    while start < len(text):
+        end = text.find(b"\n", start + size) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
 def _line_bytes(file: BinaryIO, start: int, stop: int | None, chunk_bytes: int) -> Iterator[bytes]:
     """Yields whole lines whose first byte lies in [start, stop), as blocks of bytes."""
     position = _first_line(file, start)

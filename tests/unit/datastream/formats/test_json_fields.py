@@ -315,6 +315,18 @@ def test_timestamps_are_read_although_no_function_reads_them(tmp_path, parser):
     assert [type(value).__name__ for value in batch.values] == ["Row", "Malformed"]
 
 
+@pytest.mark.parametrize("first", ['{"a": 0}', '{"a": 0, "b": "' + "x" * 100_000 + '"}'])
+@pytest.mark.parametrize("parser", ["msgspec"], indirect=True)
+def test_objects_come_in_batches_that_stay_in_the_cache(tmp_path, parser, first):
+    """However long the first line is."""
+    path = tmp_path / "lines"
+    path.write_text("\n".join([first, *(f'{{"a": {n}}}' for n in range(1, 50_000))]))
+    batches = read(path, ["a"])
+    found = [value for batch in batches for value in batch.column(0).to_pylist()]
+    assert found == list(range(50_000))
+    assert 2_500 < max(map(len, batches)) < 25_000
+
+
 def test_bytes_that_are_not_of_the_charset_are_malformed_wherever_they_are(tmp_path, parser):
     path = tmp_path / "lines"
     path.write_bytes(b'{"a": 1, "z": "\xff"}\n{"a": 2}\n')

@@ -155,6 +155,15 @@ def test_compressed_files_become_columns_too(tmp_path):
     assert rows_of(batches, PAIR) == [Row(a=1, b=2.0), Row(a=3, b=None)]
 
 
+def test_an_odd_line_has_only_those_around_it_read_one_by_one(tmp_path):
+    lines = [json.dumps({"a": n, "b": n / 2}) for n in range(50_000)]
+    lines[30_000] = '{"a": "30000", "b": "15000.0"}'
+    batches = read(written(tmp_path / "lines", *lines), PAIR)
+    assert rows_of(batches, PAIR) == [Row(a=n, b=n / 2) for n in range(50_000)]
+    one_by_one = [len(batch) for batch in batches if not isinstance(batch, ColumnBatch)]
+    assert 0 < sum(one_by_one) < len(lines) // 4
+
+
 def test_a_block_of_another_character_set(tmp_path):
     path = tmp_path / "lines"
     path.write_bytes('{"key": "größe", "at": 5}\n'.encode("latin-1"))

@@ -8,8 +8,11 @@ import zlib
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.datastream.connectors.stream_format import StreamFormat
+from penstock.datastream.formats.text_lines import in_parts
 from penstock.model.errors import RefusedForGood
 
 LINES = [f"line {number} é" for number in range(2000)]
@@ -116,3 +119,17 @@ def test_forms_that_only_a_name_tells_are_refused(tmp_path, end):
     path.write_bytes(b"\x0b\x02\x80 packed")
     with pytest.raises(RefusedForGood, match=rf"lines{end} is compressed in the form"):
         lines_of(path)
+
+
+@given(
+    st.lists(st.binary(max_size=9).map(lambda line: line.replace(b"\n", b".")), min_size=1),
+    st.integers(1, 9),
+    st.booleans(),
+)
+def test_a_text_is_cut_into_parts_of_whole_lines(lines, parts, is_ended):
+    text = b"\n".join(lines) + b"\n" * is_ended
+    cut = list(in_parts(text, parts))
+    assert b"".join(cut) == text
+    assert len(cut) <= parts
+    assert all(part.endswith(b"\n") for part in cut[:-1])
+    assert all(cut)
