@@ -16,7 +16,7 @@ from bytewax._bytewax import cluster_main
 from bytewax.dataflow import Dataflow
 from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
-from checks import BASE_MS, Arguments, Notes, notes, q1_of, q5_of, tell
+from checks import BASE_MS, Arguments, Notes, each, notes, q1_sum, q5_of, tell
 
 BATCH = 1000
 EPOCH = timedelta(seconds=10)
@@ -64,7 +64,7 @@ class SumPart(StatelessSinkPartition):
 
     def write_batch(self, items):
         self.rows += len(items)
-        self.sum += sum(map(self.of, items))
+        self.sum += self.of(items)
 
     def close(self):
         self.left.leave("sum", (self.rows, self.sum))
@@ -95,9 +95,9 @@ def word_count(lines, arguments):
     words = op.flat_map_batch("split", lines, words_in)
     if arguments.kind == "final":
         counts = op.count_final("count", words, lambda word: word)
-        return counts, lambda pair: pair[1] * pair[1] + pair[1] * len(pair[0])
+        return counts, each(lambda pair: pair[1] * pair[1] + pair[1] * len(pair[0]))
     keyed = op.key_on("key", words, lambda word: word)
-    return op.stateful_map("count", keyed, count_one), lambda pair: pair[1]
+    return op.stateful_map("count", keyed, count_one), each(lambda pair: pair[1])
 
 
 def bidder_and_price(line):
@@ -112,7 +112,7 @@ def count_and_last(state, price):
 
 def keyed_state(lines, _):
     keyed = op.map("parse", lines, bidder_and_price)
-    return op.stateful_map("state", keyed, count_and_last), lambda pair: pair[1][0]
+    return op.stateful_map("state", keyed, count_and_last), each(lambda pair: pair[1][0])
 
 
 def in_euros(line):
@@ -121,7 +121,7 @@ def in_euros(line):
 
 
 def q1(lines, _):
-    return op.map("euros", lines, in_euros), lambda row: q1_of(*row)
+    return op.map("euros", lines, in_euros), q1_sum
 
 
 def auction_and_time(line):
@@ -158,7 +158,7 @@ def q5(lines, _):
             (auction, n, ALIGNED_MS + 2000 * int(one[0]) + 10_000) for auction, n in one[1]
         ],
     )
-    return rows, lambda row: q5_of(*row)
+    return rows, each(lambda row: q5_of(*row))
 
 
 WORKLOADS = {"word_count": word_count, "keyed_state": keyed_state, "q1": q1, "q5": q5}

@@ -14,7 +14,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,22 @@ def tell(seconds: float, check: tuple[int, int] | None, **more: Any) -> None:
     )
 
 
+def each(of: Callable[[Any], int]) -> Callable[[Iterable[Any]], int]:
+    """The sum over many rows of what `of` says of one."""
+    return lambda rows: sum(map(of, rows))
+
+
 def q1_of(auction: int, bidder: int, price: float, ts: int, extra: str) -> int:
     return auction + 3 * bidder + 7 * round(1000 * price) + 11 * (ts - BASE_MS) + 13 * len(extra)
+
+
+def q1_sum(rows: Iterable[tuple[int, int, float, int, str]]) -> int:
+    """Of many rows at once, where a program has them: the check should cost little beside the query."""
+    parts = [
+        auction + 3 * bidder + 7 * round(1000 * price) + 11 * (ts - BASE_MS) + 13 * len(extra)
+        for auction, bidder, price, ts, extra in rows
+    ]
+    return sum(parts)
 
 
 def q5_of(auction: int, bids: int, end_ms: int) -> int:

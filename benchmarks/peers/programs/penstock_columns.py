@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.peers.programs import penstock_rows
-from benchmarks.peers.programs.checks import BASE_MS, Arguments, q5_of
+from benchmarks.peers.programs.checks import BASE_MS, Arguments, each, q5_of
 from benchmarks.peers.programs.penstock_sum import Query, SumOf, run
 from examples.nexmark_q5 import Hottest, hottest_here
 from penstock.common import Time, Types
@@ -73,14 +73,16 @@ def source_of(arguments: Arguments, directory: Path) -> Source:
         return penstock_rows.whole_files(FileSource.for_record_stream_format(lines, str(directory)))
     if arguments.form == "json":
         return penstock_rows.source_of(arguments.workload, directory)
-    columns = ParquetFormat(penstock_rows.FIELDS[arguments.workload], timestamps="ts")
+    workload = arguments.workload
+    stamps = penstock_rows.timestamps_of(workload)
+    columns = ParquetFormat(penstock_rows.FIELDS[workload], timestamps=stamps)
     return penstock_rows.whole_files(FileSource.for_bulk_file_format(columns, str(directory)))
 
 
 WORKLOADS: dict[str, tuple[Callable[[DataStream], DataStream], SumOf, bool]] = {
     "word_count": (word_count, word_sum, True),
     "q1": (q1, q1_sum, True),
-    "q5": (q5, lambda row: q5_of(row[1], row[2], row[0]), False),
+    "q5": (q5, each(lambda row: q5_of(row[1], row[2], row[0])), False),
 }
 
 

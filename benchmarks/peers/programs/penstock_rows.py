@@ -3,11 +3,10 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from benchmarks.measures.word_count import add, word_of, words_with_one
-from benchmarks.peers.programs.checks import Arguments, q1_of, q5_of
-from benchmarks.peers.programs.penstock_sum import Query, run
+from benchmarks.peers.programs.checks import Arguments, each, q1_sum, q5_of
+from benchmarks.peers.programs.penstock_sum import Query, SumOf, run
 from penstock.common import Time, Types, WatermarkStrategy
 from penstock.datastream import AggregateFunction, DataStream, KeyedProcessFunction
 from penstock.datastream.connectors.base import Source
@@ -122,11 +121,11 @@ def q5(bids: DataStream) -> DataStream:
     return counts.key_by(lambda row: row[2]).process(Hottest())
 
 
-WORKLOADS: dict[str, tuple[Callable[[DataStream], DataStream], Callable[[Any], int]]] = {
-    "word_count": (word_count, lambda pair: pair[1]),
-    "keyed_state": (keyed_state, lambda row: row[1]),
-    "q1": (q1, lambda row: q1_of(*row)),
-    "q5": (q5, lambda row: q5_of(*row)),
+WORKLOADS: dict[str, tuple[Callable[[DataStream], DataStream], SumOf]] = {
+    "word_count": (word_count, each(lambda pair: pair[1])),
+    "keyed_state": (keyed_state, each(lambda row: row[1])),
+    "q1": (q1, q1_sum),
+    "q5": (q5, each(lambda row: q5_of(*row))),
 }
 
 
@@ -136,7 +135,7 @@ def source_of(workload: str, directory: Path) -> Source:
     else:
         names = FIELDS[workload]
         row = Types.ROW_NAMED(names, [TYPES[name] for name in names])
-        form = StreamFormat.json_lines_format(row, timestamps="ts" if "ts" in names else None)
+        form = StreamFormat.json_lines_format(row, timestamps=timestamps_of(workload))
     return whole_files(FileSource.for_record_stream_format(form, str(directory)))
 
 
@@ -144,6 +143,11 @@ def whole_files(builder: FileSourceBuilder) -> Source:
     """A subtask reads a file from its beginning to its end: times do not go back in it."""
     enumerator = FileEnumeratorProvider.default_non_splittable_file_enumerator()
     return builder.set_file_enumerator(enumerator).build()
+
+
+def timestamps_of(workload: str) -> str | None:
+    """As in the peers' programs, only query 5 has event time."""
+    return "ts" if workload == "q5" else None
 
 
 def watermarks_of(workload: str) -> WatermarkStrategy:
@@ -157,7 +161,7 @@ def main() -> None:
     workload = arguments.workload
     pipeline, of = WORKLOADS[workload]
     if workload == "word_count" and arguments.kind == "final":
-        of = final_word
+        of = each(final_word)
     source = functools.partial(source_of, workload)
     run(arguments, Query(source, pipeline, of, False, watermarks_of(workload)))
 

@@ -22,33 +22,28 @@ SumOf = Callable[[Any], int]
 
 
 class SumSink(Sink):
-    """`of`: of one row; with `is_columnar`, of a whole record batch."""
+    """`of`: of a list of rows; with `is_columnar`, of a record batch."""
 
     def __init__(self, of: SumOf, *, is_columnar: bool) -> None:
         self._of = of
-        self._is_columnar = is_columnar
         self.accepts = Accepts.COLUMNS if is_columnar else Accepts.ROWS
         self.rows = self.sum = self.last_ns = 0
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _SumWriter(self._of, is_columnar=self._is_columnar)
+        return _SumWriter(self._of)
 
     def create_committer(self) -> Committer:
         return _Gather(self)
 
 
 class _SumWriter:
-    def __init__(self, of: SumOf, *, is_columnar: bool) -> None:
+    def __init__(self, of: SumOf) -> None:
         self._of = of
-        self._is_columnar = is_columnar
         self._rows = self._sum = self._last_ns = 0
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
         self._rows += len(batch)
-        if isinstance(batch, ColumnBatch):
-            self._sum += self._of(batch.data)
-        else:
-            self._sum += sum(map(self._of, batch.values))
+        self._sum += self._of(batch.data if isinstance(batch, ColumnBatch) else batch.values)
         self._last_ns = time.monotonic_ns()
 
     def prepare_commit(self) -> Sequence[object]:

@@ -154,24 +154,14 @@ def in_parts(text: bytes, parts: int) -> Iterator[bytes]:
 def _line_bytes(file: BinaryIO, start: int, stop: int | None, chunk_bytes: int) -> Iterator[bytes]:
     """Yields whole lines whose first byte lies in [start, stop), as blocks of bytes."""
     position = _first_line(file, start)
-    carry = b""
     while stop is None or position < stop:
-        chunk = file.read(chunk_bytes)
-        data = carry + chunk
-        if not chunk:
-            if data:
-                yield data
+        block = file.read(chunk_bytes if stop is None else min(chunk_bytes, stop - position))
+        if not block:
             return
-        if stop is not None and position + len(data) >= stop:
-            end = data.find(b"\n", stop - 1 - position)
-            if end >= 0:
-                yield data[: end + 1]
-                return
-        whole = data.rfind(b"\n") + 1
-        if whole:
-            yield data[:whole]
-        carry = data[whole:]
-        position += whole
+        if not block.endswith(b"\n"):
+            block += file.readline()
+        position += len(block)
+        yield block
 
 
 def _first_line(file: BinaryIO, start: int) -> int:
