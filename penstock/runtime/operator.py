@@ -197,6 +197,8 @@ class Operator:
     """Whether it emits input records unchanged, so that their type need not be checked again."""
     calls_function: ClassVar[bool] = False
     """Whether it calls a function of the user with single records. In PyFlink such operators of a chain are one process."""
+    records_at_once: ClassVar[int | None] = None
+    """How many records of a batch of columns it processes at a time, if it makes Python objects of them. None: the whole batch."""
     batch_order: ClassVar[BatchOrder] = BatchOrder.AS_IT_COMES
     """The order in which a BATCH job reads its input. Keyed operators have another one."""
     is_in_record: bool = False

@@ -25,6 +25,7 @@ from penstock.runtime.keys.kinds import KeyKinds
 from penstock.runtime.operator import BatchOrder, Emitted, OperatorContext
 from penstock.runtime.operators.pauses import Pauses
 from penstock.runtime.operators.stateless import (
+    RECORDS_AT_ONCE,
     FunctionOperator,
     expand,
     filtered,
@@ -290,6 +291,7 @@ class KeyedMapOperator(KeyedOperator):
     """Map with keyed state. `side_tags`: ids of the tags that are read."""
 
     may_get_fields = True
+    records_at_once = RECORDS_AT_ONCE
     side_tags: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
@@ -302,6 +304,7 @@ class KeyedFlatMapOperator(KeyedOperator):
     """Flat map with keyed state. `side_tags`: ids of the tags that are read."""
 
     may_get_fields = True
+    records_at_once = RECORDS_AT_ONCE
     side_tags: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
@@ -316,6 +319,7 @@ class KeyedFilterOperator(KeyedOperator):
     """Filter with keyed state."""
 
     keeps_records = True
+    records_at_once = RECORDS_AT_ONCE
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)

@@ -27,7 +27,12 @@ from penstock.runtime.keys.hashing import NO_KEY, original_key
 from penstock.runtime.operator import MAX_EMIT, Emitted, OperatorContext
 from penstock.runtime.operators.collectors import Collector, pull
 from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
-from penstock.runtime.operators.stateless import FunctionOperator, expand, rows_of
+from penstock.runtime.operators.stateless import (
+    RECORDS_AT_ONCE,
+    FunctionOperator,
+    expand,
+    rows_of,
+)
 from penstock.runtime.operators.timer_service import InternalTimerService, TimeDomain
 from penstock.runtime.records.dead_letters import FiredTimer
 from penstock.runtime.records.emissions import ONE_RECORD, as_they_are, opened
@@ -187,6 +192,8 @@ def _expanded(
 class ProcessOperator(FunctionOperator):
     """`process_element(value, ctx)`. `side_tags`: ids of the tags that are read."""
 
+    records_at_once = RECORDS_AT_ONCE
+
     def __init__(self, function: UserFunction, side_tags: tuple[str, ...] = ()) -> None:
         super().__init__(function)
         self.side_tags = side_tags
@@ -224,6 +231,7 @@ class KeyedProcessOperator(KeyedOperator):
     """`process_element(value, ctx)` and `on_timer(timestamp, ctx)` with state and timers."""
 
     may_get_fields = True
+    records_at_once = RECORDS_AT_ONCE
     _firing: tuple[tuple[int, Any, Any], TimeDomain] | None = None
     """The timer whose function's error would be met now."""
 

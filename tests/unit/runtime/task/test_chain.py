@@ -1,5 +1,6 @@
 """OperatorChain: where output goes, what may pass while idle, whose error it was."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -150,6 +151,22 @@ def test_columns_become_rows_only_before_an_operator_that_wants_rows():
 
 
 # ---------------------------------------------------------------------- life
+
+
+@pytest.mark.parametrize(("records", "expected"), [(7, [3, 3, 1]), (6, [3, 3]), (2, [2])])
+def test_many_columns_become_records_in_parts_that_a_cache_can_hold(records, expected):
+    class InParts(Logging):
+        records_at_once = 3
+
+    operator = InParts()
+    chain = opened([operator], outputs=[output()])
+    numbers, stamps = list(range(records)), np.arange(records)
+    batch = ColumnBatch(pa.RecordBatch.from_pydict({"n": numbers}), stamps)
+    made = [element for _, element in chain.feed(batch)]
+    assert [len(element) for element in made] == expected
+    assert [row[0] for element in made for row in element.values] == numbers
+    assert [stamp for element in made for stamp in element.timestamps] == numbers
+    assert chain.nodes[0].counts.records_in == records
 
 
 def test_operators_open_and_close_from_tail_to_head():
