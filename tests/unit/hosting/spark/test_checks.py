@@ -58,6 +58,9 @@ class FakeContext:
     def isStopped(self):
         return False
 
+    def broadcast(self, value):
+        return SimpleNamespace(value=value)
+
     def statusStore(self):
         return self
 
