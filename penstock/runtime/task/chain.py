@@ -281,8 +281,6 @@ class OperatorChain:
         operator = node.operator
         if isinstance(element, (RowBatch, ColumnBatch)):
             node.counts.records_in += len(element)
-            if isinstance(element, ColumnBatch) and operator.records_at_once is not None:
-                return self._run_in_parts(node, element, input_index, operator.records_at_once)
             return self._run(node, lambda: processed(node, element, input_index))
         if isinstance(element, Watermark):
             node.counts.watermarks_in[input_index] = element.timestamp_ms
@@ -295,13 +293,6 @@ class OperatorChain:
             node.latency.report(element, self._clock_ms())
             return self._run(node, lambda: operator.process_latency_marker(element))
         raise EngineBug(f"{element!r} is not an element that operators process")
-
-    def _run_in_parts(
-        self, node: ChainNode, batch: ColumnBatch, input_index: int, at_once: int
-    ) -> Iterator[Routed]:
-        for start in range(0, len(batch), at_once):
-            part = batch.slice(start, min(start + at_once, len(batch)))
-            yield from self._run(node, partial(processed, node, part, input_index))
 
     def _run(self, node: ChainNode, call: Callable[[], Emitted]) -> Iterator[Routed]:
         emitting: Emitting | None = None

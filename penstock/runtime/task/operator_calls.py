@@ -81,6 +81,21 @@ def with_letters(
 
 def processed(node: ChainNode, batch: Batch, input_index: int) -> Emitted:
     """Convert, then process. An error in the conversion is reported for this operator, with the line that built it."""
+    at_once = node.operator.records_at_once
+    if at_once is None or len(batch) <= at_once or isinstance(batch, RowBatch):
+        return _processed(node, batch, input_index)
+    return _one_after_the_other(node, batch, input_index, at_once)
+
+
+def _one_after_the_other(
+    node: ChainNode, batch: ColumnBatch, input_index: int, at_once: int
+) -> Emitted:
+    for start in range(0, len(batch), at_once):
+        part = batch.slice(start, min(start + at_once, len(batch)))
+        yield from _processed(node, part, input_index)
+
+
+def _processed(node: ChainNode, batch: Batch, input_index: int) -> Emitted:
     if node.poison is not None:
         return _processed_parts(node, node.poison, batch, input_index)
     try:
