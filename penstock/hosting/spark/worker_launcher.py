@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Final
+from typing import Any, Final
 
 from pyspark import SparkContext
 
@@ -24,10 +24,11 @@ class SparkLauncher:
     """`group`: makes the names of its Spark jobs differ from all others."""
 
     def __init__(self, context: SparkContext, group: str) -> None:
+        self._context = context
         self._slots = SparkSlots(context)
         self._jobs = BackgroundJobs(context, self._slots, group)
-        # Once for all workers, and before the driver loads what no worker waits for.
-        self._archive = context.broadcast(package_archive())
+        self._lock = threading.Lock()
+        self._archive: Any = None
 
     def launch(
         self, worker_id: WorkerId, settings: WorkerSettings, pool: PoolAddress, on_lost: OnLost
@@ -43,7 +44,7 @@ class SparkLauncher:
             "worker": dict(settings.order),
         }
         size = settings.kind.size
-        self._jobs.start(worker_id, size, lambda: body_of(config, self._archive), on_lost)
+        self._jobs.start(worker_id, size, lambda: body_of(config, self._package()), on_lost)
 
     def is_up(self, worker_id: WorkerId) -> None:
         self._jobs.is_up(worker_id)
@@ -71,3 +72,10 @@ class SparkLauncher:
     def _stop_starting(self, worker_id: WorkerId) -> None:
         """One that runs already is told when it connects."""
         self._jobs.cancel_queued(worker_id, time.monotonic() + _CANCEL_WITHIN_S)
+
+    def _package(self) -> Any:
+        """The broadcast package, once for all workers."""
+        with self._lock:
+            if self._archive is None:
+                self._archive = self._context.broadcast(package_archive())
+            return self._archive

@@ -58,9 +58,6 @@ class FakeContext:
     def isStopped(self):
         return False
 
-    def broadcast(self, value):
-        return SimpleNamespace(value=value)
-
     def statusStore(self):
         return self
 
