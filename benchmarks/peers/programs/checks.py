@@ -65,7 +65,7 @@ def q1_of(auction: int, bidder: int, price: float, ts: int, extra: str) -> int:
 
 
 def q1_sum(rows: Iterable[tuple[int, int, float, int, str]]) -> int:
-    """Of many rows at once, where a program has them: the check should cost little beside the query."""
+    """The sum of `q1_of`, without a call for each row: the check should cost little beside the query."""
     parts = [
         auction + 3 * bidder + 7 * round(1000 * price) + 11 * (ts - BASE_MS) + 13 * len(extra)
         for auction, bidder, price, ts, extra in rows

@@ -1,7 +1,7 @@
 """Files with a JSON value on each line. Does not know the enumerator.
 
-With a declared ROW of plain types, pyarrow parses whole blocks into columns. A block that it cannot read is read line
-by line, as JSON messages are (`penstock.datastream.formats.json`); an error then names the line.
+With a declared ROW of plain types, whole blocks become columns. A block that cannot become columns is tried in parts. A part that
+cannot is read line by line, as JSON messages are (`penstock.datastream.formats.json`); an error then names the line.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ class JsonLinesFormat(FileFormat):
         return in_parts(text, max(1, round(len(text) / at_once)))
 
     def _batches(self, block: str | bytes, path: str, parts: int = _PARTS) -> Iterator[Batch]:
+        """`parts`: in how many a large block is tried that has no columns; 1: it is a part."""
         columns = self._columns(block)
         if columns is not None:
             yield columns

@@ -24,7 +24,9 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 @functools.cache
 def package_archive() -> bytes:
-    """Return the zip. Bytecode that Python has cached is used, for compiling takes longer than a TaskManager's start."""
+    """Return the zip. Bytecode that Python has cached is used, for compiling takes longer than a TaskManager's start; what is not
+    cached yet is, as by an import.
+    """
     root = Path(penstock.__file__).parent
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:

@@ -43,9 +43,9 @@ from penstock.runtime.row_functions.runner import (
 
 NOTHING: Final[frozenset[type]] = frozenset()
 LEAST_OBJECTS: Final = 512
+"""Fewer are called as quickly as it is seen whether they have to be."""
 RECORDS_AT_ONCE: Final = 2048
 """With their keys and results they take less than the megabyte that a core's own cache has."""
-"""Fewer are called as quickly as it is seen whether they have to be."""
 _LISTS: Final = frozenset({list, tuple})
 
 

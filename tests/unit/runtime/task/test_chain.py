@@ -150,9 +150,6 @@ def test_columns_become_rows_only_before_an_operator_that_wants_rows():
     assert not unopened.takes_rows  # a source's column batches are not cut into slices
 
 
-# ---------------------------------------------------------------------- life
-
-
 @pytest.mark.parametrize(("records", "expected"), [(7, [3, 3, 1]), (6, [3, 3]), (2, [2])])
 def test_many_columns_become_records_in_parts_that_a_cache_can_hold(records, expected):
     class InParts(Logging):
@@ -167,6 +164,9 @@ def test_many_columns_become_records_in_parts_that_a_cache_can_hold(records, exp
     assert [row[0] for element in made for row in element.values] == numbers
     assert [stamp for element in made for stamp in element.timestamps] == numbers
     assert chain.nodes[0].counts.records_in == records
+
+
+# ---------------------------------------------------------------------- life
 
 
 def test_operators_open_and_close_from_tail_to_head():
