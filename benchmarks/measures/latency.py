@@ -4,8 +4,8 @@ The source has one subtask, map and sink have two, so that half of the keys stay
 TaskManager (local) and half cross to the other one (remote); each sink subtask sees one kind only.
 Floor of both: the same records at the same rate over one socket (`benchmarks.workloads.socket_floor`).
 
-Also with a busy Python loop beside it in both TaskManagers: a second pipeline of the job, one of whose subtasks
-runs in each.
+Also with a busy Python loop beside it in one TaskManager, that of the source, and in both: a second
+pipeline of the job, one of whose subtasks runs in each. With both, two cores have nothing to spare.
 
 Above 200 records a second the rate limiter releases records every 5 ms, all that are due at once;
 the floor does the same.
@@ -29,6 +29,7 @@ from penstock.runtime.elements import Batch, RowBatch
 
 RATES = (100, 10_000, 100_000)
 BUSY_RATES = (10_000, 100_000)
+BUSY = {1: "latency beside a busy loop", 2: "latency beside a busy loop in each TaskManager"}
 BUSY_CALL_S = 0.001
 BUSY_EXTRA_S = 1  # it goes on a little longer than what is measured
 KEYS = 64
@@ -111,15 +112,16 @@ class _Gather(Committer):
         """Failed attempts leave nothing behind."""
 
 
-def job_latencies(rate: int, *, is_busy: bool = False) -> dict[str, np.ndarray]:
-    """Nanoseconds of each measured record, local and remote. `is_busy`: a loop beside it."""
+def job_latencies(rate: int, *, busy: int = 0) -> dict[str, np.ndarray]:
+    """Nanoseconds of each measured record, local and remote. `busy`: TaskManagers with a loop beside it."""
     source = DataGeneratorSource(make_record, rate * (WARM_UP_S + MEASURED_S), rate)
     sink = LatencySink()
     env = environment()
     records = env.from_source(source, WatermarkStrategy.no_watermarks(), "Records")
     records.set_parallelism(1).key_by(key_of).map(unchanged).sink_to(sink)
-    if is_busy:
-        calls = int((WARM_UP_S + MEASURED_S + BUSY_EXTRA_S) / BUSY_CALL_S) * TASKMANAGERS
+    if busy:
+        calls = int((WARM_UP_S + MEASURED_S + BUSY_EXTRA_S) / BUSY_CALL_S) * busy
+        env.set_parallelism(busy)
         numbers = NumberSequenceSource(0, calls)
         beside = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "Busy")
         beside.map(burn).filter(is_negative).sink_to(LatencySink())
@@ -130,17 +132,20 @@ def job_latencies(rate: int, *, is_busy: bool = False) -> dict[str, np.ndarray]:
 
 
 def measure(_events: int | None, runs: int) -> list[Figure]:
-    alone = [figure for rate in RATES for figure in _figures(rate, runs, is_busy=False)]
-    return alone + [figure for rate in BUSY_RATES for figure in _figures(rate, runs, is_busy=True)]
+    figures = [figure for rate in RATES for figure in _figures("latency", rate, runs)]
+    for busy, name in BUSY.items():
+        figures += [
+            figure for rate in BUSY_RATES for figure in _figures(name, rate, runs, busy=busy)
+        ]
+    return figures
 
 
-def _figures(rate: int, runs: int, *, is_busy: bool) -> list[Figure]:
+def _figures(name: str, rate: int, runs: int, *, busy: int = 0) -> list[Figure]:
     jobs, floors = [], []
     for _ in range(runs):
-        jobs.append(job_latencies(rate, is_busy=is_busy))
+        jobs.append(job_latencies(rate, busy=busy))
         floors.append(socket_latencies(rate, KEYS, WARM_UP_S, MEASURED_S))
     settings = {"records/s": rate, "TaskManagers": TASKMANAGERS, "floor": "one socket, pickle"}
-    name = "latency beside a busy loop" if is_busy else "latency"
     return [
         Figure(
             f"{name} {path} p{percent} at {rate:,}/s",

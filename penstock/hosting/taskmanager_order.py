@@ -20,12 +20,13 @@ from penstock.model.slot_size import SlotSize
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """How the threads of a TaskManager share its core. `switch_interval_s`: sys.setswitchinterval;
-    `keeps_core`: see `core`.
+    """How the threads of a TaskManager share its cores. `switch_interval_s`: sys.setswitchinterval;
+    `keeps_core`: see `taskmanager/cpu_core.py`; `gives_time_slices`: `taskmanager/time_slices.py`.
     """
 
     switch_interval_s: float = 0.001
     keeps_core: bool = True
+    gives_time_slices: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from collections import deque
 from itertools import islice
 from typing import Final, Protocol
 
+from penstock.hosting.network import brief_calls
 from penstock.hosting.network.frame_tags import FrameTags
 from penstock.hosting.network.frames import FrameType, header
 from penstock.hosting.wire.sealing import Seal
@@ -125,7 +126,7 @@ class DataConnection:
         while self._fill_sealed():
             batch = list(islice(sealed, _IOV_MAX))
             try:
-                sent = self.sock.sendmsg(batch)
+                sent = brief_calls.send(self.sock, batch)
             except BlockingIOError:
                 if self._loop.is_own_thread() or not self._has_room_soon():
                     return True

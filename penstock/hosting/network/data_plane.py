@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from penstock.hosting.network import handed_state, local_sockets
+from penstock.hosting.network.brief_calls import BRIEF_BYTES, receive_into
 from penstock.hosting.network.connection import DataConnection
 from penstock.hosting.network.consumer_side import ConsumerSide
 from penstock.hosting.network.delayed_calls import DelayedCalls
@@ -214,12 +215,14 @@ class DataPlane:
         if not events & selectors.EVENT_READ:
             return
         with self._dropped_on_error(connection):
+            parser, received = connected.parser, 0
             for _ in range(_READS_PER_TURN):
-                received = connection.sock.recv_into(connected.parser.buffer())
+                is_brief = received < BRIEF_BYTES and not parser.is_in_long_payload
+                received = receive_into(connection.sock, parser.buffer(), is_brief=is_brief)
                 if received == 0:
                     self._drop(connection, "closed by the peer")
                     return
-                for frame in connected.parser.advance(received):
+                for frame in parser.advance(received):
                     self._handle(connection, frame)
             if isinstance(connection.sock, TlsSocket) and connection.sock.has_unread:
                 self._on_loop(lambda: self._serve(connected, selectors.EVENT_READ))

@@ -48,6 +48,11 @@ class FrameParser:
         self._large_filled = 0
         self._large_header = b""
 
+    @property
+    def is_in_long_payload(self) -> bool:
+        """Whether what comes next belongs to a payload that is received into its own memory."""
+        return self._large is not None
+
     def buffer(self) -> memoryview:
         """Return the memory to receive into; never empty."""
         if self._large is not None:

@@ -128,6 +128,7 @@ class SparkHost:
         process = ProcessSettings(
             switch_interval_s=settings.get(ExchangeOptions.SWITCH_INTERVAL) / 1000,
             keeps_core=settings.get(TaskManagerOptions.KEEP_CORE),
+            gives_time_slices=settings.get(TaskManagerOptions.TIME_SLICES),
         )
         encrypts = is_encrypted(settings, configuration)
         return provider_for(settings, spark, process, needed, encrypts=encrypts)

@@ -7,8 +7,7 @@ that is busy, but never uses more than one core, is tied to the core where it ru
 for a while when other processes keep it waiting there, and now and then to see whether it would use
 more than one core.
 
-Source: none; Linux only, by /proc. `Policy` decides and knows no clock; `CoreKeeper` measures and
-acts.
+Source: none; Linux only, by /proc. `Policy` decides, `CoreKeeper` acts. Neither knows a clock.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_TICK_S: Final = 0.25
+from penstock.hosting.taskmanager.thread_times import Spans, threads
+
 _BUSY: Final = 0.5  # Of one core. Below this, nothing is gained.
 _ONE_CORE: Final = 1.1  # Above this, threads do run at the same time.
 _LOST: Final = 0.15  # Of the time. Above this, others need the core.
@@ -72,68 +71,42 @@ class Policy:
 
 
 class CoreKeeper:
-    """Measures and acts every tick, on a thread of its own."""
+    """Ties all threads of this process to a core, and releases them."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self._allowed = os.sched_getaffinity(0)
         self._policy = policy or Policy()
         self._is_kept = False
-        self._last: dict[str, tuple[int, int]] = {}
-        self._looked_ns = time.monotonic_ns()
 
-    def run(self) -> None:
-        """Run for ever, or until /proc lacks the needed values."""
-        while len(self._allowed) > 1:
-            time.sleep(_TICK_S)
-            try:
-                self.look()
-            except (OSError, ValueError, IndexError):
-                self._place(self._allowed)
-                return
-
-    def look(self) -> None:
+    def look(self, spans: Spans) -> None:
         """Do one tick."""
-        load, busiest = self._load()
-        is_kept = self._policy.is_kept(load)
+        if len(self._allowed) == 1:
+            return
+        is_kept = self._policy.is_kept(_load(spans))
+        busiest = max(spans.ran, key=spans.ran.__getitem__)
         core = _core_of(busiest) if is_kept and not self._is_kept else None
         if core is not None:
-            self._place({core})
+            _place({core})
         elif self._is_kept and not is_kept:
-            self._place(self._allowed)
+            _place(self._allowed)
         self._is_kept = is_kept and (self._is_kept or core is not None)
 
-    def _load(self) -> tuple[Load, str]:
-        """Return the load, and the thread that ran most."""
-        now_ns = time.monotonic_ns()
-        passed = max(1, now_ns - self._looked_ns)
-        seen = {thread: times for thread in _threads() if (times := _times_of(thread)) is not None}
-        ran = {t: seen[t][0] - self._last.get(t, (0, 0))[0] for t in seen}
-        waited = {t: seen[t][1] - self._last.get(t, (0, 0))[1] for t in seen}
-        self._last, self._looked_ns = seen, now_ns
-        busy = sum(ran.values())
-        lost = max(waited[t] - (busy - ran[t]) for t in seen)
-        return Load(busy / passed, max(0, lost) / passed), max(ran, key=ran.__getitem__)
-
-    def _place(self, cores: set[int]) -> None:
-        """Set the cores of all threads. New threads inherit them from the thread that starts them."""
-        for thread in _threads():
-            with contextlib.suppress(OSError):  # The thread has ended.
-                os.sched_setaffinity(int(thread), cores)
+    def release(self) -> None:
+        """Let all threads run where they might at first."""
+        _place(self._allowed)
 
 
-def _threads() -> list[str]:
-    return os.listdir("/proc/self/task")
+def _load(spans: Spans) -> Load:
+    busy = sum(spans.ran.values())
+    lost = max(spans.waited[t] - (busy - spans.ran[t]) for t in spans.ran)
+    return Load(busy / spans.passed, max(0, lost) / spans.passed)
 
 
-def _times_of(thread: str) -> tuple[int, int] | None:
-    """Return the nanoseconds that a thread ran, and waited for a core; None: it has ended."""
-    try:
-        ran, waited, _ = (
-            Path(f"/proc/self/task/{thread}/schedstat").read_text("ascii", "replace").split()
-        )
-    except FileNotFoundError:
-        return None
-    return int(ran), int(waited)
+def _place(cores: set[int]) -> None:
+    """Set the cores of all threads. New threads inherit them from the thread that starts them."""
+    for thread in threads():
+        with contextlib.suppress(OSError):  # The thread has ended.
+            os.sched_setaffinity(int(thread), cores)
 
 
 def _core_of(thread: str) -> int | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.hosting.taskmanager.config import TaskManagerConfig
     from penstock.hosting.taskmanager.outputs import Outputs
     from penstock.hosting.taskmanager.residents import Residents
-    from penstock.hosting.taskmanager_order import ChildOrder, WorkerOrder
+    from penstock.hosting.taskmanager_order import ChildOrder, ProcessSettings, WorkerOrder
 
 _PR_SET_PDEATHSIG: Final = 1
 _EXIT_GRACE_S: Final = 3.0
@@ -119,14 +119,26 @@ def _last_words(_kind: object, error: BaseException, _trace: object) -> None:
 
 
 def _start_helpers(residents: Residents, worker: WorkerOrder) -> None:
-    from penstock.hosting.taskmanager.cpu_core import CoreKeeper
-
     interval_s = worker.heartbeat_interval_s
     threading.Thread(
         target=_report, args=(residents, interval_s), name="penstock-progress", daemon=True
     ).start()
-    if worker.process.keeps_core and sys.platform == "linux":
-        threading.Thread(target=CoreKeeper().run, name="penstock-core", daemon=True).start()
+    if sys.platform == "linux":
+        _keep_threads(worker.process)
+
+
+def _keep_threads(settings: ProcessSettings) -> None:
+    from penstock.hosting.taskmanager.cpu_core import CoreKeeper
+    from penstock.hosting.taskmanager.switch_interval import SwitchInterval
+    from penstock.hosting.taskmanager.thread_times import Keeper, keep
+    from penstock.hosting.taskmanager.time_slices import TimeSlices
+
+    keepers: list[Keeper] = [SwitchInterval()]
+    if settings.keeps_core:
+        keepers.append(CoreKeeper())
+    if settings.gives_time_slices:
+        keepers.append(TimeSlices())
+    threading.Thread(target=keep, args=(keepers,), name="penstock-core", daemon=True).start()
 
 
 def _obey(residents: Residents, worker: WorkerOrder) -> None:

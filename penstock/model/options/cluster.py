@@ -20,6 +20,14 @@ class TaskManagerOptions(OptionGroup, title="TaskManagers"):
             "the GIL."
         ),
     )
+    TIME_SLICES: Final = flag(
+        "penstock.taskmanager.time-slices",
+        "true",
+        (
+            "On Linux from 6.12, threads of a TaskManager that compute get longer time slices than "
+            "those that pass records on, so that records do not wait beside a busy function."
+        ),
+    )
     MAX_TASKMANAGERS: Final = whole(
         "penstock.taskmanager.max",
         None,

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.hosting.taskmanager import cpu_core
 from penstock.hosting.taskmanager.cpu_core import CoreKeeper, Load, Policy
+from penstock.hosting.taskmanager.thread_times import ThreadTimes
 
 BUSY = Load(busy=0.95, lost=0.02)
 CROWDED = Load(busy=0.5, lost=0.5)
@@ -71,12 +72,12 @@ def test_all_threads_are_placed_and_freed():
     other = threading.Thread(target=stop.wait)
     other.start()
     try:
-        keeper.look()
+        keeper.look(ThreadTimes().look())
         (core,) = os.sched_getaffinity(other.native_id)
         assert os.sched_getaffinity(0) == {core}
-        keeper.look()
+        keeper.look(ThreadTimes().look())
         assert os.sched_getaffinity(0) == {core}
-        keeper.look()
+        keeper.look(ThreadTimes().look())
         assert os.sched_getaffinity(other.native_id) == allowed == os.sched_getaffinity(0)
     finally:
         stop.set()
@@ -90,9 +91,9 @@ def test_a_thread_that_ends_while_it_is_looked_at_is_looked_at_again(monkeypatch
     places = iter([None, min(allowed)])
     monkeypatch.setattr(cpu_core, "_core_of", lambda thread: next(places))
     try:
-        keeper.look()
+        keeper.look(ThreadTimes().look())
         assert os.sched_getaffinity(0) == allowed
-        keeper.look()
+        keeper.look(ThreadTimes().look())
         assert os.sched_getaffinity(0) == {min(allowed)}
     finally:
         for thread in threading.enumerate():

@@ -36,6 +36,7 @@ ADDED = {
     "client.heartbeat.interval": ("duration", "30 s"),
     "client.heartbeat.timeout": ("duration", "3 min"),
     "penstock.task.functions-as-columns": ("bool", "true"),
+    "penstock.taskmanager.time-slices": ("bool", "true"),
     "penstock.task.parse-unread-fields": ("bool", "false"),
     "execution.target": ("str", None),
     "execution.attached": ("bool", "true"),
