@@ -121,10 +121,11 @@ def job_latencies(rate: int, *, busy: int = 0) -> dict[str, np.ndarray]:
     records.set_parallelism(1).key_by(key_of).map(unchanged).sink_to(sink)
     if busy:
         calls = int((WARM_UP_S + MEASURED_S + BUSY_EXTRA_S) / BUSY_CALL_S) * busy
-        env.set_parallelism(busy)
         numbers = NumberSequenceSource(0, calls)
         beside = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "Busy")
-        beside.map(burn).filter(is_negative).sink_to(LatencySink())
+        burnt = beside.set_parallelism(busy).map(burn).set_parallelism(busy)
+        nothing = burnt.filter(is_negative).set_parallelism(busy)
+        nothing.sink_to(LatencySink()).set_parallelism(busy)
     env.execute(f"benchmark latency at {rate}/s")
     if set(sink.samples) != {"local", "remote"}:
         raise SystemExit(f"latency: expected local and remote records, got {set(sink.samples)}")

@@ -31,7 +31,7 @@ class ExchangeOptions(OptionGroup, title="Data exchange"):
         "1 ms",
         (
             "`sys.setswitchinterval` of a TaskManager: how long a thread keeps the GIL while "
-            "others want it. On Linux, a quarter of it while one thread computes and no other does."
+            "others want it."
         ),
     )
     EXCLUSIVE_BUFFERS_PER_GATE: Final = whole(
