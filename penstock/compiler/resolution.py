@@ -243,9 +243,10 @@ def _connected(neighbours: dict[int, list[int]]) -> list[list[int]]:
 
 
 def _parallelism(graph: StreamGraph, node: StreamNode) -> int:
-    default = graph.default_parallelism if graph.auto_parallelism is None else UNDECIDED
+    is_auto = graph.auto_parallelism is not None
+    default = UNDECIDED if is_auto else graph.default_of(node.node_id)
     parallelism = default if node.parallelism == UNSET else node.parallelism
-    is_open = graph.auto_parallelism is not None and parallelism == UNDECIDED
+    is_open = is_auto and parallelism == UNDECIDED
     if parallelism < 1 and not is_open:
         raise GraphError(
             f"operator {describe(node)} has parallelism {parallelism}; it must be at least 1. "

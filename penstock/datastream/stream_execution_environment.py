@@ -101,7 +101,10 @@ class StreamExecutionEnvironment(StreamSources):
         self.plumbing.check_runtime_mode()
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
-        """Set the default number of parallel subtasks of an operator."""
+        """Set the default number of parallel subtasks of an operator.
+
+        It holds for operators that are added from here on, and for earlier ones if none was set then.
+        """
         self._config.set_parallelism(parallelism)
         return self
 

@@ -40,7 +40,7 @@ class EnvironmentPlumbing:
         self.configuration = configuration
         self.config = ExecutionConfig(configuration)
         self.checkpoint_config = CheckpointConfig(configuration)
-        self.program = Program()
+        self.program = Program(self.config.get_parallelism)
         self.slot_sharing_groups: dict[str, SlotSharingGroup] = {}
         self.python_files: list[str] = []
         self.python_archives: list[tuple[str, str | None]] = []

@@ -49,7 +49,8 @@ def with_key_operators(graph: StreamGraph) -> StreamGraph:
     In front of each partitioning by a function stands an operator that takes the key (or channel); all readers share
     it. In front of operators that are not keyed stands an operator that removes the key again.
     """
-    shown = replace(graph, nodes={}, edges=[])
+    defaults = dict(graph.default_parallelisms)
+    shown = replace(graph, nodes={}, edges=[], default_parallelisms=defaults)
     made: dict[Any, int] = {}
 
     def shown_as(name: str, edge: StreamEdge, source: int) -> int:
@@ -59,6 +60,8 @@ def with_key_operators(graph: StreamGraph) -> StreamGraph:
             made[place] = max(graph.nodes) + 1 + len(made)
             parallelism = -1 if name == LETS_GO else shown.nodes[source].parallelism
             shown.nodes[made[place]] = StreamNode(made[place], name, None, parallelism)
+            if name != LETS_GO and source in shown.default_parallelisms:
+                shown.default_parallelisms[made[place]] = shown.default_parallelisms[source]
             partitioning = edge.partitioning if name == LETS_GO else None
             tag = None if name == LETS_GO else edge.tag
             shown.edges.append(StreamEdge(source, made[place], partitioning, tag=tag))
@@ -171,7 +174,9 @@ class _Shapes:
 
     def _parallelism(self, node_id: int) -> int:
         parallelism = self._graph.nodes[node_id].parallelism
-        return parallelism if parallelism > 0 else self._default_parallelism
+        if parallelism > 0:
+            return parallelism
+        return self._graph.default_parallelisms.get(node_id, self._default_parallelism)
 
     def _ship_strategy(self, edge: StreamEdge) -> ShipStrategy:
         if edge.partitioning is not None:

@@ -71,7 +71,10 @@ class Cache(Protocol):
 class Program:
     """All nodes ever added, and those of them that no run has taken yet (the pending ones)."""
 
-    def __init__(self) -> None:
+    def __init__(self, default_parallelism: Callable[[], int] = lambda: -1) -> None:
+        """`default_parallelism`: of operators that are added now; -1: it is not set."""
+        self._default_parallelism = default_parallelism
+        self._default_parallelisms: dict[int, int] = {}
         self.nodes: dict[int, StreamNode] = {}
         self._edges: list[StreamEdge] = []
         self._pending: list[int] = []
@@ -187,7 +190,8 @@ class Program:
             if (sink := cache.sink()) is not None:
                 live[cache.sink_id] = {"operator": SinkOperator(sink), "coordinator": sink}
                 self.endpoints[cache.sink_id] = sink
-        graph = StreamGraph()
+        defaults = {one: n for one, n in self._default_parallelisms.items() if one in live}
+        graph = StreamGraph(default_parallelisms=defaults)
         for node_id in sorted(live):
             node = replace(self.nodes[node_id], **live[node_id])
             rule = self.error_rules.get(node_id)
@@ -248,7 +252,16 @@ class Program:
             len(self.nodes) + 1, name, operator, defined_at=caller_location(), **fields
         )
         self.nodes[node.node_id] = node
+        if (default := self._default_parallelism()) > 0:
+            self._default_parallelisms[node.node_id] = default
         return node
+
+    def give_parallelism(self, node_id: int, of: int) -> None:
+        """Give a node the parallelism that another one has by now."""
+        self.nodes[node_id].parallelism = self.nodes[of].parallelism
+        self._default_parallelisms.pop(node_id, None)
+        if of in self._default_parallelisms:
+            self._default_parallelisms[node_id] = self._default_parallelisms[of]
 
 
 def _check_dead_letters(node: StreamNode, rule: ErrorRule) -> None:

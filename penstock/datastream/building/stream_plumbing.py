@@ -104,7 +104,9 @@ class StreamPlumbing:
         self, name: str, operator: Operator, output_type: TypeInformation | None
     ) -> StreamPlumbing:
         """Adds an operator with the parallelism of the operator before it, so that the order of records stays."""
-        return self.add_operator(name, operator, output_type, parallelism=self.parallelism)
+        added = self.add_operator(name, operator, output_type)
+        self.give_parallelism(added.upstreams[0].node_id)
+        return added
 
     def add_sink(
         self, name: str, operator: Operator, endpoint: ProgramEndpoint | None = None, **fields: Any
@@ -117,13 +119,14 @@ class StreamPlumbing:
     def collect_into(self, stream: str) -> StreamNode:
         """Adds a sink that sends the values to the driver, under this name."""
         collected = self.for_client()
-        return collected.add_sink(
+        sink = collected.add_sink(
             "Data stream collect sink",
             ops.CollectOperator(),
             driver_stream=stream,
             output_type=collected.element_type,
-            parallelism=collected.parallelism,
         )
+        collected.give_parallelism(sink.node_id)
+        return sink
 
     # ---------------------------------------------------------- the operator before this stream
 
@@ -150,12 +153,10 @@ class StreamPlumbing:
             )
         return self.program.nodes[self.upstreams[0].node_id]
 
-    @property
-    def parallelism(self) -> int:
-        """The parallelism of the operator before this stream; -1: not set, or there is no single operator."""
-        if len(self.upstreams) != 1 or self.upstreams[0].partitioning is not None:
-            return -1
-        return self.program.nodes[self.upstreams[0].node_id].parallelism
+    def give_parallelism(self, node_id: int) -> None:
+        """Give a node the parallelism of the operator before this stream, if that is a single one."""
+        if len(self.upstreams) == 1 and self.upstreams[0].partitioning is None:
+            self.program.give_parallelism(node_id, self.upstreams[0].node_id)
 
     def _of(self, upstreams: Iterable[Upstream]) -> StreamPlumbing:
         return StreamPlumbing(self.environment, tuple(upstreams), self.element_type)

@@ -47,7 +47,7 @@ class TimeSlices:
         """Do one tick."""
         if self._is_refused:
             return
-        slices = {thread: _slice_of(ran / spans.passed) for thread, ran in spans.ran.items()}
+        slices = _slices(spans)
         try:
             for thread, slice_ns in slices.items():
                 # A new thread has the slice of the one that started it.
@@ -59,6 +59,14 @@ class TimeSlices:
 
     def release(self) -> None:
         """Leave the slices: they do no harm."""
+
+
+def _slices(spans: Spans) -> dict[str, int]:
+    """The slice of each thread. Where none computes, all have the kernel's own."""
+    shares = {thread: ran / spans.passed for thread, ran in spans.ran.items()}
+    if max(shares.values(), default=0) <= _COMPUTES:
+        return dict.fromkeys(shares, KERNELS_OWN_NS)
+    return {thread: _slice_of(share) for thread, share in shares.items()}
 
 
 def _slice_of(share: float) -> int:

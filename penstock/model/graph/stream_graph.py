@@ -80,7 +80,8 @@ class StreamGraph:
     """The program: nodes in the order in which they were made, and edges.
 
     `is_batch`: all inputs are bounded, and an operator reads its input when it is complete. `auto_parallelism`: chooses
-    the parallelism of operators that set none, in a batch; None: they have `default_parallelism`. `error_rules`: by node, what becomes of
+    the parallelism of operators that set none, in a batch; None: they have that of `default_of`. `default_parallelisms`: by
+    node, the default when it was added; for other nodes `default_parallelism`. `error_rules`: by node, what becomes of
     records at which a function raises; for other nodes the job fails.
     """
 
@@ -95,6 +96,11 @@ class StreamGraph:
     is_batch: bool = False
     auto_parallelism: AutoParallelism | None = None
     error_rules: dict[int, ErrorRule] = field(default_factory=dict)
+    default_parallelisms: dict[int, int] = field(default_factory=dict)
+
+    def default_of(self, node_id: int) -> int:
+        """Return the parallelism of a node that sets none."""
+        return self.default_parallelisms.get(node_id, self.default_parallelism)
 
     def inputs_of(self, node_id: int) -> list[StreamEdge]:
         return [edge for edge in self.edges if edge.target == node_id]

@@ -21,7 +21,8 @@ def in_batch(graph: StreamGraph, *, is_combining: bool = True) -> StreamGraph:
         else node
         for node_id, node in graph.nodes.items()
     }
-    found = replace(graph, nodes=nodes, edges=list(graph.edges))
+    defaults = dict(graph.default_parallelisms)
+    found = replace(graph, nodes=nodes, edges=list(graph.edges), default_parallelisms=defaults)
     # Without chaining a combining operator would be a stage of its own, and its input would be
     # shuffled too.
     if is_combining and graph.is_chaining_enabled:
@@ -47,6 +48,7 @@ def _combine_before(graph: StreamGraph, node_id: int) -> None:
         # Its id is above all others, because ids that depend on the position of a node must not
         # change.
         graph.nodes[partial.node_id] = partial
+        graph.default_parallelisms[partial.node_id] = graph.default_of(edge.source)
         to_it = StreamEdge(
             edge.source, partial.node_id, Partitioning(ShipStrategy.FORWARD), tag=edge.tag
         )

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.common import Configuration, Duration, RestartStrategies, Types, WatermarkStrategy
 from penstock.common.job_status import JobStatus as ApiJobStatus
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.datastream import (
     CheckpointingMode,
     CloseableIterator,
@@ -17,6 +18,7 @@ from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.executor import JobOutcome
 from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.shipping import pickling
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import (
     ConfigurationError,
@@ -25,9 +27,12 @@ from penstock.model.errors import (
     JobExecutionError,
     UserError,
 )
+from penstock.model.ids import JobId
 from penstock.model.states import JobStatus
 from tests.tools.hosting.fake_executor import FakeExecutor
 from tests.tools.programs.user_functions import same
+
+NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 
 
 def environment(executor=None, **options):
@@ -91,6 +96,51 @@ def test_the_settings_reach_graph_and_program():
     env.from_collection([1]).map(same)
     env.execute("given")
     assert executor.graph.job_name == "given"
+
+
+def parallelisms(executor):
+    graph = build_job_graph(executor.graph, JobId("job"), pickling.serialize)
+    return {vertex.name: vertex.parallelism for vertex in graph.vertices.values()}
+
+
+def test_a_default_parallelism_holds_for_operators_that_are_added_later():
+    """As in Flink, where an operator takes the environment's parallelism when it is made."""
+    executor = FakeExecutor()
+    env = environment(executor).set_parallelism(3).disable_operator_chaining()
+    numbers = env.from_source(NumberSequenceSource(0, 9), NO_WATERMARKS, "numbers")
+    first = numbers.map(same).name("first")
+    env.set_parallelism(2)
+    first.map(same).name("second").map(same).set_parallelism(4).name("third").print().name("sink")
+    env.execute()
+    assert parallelisms(executor) == {
+        "Source: numbers": 3,
+        "first": 3,
+        "second": 2,
+        "third": 4,
+        "Sink: sink": 2,
+    }
+
+
+def test_a_default_parallelism_holds_for_earlier_operators_if_none_was_set_then():
+    executor = FakeExecutor()
+    env = environment(executor).disable_operator_chaining()
+    numbers = env.from_source(NumberSequenceSource(0, 9), NO_WATERMARKS, "numbers")
+    first = numbers.map(same).name("first")
+    env.set_parallelism(2)
+    first.map(same).name("second")
+    env.execute()
+    assert set(parallelisms(executor).values()) == {2}
+
+
+def test_what_is_added_beside_an_operator_has_its_parallelism():
+    """A rename of fields and a sink of the driver keep the order of the records."""
+    executor = FakeExecutor()
+    env = environment(executor).set_parallelism(3)
+    first = env.from_source(NumberSequenceSource(0, 9), NO_WATERMARKS, "numbers").map(same)
+    env.set_parallelism(2)
+    with first.execute_and_collect():
+        pass
+    assert set(parallelisms(executor).values()) == {3}
 
 
 def test_without_a_name_the_job_has_flinks_default_name():

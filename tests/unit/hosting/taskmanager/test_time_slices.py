@@ -39,11 +39,23 @@ def test_a_thread_that_computes_gets_a_long_slice_and_one_that_runs_briefly_a_sh
     assert given == [("a", COMPUTES_NS), ("b", RUNS_BRIEFLY_NS), ("c", KERNELS_OWN_NS)]
 
 
+def test_where_no_thread_computes_all_have_the_kernels_own_slice():
+    given = []
+    slices = TimeSlices(lambda *what: given.append(what))
+    own = [("a", KERNELS_OWN_NS), ("b", KERNELS_OWN_NS)]
+    slices.look(spans(a=0.4, b=0.01))
+    slices.look(spans(a=0.9, b=0.01))
+    slices.look(spans(a=0.4, b=0.01))
+    slices.look(spans())
+    assert given == [*own, ("a", COMPUTES_NS), ("b", RUNS_BRIEFLY_NS), *own]
+
+
 def test_what_a_thread_has_is_not_given_again():
     given = []
     slices = TimeSlices(lambda *what: given.append(what))
     for share in (0.9, 0.8, 0.01, 0.02, 0.3):
-        slices.look(spans(a=share))
+        slices.look(spans(a=share, computes=1.0))
+    given = [what for what in given if what[0] == "a"]
     assert given == [("a", COMPUTES_NS), ("a", RUNS_BRIEFLY_NS), ("a", KERNELS_OWN_NS)]
 
 
