@@ -113,6 +113,6 @@ def _core_of(thread: str) -> int | None:
     """Return the core on which a thread ran last; None: it has ended, and the next tick tries again."""
     try:
         text = Path(f"/proc/self/task/{thread}/stat").read_text("ascii", "replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     return int(text.rpartition(")")[2].split()[36])

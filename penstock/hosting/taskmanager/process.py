@@ -129,10 +129,13 @@ def _start_helpers(residents: Residents, worker: WorkerOrder) -> None:
 
 def _keep_threads(settings: ProcessSettings) -> None:
     from penstock.hosting.taskmanager.cpu_core import CoreKeeper
+    from penstock.hosting.taskmanager.idle_memory import IdleMemory
     from penstock.hosting.taskmanager.thread_times import Keeper, keep
     from penstock.hosting.taskmanager.time_slices import TimeSlices
 
-    keepers: list[Keeper] = [CoreKeeper()] if settings.keeps_core else []
+    keepers: list[Keeper] = [IdleMemory()]
+    if settings.keeps_core:
+        keepers.append(CoreKeeper())
     if settings.gives_time_slices:
         keepers.append(TimeSlices())
     threading.Thread(target=keep, args=(keepers,), name="penstock-core", daemon=True).start()

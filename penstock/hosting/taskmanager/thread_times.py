@@ -82,6 +82,6 @@ def _times_of(thread: str) -> tuple[int, int] | None:
         ran, waited, _ = (
             Path(f"/proc/self/task/{thread}/schedstat").read_text("ascii", "replace").split()
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     return int(ran), int(waited)

@@ -16,6 +16,7 @@ import errno
 import os
 import platform
 import struct
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -30,7 +31,7 @@ _COMPUTES: Final = 0.5  # Of one core.
 _RUNS_BRIEFLY: Final = 0.1
 
 _CALLS: Final = {"x86_64": 314, "aarch64": 274, "ppc64le": 355, "s390x": 345, "riscv64": 274}
-"""Numbers of the call sched_setattr."""
+"""Numbers of the call sched_setattr, for processes of 64 bits."""
 _ATTRIBUTES: Final = struct.Struct("=IIQiIQQQ")
 """struct sched_attr: size, policy, flags, nice, priority, runtime (the slice), deadline, period."""
 
@@ -78,7 +79,7 @@ def _slice_of(share: float) -> int:
 def give_slice(thread: str, slice_ns: int) -> None:
     """Give a thread a slice, or its kernel's own by 0. Raises OSError: the system refuses."""
     number = _CALLS.get(platform.machine())
-    if number is None:
+    if number is None or sys.maxsize < 1 << 32:
         raise OSError(f"the number of sched_setattr is not known on {platform.machine()}")
     try:
         policy = os.sched_getscheduler(int(thread))

@@ -1,7 +1,9 @@
 """How long threads ran is measured, and who decides by it is called until /proc gives nothing."""
 
+import errno
 import threading
 import time
+from pathlib import Path
 
 from penstock.hosting.taskmanager import thread_times
 from penstock.hosting.taskmanager.thread_times import Spans, ThreadTimes, keep, threads
@@ -33,6 +35,14 @@ def test_threads_of_this_process_are_found():
 
 def test_a_thread_that_has_ended_has_no_times():
     assert thread_times._times_of("0") is None
+
+
+def test_a_thread_that_ends_while_it_is_read_has_no_times(monkeypatch):
+    def ends(*_: object) -> str:
+        raise ProcessLookupError(errno.ESRCH, "No such process")
+
+    monkeypatch.setattr(Path, "read_text", ends)
+    assert thread_times._times_of("1") is None
 
 
 def test_all_are_called_each_tick_and_released_when_proc_lacks_the_values(monkeypatch):

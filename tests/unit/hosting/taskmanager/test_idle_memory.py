@@ -1,0 +1,130 @@
+"""When an idle TaskManager gives memory back, and which."""
+
+import mmap
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.hosting.taskmanager.idle_memory import (
+    IdleMemory,
+    give_back_memory,
+    unchanged_mappings,
+)
+from penstock.hosting.taskmanager.thread_times import Spans
+
+PASSED = 1000
+
+LIBRARY = """\
+7f00-8f00 r-xp 00001000 08:01 77 /usr/lib/libarrow.so
+Size:                 64 kB
+Rss:                  48 kB
+Pss:                   3 kB
+Anonymous:             0 kB
+VmFlags: rd ex mr mw me
+"""
+
+
+def spans(*shares: float) -> Spans:
+    ran = {str(index): int(share * PASSED) for index, share in enumerate(shares)}
+    return Spans(PASSED, ran, dict.fromkeys(ran, 0))
+
+
+def times(*looks: tuple[int, Spans]) -> int:
+    """How often memory was given back when each of these was seen so often."""
+    given: list[int] = []
+    memory = IdleMemory(lambda: given.append(1))
+    for count, seen in looks:
+        for _ in range(count):
+            memory.look(seen)
+    return len(given)
+
+
+def test_memory_is_given_back_after_two_seconds_of_rest_and_once():
+    assert times((7, spans(0.01, 0.02))) == 0
+    assert times((8, spans(0.01, 0.02))) == 1
+    assert times((2000, spans(0.01, 0.02))) == 1
+
+
+def test_little_work_of_many_threads_is_no_rest():
+    assert times((100, spans(*[0.01] * 6))) == 0
+
+
+def test_work_in_between_begins_the_rest_anew():
+    assert times((7, spans()), (1, spans(0.9)), (7, spans())) == 0
+
+
+def test_a_later_rest_gives_back_again_but_not_within_a_minute():
+    assert times((8, spans()), (1, spans(0.9)), (230, spans())) == 1
+    assert times((8, spans()), (1, spans(0.9)), (240, spans())) == 2
+    assert times((8, spans()), (300, spans(0.9)), (8, spans())) == 2
+
+
+def test_an_unchanged_mapping_of_a_file_is_found():
+    assert list(unchanged_mappings(LIBRARY)) == [(0x7F00, 0x1000)]
+    assert len(list(unchanged_mappings(LIBRARY + LIBRARY.replace("7f00-8f00", "9f00-af00")))) == 2
+
+
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ("r-xp", "rw-p"),
+        ("r-xp", "r-xs"),
+        ("Anonymous:             0 kB", "Anonymous:             4 kB"),
+        ("Anonymous:             0 kB\n", ""),
+        ("Rss:                  48 kB", "Rss:                   0 kB"),
+        ("08:01 77 /usr/lib/libarrow.so", "00:00 0 [vdso]"),
+    ],
+    ids=["writable", "shared", "changed", "unknown", "not in memory", "no file"],
+)
+def test_other_mappings_are_left(part, other):
+    assert part in LIBRARY
+    assert list(unchanged_mappings(LIBRARY.replace(part, other))) == []
+
+
+def test_a_page_that_was_given_back_is_read_again(tmp_path):
+    path = tmp_path / "library"
+    path.write_bytes(b"code" * 4096)
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as m,
+    ):
+        assert m[:4] == b"code"
+        give_back_memory()
+        assert m[:] == b"code" * 4096
+
+
+def test_a_process_with_libraries_gets_smaller_and_works_on():
+    """In a process of its own, because this one's memory belongs to other tests, too."""
+    program = """
+import re
+from pathlib import Path
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from penstock.hosting.taskmanager.idle_memory import give_back_memory
+
+def resident():
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return int(re.search(r"Rss:\\s+(\\d+) kB", text)[1])
+
+before = resident()
+give_back_memory()
+after = resident()
+total = pc.sum(pa.array(np.arange(10))).as_py()
+print(before, after, total)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100
+    )
+    before, after, total = map(int, run.stdout.split())
+    assert total == 45
+    assert after < before
+
+
+def test_this_process_has_such_mappings():
+    smaps = Path("/proc/self/smaps").read_text()
+    assert re.search(r"r-xp .*\.so", smaps) or re.search(r"r-xp .*python", smaps)
+    assert list(unchanged_mappings(smaps))
