@@ -3,9 +3,13 @@
 The first job of a driver loads the JobManager and ships Penstock to the executors. Each job starts its TaskManagers, if it shares no
 process with others. A second job of the default finds warm workers. Floor: a warm Spark job of one Python task, which is what starting
 a TaskManager takes at least.
+
+Size: resident memory of the TaskManagers of the first default jobs, five seconds after they have ended. Floor: a Python that has
+imported pyarrow.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,11 +18,19 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from benchmarks.figures import Figure
+from benchmarks.memory import resident_mib
 from benchmarks.probes import TASKMANAGERS, environment
 
 ALONE = {"penstock.cluster.job-isolation": "true"}
 SHARED: dict[str, str] = {}
 """That is the default."""
+REST_S = 5
+WITH_PYARROW = """
+import pyarrow
+from benchmarks.memory import resident_mib
+import os
+print(resident_mib(os.getpid()))
+"""
 
 
 def first_row_and_end(options: Mapping[str, str] | None = None) -> tuple[float, float]:
@@ -55,12 +67,27 @@ def first_of_a_driver() -> tuple[float, float]:
     return first, floor
 
 
+def idle_mib() -> list[float]:
+    """Resident memory of each TaskManager that has nothing to do any more."""
+    processes = environment(SHARED).from_collection(list(range(100))).rebalance()
+    with processes.map(lambda _: os.getpid()).execute_and_collect("benchmark of size") as results:
+        found = set(results)
+    time.sleep(REST_S)
+    return [resident_mib(pid) for pid in found]
+
+
+def pyarrow_mib() -> float:
+    command = [sys.executable, "-c", WITH_PYARROW]
+    return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
 def measure(_events: int | None, runs: int) -> list[Figure]:
     first_row_and_end(ALONE)
     spark_job_seconds()
     done = [(*first_row_and_end(ALONE), spark_job_seconds()) for _ in range(runs)]
     firsts, ends, floors = zip(*done, strict=True)
     first_row_and_end(SHARED)  # Its workers stay.
+    sizes = idle_mib()
     again, over = zip(*(first_row_and_end(SHARED) for _ in range(runs)), strict=True)
     first_ever, ever_floors = zip(*(first_of_a_driver() for _ in range(runs)), strict=True)
     settings = {"TaskManagers": TASKMANAGERS, "floor": "one warm Spark job of one Python task"}
@@ -76,6 +103,13 @@ def measure(_events: int | None, runs: int) -> list[Figure]:
         Figure("startup to the end of a job of 100 records", ends, "s", floors, settings),
         Figure("startup of a second job to the first row", again, "s", floors, settings),
         Figure("startup of a second job to its end", over, "s", floors, settings),
+        Figure(
+            "resident memory of an idle TaskManager",
+            sizes,
+            "MiB",
+            [pyarrow_mib()],
+            {"floor": "a Python with pyarrow"},
+        ),
     ]
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -29,22 +30,23 @@ _SIZE: Final = re.compile(r"(Rss|Anonymous):\s+(\d+) kB")
 
 
 class IdleMemory:
-    """Gives memory back when nothing has run for two seconds, once for each time of rest."""
+    """Gives memory back when next to nothing has run for two seconds, once for each time of rest."""
 
     def __init__(self, give_back: Callable[[], None] | None = None) -> None:
         self._give_back = give_back or give_back_memory
-        self._ticks = 0
+        self._recent: deque[tuple[int, int]] = deque(maxlen=_IDLE_TICKS)
+        self._is_given = False
         self._pause = 0
 
     def look(self, spans: Spans) -> None:
         """Do one tick."""
         self._pause -= 1
-        if sum(spans.ran.values()) > _IDLE * spans.passed:
-            self._ticks = 0
-            return
-        self._ticks += 1
-        if self._ticks >= _IDLE_TICKS and self._pause <= 0:
-            self._ticks, self._pause = -sys.maxsize, _PAUSE_TICKS
+        self._recent.append((sum(spans.ran.values()), spans.passed))
+        ran, passed = map(sum, zip(*self._recent, strict=True))
+        if ran > _IDLE * passed:
+            self._is_given = False
+        elif not self._is_given and self._pause <= 0 and len(self._recent) == _IDLE_TICKS:
+            self._is_given, self._pause = True, _PAUSE_TICKS
             self._give_back()
 
     def release(self) -> None:

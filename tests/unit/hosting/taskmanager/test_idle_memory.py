@@ -54,6 +54,11 @@ def test_little_work_of_many_threads_is_no_rest():
 
 def test_work_in_between_begins_the_rest_anew():
     assert times((7, spans()), (1, spans(0.9)), (7, spans())) == 0
+    assert times((7, spans()), (1, spans(0.9)), (8, spans())) == 1
+
+
+def test_a_heartbeat_now_and_then_is_no_work():
+    assert times(*[(1, spans(0.2)), (7, spans(0.01))] * 3) == 1
 
 
 def test_a_later_rest_gives_back_again_but_not_within_a_minute():
