@@ -4,7 +4,7 @@ The first job of a driver loads the JobManager and ships Penstock to the executo
 process with others. A second job of the default finds warm workers. Floor: a warm Spark job of one Python task, which is what starting
 a TaskManager takes at least.
 
-Size: resident memory of the TaskManagers of the first default jobs, five seconds after they have ended. Floor: a Python that has
+Size: resident memory of the TaskManagers of the first default jobs, 15 seconds after they have ended. Floor: a Python that has
 imported pyarrow.
 """
 
@@ -24,7 +24,7 @@ from benchmarks.probes import TASKMANAGERS, environment
 ALONE = {"penstock.cluster.job-isolation": "true"}
 SHARED: dict[str, str] = {}
 """That is the default."""
-REST_S = 5
+REST_S = 15
 WITH_PYARROW = """
 import pyarrow
 from benchmarks.memory import resident_mib

@@ -19,10 +19,11 @@ from typing import Final
 
 from penstock.hosting.taskmanager.thread_times import Spans
 
-_IDLE: Final = 0.05  # Of one core, all threads together.
+_IDLE: Final = 0.05  # Of one core, all threads together, over all ticks that count.
+_WORKED: Final = 0.1  # In one tick: a short job, no heartbeat.
 _IDLE_TICKS: Final = 8
-_PAUSE_TICKS: Final = 240
-"""A minute: so long after one time the next one may come."""
+_PAUSE_TICKS: Final = 40
+"""Ten seconds: so long after one time the next one may come. One takes 25 ms."""
 
 _MADV_DONTNEED: Final = 4
 _MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ (\d+)")
@@ -41,11 +42,15 @@ class IdleMemory:
     def look(self, spans: Spans) -> None:
         """Do one tick."""
         self._pause -= 1
-        self._recent.append((sum(spans.ran.values()), spans.passed))
-        ran, passed = map(sum, zip(*self._recent, strict=True))
-        if ran > _IDLE * passed:
+        ran = sum(spans.ran.values())
+        # The tick after the giving back has what that took.
+        if ran > _WORKED * spans.passed and self._pause != _PAUSE_TICKS - 1:
             self._is_given = False
-        elif not self._is_given and self._pause <= 0 and len(self._recent) == _IDLE_TICKS:
+        self._recent.append((ran, spans.passed))
+        if self._is_given or self._pause > 0 or len(self._recent) < _IDLE_TICKS:
+            return
+        ran, passed = map(sum, zip(*self._recent, strict=True))
+        if ran <= _IDLE * passed:
             self._is_given, self._pause = True, _PAUSE_TICKS
             self._give_back()
 

@@ -58,12 +58,20 @@ def test_work_in_between_begins_the_rest_anew():
 
 
 def test_a_heartbeat_now_and_then_is_no_work():
-    assert times(*[(1, spans(0.2)), (7, spans(0.01))] * 3) == 1
+    assert times(*[(1, spans(0.09)), (7, spans(0.01))] * 30) == 1
 
 
-def test_a_later_rest_gives_back_again_but_not_within_a_minute():
-    assert times((8, spans()), (1, spans(0.9)), (230, spans())) == 1
-    assert times((8, spans()), (1, spans(0.9)), (240, spans())) == 2
+def test_a_job_of_a_moment_is_work():
+    assert times((9, spans()), (1, spans(0.3)), (100, spans())) == 2
+
+
+def test_what_the_giving_back_itself_takes_is_no_work():
+    assert times((8, spans()), (1, spans(0.2)), (200, spans())) == 1
+
+
+def test_a_later_rest_gives_back_again_but_not_within_ten_seconds():
+    assert times((9, spans()), (1, spans(0.9)), (37, spans())) == 1
+    assert times((9, spans()), (1, spans(0.9)), (38, spans())) == 2
     assert times((8, spans()), (300, spans(0.9)), (8, spans())) == 2
 
 
