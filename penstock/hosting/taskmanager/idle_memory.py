@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Final
 from penstock.hosting.taskmanager.thread_times import Spans
 
 _IDLE: Final = 0.05  # Of one core, all threads together, over all ticks that count.
-_WORKED: Final = 0.1  # In one tick: a short job, no heartbeat.
+_WORKED: Final = 0.05  # In one tick: a job of a few records, no heartbeat.
 _IDLE_TICKS: Final = 8
 _PAUSE_TICKS: Final = 40
 """Ten seconds: so long after one time the next one may come. One takes 25 ms."""
@@ -33,8 +34,15 @@ _SIZE: Final = re.compile(r"(Rss|Anonymous):\s+(\d+) kB")
 class IdleMemory:
     """Gives memory back when next to nothing has run for two seconds, once for each time of rest."""
 
-    def __init__(self, give_back: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        give_back: Callable[[], None] | None = None,
+        cpu_ns: Callable[[], int] = time.process_time_ns,
+    ) -> None:
+        """`cpu_ns`: CPU time of the process, also of threads that have ended since."""
         self._give_back = give_back or give_back_memory
+        self._cpu_ns = cpu_ns
+        self._cpu_before_ns = cpu_ns()
         self._recent: deque[tuple[int, int]] = deque(maxlen=_IDLE_TICKS)
         self._is_given = False
         self._pause = 0
@@ -42,7 +50,8 @@ class IdleMemory:
     def look(self, spans: Spans) -> None:
         """Do one tick."""
         self._pause -= 1
-        ran = sum(spans.ran.values())
+        cpu_ns = self._cpu_ns()
+        ran, self._cpu_before_ns = cpu_ns - self._cpu_before_ns, cpu_ns
         # The tick after the giving back has what that took.
         if ran > _WORKED * spans.passed and self._pause != _PAUSE_TICKS - 1:
             self._is_given = False

@@ -27,52 +27,49 @@ VmFlags: rd ex mr mw me
 """
 
 
-def spans(*shares: float) -> Spans:
-    ran = {str(index): int(share * PASSED) for index, share in enumerate(shares)}
-    return Spans(PASSED, ran, dict.fromkeys(ran, 0))
-
-
-def times(*looks: tuple[int, Spans]) -> int:
-    """How often memory was given back when each of these was seen so often."""
+def times(*looks: tuple[int, float]) -> int:
+    """How often memory was given back when the process used so much of a core for so many ticks."""
     given: list[int] = []
-    memory = IdleMemory(lambda: given.append(1))
-    for count, seen in looks:
+    used = 0
+    memory = IdleMemory(lambda: given.append(1), lambda: used)
+    for count, share in looks:
         for _ in range(count):
-            memory.look(seen)
+            used += int(share * PASSED)
+            memory.look(Spans(PASSED, {}, {}))
     return len(given)
 
 
 def test_memory_is_given_back_after_two_seconds_of_rest_and_once():
-    assert times((7, spans(0.01, 0.02))) == 0
-    assert times((8, spans(0.01, 0.02))) == 1
-    assert times((2000, spans(0.01, 0.02))) == 1
+    assert times((7, 0.03)) == 0
+    assert times((8, 0.03)) == 1
+    assert times((2000, 0.03)) == 1
 
 
-def test_little_work_of_many_threads_is_no_rest():
-    assert times((100, spans(*[0.01] * 6))) == 0
+def test_little_work_is_no_rest():
+    assert times((100, 0.06)) == 0
 
 
 def test_work_in_between_begins_the_rest_anew():
-    assert times((7, spans()), (1, spans(0.9)), (7, spans())) == 0
-    assert times((7, spans()), (1, spans(0.9)), (8, spans())) == 1
+    assert times((7, 0), (1, 0.9), (7, 0)) == 0
+    assert times((7, 0), (1, 0.9), (8, 0)) == 1
 
 
 def test_a_heartbeat_now_and_then_is_no_work():
-    assert times(*[(1, spans(0.09)), (7, spans(0.01))] * 30) == 1
+    assert times(*[(1, 0.04), (7, 0.01)] * 30) == 1
 
 
 def test_a_job_of_a_moment_is_work():
-    assert times((9, spans()), (1, spans(0.3)), (100, spans())) == 2
+    assert times((9, 0), (1, 0.06), (100, 0)) == 2
 
 
 def test_what_the_giving_back_itself_takes_is_no_work():
-    assert times((8, spans()), (1, spans(0.2)), (200, spans())) == 1
+    assert times((8, 0), (1, 0.2), (200, 0)) == 1
 
 
 def test_a_later_rest_gives_back_again_but_not_within_ten_seconds():
-    assert times((9, spans()), (1, spans(0.9)), (37, spans())) == 1
-    assert times((9, spans()), (1, spans(0.9)), (38, spans())) == 2
-    assert times((8, spans()), (300, spans(0.9)), (8, spans())) == 2
+    assert times((9, 0), (1, 0.9), (37, 0)) == 1
+    assert times((9, 0), (1, 0.9), (38, 0)) == 2
+    assert times((8, 0), (300, 0.9), (8, 0)) == 2
 
 
 def test_an_unchanged_mapping_of_a_file_is_found():
