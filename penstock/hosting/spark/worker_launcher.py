@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Any, Final
+from typing import Final
 
-from pyspark import SparkContext
+from pyspark import Broadcast, SparkContext
 
 from penstock.hosting.shipping.package_archive import package_archive
 from penstock.hosting.spark.background_jobs import BackgroundJobs, body_of
@@ -28,7 +28,7 @@ class SparkLauncher:
         self._slots = SparkSlots(context)
         self._jobs = BackgroundJobs(context, self._slots, group)
         self._lock = threading.Lock()
-        self._archive: Any = None
+        self._archive: Broadcast[bytes] | None = None
 
     def launch(
         self, worker_id: WorkerId, settings: WorkerSettings, pool: PoolAddress, on_lost: OnLost
@@ -73,7 +73,7 @@ class SparkLauncher:
         """One that runs already is told when it connects."""
         self._jobs.cancel_queued(worker_id, time.monotonic() + _CANCEL_WITHIN_S)
 
-    def _package(self) -> Any:
+    def _package(self) -> Broadcast[bytes]:
         """The broadcast package, once for all workers."""
         with self._lock:
             if self._archive is None:

@@ -1,8 +1,8 @@
-"""Gives memory of an idle TaskManager back to the system.
+"""Gives memory back to the system where a TaskManager is idle: what malloc keeps, and pages of libraries.
 
-Three kinds are given back: what Arrow keeps for later batches, what malloc keeps, and pages of libraries
-that were touched once, while they were loaded (40 MB of pyarrow and numpy). The last ones stay in the
-system's cache of files. Whoever needs one gets it again in a microsecond, without reading the disk.
+Most of those pages were touched once, while they were loaded (40 MB of pyarrow and numpy). They stay in the
+system's cache of files. Whoever needs one gets it again in a microsecond, without reading the disk. Much
+memory that a job has left is given back when it ends: `process_state.SpareMemory`.
 
 Source: Linux, madvise(2), proc_pid_smaps(5); no library of Python gives pages of mapped files back.
 """
@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import ctypes
 import re
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from penstock.hosting.taskmanager.process_state import trim_heap
 from penstock.hosting.taskmanager.thread_times import Spans
 
 _IDLE: Final = 0.05  # Of one core, all threads together, over all ticks that count.
@@ -27,8 +27,12 @@ _PAUSE_TICKS: Final = 40
 """Ten seconds: so long after one time the next one may come. One takes 25 ms."""
 
 _MADV_DONTNEED: Final = 4
-_MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ (\d+)")
-_SIZE: Final = re.compile(r"(Rss|Anonymous):\s+(\d+) kB")
+_UNCHANGED_LIBRARY: Final = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) r-.p \S+ \S+ \d+ +/.*\.so[.\d]*\n"
+    r"(?:[A-Z].*\n)*?Rss: +[1-9].*\n(?:[A-Z].*\n)*?Anonymous: +0 kB$",
+    re.MULTILINE,
+)
+"""A mapping and what is known of it, in lines that begin with a capital letter."""
 
 
 class IdleMemory:
@@ -52,8 +56,7 @@ class IdleMemory:
         self._pause -= 1
         cpu_ns = self._cpu_ns()
         ran, self._cpu_before_ns = cpu_ns - self._cpu_before_ns, cpu_ns
-        # The tick after the giving back has what that took.
-        if ran > _WORKED * spans.passed and self._pause != _PAUSE_TICKS - 1:
+        if ran > _WORKED * spans.passed:
             self._is_given = False
         self._recent.append((ran, spans.passed))
         if self._is_given or self._pause > 0 or len(self._recent) < _IDLE_TICKS:
@@ -62,44 +65,27 @@ class IdleMemory:
         if ran <= _IDLE * passed:
             self._is_given, self._pause = True, _PAUSE_TICKS
             self._give_back()
+            self._cpu_before_ns = self._cpu_ns()  # What that took is no work.
 
     def release(self) -> None:
         """Do nothing: what was given back comes again when it is used."""
 
 
 def give_back_memory() -> None:
-    """Give back what this process keeps and does not need now. Raises OSError: /proc has no smaps."""
-    arrow = sys.modules.get("pyarrow")
-    if arrow is not None:
-        arrow.default_memory_pool().release_unused()
-    library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):  # glibc has it.
-        library.malloc_trim(ctypes.c_size_t(0))
-    library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for start, size in unchanged_mappings(Path("/proc/self/smaps").read_text("ascii", "replace")):
-        library.madvise(start, size, _MADV_DONTNEED)
+    """Give back what malloc keeps, and pages of libraries that are in their files. Raises OSError: /proc has no smaps."""
+    trim_heap()
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for start, size in unchanged_libraries(Path("/proc/self/smaps").read_text("ascii", "replace")):
+        madvise(start, size, _MADV_DONTNEED)
 
 
-def unchanged_mappings(smaps: str) -> Iterator[tuple[int, int]]:
-    """Address and size of each mapping of a file that nobody can write to and nobody has changed.
+def unchanged_libraries(smaps: str) -> Iterator[tuple[int, int]]:
+    """Address and size of each mapping of a library that nobody can write to and nobody has changed.
 
-    A page of the others is in no file, for example what the loader has relocated.
+    A page of the others is in no file, for example what the loader has relocated. Other files are left
+    because user code may unmap one at any moment, and then something else may lie at its address. Python
+    does not unload its libraries.
     """
-    for start, end, rights, inode, sizes in _mappings(smaps.splitlines()):
-        is_unchanged = rights.endswith("p") and "w" not in rights and sizes.get("Anonymous") == 0
-        if inode and is_unchanged and sizes.get("Rss", 0):
-            yield start, end - start
-
-
-def _mappings(lines: Iterable[str]) -> Iterator[tuple[int, int, str, int, dict[str, int]]]:
-    found: tuple[int, int, str, int, dict[str, int]] | None = None
-    for line in lines:
-        if mapping := _MAPPING.match(line):
-            if found is not None:
-                yield found
-            start, end, rights, inode = mapping.groups()
-            found = (int(start, 16), int(end, 16), rights, int(inode), {})
-        elif found is not None and (size := _SIZE.match(line)):
-            found[-1][size[1]] = int(size[2])
-    if found is not None:
-        yield found
+    for start, end in _UNCHANGED_LIBRARY.findall(smaps):
+        yield int(start, 16), int(end, 16) - int(start, 16)

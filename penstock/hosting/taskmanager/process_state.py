@@ -128,24 +128,30 @@ class SpareMemory:
     """The memory that jobs have left. glibc keeps it, by the settings of `child.py`. Linux only."""
 
     def __init__(self) -> None:
-        self._least_bytes = _resident_bytes()
+        self._least_bytes = _own_bytes()
 
     def give_back(self) -> None:
         """Return it to the system, if it is worth the time: all threads of the process wait meanwhile."""
-        if _resident_bytes() - self._least_bytes < _SPARE_BYTES:
+        if _own_bytes() - self._least_bytes < _SPARE_BYTES:
             return
         gc.collect()
-        with contextlib.suppress(OSError, AttributeError):  # Another C library than glibc.
-            ctypes.CDLL(None).malloc_trim(0)
-        self._least_bytes = _resident_bytes()
+        trim_heap()
+        self._least_bytes = _own_bytes()
 
 
-def _resident_bytes() -> int:
+def trim_heap() -> None:
+    """Return to the system what malloc keeps and nobody uses. Threads that allocate wait meanwhile."""
+    with contextlib.suppress(OSError, AttributeError):  # Another C library than glibc.
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _own_bytes() -> int:
+    """Resident memory without pages of files, which come and go with `idle_memory`."""
     try:
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+        resident, of_files = map(int, Path("/proc/self/statm").read_text("ascii").split()[1:3])
     except OSError:
         return 0
-    return pages * os.sysconf("SC_PAGESIZE")
+    return (resident - of_files) * os.sysconf("SC_PAGESIZE")
 
 
 def _forget_folders() -> None:

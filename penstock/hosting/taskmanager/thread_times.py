@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 _TICK_S: Final = 0.25
+_REFUSALS: Final = (OSError, ValueError, IndexError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Keeper(Protocol):
     """Changes how threads run."""
 
     def look(self, spans: Spans) -> None:
-        """Do one tick."""
+        """Do one tick. Raises: OSError, ValueError, IndexError: the system refuses what this needs."""
         ...
 
     def release(self) -> None:
@@ -57,18 +58,26 @@ class Keeper(Protocol):
 
 
 def keep(keepers: Sequence[Keeper]) -> None:
-    """Call them every tick for ever, or until /proc lacks the needed values. On a thread of its own."""
-    times = ThreadTimes()
-    while keepers:
+    """Call them every tick, each until the system refuses what it needs. On a thread of its own."""
+    times, left = ThreadTimes(), list(keepers)
+    while left:
         time.sleep(_TICK_S)
         try:
             spans = times.look()
-            for keeper in keepers:
-                keeper.look(spans)
-        except (OSError, ValueError, IndexError):
-            for keeper in keepers:
+        except _REFUSALS:
+            for keeper in left:
                 keeper.release()
             return
+        left = [keeper for keeper in left if _goes_on(keeper, spans)]
+
+
+def _goes_on(keeper: Keeper, spans: Spans) -> bool:
+    try:
+        keeper.look(spans)
+    except _REFUSALS:
+        keeper.release()
+        return False
+    return True
 
 
 def threads() -> list[str]:

@@ -42,20 +42,14 @@ class TimeSlices:
     def __init__(self, give: Callable[[str, int], None] | None = None) -> None:
         self._give = give or give_slice
         self._given: dict[str, int] = {}
-        self._is_refused = False
 
     def look(self, spans: Spans) -> None:
-        """Do one tick."""
-        if self._is_refused:
-            return
+        """Do one tick. Raises OSError: the system refuses."""
         slices = _slices(spans)
-        try:
-            for thread, slice_ns in slices.items():
-                # A new thread has the slice of the one that started it.
-                if self._given.get(thread) != slice_ns:
-                    self._give(thread, slice_ns)
-        except OSError:
-            self._is_refused = True
+        for thread, slice_ns in slices.items():
+            # A new thread has the slice of the one that started it.
+            if self._given.get(thread) != slice_ns:
+                self._give(thread, slice_ns)
         self._given = slices
 
     def release(self) -> None:

@@ -73,5 +73,25 @@ def test_all_are_called_each_tick_and_released_when_proc_lacks_the_values(monkey
     assert [keeper.calls for keeper in keepers] == [[known, known, "released"]] * 2
 
 
+def test_one_that_is_refused_is_released_and_the_others_go_on(monkeypatch):
+    monkeypatch.setattr(thread_times, "_TICK_S", 0)
+    calls: list[str] = []
+
+    class Refused:
+        def __init__(self, name: str, last: int) -> None:
+            self.name, self.last = name, last
+
+        def look(self, spans: Spans) -> None:
+            calls.append(self.name)
+            if calls.count(self.name) == self.last:
+                raise PermissionError(errno.EPERM, "Operation not permitted")
+
+        def release(self) -> None:
+            calls.append(f"{self.name} is released")
+
+    keep([Refused("first", 1), Refused("second", 2)])
+    assert calls == ["first", "first is released", "second", "second", "second is released"]
+
+
 def test_nobody_to_call_is_the_end():
     keep([])
