@@ -22,6 +22,7 @@ from penstock.runtime.operators.windowed.combining_windows import CombiningWindo
 from penstock.runtime.operators.windowed.functions import AggregateContents, ReduceContents
 from penstock.runtime.operators.windowed.grid import GridWindowOperator
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.runtime.row_functions.additions import why_not_added
 from penstock.runtime.row_functions.inlining import inlined
 from penstock.runtime.row_functions.partials import combining_of
 from penstock.runtime.row_functions.plans import Way, fields_plan_of, plan_of
@@ -37,7 +38,7 @@ def keyed_way(graph: StreamGraph, node_id: int) -> FunctionWay | None:
     """How the function of an operator with keys will run; None: nothing is told of it."""
     operator = graph.nodes[node_id].operator
     if isinstance(operator, KeyTaker) and _has_state(operator):
-        return _stateful_way(graph, node_id, operator)
+        return _added_way(graph, node_id, operator) or _stateful_way(graph, node_id, operator)
     if isinstance(operator, ReduceOperator) or (
         isinstance(operator, WindowOperator) and isinstance(operator.contents, ReduceContents)
     ):
@@ -112,6 +113,21 @@ def _has_state(operator: KeyTaker) -> bool:
     if isinstance(operator, WindowOperator):
         return isinstance(operator.contents, AggregateContents)
     return type(operator) in _KEYED
+
+
+def _added_way(graph: StreamGraph, node_id: int, operator: KeyTaker) -> FunctionWay | None:
+    """Of an aggregate function whose body is in the loop of its windows; None: it is called, or there is none."""
+    if not isinstance(operator, CombiningWindows) or not operator.functions_as_columns:
+        return None
+    contents = operator.contents
+    assert isinstance(contents, AggregateContents), "it has state"
+    owner = contents.function.owner
+    if inlined(owner.add, 2).expression is None:
+        return None
+    why = why_not_added(owner.create_accumulator, owner.add)
+    if node_id in graph.error_rules:
+        why = "records at which it raises are put aside"
+    return FunctionWay((Way.INLINE if why else Way.PARTIALS).value, why_no_partials=why)
 
 
 def _reduce_way(

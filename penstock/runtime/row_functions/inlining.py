@@ -94,13 +94,13 @@ def comprehension(
         return None
 
 
-def reduced_to(call: object) -> tuple[Node, tuple[Guard, ...]]:
-    """The tree of what a function of two records returns, over COLUMN 0 and 1 for the two. Its own code does not run. Raises: Refused."""
+def tree_of(call: object, count: int) -> tuple[Node, tuple[Guard, ...]]:
+    """The tree of what a function of so many arguments returns, over COLUMN 0, 1 and so on for them. Its own code does not run. Raises: Refused."""
     function, place = function_of(call) if READS_BYTECODE else (None, 0)
     if function is None:
         raise Refused("it is no function of Python whose bytecode is known")
     given = {
-        place + index: Node(Kind.COLUMN, value=index, is_changeable=True) for index in range(2)
+        place + index: Node(Kind.COLUMN, value=index, is_changeable=True) for index in range(count)
     }
     reader = _ObjectReader(function, _no_field)
     try:

@@ -21,7 +21,7 @@ from penstock.model.types import TypeInformation
 from penstock.runtime.codecs.by_type import RecordCodec, codec_of
 from penstock.runtime.codecs.convert import fields_of, is_as_declared, rows_of_fields, to_rows
 from penstock.runtime.elements import ColumnBatch, Int64s
-from penstock.runtime.row_functions.inlining import reduced_to
+from penstock.runtime.row_functions.inlining import tree_of
 from penstock.runtime.row_functions.interpreters import is_watched
 from penstock.runtime.row_functions.known_code import Guard, hold
 from penstock.runtime.row_functions.refusals import Refused
@@ -67,7 +67,7 @@ def combining_of(call: Callable[[Any, Any], Any], kind: TypeInformation | None) 
     if not isinstance(codec, RecordCodec) or codec.arrow is None:
         return Combining((), why_not="its records have no declared type with columns")
     try:
-        tree, guards = reduced_to(call)
+        tree, guards = tree_of(call, 2)
         return Combining(_hows(tree, codec), guards)
     except Refused as refused:
         return Combining((), why_not=str(refused))

@@ -53,7 +53,7 @@ class Reader:
         code = function.__code__
         check_shape(code)
         names = code.co_varnames[: code.co_argcount]
-        if max(given) >= len(names):
+        if max(given, default=-1) >= len(names):
             raise Refused("it takes no record")
         variables: dict[str, Any] = {}
         defaults = function.__defaults__ or ()

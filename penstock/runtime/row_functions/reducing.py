@@ -25,16 +25,14 @@ _NO_ROWS: Final = frozenset({
 """Results that are named already, or are no Rows."""
 _LOOP: Final = """\
 def run(records, table, get, append, own):
-    for skey, c1 in records:
-        c0 = get(skey, _no_result)
-        if c0 is _no_result:
-            table[skey] = {first}
-            {given}
-            continue
+    for skey, {new} in records:
+        {old} = get(skey, _no_result)
+        if {old} is _no_result:
+            {first}
         try:
             made = {text}
         except Exception:
-            return skey, c0, c1
+            return skey, {old}, {new}
         if {is_row}:
             made = _named(made)
         table[skey] = made
@@ -42,13 +40,20 @@ def run(records, table, get, append, own):
     return None
 """
 """Returns the record at which the body raises: it can be called again with the same records, and goes on behind it."""
-_ONE: Final = "def run(c0, c1):\n    made = {text}\n    return {one}\n"
+_ONE: Final = "def run({old}, {new}):\n    made = {text}\n    return {one}\n"
+_REDUCED: Final = {"old": "c0", "new": "c1"}
+_ADDED: Final = {"old": "c1", "new": "c0"}
+"""Which argument of the function is the value so far, and which the record."""
 _WAYS: Final = {
-    "copied": {"first": "own(c1)", "given": "append(c1)", "result": "append(own(made))"},
-    "trusted": {"first": "c1", "given": "append(c1)", "result": "append(made)"},
-    "kept": {"first": "own(c1)", "given": "pass", "result": "pass"},
+    "copied": {
+        "first": "table[skey] = own(c1); append(c1); continue",
+        "result": "append(own(made))",
+    },
+    "trusted": {"first": "table[skey] = c1; append(c1); continue", "result": "append(made)"},
+    "kept": {"first": "table[skey] = own(c1); continue", "result": "pass"},
+    "added": {"first": "c1 = own()", "result": "pass"},
 }
-"""By what becomes of results: copied before they are given on, given on as they are, only kept."""
+"""By what becomes of results: copied before they are given on, given on as they are, only kept; of an aggregate, only kept."""
 
 
 @dataclass(slots=True)
@@ -64,7 +69,7 @@ class Fed:
     records: Iterator[tuple[Any, Any]]
     table: Any
     results: list[Any] | None
-    own: Callable[[Any], Any] | None
+    own: Callable[..., Any] | None
     call: Callable[[Any, Any], Any]
     put_aside: Callable[[Exception], None]
 
@@ -85,6 +90,9 @@ class Fed:
 
 class Reducing:
     """How one reduce function runs. `told`: takes a line when something is wrong. `told_as`: the function's operator, for that line."""
+
+    arguments = _REDUCED
+    longest = "copied"
 
     def __init__(
         self,
@@ -114,23 +122,29 @@ class Reducing:
                     break
         if self._may_run():
             self._loop(fed, fed.records)
-        elif fed.results is None:
+        else:
+            self._call(fed)
+
+    def _call(self, fed: Fed) -> None:
+        if fed.results is None:
             _call_and_keep(fed)
         else:
             _call_each(fed)
+
+    def _way(self, fed: Fed) -> str:
+        return "kept" if fed.results is None else "trusted" if fed.own is None else "copied"
 
     def _may_run(self) -> bool:
         plan = self._plan
         if plan is None:
             # The function is read when it is first needed: all that is outside of it has its values then.
             plan = self._plan = inlined(self._function, 2, self._names, is_on=self._is_on)
-            loop = self._made(plan, _LOOP, _WAYS["copied"])
-            # The longest text of all.
+            loop = self._made(plan, _LOOP, _WAYS[self.longest])
             self._one = None if loop is None else self._made(plan, _ONE, {})
         return self._one is not None and plan.may_run()
 
     def _loop(self, fed: Fed, records: Iterable[tuple[Any, Any]]) -> None:
-        way = "kept" if fed.results is None else "trusted" if fed.own is None else "copied"
+        way = self._way(fed)
         loop = self._loops.get(way)
         if loop is None:
             assert self._plan is not None, "it may run"
@@ -154,9 +168,10 @@ class Reducing:
             text=plan.expression.text,
             is_row="made.__class__ is _row" if may_be_row else "False",
             one="_named(made)" if may_be_row else "made",
+            **self.arguments,
             **way,
         )
-        name = f"<reduce of {getattr(self._function, '__qualname__', 'a function')}>"
+        name = f"<body of {getattr(self._function, '__qualname__', 'a function')}>"
         known = {"_no_result": NO_RESULT, "_row": Row, "_named": self._named}
         try:
             return plan.expression.in_function(source, name, known)
@@ -192,6 +207,25 @@ class Reducing:
             "from now on. Earlier results may be wrong: please report this, and set "
             "penstock.task.functions-as-columns to false."
         )
+
+
+class Adding(Reducing):
+    """How `add` of one aggregate function runs, which takes the record first. Results are only kept; what it is fed with has, as `own`,
+    what makes an accumulator, and its call takes the accumulator first.
+    """
+
+    arguments = _ADDED
+    longest = "added"
+
+    def _call(self, fed: Fed) -> None:
+        table, call, get, create = fed.table, fed.call, fed.table.get, fed.own
+        assert create is not None, "it makes accumulators"
+        for skey, value in fed.records:
+            kept = get(skey, NO_RESULT)
+            table[skey] = call(create() if kept is NO_RESULT else kept, value)
+
+    def _way(self, fed: Fed) -> str:
+        return "added"
 
 
 def _call_each(fed: Fed) -> None:

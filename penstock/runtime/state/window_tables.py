@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.runtime.state.snapshot import KeyedPart, StateInfo
 
@@ -19,6 +19,13 @@ WINDOW_KINDS: Final = frozenset({LIST_WINDOWS, "Reducing windows", "Aggregating 
 """In a snapshot their columns are starts, whether the window has fired for the key, and the content."""
 
 Fold: TypeAlias = Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]
+
+
+class Sums(Protocol):
+    """What values add to the content of each of their keys."""
+
+    def are_added_to(self, table: dict[Any, Any]) -> bool:
+        """Add them. False: nothing is added, so the values have to be folded."""
 
 
 class WindowTables(ABC):
@@ -41,8 +48,10 @@ class WindowTables(ABC):
         self.known = {*self.waiting, *self.fired}
 
     @abstractmethod
-    def add(self, start: int, skeys: Iterable[Any], values: Iterable[Any]) -> None:
-        """Fold values into a window. `skeys`: the state key of each value."""
+    def add(
+        self, start: int, skeys: Iterable[Any], values: Iterable[Any], sums: Sums | None = None
+    ) -> None:
+        """Fold values into a window. `skeys`: the state key of each value. `sums`: of all these values; None: nobody has summed them."""
 
     @abstractmethod
     def get(self, start: int, skey: Any) -> Any:
@@ -76,11 +85,14 @@ class HeapWindowTables(WindowTables):
         if restored is not None:
             self._put_back(restored)
 
-    def add(self, start: int, skeys: Iterable[Any], values: Iterable[Any]) -> None:
+    def add(
+        self, start: int, skeys: Iterable[Any], values: Iterable[Any], sums: Sums | None = None
+    ) -> None:
         table = self._tables.get(start)
         if table is None:
             table = self._tables[start] = {}
-        self._fold(table, skeys, values)
+        if sums is None or not sums.are_added_to(table):
+            self._fold(table, skeys, values)
 
     def get(self, start: int, skey: Any) -> Any:
         return self._tables[start][skey]

@@ -11,8 +11,9 @@ from penstock.runtime.elements import NO_TIMESTAMP, ColumnBatch, RowBatch
 from penstock.runtime.operators.combined_rows import CombinedRows, CombiningByKey
 from penstock.runtime.operators.windowed.base import WindowOperator
 from penstock.runtime.operators.windowed.functions import AggregateContents
+from penstock.runtime.row_functions.additions import Additions
 from penstock.runtime.row_functions.runner import ColumnRows
-from penstock.runtime.state.window_tables import Fold
+from penstock.runtime.state.window_tables import Fold, Sums
 from penstock.runtime.windowing.assigners import _TimeGrid
 
 
@@ -20,6 +21,7 @@ class CombiningWindows(WindowOperator):
     """Its assigner is a grid of event time."""
 
     _combining: CombiningByKey | None = None
+    _additions: Additions | None = None
     _lent_values: tuple[ColumnRows, list[Any]] | None = None
     """The batch that is being added, if the aggregate gets fields, and what it gets for each record."""
 
@@ -31,6 +33,8 @@ class CombiningWindows(WindowOperator):
         name = str(self.windows.owner)
         # A record that is put aside has to be whole.
         self.may_get_fields = self.poison is None and self.is_given_fields()
+        if self.poison is None:
+            self._additions = contents.additions(name, self.complain)
         combiner = contents.combiner(name, self.complain)
         if combiner is not None and len(self.selections) == 1:
             self._combining = CombiningByKey(combiner, self.keys)
@@ -48,6 +52,13 @@ class CombiningWindows(WindowOperator):
         values = list(rows.plan.records(rows.batch, rows.known))
         self._lent_values = rows, values
         return values
+
+    def sums_of(self, skeys: list[Any], values: list[Any], windows: int) -> Sums | None:
+        """What these records add to each of so many windows; None: they are added one by one."""
+        if self._additions is None:
+            return None
+        are_lent = self._lent_values is not None
+        return self._additions.sums(skeys, values, windows, are_lent=are_lent)
 
     def give_back_values(self) -> None:
         """All that `values_of` gave was added, so nothing of the batch is kept."""

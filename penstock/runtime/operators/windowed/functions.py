@@ -16,8 +16,9 @@ from penstock.model.pickled_fields import set_fields
 from penstock.model.types import ListTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.runtime.context import KeyedStateStore, UserFunction
 from penstock.runtime.records.emissions import own_copy, same
+from penstock.runtime.row_functions.additions import Additions
 from penstock.runtime.row_functions.partials import Combiner
-from penstock.runtime.row_functions.reducing import Fed, Reducing, named
+from penstock.runtime.row_functions.reducing import Adding, Fed, Reducing, named
 from penstock.runtime.state.contract import KeyedStateBackend, MergingState
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -73,6 +74,10 @@ class WindowContents(ABC):
         """What combines records before they are added; None: nothing does. Arguments: as of `fold_in_loop`."""
         return None
 
+    def additions(self, _told_as: str, _told: Callable[[str], None]) -> Additions | None:
+        """What adds the records of a key at once; None: nothing does. Arguments: as of `fold_in_loop`."""
+        return None
+
     def result(self) -> Callable[[Any], Any]:
         """Returns the function from an accumulator to the value that the window function sees."""
         return same
@@ -103,7 +108,7 @@ class ReduceContents(WindowContents):
         self, told_as: str, told: Callable[[str], None]
     ) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         reducing = Reducing(self.function.call, self.names, told_as, told, is_on=True)
-        return _fold_with(reducing, self._call)
+        return _fold_with(reducing, self._call, own_copy)
 
     def combiner(self, told_as: str, told: Callable[[str], None]) -> Combiner:
         return Combiner(self.function.call, told_as, told)
@@ -127,6 +132,21 @@ class AggregateContents(WindowContents):
 
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_aggregate(self.function.owner)
+
+    def fold_in_loop(
+        self, told_as: str, told: Callable[[str], None]
+    ) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        owner = self.function.owner
+        create, add = owner.create_accumulator, owner.add
+        return _fold_with(
+            Adding(add, None, told_as, told, is_on=True),
+            lambda kept, value: add(value, kept),
+            create,
+        )
+
+    def additions(self, told_as: str, told: Callable[[str], None]) -> Additions:
+        owner = self.function.owner
+        return Additions(owner.create_accumulator, owner.add, told_as, told)
 
     def result(self) -> Callable[[Any], Any]:
         found: Callable[[Any], Any] = self.function.owner.get_result
@@ -300,10 +320,12 @@ def _fold_reduce(call: Callable[[Any, Any], Any]) -> Callable[..., None]:
     return fold
 
 
-def _fold_with(reducing: Reducing, call: Callable[[Any, Any], Any]) -> Callable[..., None]:
+def _fold_with(
+    reducing: Reducing, call: Callable[[Any, Any], Any], own: Callable[..., Any]
+) -> Callable[..., None]:
     def fold(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:
         records = zip(skeys, values, strict=False)
-        reducing.run(Fed(length_hint(skeys), records, table, None, own_copy, call, _raise))
+        reducing.run(Fed(length_hint(skeys), records, table, None, own, call, _raise))
 
     return fold
 

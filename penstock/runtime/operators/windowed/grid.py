@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,8 +34,12 @@ from penstock.runtime.operators.windowed.base import GRID
 from penstock.runtime.operators.windowed.combining_windows import CombiningWindows
 from penstock.runtime.operators.windowed.going_on import called, folding, results_of
 from penstock.runtime.state.snapshot import StateInfo
+from penstock.runtime.state.window_tables import Sums
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windows import TimeWindow
+
+_Members: TypeAlias = tuple[list[Any], list[Any], Int64s]
+"""State keys, values and timestamps of records."""
 
 
 class GridWindowOperator(CombiningWindows):
@@ -125,9 +129,10 @@ class GridWindowOperator(CombiningWindows):
                 starts = self._open_at(int(stamps[begin]))
                 if not starts:
                     self.all_late(values[run], stamps[run])
+                members = skeys[run], values[run], stamps[run]
+                sums = self.sums_of(*members[:2], len(starts))
                 for start in starts:
-                    members = skeys[run], values[run], stamps[run]
-                    if not self._is_folded(start, *members):
+                    if not self._is_folded(start, members, sums):
                         yield from self._refire(start, *members, collector)
             begin = end
 
@@ -154,7 +159,7 @@ class GridWindowOperator(CombiningWindows):
         for start, group in members.items():
             group.sort()
             its = [skeys[i] for i in group], [values[i] for i in group], stamps[group]
-            if not self._is_folded(start, *its):
+            if not self._is_folded(start, its):
                 yield from self._refire(start, *its, collector)
         if late:
             late.sort()
@@ -166,12 +171,13 @@ class GridWindowOperator(CombiningWindows):
         limit = now - self.allowed_lateness_ms if now != MAX_WATERMARK else now
         return [start for start in self._grid.starts_at(stamp) if last_of(start) > limit]
 
-    def _is_folded(self, start: int, skeys: list[Any], values: list[Any], stamps: Int64s) -> bool:
+    def _is_folded(self, start: int, members: _Members, sums: Sums | None = None) -> bool:
         """Fold records into a window that has not fired. False: it has fired, so each record has to fire it again."""
         if self._grid.last_ms(start) <= self.timers.current_watermark:
             return False
         self._announce(start)
-        self._tables.add(start, skeys, self.watched(values, stamps))
+        skeys, values, stamps = members
+        self._tables.add(start, skeys, self.watched(values, stamps), sums)
         if self._fired_before and start in self._fired_before:
             self._tables.let_wait(start, skeys)
         return True

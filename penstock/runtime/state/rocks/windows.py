@@ -25,7 +25,7 @@ from penstock.runtime.state.rocks.encoding import (
 from penstock.runtime.state.rocks.formats import format_of
 from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.snapshot import StateInfo
-from penstock.runtime.state.window_tables import LIST_WINDOWS, Fold, WindowTables
+from penstock.runtime.state.window_tables import LIST_WINDOWS, Fold, Sums, WindowTables
 
 MARKS: Final = "/keys that wait"
 """Suffix for the name of a state with windows: the column family that marks keys."""
@@ -44,12 +44,15 @@ class RocksWindowTables(WindowTables):
         self.begin_with(*backend.database.windows(name))
         self.some_wait.update(_windows_in(self._marks))
 
-    def add(self, start: int, skeys: Iterable[Any], values: Iterable[Any]) -> None:
+    def add(
+        self, start: int, skeys: Iterable[Any], values: Iterable[Any], sums: Sums | None = None
+    ) -> None:
         skeys = list(skeys)
         rows = {skey: window_row(self._group_of(skey), start, skey) for skey in skeys}
         # Lists only grow, so nothing has to be read.
         table = {} if self.info.kind == LIST_WINDOWS else self._read(rows)
-        self._fold(table, skeys, values)
+        if sums is None or not sums.are_added_to(table):
+            self._fold(table, skeys, values)
         for skey, kept in table.items():
             for row, data in self._format.rows(rows[skey], kept, self._next_number):
                 self._family.put(row, data)
