@@ -9,6 +9,7 @@ import io
 import re
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +43,15 @@ def packed(folder: Path) -> bytes:
     return made.getvalue()
 
 
+def compress(wheel: Path) -> None:
+    """Write a wheel again with the best compression, which hatchling does not offer."""
+    with zipfile.ZipFile(wheel) as given:
+        files = [(info, given.read(info)) for info in given.infolist()]
+    with zipfile.ZipFile(wheel, "w") as made:
+        for info, content in files:
+            made.writestr(info, content, zipfile.ZIP_DEFLATED, compresslevel=9)
+
+
 class CustomBuildHook(BuildHookInterface[Any]):
     """Named in pyproject.toml, for wheels only."""
 
@@ -56,3 +66,4 @@ class CustomBuildHook(BuildHookInterface[Any]):
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if version != "editable":
             self.place.cleanup()
+            compress(Path(artifact_path))
