@@ -13,7 +13,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Generator
-from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = re.compile(r"penstock-(\d+)-.+")  # `hosting/spark/executor_task.py` makes them
@@ -24,13 +23,16 @@ def claimed(archive: str) -> Generator[None, None, None]:
     """Lock a folder while it is in use. The lock is also seen in containers that share the folder
     but not process ids.
     """
-    with Path(archive).open("rb") as claim:
+    claim = os.open(archive, os.O_RDONLY)  # In local mode it is a folder.
+    try:
         if sys.platform != "win32":
             import fcntl
 
             with contextlib.suppress(OSError):  # The file system has no locks.
                 fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield
+    finally:
+        os.close(claim)
 
 
 def sweep_leftovers() -> None:
@@ -65,10 +67,15 @@ def _is_claimed(folder: str) -> bool:
     import fcntl
 
     try:
-        with (Path(folder) / "penstock.zip").open("rb") as claim:
-            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        claim = os.open(os.path.join(folder, "penstock.zip"), os.O_RDONLY)
     except FileNotFoundError:
         return False
     except OSError:
         return True
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(claim)
     return False

@@ -7,19 +7,26 @@ knows nothing of what its task does; the task ends normally whatever happens, so
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pyspark import SparkContext, cloudpickle
+from pyspark import Broadcast, SparkContext, cloudpickle
 
+import penstock
+from penstock.hosting.shipping.package_archive import package_archive
 from penstock.hosting.spark import executor_task
+from penstock.hosting.spark.checks import LOCAL
 from penstock.hosting.spark.sizes import LargeOnesFirst
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.spark.worker_python import cause_in
 from penstock.hosting.spark_thread import SparkThread
 from penstock.model.ids import ResourceId
+from penstock.model.own_places import PACKAGE_FOLDER
 from penstock.model.slot_size import SlotSize
 
 STOP_WAIT_S: Final = 6.0
@@ -173,15 +180,26 @@ class BackgroundJobs:
             self._context.cancelJobGroup(self._group_of(name))
 
 
-def body_of(config: dict[str, Any], archive: Any) -> Any:
-    """Return what a task runs. `config`: of `hosting.taskmanager.supervisor.SupervisorConfig`, as plain data, and `python`."""
+def package_for(context: SparkContext) -> Broadcast[bytes] | str:
+    """Return what tasks import Penstock from: an archive. In local mode, the package's folder, if Python keeps its bytecode there."""
+    cached = importlib.util.cache_from_source(penstock.__file__)
+    is_kept = sys.pycache_prefix is None and os.path.exists(cached)
+    if LOCAL.match(str(context.master)) and is_kept:
+        return PACKAGE_FOLDER
+    return context.broadcast(package_archive())
+
+
+def body_of(config: dict[str, Any], package: Any) -> Any:
+    """Return what a task runs. `config`: of `hosting.taskmanager.supervisor.SupervisorConfig`, as plain data, and `python`.
+    `package`: of `package_for`.
+    """
     host = executor_task.host_taskmanager
 
     def run(partition: Any) -> Any:
         # Spark uses a Python worker again only if the task has read all of its input.
         for _ in partition:
             pass
-        return host(config, archive)
+        return host(config, package)
 
     run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
     return run

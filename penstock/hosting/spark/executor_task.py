@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 
-def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
-    """Body of the Spark task. `archive`: broadcast variable with the package's zip.
+def host_taskmanager(config: dict[str, Any], package: Any) -> Iterable[str]:
+    """Body of the Spark task. `package`: broadcast variable with the package's zip, or its folder.
 
     Yields why the TaskManager ended. A TaskManager's failure never raises, because Spark would
     retry the task.
@@ -50,7 +50,7 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
                 supervisor = importlib.import_module("penstock.hosting.taskmanager.supervisor")
                 return str(supervisor.supervise(supervisor.SupervisorConfig(**config), child))
 
-    return [with_package(archive, supervise)]
+    return [with_package(package, supervise)]
 
 
 def probe_executor(order: dict[str, Any], archive: Any, task: int) -> Iterable[dict[str, Any]]:
@@ -63,8 +63,8 @@ def probe_executor(order: dict[str, Any], archive: Any, task: int) -> Iterable[d
     return [with_package(archive, probe)]
 
 
-def with_package(archive: Any, call: Callable[[str], Any]) -> Any:
-    """Call `call` with the path of the zip, while Penstock can be imported from that zip only. Returns its result."""
+def with_package(package: Any, call: Callable[[str], Any]) -> Any:
+    """Call `call` with the path of the zip, or of a folder in its place, while Penstock can be imported from there only. Returns its result."""
     import os
     import shutil
     import sys
@@ -74,9 +74,13 @@ def with_package(archive: Any, call: Callable[[str], Any]) -> Any:
     # `worker_folders` recognises leftovers by this name.
     folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")
     path = os.path.join(folder, "penstock.zip")
-    # It holds code, and it is this user's alone, as its folder is.
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
-        target.write(archive.value)
+    if isinstance(package, str):
+        os.mkdir(path, 0o700)
+        os.symlink(package, os.path.join(path, "penstock"))
+    else:
+        # It holds code, and it is this user's alone, as its folder is.
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+            target.write(package.value)
     sys.path.insert(0, path)
     shadowed = {name: sys.modules.pop(name) for name in before if name.split(".")[0] == "penstock"}
     try:
@@ -86,5 +90,6 @@ def with_package(archive: Any, call: Callable[[str], Any]) -> Any:
         for name in [name for name in sys.modules if name.split(".")[0] == "penstock"]:
             del sys.modules[name]
         sys.modules.update(shadowed)
-        sys.path_importer_cache.pop(path, None)
+        for place in [place for place in sys.path_importer_cache if place.startswith(folder)]:
+            del sys.path_importer_cache[place]
         shutil.rmtree(folder, ignore_errors=True)

@@ -11,14 +11,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyspark import SparkContext
+from pyspark import Broadcast, SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.hosting.provider import HostChanges, MasterAddress, OnEnded
-from penstock.hosting.shipping.package_archive import package_archive
 from penstock.hosting.shipping.program_files import bring_files
 from penstock.hosting.shipping.worker_files import WorkerFiles
-from penstock.hosting.spark.background_jobs import BackgroundJobs, body_of
+from penstock.hosting.spark.background_jobs import BackgroundJobs, body_of, package_for
 from penstock.hosting.spark.configuration import configuration_of
 from penstock.hosting.spark.executor_watch import ExecutorWatch
 from penstock.hosting.spark.session_workers import idle_workers, make_room
@@ -187,25 +186,24 @@ class SparkProvider(SparkPlace):
     ) -> None:
         super().__init__(spark, slots, process, addresses)
         self._jobs = BackgroundJobs(self._context, self._slots, "")
-        self._archive: Any = None
+        self._package: Broadcast[bytes] | str = ""
 
     def has_free_slots(self) -> bool:
         return not self._jobs.lack_places(self._jobs.running() - self._registered)
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
-        """Broadcast the package, once for a job."""
         self._executors.start()
         self._master = master
         self._on_ended = on_ended
         self._jobs.group = master.credentials.cluster_id[:8]
-        self._archive = self._context.broadcast(package_archive())
+        self._package = package_for(self._context)
 
     def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
         """Start a TaskManager. Never raises; errors are reported by `on_ended`."""
         self._jobs.start(
             resource_id,
             size,
-            lambda: body_of(self._config(resource_id, size), self._archive),
+            lambda: body_of(self._config(resource_id, size), self._package),
             self._on_ended,
         )
 
@@ -220,9 +218,9 @@ class SparkProvider(SparkPlace):
         """End all. Never raises."""
         self._executors.stop()
         self._jobs.close(self._registered)
-        if self._archive is not None:
+        if isinstance(self._package, Broadcast):
             with contextlib.suppress(Exception):  # The session may be stopped already.
-                self._archive.destroy()
+                self._package.destroy()
 
     def _config(self, resource_id: ResourceId, size: SlotSize) -> dict[str, Any]:
         """Plain data, as the child process gets it: the Spark worker that unpickles this does not have our classes."""

@@ -9,8 +9,7 @@ from typing import Final
 
 from pyspark import Broadcast, SparkContext
 
-from penstock.hosting.shipping.package_archive import package_archive
-from penstock.hosting.spark.background_jobs import BackgroundJobs, body_of
+from penstock.hosting.spark.background_jobs import BackgroundJobs, body_of, package_for
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.workers.launcher import OnLost, PoolAddress, WorkerSettings
 from penstock.model.ids import ResourceId
@@ -28,7 +27,7 @@ class SparkLauncher:
         self._slots = SparkSlots(context)
         self._jobs = BackgroundJobs(context, self._slots, group)
         self._lock = threading.Lock()
-        self._archive: Broadcast[bytes] | None = None
+        self._kept: Broadcast[bytes] | str | None = None
 
     def launch(
         self, worker_id: WorkerId, settings: WorkerSettings, pool: PoolAddress, on_lost: OnLost
@@ -73,9 +72,9 @@ class SparkLauncher:
         """One that runs already is told when it connects."""
         self._jobs.cancel_queued(worker_id, time.monotonic() + _CANCEL_WITHIN_S)
 
-    def _package(self) -> Broadcast[bytes]:
-        """The broadcast package, once for all workers."""
+    def _package(self) -> Broadcast[bytes] | str:
+        """The package, once for all workers."""
         with self._lock:
-            if self._archive is None:
-                self._archive = self._context.broadcast(package_archive())
-            return self._archive
+            if self._kept is None:
+                self._kept = package_for(self._context)
+            return self._kept

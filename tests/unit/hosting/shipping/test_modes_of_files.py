@@ -14,6 +14,7 @@ from penstock.hosting.shipping import worker_imports
 from penstock.hosting.shipping.program_files import bring_files
 from penstock.hosting.shipping.worker_imports import Archives
 from penstock.hosting.spark import executor_task
+from penstock.model.own_places import PACKAGE_FOLDER
 from penstock.model.program import ProgramSettings
 from tests.tools.hosting.module_archives import archive_of
 from tests.tools.permissions import open_to_others, umask
@@ -37,6 +38,21 @@ def test_penstock_itself(temporary):
 
     executor_task.with_package(SimpleNamespace(value=b"zip"), look)
     assert sorted(found.values()) == [0o600, 0o700]
+
+
+def test_penstocks_own_folder(temporary):
+    found = {}
+
+    def look(path):
+        for place in (path, os.path.dirname(path)):
+            found[os.path.basename(place)] = stat.S_IMODE(os.stat(place).st_mode)
+        found["files"] = os.listdir(path)
+
+    executor_task.with_package(PACKAGE_FOLDER, look)
+    assert found.pop("files") == ["penstock"]
+    assert set(found.values()) == {0o700}
+    assert not os.listdir(temporary)
+    assert os.path.exists(os.path.join(PACKAGE_FOLDER, "__init__.py"))
 
 
 def test_a_programs_modules(temporary, monkeypatch):

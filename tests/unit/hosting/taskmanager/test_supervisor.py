@@ -316,6 +316,20 @@ def test_a_folder_in_use_in_another_container_stays(shared, dead_pid):
     assert not used.exists()
 
 
+def test_a_folder_in_place_of_the_archive_is_in_use_and_swept_too(shared, dead_pid, tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    used = shared / f"penstock-{dead_pid}-abc"
+    (used / "penstock.zip").mkdir(parents=True)
+    os.symlink(package, used / "penstock.zip" / "penstock")
+    with worker_folders.claimed(str(used / "penstock.zip")):
+        sweep_leftovers()
+        assert used.exists()
+    sweep_leftovers()
+    assert not used.exists()
+    assert package.exists()
+
+
 def test_supervising_sweeps_first_and_a_folder_that_cannot_be_listed_is_no_error(
     shared, dead_pid, child, monkeypatch
 ):
