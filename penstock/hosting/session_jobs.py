@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.model.ids import JobId
 from penstock.model.program import JobControl
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 _END_WAIT_S: Final = 30.0
 """How long a job that is let go may take to end before a new job is refused for want of its slots."""

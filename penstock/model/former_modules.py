@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _CLASSES: Final[Mapping[tuple[str, str], str]] = {
-    ("penstock.machines.cluster_shape", "counted"): "penstock.model.texts.counted",
+    ("penstock.machines.cluster_shape", "counted"): "penstock.model.texts.amounts",
     (
         "penstock.runtime.operators.column_window",
         "_Fired",
@@ -243,7 +243,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "penstock.machines.watermark_alignment": "penstock.machines.sources.watermark_alignment",
     "penstock.model.amounts": "penstock.model.texts.amounts",
     "penstock.model.bounded_text": "penstock.model.texts.bounded_text",
-    "penstock.model.counted": "penstock.model.texts.counted",
+    "penstock.model.counted": "penstock.model.texts.amounts",
     "penstock.model.elastic_profile": "penstock.model.elastic.elastic_profile",
     "penstock.model.error_text": "penstock.model.texts.error_text",
     "penstock.model.parallelism_bounds": "penstock.model.elastic.parallelism_bounds",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 SlotSize: TypeAlias = tuple[tuple[str, float], ...]
 UNSIZED: Final[SlotSize] = ()

@@ -18,7 +18,7 @@ from penstock.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, 
 from penstock.datastream.building.program import caller_location
 from penstock.datastream.functions import Function
 from penstock.model.errors import GraphError
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 

@@ -49,7 +49,7 @@ from penstock.model.options.cluster import TaskManagerOptions
 from penstock.model.options.scheduling import SchedulingOptions
 from penstock.model.options.state import StateBackendOptions
 from penstock.model.plain import to_plain
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 _MOST_TASKS: Final = 256
 _UNKNOWN_TASKS: Final = 2

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from penstock.hosting.shipping.least_versions import is_too_old, least_text, numbers
 from penstock.hosting.spark.checks import ALL_JOBS, STREAMING, Finding
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 _SHOWN: Final = 3
 _LITTLE_MB: Final = 1024

@@ -14,7 +14,7 @@ from penstock.hosting.wire.messages import MAX_MESSAGE
 from penstock.model.errors import GraphError, NoResourceAvailable
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.slot_size import UNSIZED, SlotSize, describe
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 _MESSAGE_MARGIN = 1 << 20
 

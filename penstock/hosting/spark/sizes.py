@@ -23,7 +23,7 @@ from pyspark.resource import (
 
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import SlotSize, cores_of, describe, extended_of, memory_mb_of
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 _LOCAL: Final = re.compile(r"local(\[|$)")
 _OVERHEAD_MB: Final = 384  # Spark keeps at least this much for the JVM itself.

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from penstock.hosting.spark.checks import LOCAL, LOCAL_CLUSTER, is_true
 from penstock.hosting.spark.configuration import configuration_of
 from penstock.hosting.spark.sizes import SparkSize
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 STOPPED: Final = "the SparkSession was stopped"
 _EXECUTORS_WAIT_S: Final = 5.0

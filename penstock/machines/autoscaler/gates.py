@@ -13,7 +13,7 @@ from penstock.machines.autoscaler.decisions import EventKind
 from penstock.machines.autoscaler.samples import ClusterRoom, JobSample
 from penstock.machines.autoscaler.settings import GateSettings
 from penstock.model.options.autoscaler import AutoscalerOptions
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from penstock.machines.autoscaler.evaluation import Evaluated
 from penstock.machines.autoscaler.history import FormerRescale
 from penstock.machines.autoscaler.parallelism import Proposal
 from penstock.machines.autoscaler.settings import CapacitySettings
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 
 def of_change(

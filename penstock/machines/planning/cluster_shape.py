@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.model.errors import ConfigurationError
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 _HOST: Final = re.compile(r"(?P<host>[^=\s]+)=(?P<slots>[\d,\s]+)")
 

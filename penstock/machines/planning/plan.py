@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from penstock.machines.planning.cluster_shape import ClusterShape
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 WIDTH: Final = 100
 _TASK: Final = re.compile(r"(?P<name>.*)\[(?P<subtask>\d+)\]", re.DOTALL)

@@ -55,7 +55,7 @@ from penstock.model.messages import (
 from penstock.model.options.cluster import ResourceOptions, TaskManagerOptions
 from penstock.model.options.parsing import INT_MAX
 from penstock.model.slot_size import UNSIZED, SlotSize, cores_of, describe
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 
 MINUTE_MS = 60_000
 SPREAD_WAIT_MS = 10_000

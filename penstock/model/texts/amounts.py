@@ -1,4 +1,4 @@
-"""Durations and sizes as people read them: in their usual unit. The console, notebooks and verdicts write them alike."""
+"""Durations, sizes and counts as people read them. The console, notebooks and verdicts write them alike."""
 
 from __future__ import annotations
 
@@ -23,3 +23,9 @@ def bytes_text(count: int) -> str:
     """Return a size in its usual unit: 512 B, 3.4 MiB."""
     fitting = [one for one in _UNITS if count >= one[1]]
     return f"{count / fitting[-1][1]:.1f} {fitting[-1][0]}" if fitting else f"{count} B"
+
+
+def counted(number: float, what: str) -> str:
+    """Return a number with the name of what it counts: 1 slot, 2 slots, 0.5 cores. `what`: the name in the singular."""
+    shown = f"{number:g}" if isinstance(number, float) else str(number)
+    return f"{shown} {what}{'s' * (number != 1)}"

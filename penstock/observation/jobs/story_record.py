@@ -20,7 +20,7 @@ from penstock.model.messages import (
     ResetSubtasks,
 )
 from penstock.model.states import JobStatus
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 from penstock.observation.jobs.events import Restored, TaskManagerLost
 from penstock.observation.jobs.lane import NO_LANE, Lane, LaneRecord
 

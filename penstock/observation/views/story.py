@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from penstock.model.states import ExecutionState
-from penstock.model.texts.counted import counted
+from penstock.model.texts.amounts import counted
 from penstock.model.texts.redaction import without_credentials
 from penstock.observation.jobs.events import FailureSeen
 from penstock.observation.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot

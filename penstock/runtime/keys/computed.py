@@ -14,7 +14,13 @@ from penstock.model.types import TypeInformation
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.row_functions.inlining import comprehension, inlined, is_of_python
 from penstock.runtime.row_functions.plans import Way
-from penstock.runtime.row_functions.runner import ColumnRows, RowFunction, Samples, are_same
+from penstock.runtime.row_functions.runner import (
+    PLEASE_REPORT,
+    ColumnRows,
+    RowFunction,
+    Samples,
+    are_same,
+)
 
 TOLD_AS: Final = "key_by"
 
@@ -99,9 +105,8 @@ class ComputedKeys:
                 self._tell(
                     f"{TOLD_AS}: for the record {bounded_repr(record)} the key selector returns "
                     f"{bounded_repr(expected)}, but computed without a call the key is "
-                    f"{bounded_repr(made[index])}. The selector is called from now on. Earlier "
-                    "results may be wrong: please report this, and set "
-                    "penstock.task.functions-as-columns to false."
+                    f"{bounded_repr(made[index])}. The selector is called from now on. "
+                    f"{PLEASE_REPORT}"
                 )
                 return False
         return True

@@ -1,8 +1,7 @@
 """Additions: an aggregate whose accumulator is a count, a sum, or a tuple of those adds the records of a key at once.
 
-So the records of sliding windows are added up once, and not for each of their windows. Only where the result is exactly that of
-the function, record by record: for Python's own whole numbers, out of records of Python's own classes. Does not know operators.
-Source: none; partial aggregates as in `partials`, for accumulators.
+So the records of sliding windows are added up once, and not for each of their windows. Only where the result is exactly
+that of the function: for Python's own whole numbers, out of records of Python's own classes. Does not know operators.
 """
 
 from __future__ import annotations
@@ -61,12 +60,12 @@ class KeySums:
     values: Sequence[Any]
 
     def are_added_to(self, table: dict[Any, Any]) -> bool:
-        """Add them to accumulators. False: nothing is added, for one of these is no whole number, or a tuple of others."""
+        """Add them to accumulators. False: nothing is added, for one of these is no sum of whole numbers."""
         return self._of.are_added(self, table)
 
 
 class Additions:
-    """What `add` of one aggregate function adds. `told`: takes a line when something is wrong. `told_as`: its operator, for that line."""
+    """What `add` of one aggregate function adds. `told`, `told_as`: as for `partials.Combiner`."""
 
     def __init__(
         self,
@@ -85,8 +84,9 @@ class Additions:
     def sums(
         self, skeys: Sequence[Any], values: Sequence[Any], windows: int, *, are_lent: bool = False
     ) -> KeySums | None:
-        """What records add to each of so many windows; None: they have to be added one by one. `are_lent`: they are fields of columns,
-        not objects of the user's.
+        """What records add to each of so many windows; None: they have to be added one by one.
+
+        Args: are_lent: they are fields of columns, not objects of the user's.
         """
         self._rest -= 1
         if len(skeys) < _LEAST_RECORDS or self._rest > 0:
@@ -150,10 +150,9 @@ class Additions:
     def _turn_off(self, got: Any, expected: Any) -> None:
         self._is_off = True
         self._told(
-            f"{self._told_as}: its aggregate function gives {bounded_repr(expected)} for the records of a "
-            f"key, but added at once they are {bounded_repr(got)}. They are added one by one from now on. "
-            "Earlier results may be wrong: please report this, and set "
-            "penstock.task.functions-as-columns to false."
+            f"{self._told_as}: its aggregate function gives {bounded_repr(expected)} for the "
+            f"records of a key, but added at once they are {bounded_repr(got)}. They are added "
+            f"one by one from now on. {PLEASE_REPORT}"
         )
 
 

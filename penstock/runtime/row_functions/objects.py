@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.row_functions.inlining import comprehension, inlined, is_of_python
-from penstock.runtime.row_functions.runner import Samples, are_same
+from penstock.runtime.row_functions.runner import PLEASE_REPORT, Samples, are_same
 
 _LEAST_FAILED: Final = 8
 _TOLERATED: Final = 4
@@ -76,9 +76,8 @@ class ObjectFunction:
                 self._told(
                     f"{self._told_as}: for the record {bounded_repr(record)} its function returns "
                     f"{bounded_repr(expected)}, but its body within the loop gives "
-                    f"{bounded_repr(made[index])}. The function is called from now on. Earlier "
-                    "results may be wrong: please report this, and set "
-                    "penstock.task.functions-as-columns to false."
+                    f"{bounded_repr(made[index])}. The function is called from now on. "
+                    f"{PLEASE_REPORT}"
                 )
                 return False
         return True

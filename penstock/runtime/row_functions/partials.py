@@ -25,7 +25,7 @@ from penstock.runtime.row_functions.inlining import tree_of
 from penstock.runtime.row_functions.interpreters import is_watched
 from penstock.runtime.row_functions.known_code import Guard, hold
 from penstock.runtime.row_functions.refusals import Refused
-from penstock.runtime.row_functions.runner import Samples, are_same
+from penstock.runtime.row_functions.runner import PLEASE_REPORT, Samples, are_same
 from penstock.runtime.row_functions.trees import Kind, Node
 
 LEAST_GAIN: Final = 2
@@ -200,9 +200,8 @@ class Combiner:
         self._is_off = True
         self._told(
             f"{self._told_as}: its reduce function gives {expected!r} for the records of a key, "
-            f"but combined in columns {got!r}. It is called for each record from now on. Earlier "
-            "results may be wrong: please report this, and set "
-            "penstock.task.functions-as-columns to false."
+            f"but combined in columns {got!r}. It is called for each record from now on. "
+            f"{PLEASE_REPORT}"
         )
 
 

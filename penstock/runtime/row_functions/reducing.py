@@ -15,7 +15,7 @@ from penstock.model.row import Row, make_row
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.row_functions.inlining import Inlined, inlined, is_of_python
 from penstock.runtime.row_functions.rendering import TooLarge
-from penstock.runtime.row_functions.runner import Samples, are_same
+from penstock.runtime.row_functions.runner import PLEASE_REPORT, Samples, are_same
 from penstock.runtime.row_functions.trees import Kind
 
 NO_RESULT: Final = object()
@@ -204,8 +204,7 @@ class Reducing:
         self._told(
             f"{self._told_as}: for {bounded_repr(old)} and {bounded_repr(value)} its function "
             f"gives {told[0]}, but its body within the loop {told[1]}. The function is called "
-            "from now on. Earlier results may be wrong: please report this, and set "
-            "penstock.task.functions-as-columns to false."
+            f"from now on. {PLEASE_REPORT}"
         )
 
 

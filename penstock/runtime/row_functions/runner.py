@@ -42,6 +42,10 @@ _TOLERATED: Final = 4
 """Off, if more than one batch in so many has a record at which the function raises: these batches run twice."""
 _MOST_PLANS: Final = 16
 TURNED_OFF: Final = "penstock.task.functions-as-columns is false"
+PLEASE_REPORT: Final = (
+    "Earlier results may be wrong: please report this, and set "
+    "penstock.task.functions-as-columns to false."
+)
 
 
 class ColumnRows(RowBatch):
@@ -189,8 +193,7 @@ class RowFunction:
         self._told(
             f"{self._told_as}: for the record {bounded_repr(record)} its function returns "
             f"{bounded_repr(expected)}, but run on columns {bounded_repr(got)}. The function is "
-            "called with records from now on. Earlier results may be wrong: please report this, "
-            "and set penstock.task.functions-as-columns to false."
+            f"called with records from now on. {PLEASE_REPORT}"
         )
 
 

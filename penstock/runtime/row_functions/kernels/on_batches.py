@@ -19,7 +19,7 @@ from penstock.runtime.partial_columns import DecodedColumns
 from penstock.runtime.row_functions.kernels.kernel import Kernel, Made, filter_of, kernel_of
 from penstock.runtime.row_functions.plans import Plan
 from penstock.runtime.row_functions.refusals import Refused
-from penstock.runtime.row_functions.runner import ColumnRows, Samples, are_same
+from penstock.runtime.row_functions.runner import PLEASE_REPORT, ColumnRows, Samples, are_same
 
 FILTERED_ROWS: Final = 512
 """A filter takes longer in kernels than in one loop on fewer rows."""
@@ -185,8 +185,7 @@ class Kernels:
         self._told(
             f"{self._told_as}: for the record {bounded_repr(record)} its function gives "
             f"{bounded_repr(expected)}, but as kernels {bounded_repr(got)}. It does not run as "
-            "kernels from now on. Earlier results may be wrong: please report this, and set "
-            "penstock.task.functions-as-columns to false."
+            f"kernels from now on. {PLEASE_REPORT}"
         )
 
 
