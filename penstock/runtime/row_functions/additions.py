@@ -22,7 +22,7 @@ from penstock.runtime.row_functions.known_code import SCALARS, Guard, hold
 from penstock.runtime.row_functions.partials import LEAST_GAIN
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import expression
-from penstock.runtime.row_functions.runner import Samples, are_same
+from penstock.runtime.row_functions.runner import PLEASE_REPORT, Samples, are_same
 from penstock.runtime.row_functions.trees import Kind, Node
 from penstock.runtime.value_classes import classes_of
 
