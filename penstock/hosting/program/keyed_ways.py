@@ -37,8 +37,10 @@ _KEYED: Final = frozenset({
 def keyed_way(graph: StreamGraph, node_id: int) -> FunctionWay | None:
     """How the function of an operator with keys will run; None: nothing is told of it."""
     operator = graph.nodes[node_id].operator
+    if isinstance(operator, CombiningWindows) and isinstance(operator.contents, AggregateContents):
+        return _aggregate_way(graph, node_id, operator, operator.contents)
     if isinstance(operator, KeyTaker) and _has_state(operator):
-        return _added_way(graph, node_id, operator) or _stateful_way(graph, node_id, operator)
+        return _stateful_way(graph, node_id, operator)
     if isinstance(operator, ReduceOperator) or (
         isinstance(operator, WindowOperator) and isinstance(operator.contents, ReduceContents)
     ):
@@ -115,19 +117,21 @@ def _has_state(operator: KeyTaker) -> bool:
     return type(operator) in _KEYED
 
 
-def _added_way(graph: StreamGraph, node_id: int, operator: KeyTaker) -> FunctionWay | None:
-    """Of an aggregate function whose body is in the loop of its windows; None: it is called, or there is none."""
-    if not isinstance(operator, CombiningWindows) or not operator.functions_as_columns:
-        return None
-    contents = operator.contents
-    assert isinstance(contents, AggregateContents), "it has state"
-    owner = contents.function.owner
-    if inlined(owner.add, 2).expression is None:
-        return None
-    why = why_not_added(owner.create_accumulator, owner.add)
+def _aggregate_way(
+    graph: StreamGraph, node_id: int, operator: CombiningWindows, aggregate: AggregateContents
+) -> FunctionWay:
+    """Of an aggregate function, which is called if it does not add the records of a key at once."""
+    called = _stateful_way(graph, node_id, operator)
+    if not operator.functions_as_columns:
+        return called
     if node_id in graph.error_rules:
         why = "records at which it raises are put aside"
-    return FunctionWay((Way.INLINE if why else Way.PARTIALS).value, why_no_partials=why)
+    else:
+        owner = aggregate.function.owner
+        why = why_not_added(owner.create_accumulator, owner.add)
+    if not why:
+        return FunctionWay(Way.PARTIALS.value)
+    return replace(called, why_no_partials=why) if called.way == Way.FIELDS.value else called
 
 
 def _reduce_way(

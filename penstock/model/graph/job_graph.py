@@ -71,8 +71,8 @@ class FunctionWay:
     """How a row function will run: in `kernels`, on `columns`, `inline` in the operator's loop, on the `fields` that it reads, or on
     `records`.
 
-    `why`: why neither in kernels nor on columns; of a reduce that is called, why not inline. `why_no_kernels`: why on columns, but not in kernels. Reduces may run as `partials`:
-    records of a key are combined in columns first. `why_no_partials`: why not.
+    `why`: why neither in kernels nor on columns; of a reduce that is called, why not inline. `why_no_kernels`: why on columns, but not in kernels. Reduces and aggregates may run as
+    `partials`: records of a key are combined first. `why_no_partials`: why not.
     """
 
     way: str

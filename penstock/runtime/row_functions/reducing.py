@@ -25,14 +25,16 @@ _NO_ROWS: Final = frozenset({
 """Results that are named already, or are no Rows."""
 _LOOP: Final = """\
 def run(records, table, get, append, own):
-    for skey, {new} in records:
-        {old} = get(skey, _no_result)
-        if {old} is _no_result:
-            {first}
+    for skey, c1 in records:
+        c0 = get(skey, _no_result)
+        if c0 is _no_result:
+            table[skey] = {first}
+            {given}
+            continue
         try:
             made = {text}
         except Exception:
-            return skey, {old}, {new}
+            return skey, c0, c1
         if {is_row}:
             made = _named(made)
         table[skey] = made
@@ -40,20 +42,13 @@ def run(records, table, get, append, own):
     return None
 """
 """Returns the record at which the body raises: it can be called again with the same records, and goes on behind it."""
-_ONE: Final = "def run({old}, {new}):\n    made = {text}\n    return {one}\n"
-_REDUCED: Final = {"old": "c0", "new": "c1"}
-_ADDED: Final = {"old": "c1", "new": "c0"}
-"""Which argument of the function is the value so far, and which the record."""
+_ONE: Final = "def run(c0, c1):\n    made = {text}\n    return {one}\n"
 _WAYS: Final = {
-    "copied": {
-        "first": "table[skey] = own(c1); append(c1); continue",
-        "result": "append(own(made))",
-    },
-    "trusted": {"first": "table[skey] = c1; append(c1); continue", "result": "append(made)"},
-    "kept": {"first": "table[skey] = own(c1); continue", "result": "pass"},
-    "added": {"first": "c1 = own()", "result": "pass"},
+    "copied": {"first": "own(c1)", "given": "append(c1)", "result": "append(own(made))"},
+    "trusted": {"first": "c1", "given": "append(c1)", "result": "append(made)"},
+    "kept": {"first": "own(c1)", "given": "pass", "result": "pass"},
 }
-"""By what becomes of results: copied before they are given on, given on as they are, only kept; of an aggregate, only kept."""
+"""By what becomes of results: copied before they are given on, given on as they are, only kept."""
 
 
 @dataclass(slots=True)
@@ -69,7 +64,7 @@ class Fed:
     records: Iterator[tuple[Any, Any]]
     table: Any
     results: list[Any] | None
-    own: Callable[..., Any] | None
+    own: Callable[[Any], Any] | None
     call: Callable[[Any, Any], Any]
     put_aside: Callable[[Exception], None]
 
@@ -90,9 +85,6 @@ class Fed:
 
 class Reducing:
     """How one reduce function runs. `told`: takes a line when something is wrong. `told_as`: the function's operator, for that line."""
-
-    arguments = _REDUCED
-    longest = "copied"
 
     def __init__(
         self,
@@ -122,29 +114,23 @@ class Reducing:
                     break
         if self._may_run():
             self._loop(fed, fed.records)
-        else:
-            self._call(fed)
-
-    def _call(self, fed: Fed) -> None:
-        if fed.results is None:
+        elif fed.results is None:
             _call_and_keep(fed)
         else:
             _call_each(fed)
-
-    def _way(self, fed: Fed) -> str:
-        return "kept" if fed.results is None else "trusted" if fed.own is None else "copied"
 
     def _may_run(self) -> bool:
         plan = self._plan
         if plan is None:
             # The function is read when it is first needed: all that is outside of it has its values then.
             plan = self._plan = inlined(self._function, 2, self._names, is_on=self._is_on)
-            loop = self._made(plan, _LOOP, _WAYS[self.longest])
+            loop = self._made(plan, _LOOP, _WAYS["copied"])
+            # The longest text of all.
             self._one = None if loop is None else self._made(plan, _ONE, {})
         return self._one is not None and plan.may_run()
 
     def _loop(self, fed: Fed, records: Iterable[tuple[Any, Any]]) -> None:
-        way = self._way(fed)
+        way = "kept" if fed.results is None else "trusted" if fed.own is None else "copied"
         loop = self._loops.get(way)
         if loop is None:
             assert self._plan is not None, "it may run"
@@ -168,10 +154,9 @@ class Reducing:
             text=plan.expression.text,
             is_row="made.__class__ is _row" if may_be_row else "False",
             one="_named(made)" if may_be_row else "made",
-            **self.arguments,
             **way,
         )
-        name = f"<body of {getattr(self._function, '__qualname__', 'a function')}>"
+        name = f"<reduce of {getattr(self._function, '__qualname__', 'a function')}>"
         known = {"_no_result": NO_RESULT, "_row": Row, "_named": self._named}
         try:
             return plan.expression.in_function(source, name, known)
@@ -206,25 +191,6 @@ class Reducing:
             f"gives {told[0]}, but its body within the loop {told[1]}. The function is called "
             f"from now on. {PLEASE_REPORT}"
         )
-
-
-class Adding(Reducing):
-    """How `add` of one aggregate function runs, which takes the record first. Results are only kept; what it is fed with has, as `own`,
-    what makes an accumulator, and its call takes the accumulator first.
-    """
-
-    arguments = _ADDED
-    longest = "added"
-
-    def _call(self, fed: Fed) -> None:
-        table, call, get, create = fed.table, fed.call, fed.table.get, fed.own
-        assert create is not None, "it makes accumulators"
-        for skey, value in fed.records:
-            kept = get(skey, NO_RESULT)
-            table[skey] = call(create() if kept is NO_RESULT else kept, value)
-
-    def _way(self, fed: Fed) -> str:
-        return "added"
 
 
 def _call_each(fed: Fed) -> None:

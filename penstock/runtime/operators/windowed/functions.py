@@ -18,7 +18,7 @@ from penstock.runtime.context import KeyedStateStore, UserFunction
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.row_functions.additions import Additions
 from penstock.runtime.row_functions.partials import Combiner
-from penstock.runtime.row_functions.reducing import Adding, Fed, Reducing, named
+from penstock.runtime.row_functions.reducing import Fed, Reducing, named
 from penstock.runtime.state.contract import KeyedStateBackend, MergingState
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -108,7 +108,7 @@ class ReduceContents(WindowContents):
         self, told_as: str, told: Callable[[str], None]
     ) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         reducing = Reducing(self.function.call, self.names, told_as, told, is_on=True)
-        return _fold_with(reducing, self._call, own_copy)
+        return _fold_with(reducing, self._call)
 
     def combiner(self, told_as: str, told: Callable[[str], None]) -> Combiner:
         return Combiner(self.function.call, told_as, told)
@@ -132,17 +132,6 @@ class AggregateContents(WindowContents):
 
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_aggregate(self.function.owner)
-
-    def fold_in_loop(
-        self, told_as: str, told: Callable[[str], None]
-    ) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
-        owner = self.function.owner
-        create, add = owner.create_accumulator, owner.add
-        return _fold_with(
-            Adding(add, None, told_as, told, is_on=True),
-            lambda kept, value: add(value, kept),
-            create,
-        )
 
     def additions(self, told_as: str, told: Callable[[str], None]) -> Additions:
         owner = self.function.owner
@@ -320,12 +309,10 @@ def _fold_reduce(call: Callable[[Any, Any], Any]) -> Callable[..., None]:
     return fold
 
 
-def _fold_with(
-    reducing: Reducing, call: Callable[[Any, Any], Any], own: Callable[..., Any]
-) -> Callable[..., None]:
+def _fold_with(reducing: Reducing, call: Callable[[Any, Any], Any]) -> Callable[..., None]:
     def fold(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:
         records = zip(skeys, values, strict=False)
-        reducing.run(Fed(length_hint(skeys), records, table, None, own, call, _raise))
+        reducing.run(Fed(length_hint(skeys), records, table, None, own_copy, call, _raise))
 
     return fold
 

@@ -308,7 +308,7 @@ class OfFloats(Average):
         return 0.0, 0
 
 
-def test_aggregates_of_windows_that_only_compute_are_part_of_the_loop():
+def test_aggregates_that_count_and_sum_add_the_records_of_a_key_at_once():
     def build(env):
         keyed = columns(env).key_by(lambda row: row.b)
         windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(1)))
@@ -326,14 +326,14 @@ def test_aggregates_of_windows_that_only_compute_are_part_of_the_loop():
 
     assert ways(build) == [
         ("sums", "partials", ""),
-        ("aside", "inline", ""),
-        ("largest", "inline", ""),
-        ("floats", "inline", ""),
+        ("aside", "records", "records at which it raises are put aside"),
+        ("largest", "fields", "it has state"),
+        ("floats", "fields", "it has state"),
         ("counted", "records", "windows of this kind add one record at a time"),
     ]
     told = [way for _, way in told_of(of_both)]
     assert "partials" in told
-    assert "inline, not partials - its accumulator is no sum" in told
+    assert "fields, not partials - its accumulator is no sum" in told
 
 
 def test_the_fields_that_a_source_of_json_parses_are_told(tmp_path):

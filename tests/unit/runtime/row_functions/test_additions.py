@@ -136,7 +136,7 @@ class Own:
 
 
 def test_records_of_a_class_of_the_user_are_read_as_often_as_there_are_windows():
-    skeys, values = ["a"] * 50, [Own(1)] * 50
+    skeys, values = ["a"] * 150, [Own(1)] * 150
     assert additions_of(OfField()).sums(skeys, values, SLIDING) is None
     assert additions_of(Count()).sums(skeys, values, SLIDING) is not None
 
@@ -201,19 +201,21 @@ def test_who_watches_calls_sees_them():
 
 def test_few_records_and_keys_that_do_not_come_again_are_not_summed():
     additions = additions_of(Count())
-    assert additions.sums(["a"] * 8, [1] * 8, SLIDING) is None
-    assert additions.sums(["a"] * 99, [1] * 99, 1) is not None
-    assert additions.sums(range(99), [1] * 99, SLIDING) is None
+    few, many = [1] * 127, [1] * 160
+    assert additions.sums(few, few, SLIDING) is None
+    assert additions.sums(many, many, 1) is not None
+    assert additions.sums([key % 40 for key in range(160)], many, SLIDING) is not None
+    assert additions.sums([key % 41 for key in range(160)], many, SLIDING) is None
     for _ in range(15):
-        assert additions.sums(["a"] * 99, [1] * 99, SLIDING) is None
-    assert additions.sums(["a"] * 99, [1] * 99, SLIDING) is not None
-    assert additions_of(Sum()).sums(["a"] * 99, [1] * 99, 1) is None
+        assert additions.sums(many, many, SLIDING) is None
+    assert additions.sums(many, many, SLIDING) is not None
+    assert additions_of(Sum()).sums(many, many, 1) is None
 
 
 def test_a_difference_is_told_and_ends_it():
     told = []
     additions = additions_of(Count(), told)
-    skeys, values = ["a"] * 50, [1] * 50
+    skeys, values = ["a"] * 150, [1] * 150
     sums = additions.sums(skeys, values, SLIDING)
     sums.parts[0][0] += 1
     table = {"a": 7}
@@ -221,8 +223,8 @@ def test_a_difference_is_told_and_ends_it():
     assert table == {"a": 7}
     assert additions.sums(skeys, values, SLIDING) is None
     (line,) = told
-    assert "Window: its aggregate function gives 57" in line
-    assert "they are 58" in line
+    assert "Window: its aggregate function gives 157" in line
+    assert "they are 158" in line
 
 
 def test_the_function_is_called_for_samples_only():
@@ -250,7 +252,7 @@ def test_the_function_is_called_for_samples_only():
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 5), st.sampled_from(ODD)), min_size=32, max_size=80),
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from(ODD)), min_size=128, max_size=200),
     st.sampled_from([Count, Twos, Known, Sum, OfField, OfRow, Average]),
     st.integers(1, 5),
 )

@@ -11,7 +11,7 @@ from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.records.emissions import own_copy
 from penstock.runtime.row_functions.inlining import inlined
-from penstock.runtime.row_functions.reducing import Adding, Fed, Reducing
+from penstock.runtime.row_functions.reducing import Fed, Reducing
 from penstock.runtime.row_functions.runner import are_same
 from tests.tools.logged_objects import Logged, told
 from tests.tools.random_functions import FIELDS, TYPE, Grammar, columns, made
@@ -90,20 +90,8 @@ def reduced_by_calls(function, skeys, values):
     return table, results, errors
 
 
-def added_by_calls(function, skeys, values):
-    """As an aggregate function, whose accumulators begin with the last record."""
-    table, errors = {}, []
-    for place, (skey, value) in enumerate(zip(skeys, values, strict=True)):
-        got = outcome(function, value, table.get(skey, values[-1]))
-        if type(got) is tuple and got[:1] and isinstance(got[0], type) and len(got) == 3:
-            errors.append((place, got))
-        else:
-            table[skey] = got
-    return table, None, errors
-
-
-def reduced(reducing, function, skeys, values, own, *, is_given_on=True):
-    table, results, errors = {}, [] if is_given_on else None, []
+def reduced(reducing, function, skeys, values, own):
+    table, results, errors = {}, [], []
     position = iter(range(len(values)))
     places = []
 
@@ -147,27 +135,6 @@ def check_reduce(text, grammar, style):
         assert are_same(list(got[0].items()), list(expected[0].items())), text
         assert are_same(got[1], expected[1]), text
         assert are_same(got[2], expected[2]), text
-    assert not lines, lines
-    return check_add(text, function, skeys, values)
-
-
-def check_add(text, function, skeys, values):
-    """As `check_reduce`."""
-    lines = []
-    adding = Adding(function, None, "Aggregate", lines.append, is_on=True)
-    expected = added_by_calls(function, skeys, values)
-    got = reduced(
-        adding,
-        lambda kept, value: function(value, kept),
-        skeys,
-        values,
-        lambda: values[-1],
-        is_given_on=False,
-    )
-    if ran_out(expected) or ran_out(got):
-        return False
-    assert are_same(list(got[0].items()), list(expected[0].items())), text
-    assert are_same(got[2], expected[2]), text
     assert not lines, lines
     return True
 

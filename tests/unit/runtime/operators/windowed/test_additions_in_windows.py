@@ -53,7 +53,7 @@ class Average(Count):
 
 
 class Largest(Count):
-    """Has no sum: its body runs in the loop."""
+    """Has no sum."""
 
     def create_accumulator(self):
         return -1
@@ -80,7 +80,7 @@ def drawn(odd=None):
     draw = random.Random("additions")
     for number in range(4):
         begin = number * 30
-        stamps = sorted(draw.randrange(begin, begin + 40) for _ in range(300))
+        stamps = sorted(draw.randrange(begin, begin + 40) for _ in range(800))
         users = [draw.choice(("anna", "bert", "ad")) for _ in stamps]
         numbers = [draw.choice((1, 5, 2**40)) for _ in stamps]
         rows = [Row(user=user, n=n) for user, n in zip(users, numbers, strict=True)]
@@ -150,11 +150,11 @@ def test_other_numbers_among_them_give_what_single_records_give(grid, odd):
 @pytest.mark.parametrize("kind", [Average, Largest])
 def test_an_error_names_the_record(kind, summed):
     harness = harness_of(kind, "sliding")
-    rows = [Row(user="anna", n=1) for _ in range(90)]
-    rows[70] = Row(user="anna", n="seven")
+    rows = [Row(user="anna", n=1) for _ in range(900)]
+    rows[700] = Row(user="anna", n="seven")
     with pytest.raises(TypeError):
-        harness.feed(rows, range(90))
-    assert harness.operator.failing_record() == repr(rows[70])
+        harness.feed(rows, sorted(place % 7 for place in range(900)))
+    assert harness.operator.failing_record() == repr(rows[700])
     assert not any(summed[-1:])
 
 
@@ -176,10 +176,10 @@ def test_records_that_are_put_aside_are_added_one_by_one(summed):
     )
     operator.functions_as_columns = True
     harness = OperatorHarness(operator, poison=Letters(), input_types=(KIND,))
-    rows = [Row(user="anna", n=1) for _ in range(90)]
-    rows[70] = Row(user="anna", n="seven")
-    harness.feed(rows, [5] * 90)
+    rows = [Row(user="anna", n=1) for _ in range(900)]
+    rows[700] = Row(user="anna", n="seven")
+    harness.feed(rows, [5] * 900)
     harness.watermark(MAX_WATERMARK)
     assert Letters.records
-    assert set(harness.values) == {(89, 89)}
+    assert set(harness.values) == {(899, 899)}
     assert not summed
