@@ -27,6 +27,7 @@ from penstock.runtime.row_functions.inlining import inlined
 from penstock.runtime.row_functions.partials import combining_of
 from penstock.runtime.row_functions.plans import Way, fields_plan_of, plan_of
 from penstock.runtime.row_functions.runner import TURNED_OFF
+from penstock.runtime.windowing.assigners import _TimeGrid
 
 _KEYED: Final = frozenset({
     *(KeyedMapOperator, KeyedFilterOperator, KeyedFlatMapOperator, KeyedProcessOperator),
@@ -127,8 +128,10 @@ def _aggregate_way(
     if node_id in graph.error_rules:
         why = "records at which it raises are put aside"
     else:
-        owner = aggregate.function.owner
-        why = why_not_added(owner.create_accumulator, owner.add)
+        owner, grid = aggregate.function.owner, operator.assigner
+        assert isinstance(grid, _TimeGrid)
+        overlaps = grid.size > grid.slide
+        why = why_not_added(owner.create_accumulator, owner.add, has_overlaps=overlaps)
     if not why:
         return FunctionWay(Way.PARTIALS.value)
     return replace(called, why_no_partials=why) if called.way == Way.FIELDS.value else called

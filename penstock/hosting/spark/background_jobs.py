@@ -181,7 +181,9 @@ class BackgroundJobs:
 
 
 def package_for(context: SparkContext) -> Broadcast[bytes] | str:
-    """Return what tasks import Penstock from: an archive. In local mode, the package's folder, if Python keeps its bytecode there."""
+    """Return what tasks import Penstock from: an archive. In local mode, the package's folder, if Python keeps bytecode there; then
+    a TaskManager runs what is in these files when it starts.
+    """
     cached = importlib.util.cache_from_source(penstock.__file__)
     is_kept = sys.pycache_prefix is None and os.path.exists(cached)
     if LOCAL.match(str(context.master)) and is_kept:

@@ -74,22 +74,22 @@ def with_package(package: Any, call: Callable[[str], Any]) -> Any:
     # `worker_folders` recognises leftovers by this name.
     folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")
     path = os.path.join(folder, "penstock.zip")
-    if isinstance(package, str):
-        os.mkdir(path, 0o700)
-        os.symlink(package, os.path.join(path, "penstock"))
-    else:
-        # It holds code, and it is this user's alone, as its folder is.
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
-            target.write(package.value)
     sys.path.insert(0, path)
     shadowed = {name: sys.modules.pop(name) for name in before if name.split(".")[0] == "penstock"}
     try:
+        if isinstance(package, str):
+            os.mkdir(path, 0o700)
+            os.symlink(package, os.path.join(path, "penstock"))
+        else:
+            # It holds code, and it is this user's alone, as its folder is.
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+                target.write(package.value)
         return call(path)
     finally:
         sys.path.remove(path)
         for name in [name for name in sys.modules if name.split(".")[0] == "penstock"]:
             del sys.modules[name]
         sys.modules.update(shadowed)
-        for place in [place for place in sys.path_importer_cache if place.startswith(folder)]:
-            del sys.path_importer_cache[place]
+        for place in [one for one in list(sys.path_importer_cache) if one.startswith(folder)]:
+            sys.path_importer_cache.pop(place, None)
         shutil.rmtree(folder, ignore_errors=True)

@@ -29,7 +29,7 @@ _LEAST_RECORDS: Final = 128
 _LEAST_GAIN: Final = 4
 """So many records a key, on average. Fewer are quicker added one by one."""
 _REST: Final = 16
-"""For so many runs nothing is tried behind one that was quicker so."""
+"""So many runs later it is tried again, where it could not be done, or was not worth it."""
 _RECORDS: Final = SCALARS | {tuple, list, dict, Row}
 _INT: Final = {int}
 _FIELDS: Final = frozenset({Kind.ITEM, Kind.ATTRIBUTE})
@@ -89,23 +89,28 @@ class Additions:
         Args: are_lent: they are fields of columns, not objects of the user's.
         """
         self._rest -= 1
-        if len(skeys) < _LEAST_RECORDS or self._rest > 0:
+        if not windows or len(skeys) < _LEAST_RECORDS or self._rest > 0:
             return None
         plan = self._ready_plan()
         if plan is None:
             return None
-        is_worth_it = windows > 1 or plan.is_count
-        counts = Counter(skeys) if is_worth_it else Counter()
-        if not is_worth_it or len(counts) * _LEAST_GAIN > len(skeys):
+        is_plain = plan.is_count or are_lent or classes_of(values) <= _RECORDS
+        is_worth_it = is_plain and (windows > 1 or plan.is_count)
+        made = self._made(plan, skeys, values) if is_worth_it else None
+        if made is None:
             self._rest = _REST
-            return None
-        if not (plan.is_count or are_lent or classes_of(values) <= _RECORDS):
+        return made
+
+    def _made(self, plan: _Plan, skeys: Sequence[Any], values: Sequence[Any]) -> KeySums | None:
+        counts = Counter(skeys)
+        if len(counts) * _LEAST_GAIN > len(skeys):
             return None
         parts = []
         for part in plan.parts:
-            summed = (
-                _counted(counts, part) if isinstance(part, int) else _summed(skeys, values, part)
-            )
+            if isinstance(part, int):
+                summed: list[int] | None = [part * count for count in counts.values()]
+            else:
+                summed = _summed(skeys, values, part)
             if summed is None:
                 return None
             parts.append(summed)
@@ -160,13 +165,15 @@ class Additions:
 # ---------------------------------------------------------------------- what a function adds
 
 
-def why_not_added(create: Callable[[], Any], add: Callable[[Any, Any], Any]) -> str:
-    """Why a function adds record by record; empty: it does not. Its own code does not run."""
+def why_not_added(
+    create: Callable[[], Any], add: Callable[[Any, Any], Any], *, has_overlaps: bool
+) -> str:
+    """Why a function adds record by record; empty: it does not. Its own code does not run. `has_overlaps`: a record is in many windows."""
     try:
-        _plan_of(create, add)
+        plan = _plan_of(create, add)
     except Refused as refused:
         return str(refused)
-    return ""
+    return "" if has_overlaps or plan.is_count else "a sum needs windows that overlap"
 
 
 def _plan_of(create: Callable[[], Any], add: Callable[[Any, Any], Any]) -> _Plan:
@@ -232,10 +239,6 @@ def _is_accumulator(node: Node, place: int | None) -> bool:
 
 
 # ---------------------------------------------------------------------- adding
-
-
-def _counted(counts: Counter[Any], of_each: int) -> list[int]:
-    return list(counts.values()) if of_each == 1 else [of_each * count for count in counts.values()]
 
 
 def _summed(

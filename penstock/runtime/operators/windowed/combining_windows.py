@@ -53,11 +53,17 @@ class CombiningWindows(WindowOperator):
         self._lent_values = rows, values
         return values
 
-    def sums_of(self, skeys: list[Any], values: list[Any], windows: int) -> Sums | None:
-        """What these records add to each of so many windows; None: they are added one by one."""
+    def waits(self, start: int) -> bool:
+        """Whether a window has not fired."""
+        grid = self.assigner
+        assert isinstance(grid, _TimeGrid)
+        return grid.last_ms(start) > self.timers.current_watermark
+
+    def sums_of(self, skeys: list[Any], values: list[Any], starts: list[int]) -> Sums | None:
+        """What these records add to each of these windows that has not fired; None: they are added one by one."""
         if self._additions is None:
             return None
-        are_lent = self._lent_values is not None
+        windows, are_lent = sum(map(self.waits, starts)), self._lent_values is not None
         return self._additions.sums(skeys, values, windows, are_lent=are_lent)
 
     def give_back_values(self) -> None:

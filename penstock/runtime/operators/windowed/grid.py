@@ -130,7 +130,7 @@ class GridWindowOperator(CombiningWindows):
                 if not starts:
                     self.all_late(values[run], stamps[run])
                 members = skeys[run], values[run], stamps[run]
-                sums = self.sums_of(*members[:2], len(starts))
+                sums = self.sums_of(*members[:2], starts)
                 for start in starts:
                     if not self._is_folded(start, members, sums):
                         yield from self._refire(start, *members, collector)
@@ -159,7 +159,8 @@ class GridWindowOperator(CombiningWindows):
         for start, group in members.items():
             group.sort()
             its = [skeys[i] for i in group], [values[i] for i in group], stamps[group]
-            if not self._is_folded(start, its):
+            sums = self.sums_of(*its[:2], [start])
+            if not self._is_folded(start, its, sums):
                 yield from self._refire(start, *its, collector)
         if late:
             late.sort()
@@ -173,7 +174,7 @@ class GridWindowOperator(CombiningWindows):
 
     def _is_folded(self, start: int, members: _Members, sums: Sums | None = None) -> bool:
         """Fold records into a window that has not fired. False: it has fired, so each record has to fire it again."""
-        if self._grid.last_ms(start) <= self.timers.current_watermark:
+        if not self.waits(start):
             return False
         self._announce(start)
         skeys, values, stamps = members
@@ -186,7 +187,7 @@ class GridWindowOperator(CombiningWindows):
         known = self._tables.known
         if start not in known:
             known.add(start)
-            if self._grid.last_ms(start) > self.timers.current_watermark:
+            if self.waits(start):
                 heappush(self._to_fire, start)
             else:
                 heappush(self._to_forget, start)

@@ -281,61 +281,6 @@ def test_aggregates_of_windows_are_called_with_fields_where_they_only_read():
     ]
 
 
-class Average(AggregateFunction):
-    def create_accumulator(self):
-        return 0, 0
-
-    def add(self, value, accumulator):
-        return accumulator[0] + value.a, accumulator[1] + 1
-
-    def get_result(self, accumulator):
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a, acc_b):
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
-
-
-class Largest(Average):
-    def create_accumulator(self):
-        return 0
-
-    def add(self, value, accumulator):
-        return value.a if value.a > accumulator else accumulator
-
-
-class OfFloats(Average):
-    def create_accumulator(self):
-        return 0.0, 0
-
-
-def test_aggregates_that_count_and_sum_add_the_records_of_a_key_at_once():
-    def build(env):
-        keyed = columns(env).key_by(lambda row: row.b)
-        windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(1)))
-        windows.aggregate(Average()).name("sums")
-        windows.aggregate(Average()).name("aside").on_error("skip")
-        windows.aggregate(Largest()).name("largest")
-        windows.aggregate(OfFloats()).name("floats")
-        keyed.count_window(3).aggregate(Average()).name("counted")
-
-    def of_both(env):
-        keyed = columns(env).key_by(lambda row: row.b)
-        for aggregate in (Average(), Largest()):
-            windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(1)))
-            windows.aggregate(aggregate).print()
-
-    assert ways(build) == [
-        ("sums", "partials", ""),
-        ("aside", "records", "records at which it raises are put aside"),
-        ("largest", "fields", "it has state"),
-        ("floats", "fields", "it has state"),
-        ("counted", "records", "windows of this kind add one record at a time"),
-    ]
-    told = [way for _, way in told_of(of_both)]
-    assert "partials" in told
-    assert "fields, not partials - its accumulator is no sum" in told
-
-
 def test_the_fields_that_a_source_of_json_parses_are_told(tmp_path):
     (tmp_path / "bids.json").write_text("{}\n")
     kind = Types.ROW_NAMED(["auction", "price", "seller"], [Types.LONG()] * 3)

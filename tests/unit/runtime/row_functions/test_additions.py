@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.row import Row
-from penstock.runtime.row_functions.additions import Additions
+from penstock.runtime.row_functions import additions as additions_module
+from penstock.runtime.row_functions.additions import Additions, why_not_added
 from penstock.runtime.row_functions.runner import are_same
 
 ONE = 1
@@ -178,6 +179,34 @@ def test_other_functions_are_left_alone(name):
     skeys, values = drawn(Sum, NUMBERS)
     additions = Additions(*OTHERS[name], "Window", pytest.fail)
     assert additions.sums(skeys, values, SLIDING) is None
+    assert why_not_added(*OTHERS[name], has_overlaps=True)
+
+
+def test_a_sum_needs_windows_that_overlap():
+    for kind in RECORDS:
+        made = kind()
+        given = made.create_accumulator, made.add
+        assert not why_not_added(*given, has_overlaps=True)
+        why = "" if kind in {Count, Twos, Known} else "a sum needs windows that overlap"
+        assert why_not_added(*given, has_overlaps=False) == why
+
+
+@pytest.mark.parametrize("odd", [1.5, Own(1)])
+def test_what_cannot_be_summed_is_tried_now_and_then_only(odd, monkeypatch):
+    tried = []
+    real = additions_module.classes_of
+    monkeypatch.setattr(
+        additions_module, "classes_of", lambda values: tried.append(values) or real(values)
+    )
+    additions = additions_of(OfField())
+    values = [("a", odd) if isinstance(odd, float) else odd] * 150
+    for _ in range(32):
+        assert additions.sums(["a"] * 150, values, SLIDING) is None
+    assert len(tried) <= 2 * 2
+
+
+def test_nothing_is_summed_for_no_window():
+    assert additions_of(Count()).sums(["a"] * 150, [1] * 150, 0) is None
 
 
 def test_a_global_that_changes_is_noticed(monkeypatch):

@@ -75,12 +75,14 @@ def harness_of(kind, grid, keyed_state=None, **given):
     return OperatorHarness(operator, input_types=(KIND,), **lent)
 
 
-def drawn(odd=None):
-    """Records of four batches with their times, hardly in disorder, and the watermark behind each batch."""
+def drawn(odd=None, *, in_order=True):
+    """Records of four batches with their times, and the watermark behind each batch."""
     draw = random.Random("additions")
     for number in range(4):
         begin = number * 30
-        stamps = sorted(draw.randrange(begin, begin + 40) for _ in range(800))
+        stamps = [draw.randrange(begin, begin + 40) for _ in range(800)]
+        if in_order:
+            stamps.sort()
         users = [draw.choice(("anna", "bert", "ad")) for _ in stamps]
         numbers = [draw.choice((1, 5, 2**40)) for _ in stamps]
         rows = [Row(user=user, n=n) for user, n in zip(users, numbers, strict=True)]
@@ -95,8 +97,8 @@ def columns_of(rows, stamps):
     return ColumnBatch(data, np.array(stamps, np.int64))
 
 
-def fed(harness, as_columns, odd=None):
-    for rows, stamps, watermark in drawn(odd):
+def fed(harness, as_columns, odd=None, *, in_order=True):
+    for rows, stamps, watermark in drawn(odd, in_order=in_order):
         if as_columns:
             batch = harness.operator.rows_from(columns_of(rows, stamps), KIND, 0)
             harness.feed_batch(batch)
@@ -139,6 +141,21 @@ def test_results_are_those_of_single_records(
     assert on.late.get_count() == off.late.get_count()
 
 
+@pytest.mark.parametrize("lateness", [0, 25])
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("kind", [Count, Average])
+def test_in_disorder_they_are_too(kind, grid, lateness, summed):
+    on, off = (
+        fed(
+            harness_of(kind, grid, is_on=is_on, allowed_lateness_ms=lateness), False, in_order=False
+        )
+        for is_on in (True, False)
+    )
+    assert any(summed) is (kind is Count)
+    assert sorted(map(repr, on.stamped)) == sorted(map(repr, off.stamped))
+    assert on.late.get_count() == off.late.get_count()
+
+
 @pytest.mark.parametrize("odd", [2.5, True, float("-inf")])
 @pytest.mark.parametrize("grid", GRIDS)
 def test_other_numbers_among_them_give_what_single_records_give(grid, odd):
@@ -148,14 +165,23 @@ def test_other_numbers_among_them_give_what_single_records_give(grid, odd):
 
 
 @pytest.mark.parametrize("kind", [Average, Largest])
-def test_an_error_names_the_record(kind, summed):
+def test_an_error_names_the_record(kind, monkeypatch):
+    tried = []
+    real = Additions.sums
+
+    def sums(additions, skeys, *given, **named):
+        made = real(additions, skeys, *given, **named)
+        tried.append((len(skeys), made))
+        return made
+
+    monkeypatch.setattr(Additions, "sums", sums)
     harness = harness_of(kind, "sliding")
     rows = [Row(user="anna", n=1) for _ in range(900)]
     rows[700] = Row(user="anna", n="seven")
     with pytest.raises(TypeError):
         harness.feed(rows, sorted(place % 7 for place in range(900)))
     assert harness.operator.failing_record() == repr(rows[700])
-    assert not any(summed[-1:])
+    assert tried == [(900, None)]
 
 
 def test_records_that_are_put_aside_are_added_one_by_one(summed):
