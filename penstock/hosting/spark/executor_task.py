@@ -1,7 +1,7 @@
 """Functions that Spark's Python worker runs for TaskManagers. They are shipped by value and leave
 nothing behind.
 
-They put the shipped archive on the path, run the supervisor or a probe, and remove both again, so
+They put the shipped package on the path, run the supervisor or a probe, and remove both again, so
 that the worker, which Spark reuses, is as it was. Imports nothing of Penstock at module level,
 because executors need not have it.
 """

@@ -146,7 +146,7 @@ class Additions:
                 for skey, value in zip(sums.skeys, sums.values, strict=True):
                     if skey is key or skey == key:
                         expected = self._add(value, expected)
-            except Exception as error:
+            except Exception as error:  # Of any kind: a call that raises is a difference.
                 expected = error
             if not are_same(added[place], expected):
                 self._turn_off(added[place], expected)

@@ -9,7 +9,6 @@ import pytest
 
 from penstock.common import Time
 from penstock.common.typeinfo import Types
-from penstock.datastream import AggregateFunction
 from penstock.model.row import Row
 from penstock.runtime.codecs.convert import arrow_schema
 from penstock.runtime.context import UserFunction
@@ -22,26 +21,13 @@ from penstock.runtime.row_functions.runner import are_same
 from penstock.runtime.windowing import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.tools.runtime.keyed_backends import KINDS, Backends
 from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.unit.runtime.operators.windowed.test_combining_windows_on_fields import Count
 
 KIND = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
 GRIDS = {
     "tumbling": TumblingEventTimeWindows.of(Time.milliseconds(20)),
     "sliding": SlidingEventTimeWindows.of(Time.milliseconds(40), Time.milliseconds(10)),
 }
-
-
-class Count(AggregateFunction):
-    def create_accumulator(self):
-        return 0
-
-    def add(self, value, accumulator):
-        return accumulator + 1
-
-    def get_result(self, accumulator):
-        return accumulator
-
-    def merge(self, acc_a, acc_b):
-        return acc_a + acc_b
 
 
 class Average(Count):
