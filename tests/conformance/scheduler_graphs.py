@@ -9,7 +9,7 @@ from penstock.machines.execution.execution_graph import ExecutionGraph, Executio
 from penstock.machines.execution.regions import Regions
 from penstock.machines.failover.failover import RestartRegions
 from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
-from penstock.machines.slots.slot_sharing import SLOT_SHARING
+from penstock.machines.slots.slot_sharing import local_input_preferred, task_balanced
 from penstock.model.graph.partitioning import DistributionPattern
 from penstock.model.states import ExecutionState
 from tests.conformance.dynamic_subpartitions import dynamic_subpartitions
@@ -44,7 +44,7 @@ def region_computation(given: dict[str, Any]) -> dict[str, Any]:
 
 def slot_sharing(given: dict[str, Any]) -> dict[str, Any]:
     is_local = given["strategy"].startswith("LOCAL")
-    strategy = SLOT_SHARING["LOCAL_INPUT_PREFERRED" if is_local else "TASK_BALANCED"]
+    strategy = local_input_preferred if is_local else task_balanced
     groups = strategy(execution_graph_of(given["graph"]))
     return {"num_groups": len(groups), "groups": [names(group.vertices) for group in groups]}
 

@@ -162,10 +162,6 @@ class Program:
         self._collect_streams += 1
         return f"collect-{self._collect_streams}"
 
-    @property
-    def has_work(self) -> bool:
-        return bool(self._pending)
-
     def taken(self, node_ids: Collection[int]) -> Program:
         """A program of these nodes and all nodes that lead to them. They are no longer pending here."""
         self._pending = [one for one in self._pending if one not in node_ids]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from penstock.machines.autoscaler.excluded_periods import Period, parse_periods
 from penstock.model.config import Settings
@@ -20,8 +20,6 @@ from penstock.model.options.autoscaler import (
     AutoscalerTargetOptions,
 )
 from penstock.model.options.option import Option
-
-UNLIMITED: Final = float("inf")
 
 
 class Aggregator(StrEnum):

@@ -29,11 +29,6 @@ class Blocklist:
     def nodes(self) -> tuple[BlockedNode, ...]:
         return tuple(self._nodes.values())
 
-    @property
-    def next_end_ms(self) -> int | None:
-        """When the next node is free again; None: none is blocked."""
-        return min((one.until_ms for one in self._nodes.values()), default=None)
-
     def add(self, blocked: Iterable[BlockedNode]) -> tuple[BlockedNode, ...]:
         """Block nodes. Of two entries of a node the one with the later end stays, and of equal ones the newer.
 

@@ -7,10 +7,9 @@ SharingStrategy (docs/spec/slots.md#sharing-by-local-input, #sharing-by-balance)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field
 from heapq import heapify, heappop
-from typing import Final, Protocol
 
 from penstock.machines.execution.execution_graph import (
     ConsumedPartitionGroup,
@@ -34,19 +33,12 @@ class SharingGroup:
         return len(self.vertices)
 
 
-class SlotSharingStrategy(Protocol):
-    """Makes the groups of a graph. `seated`: vertices that have their places already, and that no edge joins with others."""
-
-    def __call__(
-        self, graph: ExecutionGraph, seated: Container[VertexId] = frozenset()
-    ) -> list[SharingGroup]: ...
-
-
 def local_input_preferred(
     graph: ExecutionGraph, seated: Container[VertexId] = frozenset()
 ) -> list[SharingGroup]:
-    """Put a subtask into the group of a producer that it reads from, if possible. Groups are in the
-    order of creation.
+    """Put a subtask into the group of a producer that it reads from, if possible. Groups are in the order of creation.
+
+    Args: seated: vertices that have their places already, and that no edge joins with others.
     """
     return _LocalInput(graph, _without(graph, seated)).run()
 
@@ -65,12 +57,6 @@ def task_balanced(
         _deal_out(job_vertices, groups)
         found.extend(groups)
     return found
-
-
-SLOT_SHARING: Final[Mapping[str, SlotSharingStrategy]] = {
-    "LOCAL_INPUT_PREFERRED": local_input_preferred,
-    "TASK_BALANCED": task_balanced,
-}
 
 
 class _LocalInput:

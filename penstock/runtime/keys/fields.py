@@ -22,11 +22,9 @@ from penstock.model.row import Row
 from penstock.model.types import TupleTypeInfo, TypeInformation
 from penstock.runtime.codecs.base import Codec
 from penstock.runtime.codecs.by_type import RecordCodec, codec_of
-from penstock.runtime.row_functions.interpreters import READS_BYTECODE
+from penstock.runtime.row_functions.interpreters import READS_BYTECODE, steps_of
 
 _OF_NO_EFFECT: Final = frozenset({"RESUME", "NOP"})
-_LOADS_ARGUMENT: Final = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW"})
-_LOADS_CONSTANT: Final = frozenset({"LOAD_CONST", "LOAD_SMALL_INT"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ def _read_of(accesses: Sequence[tuple[Any, bool]], is_tuple: bool) -> KeyRead | 
 @lru_cache(maxsize=256)
 def _read_by(code: CodeType, place: int) -> KeyRead | None:
     """`place`: position of the record among the parameters."""
-    steps = [step for step in dis.get_instructions(code) if step.opname not in _OF_NO_EFFECT]
+    steps = [step for step in steps_of(code) if step.opname not in _OF_NO_EFFECT]
     if place >= code.co_argcount or steps.pop().opname != "RETURN_VALUE":
         return None
     record, accesses = code.co_varnames[place], []
@@ -144,7 +142,7 @@ def _read_by(code: CodeType, place: int) -> KeyRead | None:
     while steps:
         load = steps.pop(0)
         access = _access_at(steps)
-        if load.opname not in _LOADS_ARGUMENT or load.argval != record or access is None:
+        if load.opname != "LOAD_FAST" or load.argval != record or access is None:
             return None
         accesses.append(access)
     if len(accesses) != (1 if count is None else count):
@@ -156,13 +154,8 @@ def _access_at(steps: list[dis.Instruction]) -> tuple[Any, bool] | None:
     """Take one access off `steps`: (index or name, whether it is an attribute). None: the next step is something else."""
     if steps and steps[0].opname == "LOAD_ATTR":
         return steps.pop(0).argval, True
-    if len(steps) < 2 or steps[0].opname not in _LOADS_CONSTANT or not _is_subscript(steps[1]):
+    if [step.opname for step in steps[:2]] != ["LOAD_CONST", "BINARY_SUBSCR"]:
         return None
     field = steps.pop(0).argval
     steps.pop(0)
     return field, False
-
-
-def _is_subscript(step: dis.Instruction) -> bool:
-    """Whether the step is `[...]`, which from Python 3.14 on is a kind of binary operator."""
-    return step.opname == "BINARY_SUBSCR" or (step.opname == "BINARY_OP" and step.argrepr == "[]")

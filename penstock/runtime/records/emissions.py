@@ -226,12 +226,15 @@ def _of_a_variable(count: Callable[[Any], int]) -> int:
     return count(made)
 
 
-def may_count(version: tuple[int, int], implementation: str, has_gil: bool) -> bool:
-    """Whether this interpreter is known to count each variable and each argument that has a value.
+def may_count(version: tuple[int, int], implementation: str, is_usual: bool) -> bool:
+    """Whether this interpreter is known to count each of the containers, variables and cells that have a value.
 
-    Python 3.14 borrows references, and in a build without the GIL a count is spread over threads.
+    From Python 3.14 on an argument may borrow the reference of a variable, which is alike for each call.
+
+    Args: is_usual: neither is it a build without the GIL, where a count is spread over threads, nor does its own compiler run, which
+        may leave references out in the loops that it compiles.
     """
-    return implementation == "cpython" and has_gil and version in COUNTED_ON
+    return implementation == "cpython" and is_usual and version in COUNTED_ON
 
 
 def tells_owners() -> bool:
@@ -254,14 +257,15 @@ def tells_owners() -> bool:
     return gives_away and keeps and keeps_part and keeps_list
 
 
-COUNTED_ON: Final = frozenset({(3, 11), (3, 12), (3, 13)})
+COUNTED_ON: Final = frozenset({(3, 11), (3, 12), (3, 13), (3, 14)})
 COPY_ALWAYS: Final = -2
 """No count is as small, so everything that can be changed is copied."""
-_HAS_GIL: Final = "t" not in getattr(sys, "abiflags", "")
+_JIT: Final[Any] = getattr(sys, "_jit", None)
+_IS_USUAL: Final = "t" not in getattr(sys, "abiflags", "") and not (_JIT and _JIT.is_enabled())
 
 _ALONE = next(map(_references, map(list, [()])))
 """How many references `as_it_is` sees to an object that a function has made and given away."""
 _LIST_ALONE = _of_a_variable(_references_through_a_call)
 """The same for a list in `_of_own_list`."""
-if not (may_count(sys.version_info[:2], sys.implementation.name, _HAS_GIL) and tells_owners()):
+if not (may_count(sys.version_info[:2], sys.implementation.name, _IS_USUAL) and tells_owners()):
     _ALONE = _LIST_ALONE = COPY_ALWAYS

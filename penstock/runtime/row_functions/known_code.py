@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from types import CellType, FunctionType, ModuleType
+from types import CellType, FunctionType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -166,7 +166,3 @@ def of_cell(cell: CellType) -> Guard | None:
 
     value = read()
     return None if value is _MISSING else Guard(read, value)
-
-
-def is_module(value: object) -> bool:
-    return isinstance(value, ModuleType)

@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Final, NamedTuple
 
 from penstock.model.row import ROW_ATTRIBUTES
-from penstock.runtime.row_functions.interpreters import loads_method
+from penstock.runtime.row_functions.interpreters import loads_method, steps_of
 from penstock.runtime.row_functions.refusals import Refused
 
 _SEES_VARIABLES: Final = frozenset({
@@ -37,7 +37,7 @@ def fields_read(code: CodeType, place: int) -> FieldReads:
     """What is read of the argument at this place, which may be nothing. Raises: Refused: it is used for something else too."""
     _check(code, place)
     record = code.co_varnames[place]
-    steps = [step for step in dis.get_instructions(code) if step.opname != "NOP"]
+    steps = [step for step in steps_of(code) if step.opname != "NOP"]
     reads = [
         _read_by(steps[at + 1 : at + 3]) for at, step in enumerate(steps) if _loads(step, record)
     ]

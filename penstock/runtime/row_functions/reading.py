@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 from penstock.model.row import ROW_ATTRIBUTES, Row
 from penstock.runtime.row_functions import known_code as known
-from penstock.runtime.row_functions.interpreters import loads_method
+from penstock.runtime.row_functions.interpreters import loads_method, steps_of
 from penstock.runtime.row_functions.refusals import Refused, because, check_shape
 from penstock.runtime.row_functions.stand import NO_VALUE, NULL, USED, Method, Stand
 from penstock.runtime.row_functions.trees import Kind, Node, chosen, with_all
@@ -44,7 +44,7 @@ class Reader:
         self._steps_left = MOST_STEPS
         self.guards: list[known.Guard] = []
         code = function.__code__
-        self._steps = list(dis.get_instructions(code))
+        self._steps = steps_of(code)
         self._place = {step.offset: index for index, step in enumerate(self._steps)}
 
     def tree(self, given: Mapping[int, Node]) -> Node:
@@ -66,12 +66,14 @@ class Reader:
 
     def _run(self, way: Stand) -> Node:
         while True:
-            self._steps_left -= 1
-            if self._steps_left < 0:
-                raise Refused("it has too many branches")
             step = self._steps[way.at]
             way.at += 1
             name = step.opname
+            if name in _PASSED:
+                continue
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                raise Refused("it has too many branches")
             if name == "RETURN_VALUE":
                 return self._ended(way, _result(way.stack.pop()))
             if name == "RETURN_CONST":
@@ -80,7 +82,7 @@ class Reader:
                 forked = self._jump(way, step)
                 if forked is not None:
                     return self._ended(way, forked)
-            elif name not in _PASSED:
+            else:
                 handle = _HANDLERS.get(name)
                 if handle is None:
                     raise Refused(because(name))
@@ -283,8 +285,7 @@ class Reader:
         if of.kind is Kind.TUPLE and place is not None and -len(of.args) <= place < len(of.args):
             way.stack.append(of.args[place])
             return
-        is_cut = index.kind is Kind.SLICE or type(index.value) is slice
-        changeable = of.is_changeable if is_cut else of.gives_changeable
+        changeable = of.is_changeable if index.kind is Kind.SLICE else of.gives_changeable
         way.push(Node(Kind.ITEM, (of, index), is_changeable=changeable))
 
     def slice_item(self, way: Stand) -> None:
@@ -379,7 +380,11 @@ def _names_of(way: Stand) -> tuple[str, ...]:
 def _constant(way: Stand, value: Any) -> None:
     if isinstance(value, CodeType):
         raise Refused("it makes a function or has a comprehension")
-    if not known.is_plain(value) and type(value) not in {tuple, frozenset, slice}:
+    if type(value) is slice:
+        ends = (value.start, value.stop, value.step)[: 2 if value.step is None else 3]
+        way.push(Node(Kind.SLICE, tuple(Node(Kind.CONSTANT, value=end) for end in ends)))
+        return
+    if not known.is_plain(value) and type(value) not in {tuple, frozenset}:
         raise Refused(f"it has a constant of type {type(value).__name__}")
     way.stack.append(Node(Kind.CONSTANT, value=value))
 

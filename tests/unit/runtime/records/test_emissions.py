@@ -361,20 +361,22 @@ def test_an_operator_that_emits_something_that_can_be_changed_is_never_trusted()
 
 
 @pytest.mark.parametrize(
-    ("version", "implementation", "has_gil", "expected"),
+    ("version", "implementation", "is_usual", "expected"),
     [
         ((3, 11), "cpython", True, True),
         ((3, 12), "cpython", True, True),
         ((3, 13), "cpython", True, True),
         ((3, 13), "cpython", False, False),
-        ((3, 14), "cpython", True, False),
+        ((3, 14), "cpython", True, True),
+        ((3, 14), "cpython", False, False),
+        ((3, 15), "cpython", True, False),
         ((3, 11), "pypy", True, False),
     ],
 )
 def test_references_are_counted_only_where_that_was_tried(
-    version, implementation, has_gil, expected
+    version, implementation, is_usual, expected
 ):
-    assert may_count(version, implementation, has_gil) is expected
+    assert may_count(version, implementation, is_usual) is expected
 
 
 @pytest.mark.parametrize("count", [1, 100])

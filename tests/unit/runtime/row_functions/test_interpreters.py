@@ -7,14 +7,14 @@ import pytest
 from penstock.runtime.row_functions.interpreters import is_watched, may_read
 
 
-@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
+@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13), (3, 14)])
 def test_known_versions_are_read(version):
     assert may_read(version, "cpython")
 
 
 @pytest.mark.parametrize(
     ("version", "implementation"),
-    [((3, 10), "cpython"), ((3, 14), "cpython"), ((4, 0), "cpython"), ((3, 12), "pypy")],
+    [((3, 10), "cpython"), ((3, 15), "cpython"), ((4, 0), "cpython"), ((3, 12), "pypy")],
 )
 def test_other_interpreters_are_not_read(version, implementation):
     assert not may_read(version, implementation)
