@@ -16,6 +16,7 @@ _REFUSED_FLAGS: Final = {
 _BECAUSE: Final = {
     "GET_ITER": "it has a loop or a comprehension",
     "MAKE_FUNCTION": "it makes a function or has a comprehension",
+    "LOAD_COMMON_CONSTANT": "it makes a function or has a comprehension",
     "LOAD_CLOSURE": "an inner function uses its variables",
     "MAKE_CELL": "an inner function uses its variables",
     "STORE_ATTR": "it changes an object",

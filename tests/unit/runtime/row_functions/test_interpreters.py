@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from penstock.runtime.row_functions.interpreters import is_watched, may_read
+from penstock.runtime.row_functions.interpreters import is_watched, may_read, steps_of
 
 
 @pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13), (3, 14)])
@@ -18,6 +18,19 @@ def test_known_versions_are_read(version):
 )
 def test_other_interpreters_are_not_read(version, implementation):
     assert not may_read(version, implementation)
+
+
+def test_an_instruction_has_one_name_on_each_version():
+    names = [step.opname for step in steps_of((lambda one, two: one[2] + two).__code__)]
+    assert names == [
+        *("RESUME", "LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR"),
+        *("LOAD_FAST", "BINARY_OP", "RETURN_VALUE"),
+    ]
+
+
+def test_two_variables_are_loaded_at_once_from_some_version_on_under_one_name():
+    names = {step.opname for step in steps_of((lambda one, two: one + two).__code__)}
+    assert {one for one in names if "FAST" in one} <= {"LOAD_FAST", "LOAD_FAST_LOAD_FAST"}
 
 
 def test_a_tracer_and_a_profiler_are_seen():

@@ -122,6 +122,7 @@ def test_pure_functions_run_on_columns(function):
         (Mapper().of_self, "it reads 'self', the object that it belongs to"),
         (lambda bid: {"id": bid.id}, "it makes a dict"),
         (lambda bid: (lambda one: one)(bid.id), "it makes a function or has a comprehension"),
+        (lambda bid: tuple(one for one in bid.id), "it makes a function or has a comprehension"),
         (lambda bid: helper(bid[0]) + bid.price, unknown("helper")),
         (lambda bid: helper(bid[-2] or bid[1]), unknown("helper")),
     ],
