@@ -6,6 +6,7 @@ From a checkout, the files are served from `penstock/dashboard`: see `penstock/h
 """
 
 import io
+import lzma
 import re
 import tarfile
 import tempfile
@@ -30,7 +31,7 @@ TYPES: Final = re.compile(rb"/\*\* @(?:(?!\*/).)*\*/ ?")
 def packed(folder: Path) -> bytes:
     """Return the archive of all files that are served. The same files give the same bytes."""
     made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:xz", preset=9) as archive:
+    with tarfile.open(fileobj=made, mode="w:xz", preset=9 | lzma.PRESET_EXTREME) as archive:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.name.endswith(NOT_SERVED):
                 name = path.relative_to(folder).as_posix()

@@ -24,7 +24,7 @@ class SparkThread(threading.Thread):
         name: str,
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self._context = context
+        self._spark_context = context
         self._properties: Any = None
         self._error: Exception | None = None
         try:
@@ -37,7 +37,7 @@ class SparkThread(threading.Thread):
     def run(self) -> None:
         if self._error is None:
             try:
-                self._context._jsc.sc().setLocalProperties(self._properties)
+                self._spark_context._jsc.sc().setLocalProperties(self._properties)
             except Exception as error:  # As above, meanwhile.
                 self._error = error
         if self._error is None:

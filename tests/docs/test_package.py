@@ -19,7 +19,7 @@ from tests.docs.snippets import ROOT
 MOST_WHEEL_BYTES = 2_630_000
 """2 MB were the aim of the package without dashboard, REST server, autoscaler, sessions, compiled row functions and their kernels, fields of JSON, change data capture, Protobuf, schema registries and most of the connectors."""
 PYTHONS = {"3.11", "3.12", "3.13", "3.14"}
-"""Versions that the tests have passed with; on the last two not all of those on Spark have run."""
+"""Versions that the tests have passed with."""
 NOT_FOR_USERS = {"tests", "simulation", "sim", "benchmarks", "audit", "examples", "docs", "scripts"}
 
 

@@ -2,6 +2,8 @@
 
 import pymysql
 import pytest
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.row_event import RowsEvent
 
 from penstock.datastream.connectors.cdc import MySqlSource
 from tests.tools.mariadb import running_mariadb
@@ -91,3 +93,19 @@ def orders(database):
         "INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, NULL)",
     )
     return database
+
+
+@pytest.fixture(params=["of all events", "of the first and last"])
+def positions(request, monkeypatch):
+    """Of which events of a transaction the client is told the position: MariaDB 10.11 tells all, 11.8 those of the first and the last."""
+    if request.param == "of all events":
+        return
+    fetch = BinLogStreamReader.fetchone
+
+    def fetch_without_position(client):
+        event = fetch(client)
+        if isinstance(event, RowsEvent):
+            event.packet.log_pos = 0
+        return event
+
+    monkeypatch.setattr(BinLogStreamReader, "fetchone", fetch_without_position)

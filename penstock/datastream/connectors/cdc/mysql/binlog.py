@@ -63,10 +63,12 @@ class BinlogStream(ChangeStream):
         self._pymysql = extra("pymysql", EXTRA, where)
         self._events = extra("pymysqlreplication.event", EXTRA, where)
         self._row_events = extra("pymysqlreplication.row_event", EXTRA, where)
+        self._unknown = extra("pymysqlreplication.exceptions", EXTRA, where).StatusVariableMismatch
         self._client: Any = None
         self._connections: list[Any] = []
         self._position = position
         self._told = position
+        self._end = 0
         self._is_inside = False
         self._broken_since_s: float | None = None
         self._pause = threading.Event()
@@ -82,6 +84,12 @@ class BinlogStream(ChangeStream):
             self._broken_since_s = None
         except (_Broken, OSError, self._pymysql.MySQLError) as error:
             self._lose(error)
+        except self._unknown as error:
+            raise RefusedForGood(
+                f"{self._where}: mysql-replication cannot read a statement of the binlog, behind "
+                f"position {self._position.position} of {self._position.file}. If a session has set "
+                "binlog_format to STATEMENT, begin anew with a snapshot; else install a newer one."
+            ) from error
         if self._position == self._told:
             return None
         self._told = self._position
@@ -124,7 +132,7 @@ class BinlogStream(ChangeStream):
 
     def _take_rows(self, op: str, event: Any, changes: list[Change]) -> None:
         file, start, done = self._position
-        end = event.packet.log_pos
+        end = self._end_of(event)
         if end <= done or not self._reader.is_ours(event.schema, event.table):
             return
         changes += self._reader.changes(op, event, (file_number(file), end))
@@ -137,6 +145,7 @@ class BinlogStream(ChangeStream):
             if event.next_binlog != self._position.file:
                 self._position = BinlogPosition(event.next_binlog, int(event.position))
             return False
+        mark = (file_number(self._position.file), self._end_of(event))
         if kind is events.MariadbGtidEvent:
             self._is_inside = not event.flags & _STANDALONE
             return False
@@ -152,13 +161,19 @@ class BinlogStream(ChangeStream):
                 self._is_inside = True
                 return False
             if word not in {"COMMIT", "ROLLBACK"}:
-                mark = (file_number(self._position.file), event.packet.log_pos)
                 self._reader.query(text, event.schema.decode(), mark)
                 if self._is_inside:
                     return False
         self._is_inside = False
         self._position = BinlogPosition(self._position.file, event.packet.log_pos)
         return True
+
+    def _end_of(self, event: Any) -> int:
+        """Where an event ends. MariaDB 11.8 tells it only of the first and the last event of a transaction, 10.11 of all. Each of those
+        between counts as one byte: their order is what matters, and it is the same each time that they are read.
+        """
+        self._end = event.packet.log_pos or self._end + 1
+        return self._end
 
     def _has_more(self) -> bool:
         """Whether more has come already, as far as the socket knows."""

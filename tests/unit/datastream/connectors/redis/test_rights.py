@@ -70,9 +70,13 @@ def test_who_may_append_appends(redis_url, user, guarantee):
 
 def test_a_key_that_is_not_the_users_is_told_at_submit(redis_url, user):
     name = user("+@all", keys="~others:*")
-    with pytest.raises(ConfigurationError, match="no permissions to access one of the keys"):
+    with pytest.raises(
+        ConfigurationError, match="(?i)no permissions to access (one of the keys|a key)"
+    ):
         sink(redis_url, name).validate()
-    with pytest.raises(ConfigurationError, match="no permissions to access one of the keys"):
+    with pytest.raises(
+        ConfigurationError, match="(?i)no permissions to access (one of the keys|a key)"
+    ):
         source(redis_url, name).validate()
 
 

@@ -1,5 +1,11 @@
 """A MariaDB server with a binlog for the tests of the source."""
 
-from tests.tools.connectors.cdc_mariadb import binlog_mariadb, database, orders, own_mariadb
+from tests.tools.connectors.cdc_mariadb import (
+    binlog_mariadb,
+    database,
+    orders,
+    own_mariadb,
+    positions,
+)
 
-__all__ = ["binlog_mariadb", "database", "orders", "own_mariadb"]
+__all__ = ["binlog_mariadb", "database", "orders", "own_mariadb", "positions"]
