@@ -60,10 +60,8 @@ class BinlogStream(ChangeStream):
         self._reader = reader
         self._maker = maker
         self._where = where
-        self._pymysql = extra("pymysql", EXTRA, where)
         self._events = extra("pymysqlreplication.event", EXTRA, where)
         self._row_events = extra("pymysqlreplication.row_event", EXTRA, where)
-        self._unknown = extra("pymysqlreplication.exceptions", EXTRA, where).StatusVariableMismatch
         self._client: Any = None
         self._connections: list[Any] = []
         self._position = position
@@ -82,13 +80,14 @@ class BinlogStream(ChangeStream):
         try:
             self._read(changes)
             self._broken_since_s = None
-        except (_Broken, OSError, self._pymysql.MySQLError) as error:
+        except (_Broken, OSError, extra("pymysql", EXTRA, self._where).MySQLError) as error:
             self._lose(error)
-        except self._unknown as error:
+        except self._events.StatusVariableMismatch as error:
             raise RefusedForGood(
                 f"{self._where}: mysql-replication cannot read a statement of the binlog, behind "
-                f"position {self._position.position} of {self._position.file}. If a session has set "
-                "binlog_format to STATEMENT, begin anew with a snapshot; else install a newer one."
+                f"position {self._position.position} of {self._position.file}. If a session has "
+                "set binlog_format to STATEMENT, begin anew with a snapshot; else install a newer "
+                "version of it."
             ) from error
         if self._position == self._told:
             return None
@@ -169,8 +168,10 @@ class BinlogStream(ChangeStream):
         return True
 
     def _end_of(self, event: Any) -> int:
-        """Where an event ends. MariaDB 11.8 tells it only of the first and the last event of a transaction, 10.11 of all. Each of those
-        between counts as one byte: their order is what matters, and it is the same each time that they are read.
+        """Where an event ends.
+
+        MariaDB 11.8 tells it only of the first and the last event of a transaction, 10.11 of all. Each of those between
+        counts as one byte: their order is what matters, and it is the same each time that they are read.
         """
         self._end = event.packet.log_pos or self._end + 1
         return self._end
@@ -235,6 +236,6 @@ class BinlogStream(ChangeStream):
             raise _Broken("the connection broke")
         if "db" in given:  # its old name, of which PyMySQL warns
             given["database"] = given.pop("db")
-        connection = self._pymysql.connect(**given)
+        connection = extra("pymysql", EXTRA, self._where).connect(**given)
         self._connections.append(connection)
         return connection
