@@ -12,13 +12,17 @@ from penstock.model.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`kind`: the type's name in the database, in its short form. `declared`: as it is written in DDL. `oid`: of PostgreSQL's type."""
+    """`kind`: the type's name in the database, in its short form. `declared`: as it is written in DDL. `oid`: of PostgreSQL's type.
+
+    `charset`: MySQL's name of the character set of a text.
+    """
 
     name: str
     kind: str
     declared: str
     type_info: TypeInformation
     oid: int = 0
+    charset: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def shape_of(connection: Any, table: TableId, where: str) -> TableShape:
             )
         if place is not None:
             places[place] = len(columns)
-        columns.append(Column(name, kind.lower(), declared, type_info))
+        columns.append(Column(name, kind.lower(), declared, type_info, charset=charset))
     key = tuple(places[place] for place in sorted(places))
     if not key:
         raise ConfigurationError(

@@ -1,6 +1,7 @@
 """Texts of the binlog in any of MySQL's character sets, as the server gives them to a SELECT in UTF-8.
 
-The client of the binlog takes UTF-16 for that of this machine, and members of ENUM and SET for UTF-8.
+The client of the binlog takes UTF-16 for that of this machine, members of ENUM and SET for UTF-8, and a text of a collation that it does
+not know too: MariaDB's collations of UCA 14, the default ones of 11.8, have no names there.
 """
 
 from __future__ import annotations
@@ -43,9 +44,12 @@ def correct(columns: Iterable[Any], shape: TableShape, where: str) -> None:
     """
     known = {column.name: column for column in shape.columns}
     for one in columns:
-        if one.character_set_name is not None:
-            one.character_set_name = encoding_of(one.character_set_name) or one.character_set_name
         column = known.get(one.name)
+        charset = one.character_set_name
+        if charset is not None:
+            if one.collation_name is None and column is not None and column.charset:
+                charset = column.charset
+            one.character_set_name = encoding_of(charset) or charset
         if column is None:
             continue
         if one.enum_values:

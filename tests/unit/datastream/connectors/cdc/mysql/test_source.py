@@ -75,6 +75,7 @@ COLUMNS = [
     ("name", "varchar(20)", "'wörd'", Types.STRING(), "wörd"),
     ("latin", "varchar(20) CHARACTER SET latin1", "'wörd'", Types.STRING(), "wörd"),
     ("wide", "varchar(20) CHARACTER SET utf16", "'wörd😀'", Types.STRING(), "wörd😀"),
+    ("later", "varchar(20) COLLATE utf16_uca1400_ai_ci", "'wörd😀'", Types.STRING(), "wörd😀"),
     ("ucs", "varchar(20) CHARACTER SET ucs2", "'wörd'", Types.STRING(), "wörd"),
     ("wider", "text CHARACTER SET utf32", "'wörd😀'", Types.STRING(), "wörd😀"),
     ("cyrillic", "text CHARACTER SET koi8u", "'жук'", Types.STRING(), "жук"),
