@@ -1,7 +1,7 @@
 """Texts of the binlog in any of MySQL's character sets, as the server gives them to a SELECT in UTF-8.
 
-The client of the binlog takes UTF-16 for that of this machine, members of ENUM and SET for UTF-8, and a text of a collation that it does
-not know too: MariaDB's collations of UCA 14, the default ones of 11.8, have no names there.
+The client of the binlog takes UTF-16 for that of this machine. It takes for UTF-8 the members of ENUM and SET, and texts of a collation
+that it does not know: MariaDB's collations of UCA 14, the default ones of 11.8, have no names there.
 """
 
 from __future__ import annotations
