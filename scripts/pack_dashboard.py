@@ -32,7 +32,7 @@ def packed(folder: Path) -> bytes:
     """Return the archive of all files that are served. The same files give the same bytes."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:xz", preset=9 | lzma.PRESET_EXTREME) as archive:
-        for path in sorted(folder.rglob("*")):
+        for path in sorted(folder.rglob("*"), key=lambda path: (path.suffix, path)):
             if path.is_file() and not path.name.endswith(NOT_SERVED):
                 name = path.relative_to(folder).as_posix()
                 content = path.read_bytes()

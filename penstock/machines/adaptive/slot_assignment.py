@@ -9,11 +9,10 @@ with such state is better.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.machines.adaptive.parallelism import SharingGroup, VertexParallelism
 from penstock.model.ids import AllocationId, ExecutionVertexId, ResourceId, VertexId
 from penstock.model.key_groups import key_group_range, operator_index
 
@@ -58,25 +57,6 @@ class FormerAssignment:
     parallelism: Mapping[VertexId, int]
     max_parallelism: Mapping[VertexId, int]
     state_bytes: Mapping[VertexId, int] = field(default_factory=dict)
-
-
-def execution_groups(
-    groups: Iterable[SharingGroup], parallelism: VertexParallelism
-) -> tuple[ExecutionGroup, ...]:
-    """Group k of a sharing group has subtask k of each of its vertices that has so many."""
-    return tuple(
-        ExecutionGroup(
-            group.name,
-            index,
-            tuple(
-                ExecutionVertexId(vertex, index)
-                for vertex in group.bounds
-                if index < parallelism.of_vertex[vertex]
-            ),
-        )
-        for group in groups
-        for index in range(parallelism.slots_of_group[group.name])
-    )
 
 
 def by_state(

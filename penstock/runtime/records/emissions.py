@@ -101,7 +101,7 @@ def opened(results: Iterable[Any]) -> Iterator[Any]:
 
 
 def as_they_are(results: Iterable[Any]) -> Iterable[Any]:
-    """The results of a function, each in the state in which it came out of the iterator."""
+    """The results of a function, each in the state in which it came out of the iterator. The caller does not use a list again."""
     return _of_own_list(results) if type(results) is list else map(as_it_is, results)
 
 
@@ -229,10 +229,10 @@ def _of_a_variable(count: Callable[[Any], int]) -> int:
 def may_count(version: tuple[int, int], implementation: str, is_usual: bool) -> bool:
     """Whether this interpreter is known to count each of the containers, variables and cells that have a value.
 
-    From Python 3.14 on an argument may borrow the reference of a variable, which is alike for each call.
+    From Python 3.14 on an argument does not count where it borrows the reference of a variable.
 
-    Args: is_usual: neither is it a build without the GIL, where a count is spread over threads, nor does its own compiler run, which
-        may leave references out in the loops that it compiles.
+    Args: is_usual: the interpreter has the GIL, without which a count is spread over threads, and its JIT is off, which may leave
+        references out.
     """
     return implementation == "cpython" and is_usual and version in COUNTED_ON
 

@@ -35,7 +35,7 @@ _HAS_METHOD_BIT: Final = "LOAD_METHOD" not in dis.opmap or dis.opmap["LOAD_METHO
 
 
 def steps_of(code: CodeType) -> list[dis.Instruction]:
-    """The instructions of a function, under one name in each version."""
+    """The instructions of a function. Those that Python 3.14 has in place of others have the older names."""
     return [_renamed(step) for step in dis.get_instructions(code)]
 
 

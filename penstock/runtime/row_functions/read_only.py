@@ -17,7 +17,8 @@ from penstock.runtime.row_functions.refusals import Refused
 
 _SEES_VARIABLES: Final = frozenset({
     *("locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "globals"),
-    *("set_trace", "breakpoint", "super"),
+    *("set_trace", "breakpoint", "super", "stack", "_current_frames"),
+    *("f_back", "f_locals", "tb_frame", "gi_frame", "cr_frame", "ag_frame"),
 })
 _UNPACKS: Final = "UNPACK_SEQUENCE"
 _LOADS: Final = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST"})
@@ -73,7 +74,7 @@ def _check(code: CodeType, place: int) -> None:
         raise Refused("an inner function uses the record")
     seen = _SEES_VARIABLES & set(code.co_names)
     if seen:
-        raise Refused(f"it calls {min(seen)}")
+        raise Refused(f"it uses {min(seen)}, which may show the record")
 
 
 def _loads(step: dis.Instruction, record: str) -> bool:

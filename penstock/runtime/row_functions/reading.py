@@ -405,6 +405,12 @@ def _to_bool(following: str, way: Stand) -> None:
         way.push(Node(Kind.CALL, (Node(Kind.CODE, value=bool), way.value()), ()))
 
 
+def _compare(reader: Reader, way: Stand, step: dis.Instruction) -> None:
+    reader.binary(way, step.argval)
+    if step.argrepr.startswith("bool("):
+        _to_bool(reader.following(way), way)
+
+
 def _store_and_load(reader: Reader, way: Stand, step: dis.Instruction) -> None:
     stored, loaded = step.argval
     reader.store(way, (stored,))
@@ -465,7 +471,7 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "CALL": lambda r, way, step: r.call(way, step.arg or 0, _names_of(way)),
     "CALL_KW": _call_kw,
     "BINARY_OP": lambda r, way, step: r.binary(way, step.argrepr),
-    "COMPARE_OP": lambda r, way, step: r.binary(way, step.argval),
+    "COMPARE_OP": _compare,
     "CONTAINS_OP": lambda r, way, step: r.binary(way, "not in" if step.arg else "in"),
     "IS_OP": lambda r, way, step: r.identity(way, "is not" if step.arg else "is"),
     "BINARY_SUBSCR": lambda r, way, _s: r.item(way),

@@ -57,7 +57,8 @@ def environment(folder: Path, pyarrow: str | None = None, version: str | None = 
     if pyarrow is not None:
         (packages / "pyarrow.py").write_text(f"__version__ = {pyarrow!r}\n")
     if version is not None:
-        (packages / "sitecustomize.py").write_text(PRETENDS.format(*version.split(".")))
+        (packages / "pretends.py").write_text(PRETENDS.format(*version.split(".")))
+        (packages / "pretends.pth").write_text("import pretends\n")
     return folder / "bin"
 
 

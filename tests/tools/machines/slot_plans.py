@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from penstock.machines.adaptive.parallelism import VertexParallelism, parallelism_for
-from penstock.machines.adaptive.slot_assignment import ExecutionGroup, by_state, execution_groups
+from penstock.machines.adaptive.slot_assignment import ExecutionGroup, by_state
+from penstock.model.ids import ExecutionVertexId
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,23 @@ class Plan:
         """The slot of each subtask."""
         found = self.assignment.items()
         return {subtask: slot for slot, group in found for subtask in group.subtasks}
+
+
+def execution_groups(groups, parallelism):
+    """Group k of a sharing group has subtask k of each of its vertices that has so many."""
+    return tuple(
+        ExecutionGroup(
+            group.name,
+            index,
+            tuple(
+                ExecutionVertexId(vertex, index)
+                for vertex in group.bounds
+                if index < parallelism.of_vertex[vertex]
+            ),
+        )
+        for group in groups
+        for index in range(parallelism.slots_of_group[group.name])
+    )
 
 
 def make_plan(groups, slots, former=None):

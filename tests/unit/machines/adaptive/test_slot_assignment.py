@@ -5,15 +5,11 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.machines.adaptive.parallelism import SharingGroup, parallelism_for
-from penstock.machines.adaptive.slot_assignment import (
-    FormerAssignment,
-    FormerPlace,
-    execution_groups,
-)
+from penstock.machines.adaptive.slot_assignment import FormerAssignment, FormerPlace
 from penstock.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
 from penstock.model.ids import ExecutionVertexId as Subtask
 from penstock.model.key_groups import key_group_range
-from tests.tools.machines.slot_plans import make_plan
+from tests.tools.machines.slot_plans import execution_groups, make_plan
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import sys
 import traceback
 
+import numpy as np
 import pytest
 
 from penstock.runtime.context import UserFunction
@@ -85,6 +86,20 @@ def test_the_function_is_not_called(without_calls):
     fed(MapOperator, plus)
     fed(FilterOperator, plus)
     assert without_calls == [True] * 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda pair: not not (pair[0] < pair[1]),  # ruff: ignore[double-negation]
+        lambda pair: (not not (pair[0] < pair[1])) or 5,  # ruff: ignore[double-negation]
+    ],
+)
+def test_not_not_of_a_comparison_gives_a_truth_value(function):
+    """From Python 3.13 on one instruction does both. What numpy's numbers give when compared is no bool."""
+    runner = objects.ObjectFunction(function, "map", print, is_filter=False)
+    (found,) = runner.results([(np.float64(1), np.float64(2))])
+    assert found is True
 
 
 def test_results_that_can_be_changed_are_copied_between_calls(without_calls):

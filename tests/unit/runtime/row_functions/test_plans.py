@@ -1,5 +1,6 @@
 """Which functions run on columns, which get their fields, and which are called with records, and why."""
 
+import inspect
 import math
 import random
 import re
@@ -215,6 +216,13 @@ def of_three(row):
     return helper((a, b, c))
 
 
+def with_traceback(row):
+    try:
+        return helper(row[0])
+    except ValueError as error:
+        return error.__traceback__.tb_frame
+
+
 def star(row):
     first, *others = row
     return helper((first, others))
@@ -225,6 +233,9 @@ def star(row):
     [
         (of_three, "it unpacks another number of fields than the record has"),
         (star, ITSELF),
+        (lambda row: helper((row[0], locals())), "it uses locals, which may show the record"),
+        (lambda row: helper((row[0], inspect.stack())), "it uses stack, which may show the record"),
+        (with_traceback, "it uses tb_frame, which may show the record"),
         (lambda row: helper(row[1:2]), ITSELF),
         (lambda row: helper(row[True]), ITSELF),
         (lambda row: helper(row["a"]), ITSELF),

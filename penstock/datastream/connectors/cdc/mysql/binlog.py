@@ -45,6 +45,14 @@ class _Broken(Exception):
     """The client would connect again by itself, at a place that is not ours."""
 
 
+def _pass_over(event: Any, _key: int) -> None:
+    """Behind the first key of a statement's variables: go on behind all of them.
+
+    Nobody here needs them, and the client fails at one that it does not know, as MariaDB 11.8 and MySQL 9.7 write.
+    """
+    event.packet.advance(event.status_vars_length - 1)
+
+
 class BinlogStream(ChangeStream):
     """Reads the binlog from a position. It connects when it is polled, and again when the connection breaks."""
 
@@ -61,6 +69,8 @@ class BinlogStream(ChangeStream):
         self._maker = maker
         self._where = where
         self._events = extra("pymysqlreplication.event", EXTRA, where)
+        # ruff: ignore[private-member-access] - the client has no other place for it
+        self._events.QueryEvent._read_status_vars_value_for_key = _pass_over
         self._row_events = extra("pymysqlreplication.row_event", EXTRA, where)
         self._client: Any = None
         self._connections: list[Any] = []
@@ -82,13 +92,6 @@ class BinlogStream(ChangeStream):
             self._broken_since_s = None
         except (_Broken, OSError, extra("pymysql", EXTRA, self._where).MySQLError) as error:
             self._lose(error)
-        except self._events.StatusVariableMismatch as error:
-            raise RefusedForGood(
-                f"{self._where}: mysql-replication cannot read a statement of the binlog, behind "
-                f"position {self._position.position} of {self._position.file}. If a session has "
-                "set binlog_format to STATEMENT, begin anew with a snapshot; else install a newer "
-                "version of it."
-            ) from error
         if self._position == self._told:
             return None
         self._told = self._position
@@ -171,7 +174,8 @@ class BinlogStream(ChangeStream):
         """Where an event ends.
 
         MariaDB 11.8 tells it only of the first and the last event of a transaction, 10.11 of all. Each of those between
-        counts as one byte: their order is what matters, and it is the same each time that they are read.
+        counts as one byte: their order is what matters. It is the same each time, as long as the client is asked for the same
+        kinds of events: a checkpoint may have such a position.
         """
         self._end = event.packet.log_pos or self._end + 1
         return self._end
