@@ -28,6 +28,9 @@ from penstock.datastream.building.environment_plumbing import (
     NO_BUFFER_TIMEOUT,
     RUNTIME_MODE_KEY,
     EnvironmentPlumbing,
+    buffer_timeout_ms,
+    is_chaining_enabled,
+    runtime_mode,
 )
 from penstock.datastream.building.former_names import OF_THE_ENVIRONMENT
 from penstock.datastream.building.plan_json import plan_json
@@ -70,8 +73,8 @@ class StreamExecutionEnvironment(StreamSources):
         self._config = self.plumbing.config
         self._checkpoint_config = self.plumbing.checkpoint_config
         self._cached_files: list[tuple[str, str, bool]] = []
-        self.plumbing.check_runtime_mode()
-        self.plumbing.show_errors()
+        runtime_mode(self._configuration)  # Raises for one that does not exist.
+        self.plumbing.show_errors(self._configuration)
 
     @staticmethod
     def get_execution_environment(
@@ -98,7 +101,7 @@ class StreamExecutionEnvironment(StreamSources):
     def configure(self, configuration: Configuration) -> None:
         """Add the keys of `configuration`; they replace those already set."""
         self._configuration.add_all(configuration)
-        self.plumbing.check_runtime_mode()
+        runtime_mode(self._configuration)  # Raises for one that does not exist.
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Set the default number of parallel subtasks of an operator.
@@ -138,7 +141,7 @@ class StreamExecutionEnvironment(StreamSources):
                 f"set_runtime_mode takes a RuntimeExecutionMode such as RuntimeExecutionMode.BATCH, got {execution_mode!r}."
             )
         self._configuration.set_string(RUNTIME_MODE_KEY, execution_mode.name)
-        self.plumbing.check_runtime_mode()
+        runtime_mode(self._configuration)  # Raises for one that does not exist.
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
@@ -152,7 +155,7 @@ class StreamExecutionEnvironment(StreamSources):
 
     def get_buffer_timeout(self) -> int:
         """Return how long a record may wait for its buffer to fill, in ms; -1: without limit."""
-        return self.plumbing.buffer_timeout_ms
+        return buffer_timeout_ms(self._configuration)
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         """Run each operator as a task of its own."""
@@ -161,7 +164,7 @@ class StreamExecutionEnvironment(StreamSources):
 
     def is_chaining_enabled(self) -> bool:
         """Return whether operators that follow each other may run as one task; True by default."""
-        return self.plumbing.is_chaining_enabled
+        return is_chaining_enabled(self._configuration)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
         """Return whether operators of different maximum parallelism may run as one task; True by default."""

@@ -155,14 +155,14 @@ class MiniCluster:
     def command_line(self) -> Mapping[str, str]:
         return {}
 
-    def spark_configuration(self) -> dict[str, str]:
+    def spark_configuration(self, settings: Settings) -> dict[str, str]:
         return {}
 
     def default_parallelism(self, settings: Settings) -> int:
         """Return the parallelism of operators that set none: the one of this cluster."""
         return self._parallelism
 
-    def cores(self) -> int:
+    def cores(self, settings: Settings) -> int:
         """Return how many subtasks of a BATCH job run at once: the parallelism of this cluster."""
         return self._parallelism
 

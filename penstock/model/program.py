@@ -29,16 +29,13 @@ class ProgramSettings:
 
     `configuration`: the program's own keys, Flink's text form; restart strategies included. `python_archives`:
     (archive, target directory or None). `python_requirements`: (file, cache directory or None).
-    `checkpointing_interval_ms` None: checkpoints were not asked for.
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict)
     python_files: tuple[str, ...] = ()
     python_archives: tuple[tuple[str, str | None], ...] = ()
     python_requirements: tuple[str, str | None] | None = None
-    checkpointing_interval_ms: int | None = None
     job_parameters: Mapping[str, str] = field(default_factory=dict)
-    auto_watermark_interval_ms: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +117,9 @@ class NotRescalable:
 
 class JobExecutor(Protocol):
     """Runs programs."""
+
+    def options_of(self, program: ProgramSettings) -> Mapping[str, str]:
+        """The options of a program, with those that the command line and Spark's configuration set. Raises ConfigurationError."""
 
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobControl:
         """Fill in the defaults that only the host knows (parallelism), build, and start."""

@@ -16,10 +16,11 @@ def doctor() -> int:
     not start, or a setting is wrong.
     """
     host = spark_host.SparkHost()
-    spark = spark_host.spark_session(
-        Settings(command_line=host.command_line()), os.cpu_count() or 1
+    given = host.command_line()
+    settings = Settings(
+        command_line=given, spark=host.spark_configuration(Settings(command_line=given))
     )
-    settings = Settings(command_line=host.command_line(), spark=host.spark_configuration())
+    spark = spark_host.spark_session(settings, os.cpu_count() or 1)
     diagnosis = examine(spark, settings)
     print("\n".join(rendered(diagnosis)))
     return 0 if all(map(diagnosis.can_run, JobKind)) else 1

@@ -28,7 +28,9 @@ You can set an option in four places. The first one in this list that sets it co
 1. the program: `env.get_config()`, `env.configure(...)` or a setter of the environment;
 2. the command line: `penstock run -D key=value`;
 3. Spark's configuration: `spark.penstock.<key>`, for example `spark.penstock.slot.idle.timeout`
-   for `slot.idle.timeout`, and `spark.penstock.x` for `penstock.x`;
+   for `slot.idle.timeout`, and `spark.penstock.x` for `penstock.x`: of a SparkSession, by `--conf`,
+   PYSPARK_SUBMIT_ARGS or spark-defaults.conf. `penstock plan` and `savepoint check` start no Spark,
+   so they don't see these. `execution.target` is set in one of the first two places;
 4. the defaults of the cluster that runs the job.
 
 Keys that begin with `penstock.` are Penstock's own. An unknown one is an error. All others are Flink's

@@ -51,8 +51,12 @@ class PlanExecutor:
     def serialize(self, value: object) -> bytes:
         return serialize(value)
 
+    def options_of(self, program: ProgramSettings) -> Mapping[str, str]:
+        """See `model.program.JobExecutor`."""
+        return Settings(program.configuration, command_line=self._command_line).as_text()
+
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobHandle:
-        configured = program.configuration.get(SchedulingOptions.DEFAULT_PARALLELISM.key)
+        configured = self.options_of(program).get(SchedulingOptions.DEFAULT_PARALLELISM.key)
         graph.default_parallelism = int(configured) if configured else self._parallelism
         job_graph = build_job_graph(graph, _PLAN_JOB_ID, serialize)
         if self._shows_functions:

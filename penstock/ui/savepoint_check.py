@@ -65,6 +65,10 @@ class CheckExecutor:
     def serialize(self, value: object) -> bytes:
         return serialize(value)
 
+    def options_of(self, program: ProgramSettings) -> Mapping[str, str]:
+        """See `model.program.JobExecutor`."""
+        return Settings(program.configuration, command_line=self._command_line).as_text()
+
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobHandle:
         settings = Settings(program.configuration, command_line=self._command_line)
         if graph.is_batch:

@@ -61,8 +61,13 @@ def begin_jvm() -> None:
     """It keeps the settings that it is begun with, for all sessions: so those that are common to all."""
     from pyspark import SparkConf, SparkContext
 
+    from penstock.hosting.spark.session import UNNAMED
+
     common = SparkConf(loadDefaults=False).setAll(list(COMMON.items()))
-    SparkContext._ensure_initialized(conf=common)
+    # Nobody has named a master, for tests of the embedded session.
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("MASTER", UNNAMED)
+        SparkContext._ensure_initialized(conf=common)
 
 
 def foreign_context(sessions: Sessions):

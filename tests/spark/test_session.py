@@ -11,7 +11,7 @@ from penstock.hosting.spark import background_jobs, host, shared_provider
 from penstock.hosting.spark import session as spark_session
 from penstock.hosting.spark.configuration import configuration_of
 from penstock.hosting.spark.provider import SparkPlace, SparkProvider
-from penstock.hosting.spark.session import active_session, embedded_session
+from penstock.hosting.spark.session import active_session, session_for
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, JobExecutionError
@@ -61,7 +61,7 @@ def test_a_thread_without_an_active_session_uses_the_users(spark):
 def test_the_users_session_is_never_taken_for_ours(spark):
     ui = spark.conf.get("spark.ui.enabled")
     before = dict(spark.sparkContext.getConf().getAll())
-    assert in_thread(lambda: embedded_session(Settings({}), 64)).sparkContext is spark.sparkContext
+    assert in_thread(lambda: session_for(Settings({}), 64, {})).sparkContext is spark.sparkContext
     assert spark_session._Embedded.session is None
     assert spark.sparkContext._jsc is not None
     assert dict(spark.sparkContext.getConf().getAll()) == before

@@ -72,54 +72,32 @@ class EnvironmentPlumbing:
     @property
     def settings(self) -> ProgramSettings:
         """The settings that are submitted together with the graph."""
-        interval = self.checkpoint_config.get_checkpoint_interval()
         return ProgramSettings(
             configuration=self.configuration.to_dict(),
             python_files=tuple(self.python_files),
             python_archives=tuple(self.python_archives),
             python_requirements=self.python_requirements,
-            checkpointing_interval_ms=interval if interval > 0 else None,
             job_parameters=self.config.get_global_job_parameters(),
-            auto_watermark_interval_ms=self.config.get_auto_watermark_interval(),
         )
-
-    @property
-    def is_chaining_enabled(self) -> bool:
-        return self.configuration.get_boolean(CHAINING_KEY, default_value=True)
-
-    @property
-    def buffer_timeout_ms(self) -> int:
-        """The longest time in ms that a record waits in a buffer; -1: there is no such limit."""
-        if not self.configuration.get_boolean(BUFFER_TIMEOUT_ENABLED_KEY, default_value=True):
-            return NO_BUFFER_TIMEOUT
-        return self.configuration.get_duration_ms(BUFFER_TIMEOUT_KEY, 100)
-
-    def check_runtime_mode(self) -> RuntimeExecutionMode:
-        """The runtime mode that is set. Raises: ConfigurationError: there is no such mode."""
-        mode = self.configuration.get_string(RUNTIME_MODE_KEY, "STREAMING").upper()
-        if mode not in RuntimeExecutionMode.__members__:
-            raise ConfigurationError(
-                f"option '{RUNTIME_MODE_KEY}' is {mode!r}, but it takes one of "
-                f"{', '.join(RuntimeExecutionMode.__members__)}. Change the setting."
-            )
-        return RuntimeExecutionMode[mode]
 
     def stream_graph(
-        self, job_name: str | None = None, program: Program | None = None
+        self,
+        job_name: str | None = None,
+        program: Program | None = None,
+        options: Configuration | None = None,
     ) -> StreamGraph:
-        """The graph that `execute` would run now, or the graph of `program`, a part of it."""
+        """The graph of the program, or of `program`, a part of it. `options`: of the job; None: those that the program sets."""
+        given = self.configuration if options is None else options
         graph = (program or self.program).graph()
-        graph.job_name = job_name or self.configuration.get_string(
-            PipelineOptions.NAME.key, DEFAULT_JOB_NAME
-        )
-        graph.is_chaining_enabled = self.is_chaining_enabled
-        graph.max_parallelism = self.configuration.get_integer(MAX_PARALLELISM_KEY, -1)
-        graph.buffer_timeout_ms = self.buffer_timeout_ms
-        configured = self.configuration.get_integer(PARALLELISM_KEY, -1)
+        graph.job_name = job_name or given.get_string(PipelineOptions.NAME.key, DEFAULT_JOB_NAME)
+        graph.is_chaining_enabled = is_chaining_enabled(given)
+        graph.max_parallelism = given.get_integer(MAX_PARALLELISM_KEY, -1)
+        graph.buffer_timeout_ms = buffer_timeout_ms(given)
+        configured = given.get_integer(PARALLELISM_KEY, -1)
         graph.default_parallelism = configured if configured > 0 else 1
         sizes = {name: slot_size_of(group) for name, group in self.slot_sharing_groups.items()}
         graph.slot_sizes = {name: size for name, size in sizes.items() if size}
-        graph.is_batch = self._is_batch(graph)
+        graph.is_batch = _is_batch(given, graph)
         return graph
 
     def submit(self, job_name: str | None = None) -> JobControl:
@@ -131,7 +109,7 @@ class EnvironmentPlumbing:
         try:
             opened = self._open_caches()
             control: JobControl = self.run_on(
-                lambda host, graph: host.submit(graph, self.settings), self.stream_graph(job_name)
+                lambda host, graph: host.submit(graph, self.settings), job_name
             )
             for cache in opened:
                 cache.computed_by(control)
@@ -141,17 +119,22 @@ class EnvironmentPlumbing:
         finally:
             self.program.clear()
 
-    def show_errors(self) -> None:
-        """Errors that end the program are shown as the configuration says."""
-        show_errors(
-            is_full=self.configuration.get_boolean(ErrorOptions.FULL.key, default_value=False)
-        )
+    def show_errors(self, options: Configuration) -> None:
+        """Errors that end the program are shown as these options say."""
+        show_errors(is_full=options.get_boolean(ErrorOptions.FULL.key, default_value=False))
 
-    def run_on(self, call: Callable[[JobExecutor, StreamGraph], Any], graph: StreamGraph) -> Any:
-        """Checks the graph of the program, or of a part of it, and hands it to the executor."""
-        self.show_errors()
-        self.program.validate(graph)
+    def run_on(
+        self,
+        call: Callable[[JobExecutor, StreamGraph], Any],
+        job_name: str | None = None,
+        program: Program | None = None,
+    ) -> Any:
+        """Checks the graph of the program, or of `program`, a part of it, and hands it to the executor."""
         executor = self.executor
+        options = Configuration.from_dict(dict(executor.options_of(self.settings)))
+        self.show_errors(options)
+        graph = self.stream_graph(job_name, program, options)
+        self.program.validate(graph)
         try:
             return call(executor, graph)
         except PenstockError:
@@ -167,12 +150,6 @@ class EnvironmentPlumbing:
         self.program.clear()
         for cache in self.program.caches.values():
             cache.invalidate()
-
-    def _is_batch(self, graph: StreamGraph) -> bool:
-        mode = self.check_runtime_mode()
-        if mode is RuntimeExecutionMode.AUTOMATIC:
-            return all(node.is_bounded for node in graph.nodes.values() if node.is_source)
-        return mode is RuntimeExecutionMode.BATCH
 
     def _open_caches(self) -> list[Cache]:
         """The caches whose records the next job computes. Raises: GraphError: such a job is unbounded."""
@@ -197,3 +174,32 @@ class EnvironmentPlumbing:
         for cache in wanted:
             cache.open(host.results_folder(self.settings))
         return wanted
+
+
+def is_chaining_enabled(options: Configuration) -> bool:
+    return options.get_boolean(CHAINING_KEY, default_value=True)
+
+
+def buffer_timeout_ms(options: Configuration) -> int:
+    """The longest time in ms that a record waits in a buffer; -1: there is no such limit."""
+    if not options.get_boolean(BUFFER_TIMEOUT_ENABLED_KEY, default_value=True):
+        return NO_BUFFER_TIMEOUT
+    return options.get_duration_ms(BUFFER_TIMEOUT_KEY, 100)
+
+
+def runtime_mode(options: Configuration) -> RuntimeExecutionMode:
+    """The runtime mode that is set. Raises: ConfigurationError: there is no such mode."""
+    mode = options.get_string(RUNTIME_MODE_KEY, "STREAMING").upper()
+    if mode not in RuntimeExecutionMode.__members__:
+        raise ConfigurationError(
+            f"option '{RUNTIME_MODE_KEY}' is {mode!r}, but it takes one of "
+            f"{', '.join(RuntimeExecutionMode.__members__)}. Change the setting."
+        )
+    return RuntimeExecutionMode[mode]
+
+
+def _is_batch(options: Configuration, graph: StreamGraph) -> bool:
+    mode = runtime_mode(options)
+    if mode is RuntimeExecutionMode.AUTOMATIC:
+        return all(node.is_bounded for node in graph.nodes.values() if node.is_source)
+    return mode is RuntimeExecutionMode.BATCH

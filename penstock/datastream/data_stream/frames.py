@@ -45,7 +45,7 @@ def to_frame(stream: StreamPlumbing, type_info: TypeInformation | None) -> Any:
             "use_executor(...) out, or collect the stream with execute_and_collect()."
         )
 
-    frame = environment.run_on(lazily, environment.stream_graph(program=part))
+    frame = environment.run_on(lazily, program=part)
     return _run(stream, type_info) if frame is None else frame
 
 
@@ -60,8 +60,7 @@ def _run(stream: StreamPlumbing, type_info: TypeInformation) -> Any:
     node = columns.add_sink(_NAME, ops.SinkOperator(sink), sink, coordinator=sink)
     part = environment.program.taken([columns.upstreams[0].node_id, node.node_id])
     control = environment.run_on(
-        lambda host, graph: host.submit(graph, environment.settings),
-        environment.stream_graph(program=part),
+        lambda host, graph: host.submit(graph, environment.settings), program=part
     )
     result_of(control.job_id, control.wait())
     return host.frame_of_files(folder, environment.settings, type_info)

@@ -42,7 +42,7 @@ class BatchJobs:
         self, speakers: AbstractSet[VertexId], job: SubmittedJob, settings: Settings
     ) -> BatchJob:
         """Start the job. `speakers`: see `speakers_of`."""
-        say_of_batch(settings, self._host.spark_configuration(), say)
+        say_of_batch(settings, self._host.spark_configuration(settings), say)
         if ha_settings_of(settings) is not None:
             say(
                 "high-availability.type has no effect on a job in runtime mode BATCH: "

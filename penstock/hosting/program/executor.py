@@ -29,7 +29,7 @@ from penstock.hosting.program.frames_of_job import lend_frames
 from penstock.hosting.program.host import Host
 from penstock.hosting.program.needs import slots_by_size
 from penstock.hosting.program.results_folder import results_folder
-from penstock.hosting.program.settings import HOST_DEFAULTS
+from penstock.hosting.program.settings import HOST_DEFAULTS, refuse_late_target
 from penstock.hosting.program.streaming_jobs import StreamingJobs
 from penstock.hosting.program.submitted_jobs import fixed_job_id, submitted_job
 from penstock.hosting.session_jobs import SESSION_JOBS, SessionJob
@@ -57,6 +57,10 @@ class ClusterExecutor:
 
     def serialize(self, value: object) -> bytes:
         return serialize(value)
+
+    def options_of(self, program: ProgramSettings) -> Mapping[str, str]:
+        """See `model.program.JobExecutor`."""
+        return self.settings_of(program).as_text()
 
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobControl:
         """Run the job. Raises GraphError, ConfigurationError, NoResourceAvailable before anything
@@ -158,9 +162,10 @@ class ClusterExecutor:
 
     def settings_of(self, program: ProgramSettings) -> Settings:
         """Return the settings of a program on this host."""
-        return Settings(
-            program.configuration,
-            command_line=self._host.command_line(),
-            spark=self._host.spark_configuration(),
-            defaults=HOST_DEFAULTS,
+        given = self._host.command_line()
+        spark = self._host.spark_configuration(Settings(program.configuration, command_line=given))
+        settings = Settings(
+            program.configuration, command_line=given, spark=spark, defaults=HOST_DEFAULTS
         )
+        refuse_late_target(settings)
+        return settings

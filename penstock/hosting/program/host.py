@@ -21,7 +21,7 @@ class Sizes(Protocol):
     @property
     def ships_modules(self) -> bool: ...
     def default_parallelism(self, settings: Settings) -> int: ...
-    def cores(self) -> int:
+    def cores(self, settings: Settings) -> int:
         """Return how many subtasks of a BATCH job run at once."""
 
 
@@ -32,7 +32,9 @@ class Host(Sizes, Protocol):
     """Whether its jobs have a REST server, unless `penstock.rest.enabled` says otherwise."""
 
     def command_line(self) -> Mapping[str, str]: ...
-    def spark_configuration(self) -> dict[str, str]: ...
+    def spark_configuration(self, settings: Settings) -> dict[str, str]:
+        """Return Spark's configuration. `settings`: of the program and the command line, for a Spark that starts here."""
+
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider: ...
     def check_workers(self, *, reads_frames: bool) -> None:
         """Find out in advance that Spark's Python workers cannot run a streaming job.

@@ -13,12 +13,17 @@ from penstock.hosting.metrics.settings import MetricSettings
 from penstock.hosting.task_settings import StepSettings, TaskSettings, WatchSettings
 from penstock.machines.books.job_settings import job_settings_of
 from penstock.machines.resources.resource_manager import max_taskmanagers_of, resource_settings_of
-from penstock.model.config import Settings
+from penstock.model.config import Layer, Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.cluster import HeartbeatOptions, TaskManagerOptions
 from penstock.model.options.logs import StackOptions
 from penstock.model.options.network import ExchangeOptions
-from penstock.model.options.program import PipelineOptions, PythonOptions
+from penstock.model.options.program import (
+    REMOTE,
+    DeploymentOptions,
+    PipelineOptions,
+    PythonOptions,
+)
 from penstock.model.options.scheduling import ErrorOptions
 from penstock.model.options.task import MetricOptions, TaskOptions
 from penstock.model.program import ProgramSettings
@@ -72,10 +77,20 @@ def python_requirements(
     return (path, folder or None) if path else None
 
 
-def _job_parameters(settings: Settings, program: ProgramSettings) -> tuple[tuple[str, str], ...]:
+def refuse_late_target(settings: Settings) -> None:
+    """Raises ConfigurationError: Spark's configuration sends jobs to a session, and Spark is only read by a program's own driver."""
+    key = DeploymentOptions.TARGET.key
+    if settings.get(DeploymentOptions.TARGET) == REMOTE and settings.origins()[key] is Layer.SPARK:
+        raise ConfigurationError(
+            f"{key} is {REMOTE!r} in Spark's configuration, but a program that submits its jobs to "
+            f"a session starts no Spark. Set it by -D {key}={REMOTE} or in the program."
+        )
+
+
+def job_parameters(settings: Settings, program: ProgramSettings) -> dict[str, str]:
     """Merge the parameters of the configuration and of the program; the program's win."""
     found = settings.get(PipelineOptions.GLOBAL_JOB_PARAMETERS) or {}
-    return tuple({**found, **program.job_parameters}.items())
+    return {**found, **program.job_parameters}
 
 
 def _watch_settings(settings: Settings) -> WatchSettings:
@@ -150,7 +165,7 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
         task=TaskSettings(
             steps=StepSettings(settings.get(TaskOptions.MAX_STEP_TIME), _column_rows(settings)),
             frame_bytes=settings.get(ExchangeOptions.FRAME_SIZE),
-            watermark_interval_ms=program.auto_watermark_interval_ms,
+            watermark_interval_ms=settings.get(PipelineOptions.AUTO_WATERMARK_INTERVAL),
             latency_interval_ms=settings.get(MetricOptions.LATENCY_INTERVAL),
             may_leave_splits_unaligned=bool(
                 settings.get(PipelineOptions.ALLOW_UNALIGNED_SOURCE_SPLITS)
@@ -158,7 +173,7 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             watch=_watch_settings(settings),
             checks_threads=settings.get(TaskOptions.CHECK_THREADS),
             tells_all_frames=settings.get(ErrorOptions.FULL),
-            job_parameters=_job_parameters(settings, program),
+            job_parameters=tuple(program.job_parameters.items()),
             network=network_settings_of(settings),
             blocking=blocking_settings_of(settings),
             state_backend=state_backend_settings_of(settings),

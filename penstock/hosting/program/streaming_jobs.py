@@ -74,7 +74,7 @@ class StreamingJobs:
             _surroundings(provider, settings, guard),
         )
         built = with_second_attempts(built, settings, job, say)
-        identity = identity_of(settings, self._host.spark_configuration())
+        identity = identity_of(settings, self._host.spark_configuration(settings))
         built = replace(built, identity=identity)
         observed = ObservedJob(
             job.graph, settings, serves=self._host.serves_rest, given=self._observer

@@ -19,6 +19,7 @@ from penstock.hosting.program.function_ways import note_function_ways
 from penstock.hosting.program.host import Sizes
 from penstock.hosting.program.needs import check_sizes
 from penstock.hosting.program.settings import (
+    job_parameters,
     python_archives,
     python_files,
     python_requirements,
@@ -60,7 +61,7 @@ def submitted_job(
     fixed_id = fixed_job_id(settings)
     if graph.is_batch:
         if knows_volumes:
-            graph.auto_parallelism = auto_parallelism_of(settings, host.cores())
+            graph.auto_parallelism = auto_parallelism_of(settings, host.cores(settings))
         graph = in_batch(graph, is_combining=settings.get(ExecutionOptions.BATCH_COMBINE))
     if not settings.get(TaskOptions.FUNCTIONS_AS_COLUMNS):
         call_functions(graph)
@@ -78,6 +79,7 @@ def submitted_job(
         replace(
             program,
             configuration=settings.as_text(),
+            job_parameters=job_parameters(settings, program),
             python_archives=python_archives(settings, program),
             python_requirements=python_requirements(settings, program),
         ),

@@ -25,10 +25,9 @@ from penstock.model.config import Settings
 from penstock.model.errors import GraphError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
-from penstock.model.options.program import DeploymentOptions
+from penstock.model.options.program import REMOTE, DeploymentOptions
 from penstock.model.program import FRAME_STREAM, ProgramSettings
 
-REMOTE: Final = "remote"
 _OF_THE_SESSION: Final = (
     "rest.",
     "penstock.rest.",
@@ -56,7 +55,7 @@ class _Sizes:
     def default_parallelism(self, settings: Settings) -> int:
         return self.parallelism
 
-    def cores(self) -> int:
+    def cores(self, settings: Settings) -> int:
         return self.slots
 
 
@@ -68,6 +67,10 @@ class RemoteExecutor:
 
     def serialize(self, value: object) -> bytes:
         return serialize(value)
+
+    def options_of(self, program: ProgramSettings) -> Mapping[str, str]:
+        """See `model.program.JobExecutor`."""
+        return Settings(program.configuration, command_line=self._command_line).as_text()
 
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> RemoteJob:
         """Submit the job. Raises GraphError, ConfigurationError, RemoteError before it runs."""

@@ -89,7 +89,7 @@ class Session:
             else self._settings.get(HighAvailabilityOptions.CLUSTER_ID),
             "versions": own_versions(),
             "parallelism": configured or self._host.default_parallelism(self._settings),
-            "cores": self._host.cores(),
+            "cores": self._host.cores(self._settings),
             "jobs": self._submissions.jobs(),
         }
 
@@ -230,9 +230,9 @@ class Session:
 
 def session_settings(host: Host, defaults: Mapping[str, object]) -> Settings:
     """Return the settings of a session on this host: those of the command line, and of Spark."""
-    return Settings(
-        command_line=host.command_line(), spark=host.spark_configuration(), defaults=defaults
-    )
+    given = host.command_line()
+    spark = host.spark_configuration(Settings(command_line=given))
+    return Settings(command_line=given, spark=spark, defaults=defaults)
 
 
 def _short(address: str) -> str:

@@ -1,8 +1,4 @@
-"""The Spark session on which jobs run: the user's active one, or an embedded one.
-
-The embedded session is `local[n]` with enough logical cores and binds to loopback. It logs to a
-file, whose name is printed, because the console belongs to the job.
-"""
+"""Runs jobs on Spark: `hosting.program.host.Host` on the session of this process, which spark/session.py finds or starts."""
 
 from __future__ import annotations
 
@@ -30,8 +26,10 @@ from penstock.hosting.spark.frame_results import frame_of_files, frame_of_messag
 from penstock.hosting.spark.provider_choice import provider_for
 from penstock.hosting.spark.session import (
     active_session,
-    embedded_session,
     give_away,
+    launched_configuration,
+    names_master,
+    session_for,
 )
 from penstock.hosting.spark.session_workers import make_room
 from penstock.hosting.spark.slots import SparkSlots
@@ -61,31 +59,26 @@ def override_executor(executor: JobExecutor | None) -> None:
 
 
 def set_command_line(settings: Mapping[str, str], spark: Mapping[str, str] | None = None) -> None:
-    """Apply `-D` settings: they override Spark's, and the program's override them. `spark`: Spark
-    settings of an embedded session.
-    """
+    """Apply `-D` settings: they override Spark's, and the program's override them. `spark`: Spark settings of a session that starts here."""
     _Overrides.settings = dict(settings)
     _Overrides.spark = dict(spark or {})
 
 
 def spark_session(settings: Settings, cores: int) -> SparkSession:
-    """Return the user's session, or an embedded one with so many cores. Raises: ConfigurationError:
-    it does not start.
-    """
-    session = active_session() or embedded_session(settings, cores, _Overrides.spark)
+    """Return the session of this process, as `session_for` does. Raises ConfigurationError: it does not start."""
+    session = active_session() or session_for(settings, cores, _Overrides.spark)
     OBSERVATORY.spark_ui = page_of(session.sparkContext)
     return session
 
 
 def start_for_session(settings: Settings) -> None:
-    """Start Spark for a session, with all cores of this machine unless a master is set.
+    """Start Spark for a session, with all cores of this machine unless a master is named.
 
     It counts as a user's from then on: jobs share it as it is, and none of them starts it anew with more cores.
     Raises: ConfigurationError: it does not start.
     """
     if active_session() is None:
-        session = embedded_session(settings, os.cpu_count() or 1, _Overrides.spark)
-        OBSERVATORY.spark_ui = page_of(session.sparkContext)
+        spark_session(settings, os.cpu_count() or 1)
         give_away()
 
 
@@ -101,19 +94,23 @@ class SparkHost:
     def command_line(self) -> Mapping[str, str]:
         return _Overrides.settings
 
-    def spark_configuration(self) -> dict[str, str]:
+    def spark_configuration(self, settings: Settings) -> dict[str, str]:
         spark = active_session()
-        return dict(configuration_of(spark.sparkContext)) if spark is not None else {}
+        if spark is None:
+            return launched_configuration(settings, _Overrides.spark)
+        return dict(configuration_of(spark.sparkContext))
 
     def default_parallelism(self, settings: Settings) -> int:
         """Return the cores that Spark can give, except those kept for other Spark jobs; at least 1."""
-        cores = self.cores()
+        cores = self.cores(settings)
         kept = 0 if active_session() is None else settings.get(SparkOptions.CORES_KEPT)
         return max(1, cores - kept)
 
-    def cores(self) -> int:
-        """Return the cores of the active session, or of this machine, where one would be started."""
+    def cores(self, settings: Settings) -> int:
+        """Return the cores of the session, or of this machine, where an embedded one would be started."""
         spark = active_session()
+        if spark is None and names_master(settings, _Overrides.spark):
+            spark = spark_session(settings, 1)
         return os.cpu_count() or 1 if spark is None else SparkSlots(spark.sparkContext).total()
 
     def provider(self, settings: Settings, needed: Mapping[SlotSize, int]) -> TaskManagerProvider:
@@ -137,6 +134,7 @@ class SparkHost:
         """As the port. On the driver's machine TaskManagers run the driver's own interpreter."""
         context = SparkContext._active_spark_context
         if context is not None:
+            _say_where(context)
             needs_pyarrow = reads_frames or not SparkSlots(context).is_local
             check_workers(context, needs_pyarrow=needs_pyarrow, say=say)
 
@@ -158,8 +156,13 @@ class SparkHost:
         return frame_of_files(spark_session(settings, 1), folder, type_info)
 
 
+def _say_where(context: SparkContext) -> None:
+    """Print the master, and how many executors it has given; again when there are others."""
+    _warn([SparkSlots(context).where()])
+
+
 def _warn(warnings: Iterable[str]) -> None:
-    """Print warnings, each once in this process."""
+    """Print lines, each once in this process."""
     for warning in warnings:
         if warning not in _Overrides.warned:
             _Overrides.warned.add(warning)
@@ -175,6 +178,7 @@ def _session_for(settings: Settings, plan: Plan) -> SparkSession:
     make_room(context, most)
     check_executable(settings, context)
     check_workers(context, needs_pyarrow=True, say=say)
+    _say_where(context)
     return spark
 
 

@@ -1,7 +1,8 @@
-"""Finds the user's SparkSession, or starts the embedded one.
+"""The Spark session of this process: the user's, one on the master that a launcher has named, or the embedded one.
 
-The embedded session is `local[n]`, bound to loopback, without a UI. Spark's log goes to a file,
-because the console belongs to the job.
+Whoever names a master gets it: `penstock.spark.master` (`--master`), then what Spark itself reads: spark-submit,
+PYSPARK_SUBMIT_ARGS, spark-defaults.conf. The embedded session starts only where nobody has. It is `local[n]`, bound to
+loopback, without a UI; Spark's log goes to a file, because the console belongs to the job.
 """
 
 from __future__ import annotations
@@ -15,17 +16,23 @@ import sys
 import threading
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.hosting.shipping.interpreter import executable_of
 from penstock.hosting.spark.log_folder import log_folder, remove_with
-from penstock.model.config import Settings
+from penstock.model.config import PENSTOCK_PREFIX, SPARK_PREFIX, Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.cluster import SparkOptions
 
+UNNAMED: Final = "local[unnamed]"
+"""The master that Spark's JVM reports where nobody has named one."""
+_MASTER: Final = "spark.master"
+_OPTIONS: Final = SPARK_PREFIX + PENSTOCK_PREFIX
+_SHELL: Final = "pyspark-shell"
+"""The name that Spark gives an application that has none."""
 _LOG_TAIL: Final = 4000
 _JAVA_MIN: Final = 17
 _BREW_PREFIXES: Final = ("/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew")
@@ -41,10 +48,11 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 
 
 class _Embedded:
-    """The one embedded session of this process."""
+    """The one embedded session of this process, and its JVM."""
 
     session: SparkSession | None = None
     cores: int = 0
+    log_file: Path | None = None  # Of the JVM that this module has started.
     lock = threading.RLock()  # Jobs may be submitted from several threads.
 
 
@@ -63,13 +71,11 @@ def active_session() -> SparkSession | None:
     return spark if is_alive else SparkSession(context)
 
 
-def embedded_session(
-    settings: Settings, cores: int, conf: Mapping[str, str] | None = None
-) -> SparkSession:
-    """Return the embedded session; started on first use, and again when a job needs more logical
-    cores. `conf`: Spark settings.
+def session_for(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSession:
+    """Return the user's session, the one on the named master, or an embedded one with so many logical cores.
 
-    A session that somebody else has started meanwhile is used as it is, and never becomes ours.
+    The first two are used as they are. The embedded one starts anew when a job needs more cores. `conf`: Spark settings of
+    the command line. Raises ConfigurationError: it does not start.
     """
     with _Embedded.lock:
         running = _Embedded.session
@@ -82,9 +88,27 @@ def embedded_session(
         if running is not None and is_alive:
             running.stop()
         _Embedded.session = None
-        _Embedded.session = _start(settings, max(cores, 2), conf or {})
-        _Embedded.cores = max(cores, 2)
-        return _Embedded.session
+        started, is_embedded = _start(settings, max(cores, 2), conf)
+        if is_embedded:
+            _Embedded.session, _Embedded.cores = started, max(cores, 2)
+        return started
+
+
+def names_master(settings: Settings, conf: Mapping[str, str]) -> bool:
+    """Return whether somebody has named the master of a session that starts now."""
+    return _named_master(settings, launched_configuration(settings, conf)) is not None
+
+
+def launched_configuration(settings: Settings, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration that a session starts with: Spark's own, with `conf` over it.
+
+    Spark's JVM knows what spark-submit, PYSPARK_SUBMIT_ARGS and spark-defaults.conf have set. It starts here if this
+    process has none. Raises ConfigurationError: it does not start.
+    """
+    with _Embedded.lock:
+        if SparkContext._gateway is None:
+            _start_jvm(settings, conf)
+        return dict(SparkConf().getAll()) | dict(conf)
 
 
 def give_away() -> None:
@@ -93,41 +117,105 @@ def give_away() -> None:
         _Embedded.session = None
 
 
+def _named_master(settings: Settings, launched: Mapping[str, str]) -> str | None:
+    master = settings.get(SparkOptions.MASTER) or launched.get(_MASTER)
+    return None if master == UNNAMED else master
+
+
 def _python_for(master: str, settings: Settings) -> str:
     """The interpreter of Spark's workers. With a local master they share one with the driver."""
     is_local = master.startswith("local")
     return (None if is_local else executable_of(settings)) or sys.executable
 
 
-def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSession:
+def _start_jvm(settings: Settings, conf: Mapping[str, str]) -> None:
+    """Start Spark's JVM, or reach the one that spark-submit has started. Not thread-safe."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()
+        return
+    _refuse_connect(settings.get(SparkOptions.MASTER) or conf.get(_MASTER) or "")
     ensure_java()
-    master = settings.get(SparkOptions.MASTER) or f"local[{cores}]"
-    # Otherwise Spark takes the python3 of PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", _python_for(master, settings))
+    log_file = _log_file(settings)
+    # Spark keeps these for all sessions of this JVM; Penstock's own options are for one run.
+    early = [(key, value) for key, value in conf.items() if not key.startswith(_OPTIONS)]
+    variables = {
+        # Spark asks this one last, after its flags, properties and files.
+        "MASTER": os.environ.get("MASTER", UNNAMED),
+        "SPARK_SUBMIT_OPTS": f"{_java_options(log_file)} {os.environ.get('SPARK_SUBMIT_OPTS', '')}",
+    }
+    former = {key: os.environ.get(key) for key in variables}
+    os.environ.update(variables)
+    try:
+        with _errors_to(log_file):
+            SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(early))
+    finally:
+        for key, value in former.items():
+            os.environ.pop(key) if value is None else os.environ.update({key: value})
+    _Embedded.log_file = log_file
+
+
+def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> tuple[SparkSession, bool]:
+    """Start a session. Returns it, and whether it is embedded: nobody has named a master."""
+    launched = launched_configuration(settings, conf)
+    named = _named_master(settings, launched)
+    master = named or f"local[{cores}]"
     _refuse_connect(master)
-    folder = log_folder()
+    python = launched.get("spark.pyspark.python")
+    if python is not None:
+        os.environ["PYSPARK_PYTHON"] = python
+    else:  # Otherwise Spark takes the python3 of PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", _python_for(master, settings))
+    what = f"embedded Spark ({master})" if named is None else f"Spark on master {master}"
+    print(f"penstock: starting {what}{_log_to(settings)}", file=sys.stderr)
+    builder = SparkSession.builder.config(map=_defaults(launched, master) | dict(conf))
+    with _errors_to(_Embedded.log_file):
+        session = builder.master(master).getOrCreate()
+    remove_with(session.sparkContext)
+    return session, named is None
+
+
+def _log_file(settings: Settings) -> Path:
     named = settings.get(SparkOptions.LOG_FILE)
-    log_file = Path(named).absolute() if named else folder / "spark.log"
+    return Path(named).absolute() if named else log_folder() / "spark.log"
+
+
+def _log_to(settings: Settings) -> str:
+    """Have Spark log to the file of these settings, and return the end of the line that says so."""
+    named, log_file = settings.get(SparkOptions.LOG_FILE), _Embedded.log_file
+    if log_file is None and named is None:
+        return ""  # The JVM of spark-submit logs where Spark's own settings say.
+    wanted = _log_file(settings)
+    jvm: Any = SparkContext._jvm
+    if wanted != log_file:
+        place = jvm.java.net.URI(_log4j(wanted).as_uri())
+        jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure(place)
+        _Embedded.log_file = wanted
     until = "" if named else ", until the program ends"
-    print(
-        f"penstock: starting embedded Spark ({master}); its log{until}: {log_file}", file=sys.stderr
-    )
-    builder = SparkSession.builder.master(master).appName("penstock")
-    for key, value in (_embedded_configuration(folder, log_file, master) | dict(conf)).items():
-        builder = builder.config(key, value)
-    with _errors_to(log_file):
-        session = builder.getOrCreate()
-        remove_with(session.sparkContext)
-        return session
+    return f"; its log{until}: {wanted}"
 
 
 @contextlib.contextmanager
-def _errors_to(log_file: Path) -> Generator[None, None, None]:
-    """Permanently redirect stderr of the JVM and Python workers that are started inside to the log.
+def _errors_to(log_file: Path | None) -> Generator[None, None, None]:
+    """Permanently redirect stderr of the JVM and Python workers that are started inside to the log. None: leave it.
 
     Other threads that write to stderr during these seconds are redirected too. Raises
-    ConfigurationError with the end of the log if the session does not start.
+    ConfigurationError with the end of the log if Spark does not start.
     """
+    with contextlib.ExitStack() as redirected:
+        if log_file is not None:
+            redirected.enter_context(_redirected(log_file))
+        try:
+            yield
+        except Exception as error:
+            tail = ""
+            if log_file is not None:
+                text = log_file.read_text(encoding="utf-8", errors="replace")
+                tail = f"\n{text[-_LOG_TAIL:]}"
+            raise ConfigurationError(f"Spark did not start: {error}{tail}") from error
+
+
+@contextlib.contextmanager
+def _redirected(log_file: Path) -> Generator[None, None, None]:
     sys.stderr.flush()
     saved = os.dup(2)
     log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -135,9 +223,6 @@ def _errors_to(log_file: Path) -> Generator[None, None, None]:
     os.close(log)
     try:
         yield
-    except Exception as error:
-        tail = log_file.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:]
-        raise ConfigurationError(f"embedded Spark did not start: {error}\n{tail}") from error
     finally:
         os.dup2(saved, 2)
         os.close(saved)
@@ -155,21 +240,34 @@ def _refuse_connect(master: str) -> None:
         )
 
 
-def _embedded_configuration(folder: Path, log_file: Path, master: str) -> dict[str, str]:
-    """Return the session's configuration. `folder`: for its files. On a cluster's master, Spark finds the driver's address by itself."""
-    log4j = folder / "log4j.properties"
+def _log4j(log_file: Path) -> Path:
+    """Write log4j's configuration, and return its place."""
+    log4j = log_folder() / "log4j.properties"
     log4j.write_text(_LOG4J.format(log_file=log_file), encoding="utf-8")
-    is_local = master.startswith("local")
-    places = dict.fromkeys(("spark.driver.bindAddress", "spark.driver.host"), "127.0.0.1")
-    return (places if is_local else {}) | {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.driver.extraJavaOptions": (
-            f"-Dlog4j2.configurationFile=file:{log4j} -XX:TieredStopAtLevel=1"
-        ),
-        "spark.python.worker.reuse": "true",
-    }
+    return log4j
+
+
+def _java_options(log_file: Path) -> str:
+    place = f"file:{_log4j(log_file)}"
+    return f'"-Dlog4j2.configurationFile={place}" -XX:TieredStopAtLevel=1'
+
+
+def _defaults(launched: Mapping[str, str], master: str) -> dict[str, str]:
+    """Return the settings of Spark that Penstock adds where the launcher sets none."""
+    found = {}
+    if _Embedded.log_file is not None:  # Spark's bar would cover the console of the job.
+        found["spark.ui.showConsoleProgress"] = "false"
+    if launched.get("spark.app.name", _SHELL) == _SHELL:
+        found["spark.app.name"] = "penstock"
+    if master.startswith("local"):  # On a cluster Spark finds the driver's address by itself.
+        usual = {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.sql.warehouse.dir": str(log_folder() / "warehouse"),
+        }
+        found |= {key: value for key, value in usual.items() if key not in launched}
+    return found
 
 
 def ensure_java() -> None:

@@ -110,6 +110,15 @@ class SparkSlots:
             f"{active} of them in use"
         )
 
+    def where(self) -> str:
+        """Return where tasks run now: the master, and how many executors it has."""
+        master = self._context.master
+        if LOCAL.match(master) is not None:
+            return f"jobs run on Spark master {master}, in this process"
+        application = self._context.applicationId
+        executors = counted(len(self.executors()), "executor")
+        return f"jobs run on Spark master {master}: {executors} (application {application})"
+
     def executors(self) -> list[int]:
         """Return the cores of each executor that is known."""
         cluster = LOCAL_CLUSTER.match(self._context.master)

@@ -146,7 +146,8 @@ class SparkOptions(OptionGroup, title="Spark session"):
     MASTER: Final = text(
         "penstock.spark.master",
         None,
-        "Master of the embedded Spark session. Without it: `local` with enough cores.",
+        "Master of the Spark session that Penstock starts. Without it: the one that spark-submit, "
+        "PYSPARK_SUBMIT_ARGS or spark-defaults.conf names; else `local` with enough cores.",
     )
     CORES_KEPT: Final = whole(
         "penstock.spark.cores-kept",

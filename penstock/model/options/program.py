@@ -135,6 +135,10 @@ class ExecutionOptions(OptionGroup, title="How the job is executed"):
     )
 
 
+REMOTE: Final = "remote"
+"""The target whose jobs go to a session."""
+
+
 class DeploymentOptions(OptionGroup, title="Where jobs run"):
     """Whether a program is the driver of its jobs, or submits them to a session."""
 

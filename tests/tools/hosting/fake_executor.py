@@ -65,6 +65,9 @@ class FakeExecutor:
     def program(self):
         return self.submitted[-1][1]
 
+    def options_of(self, program):
+        return program.configuration
+
     def submit(self, graph, program):
         if self.pickles:
             for node in graph.nodes.values():

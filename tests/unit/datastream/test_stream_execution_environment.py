@@ -90,8 +90,9 @@ def test_the_settings_reach_graph_and_program():
     assert (graph.job_name, graph.default_parallelism) == ("from key", 2)
     assert (graph.max_parallelism, graph.buffer_timeout_ms) == (16, -1)
     assert program.configuration["parallelism.default"] == "2"
-    assert (program.job_parameters, program.auto_watermark_interval_ms) == ({"a": "1"}, 50)
-    assert program.checkpointing_interval_ms == 1000
+    assert program.job_parameters == {"a": "1"}
+    assert program.configuration["pipeline.auto-watermark-interval"] == "50 ms"
+    assert program.configuration["execution.checkpointing.interval"] == "1000 ms"
     assert env.get_checkpoint_config().is_checkpointing_enabled()
     env.from_collection([1]).map(same)
     env.execute("given")

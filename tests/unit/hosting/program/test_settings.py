@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.hosting.program.settings import job_manager_settings, python_files
+from penstock.hosting.program.settings import job_manager_settings, job_parameters, python_files
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.program import ProgramSettings
@@ -11,8 +11,7 @@ from penstock.model.program import ProgramSettings
 def test_job_parameters_of_the_program_count_more():
     configured = Settings({"pipeline.global-job-parameters": "a:1,b:2"})
     program = ProgramSettings(job_parameters={"b": "3", "c": "4"})
-    task = job_manager_settings(configured, program).task
-    assert dict(task.job_parameters) == {"a": "1", "b": "3", "c": "4"}
+    assert job_parameters(configured, program) == {"a": "1", "b": "3", "c": "4"}
 
 
 def test_configured_python_files_come_after_the_programs():

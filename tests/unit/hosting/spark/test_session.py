@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from pyspark import SparkContext
 
 from penstock.hosting.spark import host as session
 from penstock.hosting.spark import session as spark_session
@@ -16,10 +17,19 @@ from penstock.ui import cli
     ("master", "is_on_loopback"),
     [("local[4]", True), ("local-cluster[2,2,1024]", True), ("spark://there:7077", False), ("yarn", False)],
 )  # fmt: skip
-def test_on_a_cluster_spark_finds_the_drivers_address_itself(tmp_path, master, is_on_loopback):
-    conf = spark_session._embedded_configuration(tmp_path, tmp_path / "spark.log", master)
+def test_on_a_cluster_spark_finds_the_drivers_address_itself(master, is_on_loopback):
+    conf = spark_session._defaults({}, master)
     assert ("spark.driver.host" in conf) is is_on_loopback
     assert ("spark.driver.bindAddress" in conf) is is_on_loopback
+
+
+def test_what_the_launcher_has_set_stays(monkeypatch):
+    monkeypatch.setattr(spark_session._Embedded, "log_file", None)
+    launched = {"spark.app.name": "mine", "spark.driver.host": "there", "spark.ui.enabled": "true"}
+    assert not spark_session._defaults(launched, "local[4]").keys() & launched.keys()
+    assert spark_session._defaults({"spark.app.name": "pyspark-shell"}, "yarn") == {
+        "spark.app.name": "penstock"
+    }
 
 
 @pytest.mark.parametrize(
@@ -44,10 +54,11 @@ def test_a_connect_client_is_refused_with_the_way_out(monkeypatch, remote, maste
     if remote is not None:
         monkeypatch.setenv("SPARK_REMOTE", remote)
     settings = Settings({"penstock.spark.master": master})
+    monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(
         ConfigurationError, match=r"Spark Connect client \(sc://there.*spark-submit"
     ):
-        spark_session._start(settings, 2, {})
+        spark_session.session_for(settings, 2, {})
 
 
 @pytest.fixture
@@ -60,7 +71,8 @@ def started(monkeypatch):
         raise ConfigurationError("no Spark in this test")
 
     monkeypatch.setattr(session, "active_session", lambda: None)
-    monkeypatch.setattr(session, "embedded_session", start)
+    monkeypatch.setattr(session, "launched_configuration", lambda _settings, conf: conf)
+    monkeypatch.setattr(session, "session_for", start)
     return found
 
 
