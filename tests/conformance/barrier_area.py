@@ -62,7 +62,8 @@ class _Handler:
         if "cancel_marker" in event:
             return self.handler.on_cancel(event["cancel_marker"], event.get("channel", 0))
         if "end_of_partition" in event:
-            return self.handler.on_end_of_partition(event["end_of_partition"], self.now_ms)
+            channel = event.get("channel", event["end_of_partition"])
+            return self.handler.on_end_of_partition(channel, self.now_ms)
         self.now_ms += event["advance_clock_ms"]
         return self.handler.on_timer(self.now_ms)
 

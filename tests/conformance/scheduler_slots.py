@@ -18,6 +18,9 @@ from penstock.machines.slots.slot_selection import SlotProfile, SlotSelection, c
 from penstock.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.model.messages import SlotOffer
 
+_WITHOUT_PLACE = (
+    "un", "not_", "no_", "without", "pending", "created", "missing", "failed", "ignore", "same", "bulk", "later",
+)  # fmt: skip
 _NAMED = {"ANY": ANY, "UNKNOWN": UNKNOWN, "ZERO": ZERO}
 
 
@@ -147,14 +150,16 @@ def _place(producer: Any) -> str | None:
     """Producers that are placed in the same call, or not placed yet, have no known place."""
     if not isinstance(producer, dict):
         return producer
-    if producer.get("state") == "CREATED":
-        return None
-    flags = {key.lower(): value for key, value in producer.items() if isinstance(value, bool)}
-    is_known = all(
-        value if any(word in key for word in ("known", "located", "done")) else not value
-        for key, value in flags.items()
-    )
-    return producer.get("tm") if is_known else None
+    facts = {key.lower(): value for key, value in producer.items() if key != "tm"}
+    return producer.get("tm") if all(_is_placed(*fact) for fact in facts.items()) else None
+
+
+def _is_placed(key: str, value: Any) -> bool:
+    """Whether a fact such as `pending: true`, `known: false`, `state: CREATED` leaves a producer its place."""
+    if isinstance(value, bool):
+        return value is not any(word in key for word in _WITHOUT_PLACE)
+    text = str(value).lower()
+    return value is not None and not any(word in text for word in (*_WITHOUT_PLACE, "no"))
 
 
 def slot_pool(given: dict[str, Any]) -> dict[str, Any]:

@@ -79,13 +79,18 @@ _JOB_EVENTS = {
 def job_status(given: dict[str, Any]) -> dict[str, Any]:
     """Two tasks run after `run`; `tasks_canceled` and `tasks_finished` end them."""
     status, is_any_task_alive = JobStatus(given["start"]), False
-    seen = []
+    seen: list[str | Exception] = []
     for op in given["ops"]:
         if op == "tasks_finished" and status is JobStatus.RUNNING:
             event = JobStatusEvent.FINALIZED
         else:
             event = _JOB_EVENTS.get(op, JobStatusEvent.ALL_TASKS_TERMINAL)
         if op == "run":
+            try:
+                job_machine.step(status, event)
+            except IllegalTransition as error:
+                seen.append(error)
+                continue
             is_any_task_alive = True
         if op.startswith("tasks_"):
             is_any_task_alive = False

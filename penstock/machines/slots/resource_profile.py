@@ -45,14 +45,12 @@ class ResourceProfile:
 
         Raises: ConfigurationError: the slot itself is UNKNOWN.
         """
-        if self.special is _Special.ANY or self == request:
-            return True
         if self == UNKNOWN:
             raise ConfigurationError(
                 "a slot of UNKNOWN resources cannot be compared with a request; a slot must "
                 "have ANY or concrete resources."
             )
-        return request == UNKNOWN
+        return self.special is _Special.ANY or request in {self, UNKNOWN}
 
     def has_at_least(self, other: ResourceProfile) -> bool:
         """Whether every amount of `other` is covered."""

@@ -202,6 +202,8 @@ class SingleBarrierHandler:
 
     def _collect_aligned(self, now_ms: int) -> None:
         if self._has_all:
+            if self._alignment is Alignment.ALTERNATING:
+                self._actions.append(InitInputSnapshot(self._current))
             self._actions.append(Trigger(self._current, is_unaligned=False))
             self._finish()
         elif self._is_late(now_ms):

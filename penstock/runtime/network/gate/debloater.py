@@ -5,6 +5,7 @@ Source: Flink BufferDebloater, BufferSizeEMA.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -33,7 +34,7 @@ class BufferDebloater:
         self.announced_bytes = target.max_bytes
         self.estimated_ms = 0
         self._alpha = 2 / (target.samples + 1)
-        self._size = target.max_bytes
+        self._size = float(target.max_bytes)
 
     def limit(self, max_bytes: int) -> None:
         """Set another largest size."""
@@ -46,9 +47,10 @@ class BufferDebloater:
         buffers = max(1, buffers_in_use)
         wanted_total = bytes_per_s * target.target_ms // 1000
         # It may at most double, so that it grows no faster than it shrinks.
-        wanted = min(wanted_total // buffers, 2 * self._size)
-        size = int(self._size + self._alpha * (wanted - self._size))
-        self._size = size = max(target.min_bytes, min(size, target.max_bytes))
+        wanted = min(wanted_total / buffers, 2 * self._size)
+        average = self._size + self._alpha * (wanted - self._size)
+        self._size = max(float(target.min_bytes), min(average, float(target.max_bytes)))
+        size = math.floor(self._size + 0.5)  # As Java's Math.round.
         self.estimated_ms = size * buffers * 1000 // max(1, bytes_per_s)
         if self._is_small_change(size):
             return None

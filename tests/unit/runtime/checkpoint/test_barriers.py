@@ -139,7 +139,9 @@ def test_in_time_it_is_an_aligned_checkpoint():
     assert handler.timer_ms == 100
     handler.on_barrier(barrier(1, 100), 0, 10)
     trigger = Trigger(1, is_unaligned=False)
-    assert handler.on_barrier(barrier(1, 100), 1, 100) == [Block(1), trigger, Resume((0, 1))]
+    assert handler.on_barrier(barrier(1, 100), 1, 100) == [
+        Block(1), InitInputSnapshot(1), trigger, Resume((0, 1)),
+    ]  # fmt: skip
     assert handler.timer_ms is None
 
 
@@ -171,7 +173,9 @@ def test_after_a_checkpoint_it_begins_aligned_again():
     handler = alternating(1)
     handler.on_barrier(barrier(1, is_unaligned=True), 0, 0)
     trigger = Trigger(2, is_unaligned=False)
-    assert handler.on_barrier(barrier(2, 100), 0, 0) == [Block(0), trigger, Resume((0,))]
+    assert handler.on_barrier(barrier(2, 100), 0, 0) == [
+        Block(0), InitInputSnapshot(2), trigger, Resume((0,)),
+    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------------- at least once
