@@ -7,10 +7,13 @@ job keeps running without a reader.
 from __future__ import annotations
 
 import contextlib
+import functools
+import queue
+import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Generic, Self
+from typing import Final, Generic, Self
 
 from penstock.common.job_client import JobClient, result_of
 from penstock.common.typeinfo import TypeInformation
@@ -41,7 +44,8 @@ class CloseableIterator(Generic[T]):
         self._values: Iterator[T] = iter(())
         self._is_exhausted = False
         self._is_closed = False
-        self._letting_go = weakref.finalize(self, _let_go, control)
+        _start_reaper()
+        self._letting_go = weakref.finalize(self, _ABANDONED.put, control)
         self._letting_go.atexit = False
 
     def __iter__(self) -> Self:
@@ -121,14 +125,23 @@ class CloseableIterator(Generic[T]):
             result_of(self._control.job_id, self._control.wait())
 
 
-def _let_go(control: JobControl) -> None:
-    """Cancel a job whose iterator is gone. Python's collector calls this on any thread.
+_ABANDONED: Final[queue.SimpleQueue[JobControl]] = queue.SimpleQueue()
+"""Jobs whose iterators are gone. Python's collector may run within any call, so what it calls may wait for no lock."""
 
-    A session that does not answer ends the job itself, when it hears no more of its client.
-    """
-    with contextlib.suppress(PenstockError):
-        if not control.status().is_terminal:
-            control.cancel()
+
+@functools.cache
+def _start_reaper() -> None:
+    threading.Thread(target=_cancel_abandoned, name="penstock-reaper", daemon=True).start()
+
+
+def _cancel_abandoned() -> None:
+    """Cancel abandoned jobs. A session that does not answer ends the job itself, when it hears no more of its client."""
+    while True:
+        control = _ABANDONED.get()
+        with contextlib.suppress(PenstockError):
+            if not control.status().is_terminal:
+                control.cancel()
+        del control
 
 
 def take(iterator: CloseableIterator[T], limit: int) -> list[T]:

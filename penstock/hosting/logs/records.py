@@ -6,9 +6,11 @@ The hook stands before all handlers, so that it sees records however the program
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import Final
 
@@ -30,6 +32,33 @@ class _Now(threading.local):
 
 
 _NOW: Final = _Now()
+_LOGGING: Final[dict[int, None]] = {}
+"""The threads that are in the hook."""
+_END_WAIT_S: Final = 5.0
+_POLL_S: Final = 0.001
+
+
+class _End:
+    """`thread`: the one that ends the interpreter; None: it does not end yet."""
+
+    thread: int | None = None
+
+
+def _end() -> None:
+    """Drop what other threads log from now on, and wait for those that are in a handler.
+
+    Daemon threads stand still when the interpreter ends. One that is in a handler then keeps the handler's lock, and a
+    finalizer that logs would wait for it for ever.
+    """
+    _End.thread = threading.get_ident()
+    deadline = time.monotonic() + _END_WAIT_S  # A handler of the user may stand still.
+    while _LOGGING.keys() - {_End.thread} and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+atexit.register(
+    _end
+)  # When this module is imported, so that it comes after what others do at the end.
 
 
 def message_of(record: logging.LogRecord) -> str:
@@ -75,7 +104,7 @@ def hook(take: Take) -> Callable[[], None]:
             call_handlers(logger, record)
             return
         with uninterruptible(), _as_now(record):
-            if take(record):
+            if _End.thread in {None, threading.get_ident()} and take(record):
                 call_handlers(logger, record)
 
     def undo() -> None:
@@ -87,8 +116,10 @@ def hook(take: Take) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def _as_now(record: logging.LogRecord) -> Generator[None]:
-    _NOW.record = record
+    thread = threading.get_ident()
+    _NOW.record, _LOGGING[thread] = record, None
     try:
         yield
     finally:
         _NOW.record = None
+        _LOGGING.pop(thread, None)

@@ -5,6 +5,8 @@ Source: Flink ClientUtils.reportHeartbeatPeriodically; differs: for jobs whose r
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import threading
 import weakref
 from collections.abc import Iterator
@@ -50,8 +52,9 @@ class LivingReader:
         self, batches: Iterator[list[Any]], rest: RestClient, job_id: JobId, times: HeartbeatTimes
     ) -> None:
         self._batches = batches
-        over = threading.Event()
-        self._end = weakref.finalize(self, over.set)
+        # Python's collector may run within any call, so what it calls may wait for no lock.
+        over: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._end = weakref.finalize(self, over.put, None)
         threading.Thread(
             target=_beat,
             args=(rest, job_id, times, over),
@@ -70,7 +73,9 @@ class LivingReader:
             raise
 
 
-def _beat(rest: RestClient, job_id: JobId, times: HeartbeatTimes, over: threading.Event) -> None:
+def _beat(
+    rest: RestClient, job_id: JobId, times: HeartbeatTimes, over: queue.SimpleQueue[None]
+) -> None:
     """Until it is over, or the session does not know the job. One that does not answer is told again, as it may be started again."""
     while True:
         expires = wall_ms() + times.timeout_ms
@@ -79,5 +84,6 @@ def _beat(rest: RestClient, job_id: JobId, times: HeartbeatTimes, over: threadin
         except RemoteError as error:
             if error.status in _GONE:
                 return
-        if over.wait(times.interval_ms / 1000):
+        with contextlib.suppress(queue.Empty):
+            over.get(timeout=times.interval_ms / 1000)
             return

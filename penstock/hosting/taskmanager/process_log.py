@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,6 +35,7 @@ _OWN: Final = ("penstock.hosting.taskmanager", "penstock.hosting.jobmanager")
 """What these warn of, the console tells in its own words."""
 _WINDOW_MS: Final = 500
 _MOST_EVENTS: Final = 100
+_MOST_WAITING: Final = 10_000
 """Different lines in one window. A task that logs a line for each record must not fill the wire."""
 
 
@@ -101,6 +103,8 @@ class ProcessLog:
         self._file = RollingFile(path, settings.max_bytes, settings.max_files)
         self._out = RollingFile(stdout_path(path), settings.max_bytes, settings.max_files)
         self._folding = Folding(_WINDOW_MS, most=_MOST_EVENTS)
+        # A finalizer may log within any call, so that a record waits for no lock.
+        self._waiting: queue.SimpleQueue[LogEvent] = queue.SimpleQueue()
         self._lock = UninterruptibleLock()
 
     # ------------------------------------------------------------------ what is logged
@@ -145,14 +149,21 @@ class ProcessLog:
         self.tick(is_all=True)
 
     def tick(self, *, is_all: bool = False) -> None:
-        """Tell the repeats of the time since the last call. Called every half second."""
+        """Send the lines since the last call, folded. Called every half second."""
         with self._lock:
+            firsts = [event for event in self._taken() if self._folding.take(event, monotonic_ms())]
             due = self._folding.due(monotonic_ms(), is_all=is_all)
             left_out, self._folding.left_out = self._folding.left_out, 0
         # The first line of each kind was told already, so the last one counts as one of them.
-        events = tuple(replace(one.event, repeats=one.times - 1) for one in due)
+        repeats = (replace(one.event, repeats=one.times - 1) for one in due)
+        events = (*firsts, *repeats)
         if events or left_out:
             self._send(LogEvents(self._me, events, left_out))
+
+    def _taken(self) -> Iterator[LogEvent]:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                yield self._waiting.get_nowait()
 
     def _tell(self, record: logging.LogRecord, line: LogLine, who: Logging) -> None:
         text = cut("\n".join(filter(None, (line.message, line.error))), MOST_OF_ERROR)
@@ -166,10 +177,10 @@ class ProcessLog:
             text,
             sameness_of(str(record.msg), has_arguments=bool(record.args), text=message_of(record)),
         )
-        with self._lock:
-            is_first = self._folding.take(event, monotonic_ms())
-        if is_first:
-            self._send(LogEvents(self._me, (event,)))
+        if self._waiting.qsize() < _MOST_WAITING:
+            self._waiting.put(event)
+        else:
+            self._folding.left_out += 1
 
 
 def install(settings: LogSettings, take: Take, executor_log: int | None) -> None:

@@ -91,3 +91,42 @@ def test_a_file_that_is_closed_takes_nothing_and_touches_no_other_file(tmp_path)
     with (tmp_path / "other").open("wb"):  # It gets the descriptor that was closed.
         file.write("late\n")
     assert os.path.getsize(tmp_path / "other") == 0
+
+
+def test_a_thread_that_never_comes_back_from_rolling_keeps_nobody_from_writing(
+    tmp_path, monkeypatch
+):
+    """As daemon threads do when the interpreter ends: what they hold stays held."""
+    file = RollingFile(str(tmp_path / "x.log"), 10, 1)
+    is_rolling, for_ever = threading.Event(), threading.Event()
+
+    def stands_still(*_):
+        is_rolling.set()
+        for_ever.wait()
+
+    file.write("line 0\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", stands_still)
+        thread = threading.Thread(target=file.write, args=("line 1\n",))
+        thread.start()
+        is_rolling.wait()
+        file.write("line 2\n")
+        assert (tmp_path / "x.log").read_text("utf-8") == "line 0\nline 2\n"
+        for_ever.set()
+        thread.join()
+    file.close()
+
+
+def test_a_finalizer_may_write_in_the_middle_of_a_write(tmp_path, monkeypatch):
+    file = RollingFile(str(tmp_path / "x.log"), 1000, 1)
+    status = os.fstat
+
+    def collects(number):
+        monkeypatch.setattr(os, "fstat", status)
+        file.write("of a finalizer\n")
+        return status(number)
+
+    monkeypatch.setattr(os, "fstat", collects)
+    file.write("line\n")
+    file.close()
+    assert contents(tmp_path) == {"x.log": "of a finalizer\nline\n"}

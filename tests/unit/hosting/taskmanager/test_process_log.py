@@ -48,6 +48,7 @@ class Process:
         return self
 
     def __exit__(self, *error):
+        self.log.tick()  # As the TaskManager does, every half second.
         self.undo()
         self.before.__exit__(*error)
 
@@ -176,11 +177,27 @@ def test_more_different_warnings_than_the_wire_should_carry_are_counted(process,
     assert len(process.lines) == 150
 
 
+def test_a_finalizer_that_logs_while_lines_are_folded_waits_for_nothing(process, monkeypatch):
+    """Python's collector may run within any call, also where the lock of the fold is held."""
+    due = process.log._folding.due
+
+    def collects(*arguments, **more):
+        if not process.log._folding.left_out:  # Once.
+            LOG.warning("connection was not closed")
+        return due(*arguments, **more)
+
+    monkeypatch.setattr(process.log._folding, "due", collects)
+    with process:
+        LOG.warning("first")
+    process.log.tick()
+    assert "connection was not closed" in {event.text for event in process.events}
+
+
 def test_what_repeats_is_told_before_the_end_of_its_task(process):
     with process:
         LOG.warning("same")
         LOG.warning("same")
-    process.stderr.end_thread()
+        process.stderr.end_thread()
     assert [event.repeats for event in process.events] == [0, 0]
 
 
