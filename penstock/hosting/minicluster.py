@@ -18,7 +18,7 @@ from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.program.host import LazyFrame, Needed
 from penstock.hosting.provider import HostChanges, MasterAddress, OnEnded, TaskManagerProvider
-from penstock.hosting.shipping.in_process import refuse_files, refuse_other_python
+from penstock.hosting.shipping.in_process import refuse_files, use_python_of
 from penstock.hosting.taskmanager.config import TaskManagerConfig
 from penstock.hosting.taskmanager.taskmanager import TaskManager
 from penstock.hosting.wire.addresses import Endpoint
@@ -167,7 +167,7 @@ class MiniCluster:
         return self._parallelism
 
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider:
-        refuse_other_python(settings)
+        use_python_of(settings)
         slots = self._slots
         if settings.is_set(TaskManagerOptions.SLOTS):
             slots = settings.get(TaskManagerOptions.SLOTS)
@@ -182,7 +182,7 @@ class MiniCluster:
             SparkHost().check_workers(reads_frames=True)
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
-        refuse_other_python(settings)
+        use_python_of(settings)
         refuse_files(job.program)
         return ThreadRunner(plan)
 

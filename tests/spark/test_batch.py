@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from penstock.datastream import (
 )
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.state import MapStateDescriptor
+from penstock.hosting.shipping.interpreter import VARIABLE
 from penstock.model.errors import JobExecutionError
 from penstock.model.states import ExecutionState
 from tests.spark.programs import LINES, environment, expected_counts
@@ -104,6 +106,16 @@ def test_what_several_read_is_made_once(spark, tmp_path):
         "right": Counter(range(1, 100, 2)),
         "joined": Counter([*evens, *all_numbers]),
     }
+
+
+@pytest.mark.parametrize("mode", [RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING])
+def test_functions_find_their_interpreter_in_the_variable_python(spark, mode):
+    """As in Flink's workers."""
+    env = environment(1).set_runtime_mode(mode)
+    env.set_python_executable(sys.executable)
+    found = env.from_collection([1]).map(lambda _: os.environ.get(VARIABLE))
+    with found.execute_and_collect() as rows:
+        assert list(rows) == [sys.executable]
 
 
 def test_the_users_own_error_is_what_is_told(spark):

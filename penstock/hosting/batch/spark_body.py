@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -13,6 +15,7 @@ from penstock.hosting.batch.batch_task import BatchTask
 from penstock.hosting.batch.orders import Orders
 from penstock.hosting.batch.runner import failure_of
 from penstock.hosting.batch.shuffle_output import FRAME_PARTITION
+from penstock.hosting.shipping.interpreter import VARIABLE
 from penstock.hosting.shipping.least_versions import check_here
 from penstock.model.messages import FailureInfo
 
@@ -43,6 +46,7 @@ def run(
     `orders`: pickled by the driver, and authenticated by Spark. `tell_aside`: takes the record for
     the driver; None: it is yielded with the others.
     """
+    os.environ[VARIABLE] = sys.executable
     told: Orders = pickle.loads(orders)
     for partition, record in _records(told, subtask, attempt, records):
         if tell_aside is not None and partition == told.driver_partition:
@@ -54,6 +58,7 @@ def run(
 
 def frames(orders: bytes, subtask: int, attempt: int, records: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the Arrow messages of the stage whose result becomes a DataFrame. Arguments: see `run`."""
+    os.environ[VARIABLE] = sys.executable
     for partition, record in _records(pickle.loads(orders), subtask, attempt, records):
         if partition == FRAME_PARTITION:
             yield record

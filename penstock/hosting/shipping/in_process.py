@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.hosting.shipping.interpreter import executable_of, is_our_own
+from penstock.hosting.shipping.interpreter import VARIABLE, executable_of, is_our_own
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.options.program import PythonOptions
@@ -43,12 +44,16 @@ def refuse_files(program: ProgramSettings) -> None:
         )
 
 
-def refuse_other_python(settings: Settings) -> None:
-    """Raises: ConfigurationError: the program wants another interpreter than this process has, which
-    runs its functions.
+def use_python_of(settings: Settings) -> None:
+    """Have functions find the interpreter that the program names in the variable `python`, as in Flink's workers.
+
+    Raises: ConfigurationError: it is another one than this process has, which runs the functions.
     """
     wanted = executable_of(settings)
-    if wanted is None or is_our_own(wanted):
+    if wanted is None:
+        return
+    if is_our_own(wanted):
+        os.environ[VARIABLE] = wanted
         return
     raise ConfigurationError(
         f"{PythonOptions.EXECUTABLE.key} is {wanted!r}, but a MiniCluster runs functions in this "

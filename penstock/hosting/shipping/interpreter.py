@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from typing import Final
 
 from penstock.model.config import Settings
 from penstock.model.options.program import PythonOptions
+
+VARIABLE: Final = "python"
+"""The variable in which functions find the interpreter that runs them. Source: Flink's Python environment manager."""
 
 
 def executable_of(settings: Settings) -> str | None:

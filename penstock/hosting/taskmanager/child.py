@@ -75,7 +75,8 @@ class TaskManagerChild:
                     stdin=subprocess.PIPE,
                     stderr=stderr,
                     pass_fds=(self._progress_end, self._log),
-                    env={**_ALLOCATOR, **os.environ},
+                    # Functions find their interpreter in `python`, as in Flink's workers.
+                    env={**_ALLOCATOR, **os.environ, "python": found},
                 )
         except BaseException:  # Also when the Spark task is interrupted.
             os.close(self.progress_pipe)

@@ -1,10 +1,12 @@
 """What a program may ask for its functions, and does not get, where they run in this process."""
 
+import os
 import sys
 
 import pytest
 
 from penstock.datastream import RuntimeExecutionMode
+from penstock.hosting.shipping.interpreter import VARIABLE
 from penstock.model.errors import ConfigurationError
 from penstock.testing import MiniCluster
 from tests.tools.programs.environments import collected, minicluster_environment
@@ -20,7 +22,12 @@ def test_another_interpreter_is_refused_with_both(mode):
     assert repr(sys.executable) in str(refused.value)
 
 
-def test_the_own_interpreter_may_be_named():
-    env = minicluster_environment(MiniCluster(1))
+@pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
+def test_functions_find_the_interpreter_that_is_named_in_the_variable_python(monkeypatch, mode):
+    """As in Flink's workers."""
+    monkeypatch.setenv(VARIABLE, "another")
+    env = minicluster_environment(MiniCluster(1)).set_runtime_mode(mode)
     env.set_python_executable(sys.executable)
-    assert collected(env.from_collection([1])) == [1]
+    assert collected(env.from_collection([1]).map(lambda _: os.environ[VARIABLE])) == [
+        sys.executable
+    ]
