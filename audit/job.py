@@ -164,7 +164,7 @@ def build(env: StreamExecutionEnvironment, folder: str, url: str, plan: Plan) ->
         a
         .key_by(key_of, integer)
         .interval_join(b.key_by(key_of, integer))
-        .between(-PAIR_MS, PAIR_MS)
+        .between(Duration.of_millis(-PAIR_MS), Duration.of_millis(PAIR_MS))
         .process(Pair())
         .uid("pairs")
     )

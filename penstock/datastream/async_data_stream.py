@@ -1,7 +1,7 @@
 """AsyncDataStream: async functions on streams, ordered or not, with timeout, capacity and retries.
 
 Source: pyflink.datastream.async_data_stream; differs: plain functions run on a pool of threads, `timeout` may be a
-Time, Duration, timedelta or int (ms), and 0 means no timeout.
+Time, Duration or timedelta, and 0 means no timeout.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AsyncDataStream:
         Args:
             data_stream: the stream.
             async_function: an AsyncFunction, or a coroutine function `value -> list of results`.
-            timeout: the longest time of one call: Time, Duration or ms.
+            timeout: the longest time of one call: Time, Duration or timedelta.
             capacity: the largest number of calls at once.
             output_type: the type of the results; without it they travel as pickled bytes.
         """

@@ -108,7 +108,7 @@ class StreamSources:
         from penstock.hosting.dataframes.frames import frame_source
 
         source = frame_source(frame, timestamp_column)
-        if isinstance(watermark, Duration):
+        if watermark is not None and not isinstance(watermark, WatermarkStrategy):
             if timestamp_column is None:
                 raise GraphError(
                     "from_spark: a watermark needs event times: name the timestamp_column, or "

@@ -154,11 +154,7 @@ class Instant:
 
 
 def millis_of(length: Any) -> int:
-    """Return the milliseconds of a Duration, Time, timedelta or int; else raise TypeError."""
-    if isinstance(length, bool):
-        raise TypeError("expected a Duration, Time, timedelta or int (ms), got a bool")
-    if isinstance(length, int):
-        return length
+    """Return the milliseconds of a Duration, Time or timedelta. Raises TypeError for others; a bare number has no unit."""
     if isinstance(length, Duration):
         return length.to_millis()
     if isinstance(length, Time):
@@ -169,6 +165,16 @@ def millis_of(length: Any) -> int:
         method = getattr(length, name, None)
         if callable(method):
             return int(method())
-    raise TypeError(
-        f"expected a Duration, Time, timedelta or int (ms), got {type(length).__name__}: {length!r}"
-    )
+    expected = f"expected a Duration, Time or timedelta, got {type(length).__name__}: {length!r}"
+    if isinstance(length, (int, float)) and not isinstance(length, bool):
+        expected += (
+            ", which has no unit. Write Duration.of_seconds(...), Duration.of_millis(...) or "
+            "timedelta(seconds=...)."
+        )
+    raise TypeError(expected)
+
+
+def millis_or_number(length: Any) -> int:
+    """Return `millis_of`, or a whole number itself: for parameters that PyFlink documents in milliseconds."""
+    is_number = isinstance(length, int) and not isinstance(length, bool)
+    return length if is_number else millis_of(length)

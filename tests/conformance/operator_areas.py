@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.common import Duration
 from penstock.machines.checkpoints.operator_state import Mode, OperatorStateShape, redistribute
 from penstock.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
@@ -338,7 +339,9 @@ def _waits(watermark: int | None, allowed: int) -> bool:
     """Whether a real source operator with this watermark waits."""
     if watermark is None or watermark in {MAX_WATERMARK, MIN_WATERMARK}:
         return False
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment("g", 1)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment(
+        "g", Duration.of_millis(1)
+    )
     operator = SourceOperator(None, strategy)
     operator.start(_OneBatch(watermark + 1), _StillClock(), SourceSettings())
     operator.poll()

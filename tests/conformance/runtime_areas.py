@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from penstock.common import Duration
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.types import Types
 from penstock.runtime.elements import ACTIVE, IDLE, RowBatch, Watermark
@@ -206,12 +207,17 @@ def window_assign(given: Given) -> Given:
     }
 
 
+def _lengths(case: Given, *names: str) -> list[Duration]:
+    found = [*(case[name] for name in names), case.get("offset", 0)]
+    return [Duration.of_millis(one) for one in found]
+
+
 def _assigner(case: Given) -> Any:
     if case["kind"] == "tumbling":
-        return TumblingEventTimeWindows.of(case["size"], case.get("offset", 0))
+        return TumblingEventTimeWindows.of(*_lengths(case, "size"))
     if case["kind"] == "sliding":
-        return SlidingEventTimeWindows.of(case["size"], case["slide"], case.get("offset", 0))
-    return EventTimeSessionWindows.with_gap(case.get("gap", case.get("size")))
+        return SlidingEventTimeWindows.of(*_lengths(case, "size", "slide"))
+    return EventTimeSessionWindows.with_gap(Duration.of_millis(case.get("gap", case.get("size"))))
 
 
 def _is_refused(case: Given) -> bool:
@@ -223,7 +229,7 @@ def _is_refused(case: Given) -> bool:
 
 
 def session_merge(given: Given) -> Given:
-    assigner = EventTimeSessionWindows.with_gap(given["gap"])
+    assigner = EventTimeSessionWindows.with_gap(Duration.of_millis(given["gap"]))
     sessions = MergingWindowSet()
     per_add = []
     for one in given["adds"]:
@@ -356,7 +362,7 @@ def ttl(given: Given) -> Given:
     now = [0]
     backend = HeapKeyedStateBackend(128, lambda: now[0])
     backend.set_key("k")
-    builder = StateTtlConfig.new_builder(given["ttl"])
+    builder = StateTtlConfig.new_builder(Duration.of_millis(given["ttl"]))
     if "update" in given:
         builder.set_update_type(StateTtlConfig.UpdateType[given["update"]])
     if "visibility" in given:

@@ -6,7 +6,7 @@ from operator import itemgetter
 
 import pytest
 
-from penstock.common import Types, WatermarkStrategy
+from penstock.common import Duration, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import ProcessWindowFunction
 from penstock.datastream.window import (
@@ -45,9 +45,12 @@ def stream(env):
 @pytest.mark.parametrize(
     ("assigner", "expected"),
     [
-        (TumblingEventTimeWindows.of(10), [(LOWEST, FIRST, 2), (LAST, HIGHEST, 3)]),
         (
-            SlidingEventTimeWindows.of(20, 10),
+            TumblingEventTimeWindows.of(Duration.of_millis(10)),
+            [(LOWEST, FIRST, 2), (LAST, HIGHEST, 3)],
+        ),
+        (
+            SlidingEventTimeWindows.of(Duration.of_millis(20), Duration.of_millis(10)),
             [
                 (LOWEST, FIRST, 2),
                 (LOWEST, FIRST + 10, 2),
@@ -56,7 +59,7 @@ def stream(env):
             ],
         ),
         (
-            EventTimeSessionWindows.with_gap(10),
+            EventTimeSessionWindows.with_gap(Duration.of_millis(10)),
             [(LOWEST + 1, FIRST + 9, 2), (LAST, HIGHEST, 3)],
         ),
     ],

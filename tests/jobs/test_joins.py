@@ -119,7 +119,12 @@ def test_an_interval_join_gives_near_pairs(streams):
     left, right = (stream.key_by(itemgetter(0)) for stream in streams)
     near = left.interval_join(right).between(Duration.of_millis(0), Duration.of_millis(5))
     assert collected_in_order(near.process(Near())) == [(1, "x", -5), (3, "z", -1)]
-    near = left.interval_join(right).between(0, 5).upper_bound_exclusive()
+    near = (
+        left
+        .interval_join(right)
+        .between(Duration.of_millis(0), Duration.of_millis(5))
+        .upper_bound_exclusive()
+    )
     assert collected_in_order(near.process(Near())) == [(3, "z", -1)]
 
 
@@ -131,7 +136,7 @@ def test_late_records_of_an_interval_join_are_side_outputs(env):
         left
         .key_by(itemgetter(0))
         .interval_join(right.key_by(itemgetter(0)))
-        .between(0, 5)
+        .between(Duration.of_millis(0), Duration.of_millis(5))
         .side_output_left_late_data(late)
         .process(Near())
     )
@@ -186,7 +191,9 @@ def test_an_evictor_works_under_aggregate_and_on_whole_streams(env):
 def test_what_cannot_work_is_refused_where_it_is_written(env, streams):
     left, right = streams
     with pytest.raises(GraphError, match="lower bound"):
-        left.key_by(itemgetter(0)).interval_join(right.key_by(itemgetter(0))).between(3, 2)
+        left.key_by(itemgetter(0)).interval_join(right.key_by(itemgetter(0))).between(
+            Duration.of_millis(3), Duration.of_millis(2)
+        )
     with pytest.raises(TypeError, match="key_by"):
         left.key_by(itemgetter(0)).interval_join(right)
     where = left.join(right).where(itemgetter(0), Types.INT())

@@ -65,7 +65,12 @@ def test_a_window_join_behind_an_async_function_gives_every_pair_once(spark):
 def test_an_interval_join_gives_every_pair_within_its_bounds(spark):
     env = environment(2)
     left, right = numbers(env, 2).key_by(key_of), numbers(env, 3).key_by(key_of)
-    near = left.interval_join(right).between(-10, 20).process(Distance())
+    near = (
+        left
+        .interval_join(right)
+        .between(Duration.of_millis(-10), Duration.of_millis(20))
+        .process(Distance())
+    )
     with near.execute_and_collect("interval join") as results:
         found = sorted(results)
     assert found == sorted(

@@ -40,6 +40,7 @@ from penstock.datastream.connectors.sql.values import Changes, changes_maker
 from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.row import RowKind
+from penstock.model.time import Duration, millis_of
 from penstock.model.types import RowTypeInfo
 from penstock.runtime.elements import Batch, RowBatch
 
@@ -156,13 +157,15 @@ class SqlSink(StagingSink):
             self._settings = replace(self._settings, max_retries=retries)
             return self
 
-        def set_commit_retention(self, retention: timedelta | None) -> SqlSink.Builder:
+        def set_commit_retention(self, retention: Duration | timedelta | None) -> SqlSink.Builder:
             """Set how long committed transactions are remembered: by default 30 days; None: for ever.
 
             Checkpoints and savepoints that are older cannot be restored with this sink. After this
             time also go rows that a killed driver has staged and nobody has committed, as soon as
             another job writes to the table. A job without checkpoints has to end within it.
             """
+            if retention is not None:
+                retention = timedelta(milliseconds=millis_of(retention))
             if retention is not None and retention <= timedelta(0):
                 raise ConfigurationError(
                     f"set_commit_retention: expected more than 0, got {retention}."

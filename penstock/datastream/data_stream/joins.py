@@ -20,7 +20,7 @@ from penstock.datastream.functions.type_variables import IN1, IN2, OUT, T1, T2, 
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
 from penstock.model.errors import GraphError
-from penstock.model.time import millis_of
+from penstock.model.time import millis_of, millis_or_number
 from penstock.runtime import operators as ops
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
@@ -198,7 +198,7 @@ class WithWindow(Generic[S]):
 
     def allowed_lateness(self, time_ms: Any) -> Self:
         """Set how long after a window's end late records still count: ms, Time or Duration."""
-        lateness_ms = millis_of(time_ms)
+        lateness_ms = millis_or_number(time_ms)
         if lateness_ms < 0:
             raise GraphError(f"allowed_lateness: must be 0 ms or more, got {lateness_ms}.")
         self._lateness_ms = lateness_ms
@@ -254,8 +254,8 @@ class IntervalJoin(Generic[T1, T2]):
         """Join where `lower_bound <= right timestamp - left timestamp <= upper_bound`.
 
         Args:
-            lower_bound: Time, Duration or ms; may be negative.
-            upper_bound: Time, Duration or ms; may be negative.
+            lower_bound: Time, Duration or timedelta; may be negative.
+            upper_bound: Time, Duration or timedelta; may be negative.
         """
         try:
             interval = ops.Interval(millis_of(lower_bound), millis_of(upper_bound))

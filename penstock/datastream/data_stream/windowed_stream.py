@@ -28,7 +28,7 @@ from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.model.time import millis_of
+from penstock.model.time import millis_or_number
 from penstock.runtime import operators as ops
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
@@ -99,7 +99,7 @@ class _Windowed(Generic[T]):
 
     def _set_lateness(self, time_ms: Any) -> None:
         """Set the lateness in ms; a Time or Duration also works, as everywhere else."""
-        lateness_ms = millis_of(time_ms)
+        lateness_ms = millis_or_number(time_ms)
         if lateness_ms < 0:
             raise GraphError(f"allowed_lateness: must be 0 ms or more, got {lateness_ms}.")
         self._lateness_ms = lateness_ms

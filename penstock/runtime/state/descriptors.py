@@ -1,6 +1,6 @@
 """State descriptors and time to live, with PyFlink's names. Plain data; does not know the states themselves.
 
-Source: PyFlink pyflink.datastream.state; differs: `ttl` may be a Duration, Time or int (ms).
+Source: PyFlink pyflink.datastream.state; differs: `ttl` may be a Time, Duration or timedelta.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: Any) -> StateTtlConfig.Builder:
-        """Start a config. `ttl`: the time to live as Time, Duration or ms."""
+        """Start a config. `ttl`: the time to live as Time, Duration or timedelta."""
         return StateTtlConfig.Builder(ttl)
 
     def get_update_type(self) -> StateTtlConfig.UpdateType:
@@ -125,6 +125,8 @@ class StateTtlConfig:
                 self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
             ) -> None:
                 self._query_time_after_num_entries = query_time_after_num_entries
+                if periodic_compaction_time is not None:
+                    millis_of(periodic_compaction_time)  # Raises for a number without a unit.
                 self._periodic_compaction_time = periodic_compaction_time
 
             def get_query_time_after_num_entries(self) -> int:
@@ -155,7 +157,7 @@ class StateTtlConfig:
         """Builds a StateTtlConfig; the setters return the builder."""
 
         def __init__(self, ttl: Any) -> None:
-            self._ttl = ttl
+            self.set_ttl(ttl)
             self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
             self._visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
             self._characteristic = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
@@ -250,7 +252,8 @@ class StateTtlConfig:
             return self
 
         def set_ttl(self, ttl: Any) -> StateTtlConfig.Builder:
-            """Set the time to live: Time, Duration or ms."""
+            """Set the time to live: Time, Duration or timedelta."""
+            millis_of(ttl)  # Raises here, at the user's line.
             self._ttl = ttl
             return self
 

@@ -1,6 +1,6 @@
 """Window assigners, with PyFlink's names. They know triggers (their defaults), but not state backends.
 
-Source: PyFlink pyflink.datastream.window, Flink's assigners; differs: durations may be Time, Duration, timedelta or int (ms).
+Source: PyFlink pyflink.datastream.window, Flink's assigners; differs: durations may be Time, Duration or timedelta.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class TumblingEventTimeWindows(_Tumbling, _EventTime):
 
     @staticmethod
     def of(size: Any, offset: Any = None) -> TumblingEventTimeWindows:
-        """Return an assigner. `size` and `offset` (default 0): Time, Duration or ms."""
+        """Return an assigner. `size` and `offset` (default 0): Time, Duration or timedelta."""
         return TumblingEventTimeWindows(millis_of(size), _optional_millis(offset))
 
 
@@ -201,7 +201,7 @@ class TumblingProcessingTimeWindows(_Tumbling, _ProcessingTime):
 
     @staticmethod
     def of(size: Any, offset: Any = None) -> TumblingProcessingTimeWindows:
-        """Return an assigner. `size` and `offset` (default 0): Time, Duration or ms."""
+        """Return an assigner. `size` and `offset` (default 0): Time, Duration or timedelta."""
         return TumblingProcessingTimeWindows(millis_of(size), _optional_millis(offset))
 
 
@@ -210,7 +210,7 @@ class SlidingEventTimeWindows(_EventTime):
 
     @staticmethod
     def of(size: Any, slide: Any, offset: Any = None) -> SlidingEventTimeWindows:
-        """Return an assigner. `size`, `slide` and `offset` (default 0): Time, Duration or ms."""
+        """Return an assigner. `size`, `slide` and `offset` (default 0): Time, Duration or timedelta."""
         return SlidingEventTimeWindows(millis_of(size), millis_of(slide), _optional_millis(offset))
 
 
@@ -219,7 +219,7 @@ class SlidingProcessingTimeWindows(_ProcessingTime):
 
     @staticmethod
     def of(size: Any, slide: Any, offset: Any = None) -> SlidingProcessingTimeWindows:
-        """Return an assigner. `size`, `slide` and `offset` (default 0): Time, Duration or ms."""
+        """Return an assigner. `size`, `slide` and `offset` (default 0): Time, Duration or timedelta."""
         millis = millis_of(size), millis_of(slide), _optional_millis(offset)
         return SlidingProcessingTimeWindows(*millis)
 
@@ -299,7 +299,7 @@ class EventTimeSessionWindows(_Sessions):
 
     @staticmethod
     def with_gap(size: Any) -> EventTimeSessionWindows:
-        """Return an assigner. `size`: the gap as Time, Duration or ms."""
+        """Return an assigner. `size`: the gap as Time, Duration or timedelta."""
         return EventTimeSessionWindows(millis_of(size))
 
     @staticmethod
@@ -318,7 +318,7 @@ class ProcessingTimeSessionWindows(_Sessions):
 
     @staticmethod
     def with_gap(size: Any) -> ProcessingTimeSessionWindows:
-        """Return an assigner. `size`: the gap as Time, Duration or ms."""
+        """Return an assigner. `size`: the gap as Time, Duration or timedelta."""
         return ProcessingTimeSessionWindows(millis_of(size))
 
     @staticmethod

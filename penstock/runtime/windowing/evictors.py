@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from penstock.model.time import millis_of
+from penstock.model.time import millis_of, millis_or_number
 from penstock.runtime.elements import NO_TIMESTAMP
 
 
@@ -50,12 +50,12 @@ class TimeEvictor(Evictor):
 
     def __init__(self, size: Any, *, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after=do_evict_after)
-        self._size_ms = millis_of(size)
+        self._size_ms = millis_or_number(size)  # PyFlink documents it in ms.
 
     @staticmethod
     def of(window_size: Any, do_evict_after: bool = False) -> TimeEvictor:
-        """Return an evictor. `window_size`: Time, Duration, timedelta or ms."""
-        return TimeEvictor(window_size, do_evict_after=do_evict_after)
+        """Return an evictor. `window_size`: Time, Duration or timedelta."""
+        return TimeEvictor(millis_of(window_size), do_evict_after=do_evict_after)
 
     def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
         if not elements or elements[0][1] == NO_TIMESTAMP:

@@ -1,7 +1,7 @@
 """Triggers: when a window emits, with PyFlink's names. Do not know operators.
 
 Source: PyFlink pyflink.datastream.window, Flink's triggers (docs/spec/windows.md#triggers);
-differs: intervals may be Time, Duration, timedelta or int (ms).
+differs: intervals may be Time, Duration or timedelta.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ class ContinuousEventTimeTrigger(_Continuous):
 
     @staticmethod
     def of(interval: Any) -> ContinuousEventTimeTrigger:
-        """Return a trigger. `interval`: Time, Duration or ms."""
+        """Return a trigger. `interval`: Time, Duration or timedelta."""
         return ContinuousEventTimeTrigger(millis_of(interval))
 
     def on_element(
@@ -401,7 +401,7 @@ class ContinuousProcessingTimeTrigger(_Continuous):
 
     @staticmethod
     def of(interval: Any) -> ContinuousProcessingTimeTrigger:
-        """Return a trigger. `interval`: Time, Duration or ms."""
+        """Return a trigger. `interval`: Time, Duration or timedelta."""
         return ContinuousProcessingTimeTrigger(millis_of(interval))
 
     def on_element(

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.common import Duration
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK, ColumnBatch
 from penstock.runtime.keys import KeySelection
@@ -162,7 +163,7 @@ def test_windows_on_columns_go_on_after_a_restore(records, assigner):
     st.integers(1, 30),
 )
 def test_no_session_loses_a_record(records, gap):
-    op = on_rows(RecordWindowOperator, EventTimeSessionWindows.with_gap(gap))
+    op = on_rows(RecordWindowOperator, EventTimeSessionWindows.with_gap(Duration.of_millis(gap)))
     op.feed(records, [stamp for _, stamp in records])
     op.watermark(MAX_WATERMARK)
     found = sorted(((key, start, n), last) for (key, start, _, n), last in op.stamped)
@@ -204,7 +205,7 @@ def test_count_windows_do_not_look_at_the_time(records, size):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_window_that_goes_on_to_the_end_of_time_fires_only_there(engine):
-    op = on_rows(engine, TumblingEventTimeWindows.of(10))
+    op = on_rows(engine, TumblingEventTimeWindows.of(Duration.of_millis(10)))
     op.feed([("a", 1)], [MAX_WATERMARK - 1])
     op.watermark(MAX_WATERMARK - 1)
     op.feed([("a", 2)], [MAX_WATERMARK])
@@ -220,7 +221,7 @@ def test_lateness_beyond_the_end_of_time_is_for_ever(engine):
     op = OperatorHarness(
         engine(
             keys=KEY,
-            assigner=TumblingEventTimeWindows.of(10),
+            assigner=TumblingEventTimeWindows.of(Duration.of_millis(10)),
             contents=ListContents(),
             function=UserFunction(shown),
             allowed_lateness_ms=MAX_WATERMARK,

@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.common import Duration
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.row import Row
 from penstock.model.types import Types
@@ -287,7 +288,7 @@ def test_windows_keep_the_order_in_which_records_came_however_they_are_batched(
 
 @given(STAMPED, CUTS)
 def test_sessions_do_not_see_batches_nor_their_order(records, cuts):
-    assigner = EventTimeSessionWindows.with_gap(5)
+    assigner = EventTimeSessionWindows.with_gap(Duration.of_millis(5))
     whole = run_windows(RecordWindowOperator, assigner, [(records, -1)], 0)
     parts = run_windows(RecordWindowOperator, assigner, [(b, -1) for b in cut(records, cuts)], 0)
     turned = run_windows(RecordWindowOperator, assigner, [(records[::-1], -1)], 0)

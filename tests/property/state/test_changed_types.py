@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.common import Duration
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.type_changes import type_change
 from penstock.model.types import Types
@@ -33,7 +34,7 @@ from tests.tools.runtime.keyed_backends import GROUPS, Average, Backends, throug
 from tests.tools.runtime.restoring import read as from_memory
 from tests.tools.runtime.restoring import written_as_files
 
-TTL = StateTtlConfig.new_builder(10_000).build()
+TTL = StateTtlConfig.new_builder(Duration.of_millis(10_000)).build()
 TEXT = Types.STRING()
 
 

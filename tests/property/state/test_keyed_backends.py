@@ -10,6 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.common import Duration
 from penstock.model.row import Row
 from penstock.model.types import Types
 from penstock.runtime.state.contract import (
@@ -40,7 +41,7 @@ def descriptors(*, has_ttl: bool):
     for descriptor in made:
         if has_ttl:
             # What is cleaned up in the background depends on the backend, what is read does not.
-            builder = StateTtlConfig.new_builder(TTL_MS)
+            builder = StateTtlConfig.new_builder(Duration.of_millis(TTL_MS))
             descriptor.enable_time_to_live(builder.build())
     return made
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from penstock.common import Duration
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.keys import KeySelection, channel_of
@@ -88,8 +89,11 @@ def window_join(assigner):
 
 
 SUM = ReduceContents(UserFunction(running_sum))
-TUMBLING, SLIDING = TumblingEventTimeWindows.of(10), SlidingEventTimeWindows.of(10, 4)
-SESSION = EventTimeSessionWindows.with_gap(4)
+TUMBLING, SLIDING = (
+    TumblingEventTimeWindows.of(Duration.of_millis(10)),
+    SlidingEventTimeWindows.of(Duration.of_millis(10), Duration.of_millis(4)),
+)
+SESSION = EventTimeSessionWindows.with_gap(Duration.of_millis(4))
 KEYS = st.sampled_from(["a", "b", "c", "", "é"]) | st.integers(-(2**70), 2**70) | st.tuples(
     st.integers(0, 3), st.booleans()
 )  # fmt: skip
@@ -184,5 +188,5 @@ def keyed_broadcast():
 
 def column_window():
     aggregates = (sum_("v"), first("v"), last("v"), count())
-    assigner = SlidingEventTimeWindows.of(12, 4)
+    assigner = SlidingEventTimeWindows.of(Duration.of_millis(12), Duration.of_millis(4))
     return ColumnWindowOperator(assigner, KeySelection(("k",)), aggregates, 5)

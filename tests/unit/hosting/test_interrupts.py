@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from penstock.common import Encoder, Types, WatermarkStrategy
+from penstock.common import Duration, Encoder, Types, WatermarkStrategy
 from penstock.datastream import AsyncDataStream, AsyncFunction, KeyedProcessFunction
 from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
@@ -342,7 +342,7 @@ def test_no_thread_that_may_be_interrupted_takes_a_lock_of_ours(
     numbers = numbers.union(read.map(int, Types.LONG()))
     keyed = numbers.key_by(lambda value: value % 7, Types.LONG()).process(Counting(), Types.LONG())
     doubled = AsyncDataStream.unordered_wait(
-        keyed.rebalance(), Doubling(), 30_000, 100, Types.LONG()
+        keyed.rebalance(), Doubling(), Duration.of_seconds(30), 100, Types.LONG()
     )
     routed = doubled.partition_custom(lambda key, n: key % n, same)
     routed.map(str, Types.STRING()).sink_to(file_sink(tmp_path / "out"))

@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 
 from penstock import runtime
+from penstock.common import Duration
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection, computed
 from penstock.runtime.operator import Operator
@@ -45,7 +46,9 @@ MAKE = {
     "map": lambda: KeyedMapOperator(UserFunction(repr), keys()),
     "process": lambda: KeyedProcessOperator(UserFunction(lambda value, _context: [value]), keys()),
     "window": lambda: window_operator(
-        keys=keys(), assigner=TumblingEventTimeWindows.of(10), contents=ListContents()
+        keys=keys(),
+        assigner=TumblingEventTimeWindows.of(Duration.of_millis(10)),
+        contents=ListContents(),
     ),
 }
 

@@ -10,6 +10,7 @@ from penstock.common.time import Duration
 from penstock.datastream.clients.http import PLAIN, is_plain
 from penstock.datastream.connectors.messaging.tls import TlsBuilder
 from penstock.model.errors import ConfigurationError
+from penstock.model.time import millis_of
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """RFC 9110, 5.6.2."""
@@ -48,7 +49,7 @@ class HttpBuilder(TlsBuilder):
 
     def set_timeout(self, timeout: Duration) -> Self:
         """Set how long one try may take, from the connection to the last byte; 30 s by default."""
-        timeout_s = timeout.to_millis() / 1000
+        timeout_s = millis_of(timeout) / 1000
         if timeout_s <= 0:
             raise ConfigurationError(f"{self.name}.set_timeout: expected 1 ms or more.")
         return self._with(limits=replace(self._settings.limits, timeout_s=timeout_s))

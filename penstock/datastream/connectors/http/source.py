@@ -36,6 +36,7 @@ from penstock.datastream.connectors.http.json_pages import json_page
 from penstock.datastream.connectors.messaging.records import NO_RECORDS, batch_of
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.texts.bounded_text import bounded_repr
+from penstock.model.time import millis_of
 
 _NAME: Final = "HttpSource"
 _ROWS: Final = 1000
@@ -159,9 +160,10 @@ class HttpSource(PollingSource):
 
         def set_interval(self, interval: Duration) -> Self:
             """Set the time from an answer without more to the next request; a minute by default."""
-            if interval.to_millis() < 1:
+            interval_ms = millis_of(interval)
+            if interval_ms < 1:
                 raise ConfigurationError(f"{_NAME}.set_interval: expected 1 ms or more.")
-            return self._with(interval_s=interval.to_millis() / 1000)
+            return self._with(interval_s=interval_ms / 1000)
 
         def set_bounded(self) -> Self:
             """End with the first page that has no more: of JSON, one without a next cursor, or with its own and no new records."""

@@ -32,6 +32,7 @@ from penstock.datastream.connectors.http.webhook_server import (
 )
 from penstock.datastream.connectors.messaging.builder import CompleteBuilder, checked_number
 from penstock.model.errors import ConfigurationError, RefusedForGood
+from penstock.model.time import millis_of
 
 _NAME: Final = "WebhookSource"
 _ENCODINGS: Final = ("hex", "base64")
@@ -201,9 +202,10 @@ class WebhookSource(PollingSource):
 
         def set_answer_timeout(self, timeout: Duration) -> Self:
             """Set how long a request waits for its checkpoint before it is answered with 503; a minute by default."""
-            if timeout.to_millis() < 1:
+            timeout_ms = millis_of(timeout)
+            if timeout_ms < 1:
                 raise ConfigurationError(f"{_NAME}.set_answer_timeout: expected 1 ms or more.")
-            return self._listen(answer_timeout_s=timeout.to_millis() / 1000)
+            return self._listen(answer_timeout_s=timeout_ms / 1000)
 
         def set_limits(
             self,

@@ -44,6 +44,7 @@ from penstock.datastream.formats.file_access import (
 )
 from penstock.datastream.formats.file_listing import local_path
 from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.time import millis_of
 from penstock.runtime.codecs.convert import arrow_schema
 
 _LOG: Final = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class DeltaSource(TableSource[_Settings]):
 
         def update_check_interval(self, interval: Duration) -> DeltaSource.Builder:
             """Set how often a continuous source looks for new versions; 10 s by default."""
-            every_ms = interval.to_millis()
+            every_ms = millis_of(interval)
             if every_ms < 1:
                 raise ConfigurationError(
                     f"update_check_interval: expected 1 ms or more, got {every_ms} ms."

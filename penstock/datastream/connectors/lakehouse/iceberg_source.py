@@ -43,6 +43,7 @@ from penstock.datastream.connectors.lakehouse.iceberg_tables import (
 from penstock.datastream.connectors.lakehouse.schemas import row_type_of
 from penstock.datastream.connectors.lakehouse.table_source import TableEnumerator, TableSource
 from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.time import millis_of
 from penstock.runtime.codecs.convert import arrow_schema
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class IcebergSource(TableSource[_Settings]):
 
         def monitor_interval(self, interval: Duration) -> IcebergSource.Builder:
             """Set how often a source that follows looks for new snapshots; 10 s by default."""
-            every_ms = interval.to_millis()
+            every_ms = millis_of(interval)
             if every_ms < 1:
                 raise ConfigurationError(
                     f"monitor_interval: expected 1 ms or more, got {every_ms} ms."

@@ -36,6 +36,7 @@ from penstock.datastream.connectors.mqtt.client import (
     make_client,
 )
 from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.time import millis_of
 
 _LOG: Final = logging.getLogger(__name__)
 _NAME: Final = "MqttSource"
@@ -119,7 +120,7 @@ class MqttSource(PollingSource):
 
         def set_session_expiry(self, expiry: Duration) -> Self:
             """Set how long the broker keeps messages while the job is away; a day by default."""
-            keeps_s = expiry.to_millis() // 1000
+            keeps_s = millis_of(expiry) // 1000
             if not 1 <= keeps_s < 1 << 32:
                 raise ConfigurationError(
                     f"{_NAME}.set_session_expiry: expected 1 s to {(1 << 32) - 1} s, got {expiry}."

@@ -12,6 +12,7 @@ from enum import Enum
 
 from penstock.common.time import Duration
 from penstock.model.errors import ConfigurationError
+from penstock.model.time import millis_of
 
 
 class TopicRoutingMode(Enum):
@@ -42,7 +43,7 @@ class MessageDelayer:
         Raises:
             ConfigurationError: the duration cannot be used.
         """
-        delay_ms = duration.to_millis() if isinstance(duration, Duration) else 0
+        delay_ms = millis_of(duration)
         if delay_ms <= 0:
             raise ConfigurationError(
                 f"MessageDelayer.fixed: expected a Duration of at least 1 ms, got {duration!r}."

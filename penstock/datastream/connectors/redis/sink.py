@@ -40,6 +40,7 @@ from penstock.datastream.connectors.redis.writers import (
 )
 from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError
+from penstock.model.time import millis_of
 
 _NAME: Final = "RedisStreamSink"
 _RETENTION: Final = Duration.of_days(7)
@@ -135,7 +136,7 @@ class RedisStreamSink(StagingSink):
 
             A checkpoint or savepoint that is restored later may write its last entries again.
             """
-            retention_s = retention.to_millis() // 1000
+            retention_s = millis_of(retention) // 1000
             if retention_s < 1:
                 raise ConfigurationError(
                     f"{_NAME}.set_mark_retention: expected 1 s or more, got {retention}."

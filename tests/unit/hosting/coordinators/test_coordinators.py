@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from penstock.common import Duration
 from penstock.hosting.coordinators.coordinators import (
     Coordinators,
     alignment_of,
@@ -166,7 +167,7 @@ def test_an_error_of_an_enumerator_fails_the_job_and_names_the_source(started):
 def test_the_alignment_of_a_source_operator_travels_with_its_place():
     strategy = WatermarkStrategy.no_watermarks()
     assert alignment_of(SourceOperator(Splits(), strategy)) is None
-    aligned = strategy.with_watermark_alignment("g", 10, 20)
+    aligned = strategy.with_watermark_alignment("g", Duration.of_millis(10), Duration.of_millis(20))
     found = alignment_of(SourceOperator(Splits(), aligned))
     assert pickle.loads(pickle.dumps(found)) == AlignmentParams("g", 10, 20)
     assert alignment_of("no operator") is None

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.common import Duration
 from penstock.model.types import Types
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch
@@ -118,7 +119,7 @@ def test_column_windows_aggregate_by_key():
     aggregates = (
         count().alias("n"), sum_("v"), min_("v"), max_("v"), avg("v"), first("v"), last(col("v")),
     )  # fmt: skip
-    op = window(TumblingEventTimeWindows.of(10), *aggregates)
+    op = window(TumblingEventTimeWindows.of(Duration.of_millis(10)), *aggregates)
     op.feed_batch(columns(["a", "b", "a"], [3, 7, 1], [1, 2, 3]))
     op.feed_batch(columns(["a", "a"], [2, 9], [4, 12]))
     op.watermark(9)
@@ -136,7 +137,7 @@ def test_column_windows_aggregate_by_key():
 
 
 def test_sliding_column_windows_combine_panes():
-    op = window(SlidingEventTimeWindows.of(10, 4), count())
+    op = window(SlidingEventTimeWindows.of(Duration.of_millis(10), Duration.of_millis(4)), count())
     op.feed_batch(columns(["a"] * 3, [1, 1, 1], [1, 5, 9]))
     op.watermark(MAX_WATERMARK)
     found = [(row["window_start"], row["count"], stamp) for row, stamp in op.stamped]
@@ -144,7 +145,7 @@ def test_sliding_column_windows_combine_panes():
 
 
 def test_windows_that_fire_together_come_in_one_batch_oldest_first():
-    op = window(TumblingEventTimeWindows.of(10), count())
+    op = window(TumblingEventTimeWindows.of(Duration.of_millis(10)), count())
     op.feed_batch(columns(["b", "a", "a"], [1, 1, 1], [21, 1, 12]))
     op.watermark(29)
     batches = [element for element in op.elements if isinstance(element, ColumnBatch)]
@@ -155,7 +156,7 @@ def test_windows_that_fire_together_come_in_one_batch_oldest_first():
 
 
 def test_late_rows_are_counted_and_rows_within_the_lateness_fire_again():
-    op = window(TumblingEventTimeWindows.of(10), count(), lateness=5)
+    op = window(TumblingEventTimeWindows.of(Duration.of_millis(10)), count(), lateness=5)
     op.feed_batch(columns(["a", "b"], [1, 1], [1, 1]))
     op.watermark(9)
     op.feed_batch(columns(["a"], [1], [2]))
@@ -168,22 +169,26 @@ def test_late_rows_are_counted_and_rows_within_the_lateness_fire_again():
 
 
 def test_windows_without_keys_and_with_several():
-    op = window(TumblingEventTimeWindows.of(10), sum_("v"), keys=())
+    op = window(TumblingEventTimeWindows.of(Duration.of_millis(10)), sum_("v"), keys=())
     op.feed_batch(columns(["a", "b"], [1, 5], [1, 2]))
     op.watermark(9)
     assert op.values == [{"window_start": 0, "window_end": 10, "sum_v": 6}]
-    both = window(TumblingEventTimeWindows.of(10), count(), keys=("k", "v"))
+    both = window(TumblingEventTimeWindows.of(Duration.of_millis(10)), count(), keys=("k", "v"))
     both.feed_batch(columns(["a", "a", "a"], [1, 1, 2], [1, 2, 3]))
     both.watermark(9)
     assert sorted((r["k"], r["v"], r["count"]) for r in both.values) == [("a", 1, 2), ("a", 2, 1)]
 
 
 def test_column_windows_survive_a_snapshot():
-    op = window(SlidingEventTimeWindows.of(10, 5), sum_("v"))
+    op = window(
+        SlidingEventTimeWindows.of(Duration.of_millis(10), Duration.of_millis(5)), sum_("v")
+    )
     op.feed_batch(columns(["a"], [1], [6]))
     snapshot = pickle.loads(pickle.dumps(op.operator.snapshot()))
     again = ColumnWindowOperator(
-        SlidingEventTimeWindows.of(10, 5), KeySelection(("k",)), (sum_("v"),)
+        SlidingEventTimeWindows.of(Duration.of_millis(10), Duration.of_millis(5)),
+        KeySelection(("k",)),
+        (sum_("v"),),
     )
     again.restore(snapshot)
     restored = OperatorHarness(again)
@@ -197,7 +202,7 @@ def test_the_watermark_of_column_windows_is_restored():
 
     def window():
         return ColumnWindowOperator(
-            TumblingEventTimeWindows.of(5),
+            TumblingEventTimeWindows.of(Duration.of_millis(5)),
             KeySelection(("k",)),
             (sum_("v"),),
             allowed_lateness_ms=5,
@@ -227,7 +232,7 @@ def test_column_windows_do_not_fire_again_for_keys_of_a_subtask_that_was_ahead()
 
     def window():
         return ColumnWindowOperator(
-            TumblingEventTimeWindows.of(5),
+            TumblingEventTimeWindows.of(Duration.of_millis(5)),
             KeySelection(("k",)),
             (sum_("v"),),
             allowed_lateness_ms=50,
@@ -266,10 +271,10 @@ def _restored(former, make):
 
 def test_what_column_windows_cannot_do_is_refused_at_once():
     with pytest.raises(TypeError, match="EventTimeSessionWindows"):
-        window(EventTimeSessionWindows.with_gap(5), count())
+        window(EventTimeSessionWindows.with_gap(Duration.of_millis(5)), count())
     with pytest.raises(ValueError, match="alias"):
-        window(TumblingEventTimeWindows.of(10), count(), count())
-    op = window(TumblingEventTimeWindows.of(10), sum_("x"))
+        window(TumblingEventTimeWindows.of(Duration.of_millis(10)), count(), count())
+    op = window(TumblingEventTimeWindows.of(Duration.of_millis(10)), sum_("x"))
     with pytest.raises(KeyError, match="'x'"):
         op.feed_batch(columns(["a"], [1], [1]))
     with pytest.raises(RuntimeError, match="no timestamp"):

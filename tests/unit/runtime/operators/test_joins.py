@@ -7,6 +7,7 @@ from operator import itemgetter
 
 import pytest
 
+from penstock.common import Duration
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, NO_TIMESTAMP
 from penstock.runtime.keys import KeySelection
@@ -34,7 +35,7 @@ from tests.tools.runtime.operator_harness import OperatorHarness
 
 SIDE_KEYS = (KeySelection(itemgetter(0)), KeySelection(itemgetter(1)))
 ENGINES = [GridWindowJoinOperator, RecordWindowJoinOperator]
-NO_TRIGGER = {"assigner": TumblingEventTimeWindows.of(10)}
+NO_TRIGGER = {"assigner": TumblingEventTimeWindows.of(Duration.of_millis(10))}
 
 
 def join(left, right):
@@ -124,7 +125,8 @@ def test_triggers_evictors_and_merging_windows_work_on_tagged_records():
     both_marks(last, 9)
     assert last.values == [(0, 1)]
     session = window_join(
-        CoGroupWindowFunction(UserFunction(sizes)), assigner=EventTimeSessionWindows.with_gap(5)
+        CoGroupWindowFunction(UserFunction(sizes)),
+        assigner=EventTimeSessionWindows.with_gap(Duration.of_millis(5)),
     )
     session.feed([("a", 1), ("a", 1)], [0, 8], 0)
     session.feed([(1, "a")], [4], 1)

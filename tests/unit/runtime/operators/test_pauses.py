@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from penstock.common import Duration
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Watermark
 from penstock.runtime.keys import KeySelection
@@ -74,12 +75,18 @@ def slow_timers(spend, results=1):
 def slow_results(spend):
     function = SlowResult(spend)
     contents = AggregateContents(UserFunction(function.add, function))
-    return window_operator(keys=KEY, assigner=TumblingEventTimeWindows.of(5), contents=contents)
+    return window_operator(
+        keys=KEY, assigner=TumblingEventTimeWindows.of(Duration.of_millis(5)), contents=contents
+    )
 
 
 OPERATORS = {
-    "windows on a grid": lambda spend: slow_window(spend, TumblingEventTimeWindows.of(5)),
-    "sessions": lambda spend: slow_window(spend, EventTimeSessionWindows.with_gap(5)),
+    "windows on a grid": lambda spend: slow_window(
+        spend, TumblingEventTimeWindows.of(Duration.of_millis(5))
+    ),
+    "sessions": lambda spend: slow_window(
+        spend, EventTimeSessionWindows.with_gap(Duration.of_millis(5))
+    ),
     "timers": slow_timers,
     "timers without a result": lambda spend: slow_timers(spend, 0),
     "results of accumulators": slow_results,

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.common import Duration
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.errors import UserError
 from penstock.model.key_types import KeyMigration, KeyType
@@ -80,7 +81,7 @@ def test_of_two_inputs_one_may_declare_the_type():
 @pytest.mark.parametrize(
     ("assigner", "namespace"),
     [
-        (TumblingEventTimeWindows.of(10), "TimeWindow"),
+        (TumblingEventTimeWindows.of(Duration.of_millis(10)), "TimeWindow"),
         (GlobalWindows.create(), "GlobalWindow"),
         (CountTumblingWindowAssigner(3), "CountWindow"),
     ],
@@ -116,7 +117,7 @@ def reduced():
 
 
 def window_of(contents, assigner=None):
-    assigner = assigner or TumblingEventTimeWindows.of(10)
+    assigner = assigner or TumblingEventTimeWindows.of(Duration.of_millis(10))
     return lambda: window_operator(keys=keys(Types.STRING()), assigner=assigner, contents=contents)
 
 
@@ -151,7 +152,9 @@ def test_records_in_windows_get_the_field_that_their_stream_got(kind, name, tmp_
 
 def test_windows_on_columns_do_not_take_keys_of_another_type():
     selection = KeySelection(("k",), None, Types.ROW_NAMED(["k"], [Types.INT()]))
-    operator = ColumnWindowOperator(TumblingEventTimeWindows.of(10), selection, (count(),))
+    operator = ColumnWindowOperator(
+        TumblingEventTimeWindows.of(Duration.of_millis(10)), selection, (count(),)
+    )
     assert operator.state_keys.namespace == "TimeWindow"
     op = OperatorHarness(operator)
     op.feed_batch(ColumnBatch(pa.record_batch({"k": [1]}), np.array([1])))

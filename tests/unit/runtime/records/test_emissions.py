@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from penstock.common import Configuration, Row, Time, Types, WatermarkStrategy
+from penstock.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
 from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
@@ -123,7 +123,7 @@ def growing(value):
 
 
 IN_ORDER = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ValueIsTime())
-WINDOWS = TumblingEventTimeWindows.of(1)
+WINDOWS = TumblingEventTimeWindows.of(Duration.of_millis(1))
 
 
 @pytest.mark.parametrize(

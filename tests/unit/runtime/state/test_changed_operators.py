@@ -4,6 +4,7 @@ from contextlib import closing
 
 import pytest
 
+from penstock.common import Duration
 from penstock.model.errors import UserError
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
@@ -26,18 +27,20 @@ from tests.tools.runtime.restoring import PIECES, restored, written_as_files, wr
 
 WINDOWS = {
     "reducing windows of size 10, slide 10, offset 0 ms": lambda: window(
-        TumblingEventTimeWindows.of(10), SUM
+        TumblingEventTimeWindows.of(Duration.of_millis(10)), SUM
     ),
     "reducing windows of size 10, slide 5, offset 0 ms": lambda: window(
-        SlidingEventTimeWindows.of(10, 5), SUM
+        SlidingEventTimeWindows.of(Duration.of_millis(10), Duration.of_millis(5)), SUM
     ),
     "list windows of size 10, slide 10, offset 0 ms": lambda: window(
-        TumblingEventTimeWindows.of(10), ListContents()
+        TumblingEventTimeWindows.of(Duration.of_millis(10)), ListContents()
     ),
     "reducing windows that fire for each key": lambda: window(
-        TumblingEventTimeWindows.of(10), SUM, RecordWindowOperator
+        TumblingEventTimeWindows.of(Duration.of_millis(10)), SUM, RecordWindowOperator
     ),
-    "reducing windows that merge": lambda: window(EventTimeSessionWindows.with_gap(5), SUM),
+    "reducing windows that merge": lambda: window(
+        EventTimeSessionWindows.with_gap(Duration.of_millis(5)), SUM
+    ),
 }
 PAIRS = [(old, new) for old in WINDOWS for new in WINDOWS if old != new]
 
@@ -82,7 +85,7 @@ def test_another_trigger_on_the_same_grid_is_another_shape():
     [state] = restored([written_state(one) for one in run.play([[("a", 1, 3, 0)]]).snapshots()], 1)
     counted = RecordWindowOperator(
         keys=KEY,
-        assigner=TumblingEventTimeWindows.of(10),
+        assigner=TumblingEventTimeWindows.of(Duration.of_millis(10)),
         contents=ListContents(),
         trigger=CountTrigger.of(2),
     )
@@ -92,7 +95,7 @@ def test_another_trigger_on_the_same_grid_is_another_shape():
 
 
 def column_windows():
-    assigner = TumblingEventTimeWindows.of(10)
+    assigner = TumblingEventTimeWindows.of(Duration.of_millis(10))
     return ColumnWindowOperator(assigner, KeySelection(("k",)), (sum_("v"),))
 
 
@@ -101,7 +104,12 @@ FOREIGN = KeyedPart(StateInfo("Grid windows", "size 10"), 128, False, ["a"], [[0
 
 @pytest.mark.parametrize("pieces", [None, *Beside])
 @pytest.mark.parametrize(
-    "make", [keyed_process, column_windows, lambda: window(TumblingEventTimeWindows.of(10), SUM)]
+    "make",
+    [
+        keyed_process,
+        column_windows,
+        lambda: window(TumblingEventTimeWindows.of(Duration.of_millis(10)), SUM),
+    ],
 )
 def test_what_an_operator_does_not_know_is_told_from_what_it_took(make, pieces):
     snapshot = OperatorSnapshot()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.common import Duration
 from penstock.model.checkpoints import FileHandle, InlineHandle
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Watermark
@@ -123,7 +124,8 @@ def test_keyed_state_goes_through_checkpoints_without_being_in_memory(backends, 
 def test_windows_hold_and_fire_what_is_larger_than_memory(backends):
     before = most = resident_mib()
     op = OperatorHarness(
-        window(TumblingEventTimeWindows.of(KEYS), ListContents()), keyed_state=backends.make
+        window(TumblingEventTimeWindows.of(Duration.of_millis(KEYS)), ListContents()),
+        keyed_state=backends.make,
     )
     step = 500
     for first in range(0, KEYS, step):

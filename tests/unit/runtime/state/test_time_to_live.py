@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from penstock.common import Duration
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import KeyedMapOperator
@@ -30,7 +31,7 @@ def backend(clock):
 
 
 def with_ttl(descriptor, *, background=True, size=None, every_record=False):
-    builder = StateTtlConfig.new_builder(TTL)
+    builder = StateTtlConfig.new_builder(Duration.of_millis(TTL))
     if not background:
         builder.disable_cleanup_in_background()
     if size is not None:

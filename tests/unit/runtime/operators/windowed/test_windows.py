@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from penstock.common import Duration
 from penstock.model.row import Row
 from penstock.model.time import Time
 from penstock.model.types import Types
@@ -88,9 +89,15 @@ def test_the_fast_engine_is_chosen_for_event_time_grids_only():
         return type(windowed(assigner, **given).operator)
 
     assert kind(TumblingEventTimeWindows.of(Time.seconds(1))) is GridWindowOperator
-    assert kind(SlidingEventTimeWindows.of(10, 5)) is GridWindowOperator
-    assert kind(TumblingEventTimeWindows.of(10), trigger=CountTrigger(2)) is RecordWindowOperator
-    assert kind(EventTimeSessionWindows.with_gap(5)) is RecordWindowOperator
+    assert (
+        kind(SlidingEventTimeWindows.of(Duration.of_millis(10), Duration.of_millis(5)))
+        is GridWindowOperator
+    )
+    assert (
+        kind(TumblingEventTimeWindows.of(Duration.of_millis(10)), trigger=CountTrigger(2))
+        is RecordWindowOperator
+    )
+    assert kind(EventTimeSessionWindows.with_gap(Duration.of_millis(5))) is RecordWindowOperator
     made = window_operator(
         keys=KeySelection(str), assigner=GlobalWindows(), contents=ListContents()
     )
@@ -99,7 +106,7 @@ def test_the_fast_engine_is_chosen_for_event_time_grids_only():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_windows_fire_at_their_end_with_their_largest_timestamp(engine):
-    op = windowed(TumblingEventTimeWindows.of(10), engine=engine)
+    op = windowed(TumblingEventTimeWindows.of(Duration.of_millis(10)), engine=engine)
     op.feed([("a", 1), ("b", 5), ("a", 2), ("a", 9)], [1, 3, 9, 10])
     op.watermark(8)
     assert op.values == []
@@ -115,7 +122,7 @@ def test_rows_that_a_reduce_gives_no_names_have_those_of_the_records(engine, is_
     reduce = UserFunction(lambda a, b: Row(a.key, a.n + b.n))
     operator = engine(
         keys=KeySelection(lambda row: row.key),
-        assigner=TumblingEventTimeWindows.of(10),
+        assigner=TumblingEventTimeWindows.of(Duration.of_millis(10)),
         contents=ReduceContents(reduce, ("key", "n")),
     )
     operator.functions_as_columns = is_on
@@ -128,11 +135,15 @@ def test_rows_that_a_reduce_gives_no_names_have_those_of_the_records(engine, is_
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_sliding_windows_overlap_or_leave_gaps(engine):
-    op = windowed(SlidingEventTimeWindows.of(10, 5), engine=engine)
+    op = windowed(
+        SlidingEventTimeWindows.of(Duration.of_millis(10), Duration.of_millis(5)), engine=engine
+    )
     op.feed([("a", 1), ("a", 2)], [3, 7])
     op.watermark(MAX_WATERMARK)
     assert op.stamped == [(("a", 1), 4), (("a", 3), 9), (("a", 2), 14)]
-    gaps = windowed(SlidingEventTimeWindows.of(5, 10), engine=engine)
+    gaps = windowed(
+        SlidingEventTimeWindows.of(Duration.of_millis(5), Duration.of_millis(10)), engine=engine
+    )
     gaps.feed([("a", 1), ("a", 2)], [3, 7])
     gaps.watermark(MAX_WATERMARK)
     assert gaps.stamped == [(("a", 1), 4)]
@@ -141,11 +152,13 @@ def test_sliding_windows_overlap_or_leave_gaps(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_late_records_are_counted_or_go_to_their_tag(engine):
-    op = windowed(TumblingEventTimeWindows.of(10), engine=engine)
+    op = windowed(TumblingEventTimeWindows.of(Duration.of_millis(10)), engine=engine)
     op.watermark(9)
     op.feed([("a", 1)], [5])
     assert op.late.get_count() == 1
-    tagged = windowed(TumblingEventTimeWindows.of(10), engine=engine, late_tag="late")
+    tagged = windowed(
+        TumblingEventTimeWindows.of(Duration.of_millis(10)), engine=engine, late_tag="late"
+    )
     tagged.watermark(9)
     tagged.feed([("a", 1), ("a", 2)], [5, 12])
     assert tagged.side("late") == [("a", 1)]
@@ -154,7 +167,9 @@ def test_late_records_are_counted_or_go_to_their_tag(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_records_within_the_lateness_fire_again_each(engine):
-    op = windowed(TumblingEventTimeWindows.of(10), engine=engine, allowed_lateness_ms=5)
+    op = windowed(
+        TumblingEventTimeWindows.of(Duration.of_millis(10)), engine=engine, allowed_lateness_ms=5
+    )
     op.feed([("a", 1)], [1])
     op.watermark(9)
     op.feed([("a", 2), ("b", 7), ("a", 4)], [2, 2, 3])
@@ -169,7 +184,7 @@ def test_records_within_the_lateness_fire_again_each(engine):
 def test_process_functions_see_window_state_and_global_state_and_clean_up(engine):
     function = Describe()
     op = windowed(
-        TumblingEventTimeWindows.of(10),
+        TumblingEventTimeWindows.of(Duration.of_millis(10)),
         ListContents(),
         engine,
         allowed_lateness_ms=5,
@@ -194,13 +209,13 @@ def test_aggregates_are_incremental_and_apply_gets_the_result(engine):
             return [(key, window.end, list(inputs))]
 
     mean = AggregateContents(UserFunction(Mean().add, Mean()))
-    op = windowed(TumblingEventTimeWindows.of(10), mean, engine)
+    op = windowed(TumblingEventTimeWindows.of(Duration.of_millis(10)), mean, engine)
     op.feed([("a", 1), ("a", 3)], [1, 2])
     op.watermark(9)
     assert op.values == [2.0]
     function = Apply()
     applied = windowed(
-        TumblingEventTimeWindows.of(10),
+        TumblingEventTimeWindows.of(Duration.of_millis(10)),
         mean,
         engine,
         function=UserFunction(function.apply, function),
@@ -212,16 +227,18 @@ def test_aggregates_are_incremental_and_apply_gets_the_result(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_records_without_timestamp_are_refused_with_the_remedy(engine):
-    op = windowed(TumblingEventTimeWindows.of(10), engine=engine)
+    op = windowed(TumblingEventTimeWindows.of(Duration.of_millis(10)), engine=engine)
     with pytest.raises(RuntimeError, match="assign_timestamps_and_watermarks"):
         op.feed([("a", 1)])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_windows_survive_a_snapshot(engine):
-    op = windowed(TumblingEventTimeWindows.of(10), engine=engine)
+    op = windowed(TumblingEventTimeWindows.of(Duration.of_millis(10)), engine=engine)
     op.feed([("a", 1), (("t", 1), 5)], [1, 2])
-    again = engine(keys=KEY, assigner=TumblingEventTimeWindows.of(10), contents=SUM)
+    again = engine(
+        keys=KEY, assigner=TumblingEventTimeWindows.of(Duration.of_millis(10)), contents=SUM
+    )
     again.restore(pickle.loads(pickle.dumps(op.operator.snapshot())))
     restored = OperatorHarness(again)
     restored.feed([("a", 2)], [3])
@@ -230,7 +247,7 @@ def test_windows_survive_a_snapshot(engine):
 
 
 def test_sessions_merge_when_they_touch_and_fire_at_their_new_end():
-    op = windowed(EventTimeSessionWindows.with_gap(3))
+    op = windowed(EventTimeSessionWindows.with_gap(Duration.of_millis(3)))
     op.feed([("a", 1), ("a", 2), ("b", 9)], [0, 3, 20])
     op.watermark(4)
     assert op.values == []
@@ -266,18 +283,18 @@ def test_a_trigger_that_cannot_merge_is_refused_for_sessions():
             return None
 
     with pytest.raises(ValueError, match="cannot"):
-        windowed(EventTimeSessionWindows.with_gap(3), trigger=Stubborn())
+        windowed(EventTimeSessionWindows.with_gap(Duration.of_millis(3)), trigger=Stubborn())
 
 
 def test_processing_time_windows_fire_by_the_clock_and_ignore_timestamps():
-    op = windowed(TumblingProcessingTimeWindows.of(10))
+    op = windowed(TumblingProcessingTimeWindows.of(Duration.of_millis(10)))
     op.timers.now = 103
     op.feed([("a", 1), ("a", 2)], [5000, 1])
     op.advance(109)
     assert op.values == []
     op.advance(110)
     assert op.stamped == [(("a", 3), 109)]
-    sessions = windowed(ProcessingTimeSessionWindows.with_gap(10))
+    sessions = windowed(ProcessingTimeSessionWindows.with_gap(Duration.of_millis(10)))
     sessions.feed([("a", 1)])
     sessions.advance(5)
     sessions.feed([("a", 2)])
@@ -410,7 +427,8 @@ def test_sessions_have_no_state_of_a_window_but_that_of_their_key():
     def counting(store):
         function = Counting(store)
         op = windowed(
-            EventTimeSessionWindows.with_gap(3), function=UserFunction(function.process, function)
+            EventTimeSessionWindows.with_gap(Duration.of_millis(3)),
+            function=UserFunction(function.process, function),
         )
         op.feed([("a", 1), ("a", 1)], [0, 10])
         op.watermark(50)
@@ -428,7 +446,7 @@ def test_a_reduce_function_of_windows_may_change_its_first_argument_in_place(eng
         return first
 
     op = windowed(
-        SlidingEventTimeWindows.of(10, 5), ReduceContents(UserFunction(add)), engine,
+        SlidingEventTimeWindows.of(Duration.of_millis(10), Duration.of_millis(5)), ReduceContents(UserFunction(add)), engine,
         allowed_lateness_ms=20,
     )  # fmt: skip
     records = [["a", 1], ["a", 2], ["a", 4]]
@@ -453,7 +471,7 @@ def test_what_a_window_has_given_does_not_change_with_it():
 
 
 def test_late_merges_into_the_past_cannot_happen_quietly():
-    op = windowed(EventTimeSessionWindows.with_gap(3), late_tag="late")
+    op = windowed(EventTimeSessionWindows.with_gap(Duration.of_millis(3)), late_tag="late")
     op.watermark(20)
     op.feed([("a", 1)], [10])
     assert op.side("late") == [("a", 1)]
