@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
@@ -168,7 +168,7 @@ class LocalFiles:
             return _Durable(path, private_files.new_file(path))
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
-        with _missing(path), _io_errors(f"read {path}"), self._opened(path) as file:
+        with _missing(path, os.path.isdir), _io_errors(f"read {path}"), self._opened(path) as file:
             file.seek(offset)
             data = file.read() if size is None else file.read(size)
         return _whole(data, path, offset, size)
@@ -268,10 +268,20 @@ class ArrowFiles:
             return _ArrowSink(path, self._system.open_output_stream(path))
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
-        with _missing(path), _io_errors(f"read {path}"), self._system.open_input_file(path) as file:
+        with (
+            _missing(path, self._has_folder),
+            _io_errors(f"read {path}"),
+            self._system.open_input_file(path) as file,
+        ):
             file.seek(offset)
             data: bytes = file.read() if size is None else file.read(size)
         return _whole(data, path, offset, size)
+
+    def _has_folder(self, path: str) -> bool:
+        from pyarrow import fs
+
+        is_folder = fs.FileType.Directory
+        return self.is_object_store or self._system.get_file_info(path).type is is_folder
 
     def publish(self, source: str, target: str) -> None:
         from pyarrow import fs
@@ -304,6 +314,8 @@ class ArrowFiles:
         with _io_errors(f"list {folder}"):
             selector = fs.FileSelector(folder, allow_not_found=True)
             found = self._system.get_file_info(selector)
+            if not found:
+                check_answers(self._system)
         for info in found:
             yield info.base_name, info.type is fs.FileType.Directory
 
@@ -369,13 +381,35 @@ def _whole(data: bytes, path: str, offset: int, size: int | None) -> bytes:
 
 
 @contextlib.contextmanager
-def _missing(path: str) -> Generator[None, None, None]:
+def _missing(path: str, has_folder: Callable[[str], bool]) -> Generator[None, None, None]:
+    """A file that is not there is damage of the checkpoint, if the folder is there in which all checkpoints of the job are."""
     try:
         yield
     except CheckpointIoError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        all_checkpoints = os.path.dirname(os.path.dirname(path))
+        if has_folder(all_checkpoints):
             raise CheckpointDamaged(f"{path} is missing") from error
-        raise
+        raise CheckpointIoError(
+            f"cannot read {path}: it is missing, and so is the folder {all_checkpoints}. Check that "
+            "the file system is mounted here, that its server answers, and that nobody has removed "
+            "the folder."
+        ) from error
+
+
+def check_answers(system: Any) -> None:
+    """Check an Arrow file system that says that something is missing. Raises OSError: not even its root is there.
+
+    Arrow's client of HDFS answers NotFound, and lists nothing, while the NameNode is away.
+    """
+    from pyarrow import fs
+
+    has_root = system.type_name in OBJECT_STORES or (
+        system.get_file_info("/").type is not fs.FileType.NotFound
+    )
+    if not has_root:
+        raise OSError("the file system does not answer: even its root folder is missing")
 
 
 @contextlib.contextmanager

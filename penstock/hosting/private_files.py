@@ -208,7 +208,8 @@ class _Walk:
         self._left: list[str] = []
         self.place = "/"
         self.folder = os.open("/", _FOLDER)
-        self._push(os.path.join(os.getcwd(), path))
+        # The folder in which this process works may have been removed.
+        self._push(path if os.path.isabs(path) else os.path.join(os.getcwd(), path))
 
     def __enter__(self) -> Self:
         try:

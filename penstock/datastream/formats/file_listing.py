@@ -24,6 +24,7 @@ from penstock.datastream.formats.file_access import (
     reached,
     shown,
 )
+from penstock.hosting.file_systems import check_answers
 from penstock.model.errors import ConfigurationError, RefusedForGood
 
 DEFAULT_SPLIT_BYTES: Final = 64 * 1024 * 1024
@@ -99,6 +100,8 @@ def list_remote(uri: str, *, may_be_empty: bool) -> list[FoundFile]:
 
     def listed() -> list[FoundFile]:
         sizes = dict(_remote_files(files, address, uri))
+        if not sizes:
+            check_answers(files.system)
         return [
             FoundFile(str(files.address_of(path, address)), sizes[path]) for path in sorted(sizes)
         ]

@@ -27,6 +27,7 @@ from penstock.machines.checkpoints.key_checks import empty_start, without_their_
 from penstock.machines.checkpoints.settings import (
     CheckpointPlaces,
     CheckpointSettings,
+    Retention,
     checkpoint_places_of,
     checkpoint_settings_of,
 )
@@ -75,6 +76,9 @@ def with_checkpoints(
     if directory is None:
         return built
     try:
+        if not is_temporary and not settings.is_set(CheckpointOptions.RETENTION):
+            # Nobody has ended a job that FAILED: Spark may have been taken away.
+            wanted = replace(wanted, retention=Retention.DELETE_ON_CANCELLATION)
         return _built(
             built, job_graph, (places, wanted, around), directory, is_temporary=is_temporary
         )

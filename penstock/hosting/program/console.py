@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from penstock.hosting.clock import monotonic_ms, wall_ms
+from penstock.hosting.file_systems import parted
 from penstock.hosting.observer import JobObserver, JobView
 from penstock.hosting.program.line_writer import LineWriter
 from penstock.hosting.program.live_terminal import is_live, live_terminal
@@ -217,6 +218,12 @@ class Console(JobObserver):
             self._writer.call(lambda: live_terminal(self._stream).remove(self))
         if self._tells_places:
             self._tell_places(status, job)
+        if status is not JobStatus.FINISHED and job.kept_checkpoint is not None:
+            folder, _ = parted(job.kept_checkpoint)
+            self._say(
+                f"job {status}; its newest checkpoint is kept: {folder}. Begin with it by "
+                "penstock run --from-savepoint, or execution.state-recovery.path."
+            )
         self._writer.close()
 
     def _tell_places(self, status: JobStatus, job: JobView) -> None:

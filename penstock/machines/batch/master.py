@@ -116,6 +116,7 @@ class BatchMaster:
     # ------------------------------------------------------------------ views
 
     checkpoints_under_way: Final = 0
+    kept_checkpoint: Final = None
 
     @property
     def job_graph(self) -> JobGraph:

@@ -32,6 +32,7 @@ class CompletedCheckpointStore:
     ) -> None:
         """`found`: checkpoints that an earlier driver left of this job, oldest first."""
         self._num_retained = num_retained
+        self.kept: CompletedCheckpoint | None = None
         self._retention = retention
         self._checkpoints = list(found)
 
@@ -75,7 +76,11 @@ class CompletedCheckpointStore:
         if status is JobStatus.SUSPENDED:
             return []
         checkpoints, self._checkpoints = self._checkpoints, []
-        return [old for old in checkpoints if self.is_discarded_at(status, old.checkpoint_type)]
+        discarded = [
+            old for old in checkpoints if self.is_discarded_at(status, old.checkpoint_type)
+        ]
+        self.kept = next((one for one in reversed(checkpoints) if one not in discarded), None)
+        return discarded
 
     def is_discarded_at(self, status: JobStatus, kind: CheckpointType) -> bool:
         """Whether a completed checkpoint of this kind is discarded when the job ends with this status."""

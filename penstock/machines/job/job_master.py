@@ -231,6 +231,12 @@ class JobMaster:
         return progress_of(self._graph)
 
     @property
+    def kept_checkpoint(self) -> str | None:
+        coordinator = self._checkpoints.coordinator
+        kept = None if coordinator is None else coordinator.store.kept
+        return None if kept is None else kept.location
+
+    @property
     def checkpoints_under_way(self) -> int:
         """How many checkpoints and savepoints have neither completed nor failed."""
         return self._checkpoints.under_way

@@ -61,7 +61,8 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
         "NO_EXTERNALIZED_CHECKPOINTS",
         (
             "What is kept when a job ends: NO_EXTERNALIZED_CHECKPOINTS (nothing), "
-            "DELETE_ON_CANCELLATION or RETAIN_ON_CANCELLATION."
+            "DELETE_ON_CANCELLATION or RETAIN_ON_CANCELLATION. Where it is not set, and there is a "
+            "checkpoint directory, a job that FAILED keeps its newest checkpoint."
         ),
     )
     INCREMENTAL: Final = flag(

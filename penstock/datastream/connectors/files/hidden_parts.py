@@ -24,6 +24,7 @@ from penstock.datastream.connectors.files.sink_names import (
     unique_name,
 )
 from penstock.datastream.formats.file_access import Address, RemoteFiles, open_files, reached
+from penstock.hosting.file_systems import OBJECT_STORES
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.sink import WriterContext
 
@@ -67,6 +68,7 @@ class HiddenParts(PartStore):
                     "have written it: give each run its own id or directory."
                 )
             if final not in there and hidden not in there:
+                self._check_base()
                 raise ExternalError(
                     f"FileSink: neither {hidden} nor {final} exists, so the part cannot be "
                     "committed. Check that the directory is the same on every machine, and that "
@@ -88,6 +90,17 @@ class HiddenParts(PartStore):
     @abstractmethod
     def _files(self) -> Iterator[str]:
         """All files below the base."""
+
+    def _check_base(self) -> None:
+        """Check that the directory of the sink is there, before a file is believed to be missing. Raises ExternalError."""
+        if not self._has_base():
+            raise ExternalError(
+                f"FileSink: the directory {self.base} is not there. Check that it is mounted on "
+                "this machine, that its server answers, and that nobody has removed it."
+            )
+
+    @abstractmethod
+    def _has_base(self) -> bool: ...
 
     @abstractmethod
     def _existing(self, paths: Sequence[str]) -> set[str]:
@@ -134,14 +147,26 @@ class LocalParts(HiddenParts):
         for directory, _subdirectories, names in os.walk(self.base):
             yield from (os.path.join(directory, name) for name in names)
 
+    def _has_base(self) -> bool:
+        return os.path.isdir(self.base)
+
     def _existing(self, paths: Sequence[str]) -> set[str]:
-        return {path for path in paths if os.path.exists(path)}
+        return {path for path in paths if _exists(path)}
 
     def _rename(self, source: str, target: str) -> None:
         os.replace(source, target)
 
     def _remove(self, path: str) -> None:
         Path(path).unlink(missing_ok=True)
+
+
+def _exists(path: str) -> bool:
+    """Raises OSError: it cannot be said, for example because the server does not answer."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 class _LocalOutput:
@@ -205,6 +230,12 @@ class ArrowParts(HiddenParts):
 
         selector = fs.FileSelector(self.base, recursive=True, allow_not_found=True)
         yield from (info.path for info in self._system.get_file_info(selector) if info.is_file)
+
+    def _has_base(self) -> bool:
+        from pyarrow import fs
+
+        is_store = self._system.type_name in OBJECT_STORES
+        return is_store or self._system.get_file_info(self.base).type is fs.FileType.Directory
 
     def _existing(self, paths: Sequence[str]) -> set[str]:
         return {info.path for info in self._system.get_file_info(list(paths)) if info.is_file}

@@ -1,11 +1,12 @@
 import dataclasses
 import re
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import orc
+from pyarrow import fs, orc
 
 from penstock.common import Encoder, Row, Types
 from penstock.datastream.connectors.file_system import (
@@ -16,6 +17,10 @@ from penstock.datastream.connectors.file_system import (
     RollingPolicy,
     StreamFormat,
 )
+from penstock.datastream.connectors.files import hidden_parts
+from penstock.datastream.connectors.files.hidden_parts import ArrowParts, LocalParts
+from penstock.datastream.connectors.files.parts import Part
+from penstock.datastream.formats.file_access import Address
 from penstock.datastream.formats.orc import OrcBulkWriters
 from penstock.datastream.formats.parquet import (
     ParquetBulkWriters,
@@ -25,6 +30,7 @@ from penstock.datastream.formats.parquet import (
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.operator import Accepts
+from tests.tools.away import SystemThatIsAway
 from tests.tools.connectors.played_by_hand import all_values, run_source, writer_context
 
 
@@ -350,3 +356,25 @@ def test_what_writes_is_checked_where_the_sink_is_made(tmp_path):
         FileSink.for_row_format(str(tmp_path), "UTF-8")
     with pytest.raises(TypeError, match=r"for_bulk_format takes a .* such as ParquetBulkWriters"):
         FileSink.for_bulk_format(str(tmp_path), Encoder.simple_string_encoder())
+
+
+def test_a_directory_that_is_not_there_is_told_before_a_part_is_called_missing(tmp_path):
+    """It may not be mounted."""
+    base = tmp_path / "out"
+    store = LocalParts(str(base), "token")
+    store.check()
+    part = Part(str(base / ".part.pending"), str(base / "part"))
+    with pytest.raises(ExternalError, match=r"neither .* exists"):
+        store.commit([part])
+    base.rmdir()
+    with pytest.raises(ExternalError, match=r"the directory .*/out is not there\. Check that it"):
+        store.commit([part])
+
+
+def test_a_server_that_is_away_is_told_before_a_part_is_called_missing(monkeypatch):
+    away = fs.PyFileSystem(SystemThatIsAway())
+    reached = SimpleNamespace(system=away, path_of=lambda _address: "/out")
+    monkeypatch.setattr(hidden_parts, "open_files", lambda _address: reached)
+    store = ArrowParts(Address.of("hdfs://there/out"), "token")
+    with pytest.raises(ExternalError, match=r"the directory /out is not there"):
+        store.commit([Part("/out/.part.pending", "/out/part")])
