@@ -51,6 +51,7 @@ from penstock.runtime.elements import (
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.state.descriptors import StateDescriptor
+from penstock.runtime.state.map_entries import plain_map
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.state.snapshot_reader import read_operator
 from penstock.runtime.state.snapshot_writer import write_operator
@@ -264,7 +265,10 @@ class StreamHarness:
                 "name the operator."
             )
         (part,) = found
-        return {original_key(row[0]): row[-1] for row in part.rows()}
+        is_map = part.info.kind == "Map"
+        return {
+            original_key(row[0]): plain_map(row[-1]) if is_map else row[-1] for row in part.rows()
+        }
 
     def event_time_timers(self) -> int:
         """Return the number of event-time timers of all keyed operators."""

@@ -20,6 +20,7 @@ from penstock.model.types import TypeInformation, is_pickled
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
+from penstock.runtime.keys.encoding import RefusedKey
 from penstock.runtime.keys.hashing import is_int32_type, original_key
 from penstock.runtime.keys.kinds import KeyKinds
 from penstock.runtime.operator import BatchOrder, Emitted, OperatorContext
@@ -116,12 +117,18 @@ class KeyTaker(FunctionOperator):
         return self.keys.typed(computed)
 
     def state_keys_of(self, values: list[Any]) -> tuple[list[Any], list[Any]]:
-        """`keys_of`, and what stands for each key in the state. Raises: UserError: see `KeyKinds.note`."""
+        """`keys_of`, and what stands for each key in the state.
+
+        Raises: UserError: see `KeyKinds.note`; TypeError: a value cannot be a key.
+        """
         keys = self.keys_of(values)
         kinds = classes_of(keys)
         if self._kinds is not None:
             self._kinds.note(kinds)
-        return keys, state_keys(keys, kinds)
+        try:
+            return keys, state_keys(keys, kinds)
+        except RefusedKey as error:
+            raise self.keys.refused_key(error, keys, values) from None
 
     def watch_kinds(self, context: OperatorContext, restored: OperatorSnapshot) -> None:
         """Remember the classes of keys from here on, if their type is not declared. In BATCH no snapshot is made."""

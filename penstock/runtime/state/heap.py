@@ -24,6 +24,7 @@ from penstock.runtime.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.runtime.state.heap_cleanup import IncrementalCleanup, cleanup_of
+from penstock.runtime.state.map_entries import MapEntries, fitting
 from penstock.runtime.state.packed import StateColumn, TableValues
 from penstock.runtime.state.raw import (
     MISSING,
@@ -349,23 +350,25 @@ class HeapAggregatingState(HeapState, RawAggregatingState):
 class HeapMapState(HeapState, RawMapState):
     """A map."""
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        entries = self._stamped(dict_value)
+    def _put_stamped(self, entries: dict[Any, Any]) -> None:
+        entries = fitting(entries)
         raw = self._raw()
         if raw is MISSING:
             if entries:
-                self._put(dict(entries))
+                self._put(entries)
+        elif type(raw) is dict and type(entries) is MapEntries:
+            self._put(MapEntries(raw | entries))
         else:
             raw.update(entries)
 
     def remove(self, key: Any) -> None:
         if self.cleanup is not None:
             self.cleanup.run(1)
-        self._drop(key)
+        self._drop(self._entry_key(key))
 
-    def _entry(self, key: Any) -> Any:
+    def _entry(self, entry: Any) -> Any:
         raw = self._raw()
-        return MISSING if raw is MISSING else raw.get(key, MISSING)
+        return MISSING if raw is MISSING else raw.get(entry, MISSING)
 
     def _entries(self) -> list[tuple[Any, Any]]:
         raw = self._raw()
@@ -382,12 +385,12 @@ class HeapMapState(HeapState, RawMapState):
             return [(key, raw[key]) for key in range(first, last + 1) if key in raw]
         return [(key, raw[key]) for key in sorted([key for key in raw if first <= key <= last])]
 
-    def _put_entry(self, key: Any, raw: Any) -> None:
-        self._found()[key] = raw
+    def _put_entry(self, entry: Any, raw: Any) -> None:
+        self._found()[entry] = raw
 
-    def _drop(self, key: Any) -> None:
+    def _drop(self, entry: Any) -> None:
         found = self._found()
-        if found is not MISSING and found.pop(key, MISSING) is not MISSING and not found:
+        if found is not MISSING and found.pop(entry, MISSING) is not MISSING and not found:
             self.clear()
 
 
