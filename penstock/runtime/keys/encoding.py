@@ -17,7 +17,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from penstock.model.former_modules import first_module
 from penstock.model.row import Row
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.keys.library_values import Content, content_of
@@ -184,8 +183,7 @@ def _of_row(row: Row) -> tuple[Any, ...]:
 
 
 def _path_of(kind: type) -> str:
-    """The path of a class when keys were first hashed: if a class of Penstock moves, its keys stay in their key groups."""
-    return f"{first_module(kind.__module__)}.{kind.__qualname__}"
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _owner_of_equality(kind: type) -> type:
@@ -271,7 +269,6 @@ def _compared_fields(owner: type) -> tuple[str, ...] | None:
 
 def _refuse(key: Any, _out: Parts) -> None:
     kind = type(key)
-    name = f"{kind.__module__}.{kind.__qualname__}"
     if _owner_of_equality(kind) is object:
         why = "has no __eq__, so no two of its objects are equal, and no record would find the state of another"
     else:
@@ -280,7 +277,7 @@ def _refuse(key: Any, _out: Parts) -> None:
             "objects in every process"
         )
     raise RefusedKey(
-        f"{bounded_repr(key, _SHOWN)} cannot be in a key: class {name} {why}. {_INSTEAD}"
+        f"{bounded_repr(key, _SHOWN)} cannot be in a key: class {_path_of(kind)} {why}. {_INSTEAD}"
     )
 
 
