@@ -65,17 +65,34 @@ class OtherKey(tuple[Any, ...]):  # ruff: ignore[no-slots-in-tuple-subclass] - a
         return state_key, (self.key,)
 
 
-class _NoKey:
-    """Stands for the key where there is none. Using it to look up state or timers raises an error that says so."""
+class NoKeySet(UserError):
+    """Keyed state or timers are used where there is no key. `where`: as `NoKey` has it."""
+
+    def __init__(self, where: str, state: str = "") -> None:
+        """`state`: names the state and its operator; empty: timers are used, or the state is not known."""
+        of_state = f". The state is {state}" if state else ""
+        super().__init__(
+            f"No key set: keyed state and timers cannot be used {where}{of_state}. Use them where a record or a timer is "
+            "processed, as in process_element() and on_timer(); open() may get the state, but not use it"
+        )
+        self.where = where
+
+
+class NoKey:
+    """Stands for the state key where there is none: whoever looks up state or timers with it gets NoKeySet. `where`: "in open()"."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
 
     def __hash__(self) -> int:
-        raise UserError(
-            "keyed state and timers cannot be used here: a broadcast element belongs to no key. Use them in "
-            "process_element(); here use broadcast state (ctx.get_broadcast_state)."
-        )
+        raise NoKeySet(self._where)
 
 
-NO_KEY: Final = _NoKey()
+NO_KEY: Final = NoKey("where no record and no timer is processed")
+NO_KEY_OF_BROADCAST: Final = NoKey(
+    "here, because a broadcast element belongs to no key (here use broadcast state: "
+    "ctx.get_broadcast_state)"
+)
 
 
 # ------------------------------------------------------------------------------- hash of one key

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, Final
 
 from penstock.model.row import CHANGEABLE, copied
+from penstock.runtime.keys.hashing import NoKeySet
 from penstock.runtime.state.contract import Snapshot, ValueState
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -188,9 +189,17 @@ class HeapState(RawState):
 
     def drop(self, namespace: Any, skey: Any) -> None:
         """Drop one value."""
-        table = self.tables.get(namespace)
+        table = self._table(namespace, skey)
         if table is not None and table.pop(skey, MISSING) is not MISSING and not table:
             del self.tables[namespace]
+
+    def _table(self, namespace: Any, skey: Any) -> dict[Any, Any] | None:
+        """The values of a namespace; None: there are none. Raises: NoKeySet: the state key is none."""
+        try:
+            hash(skey)
+        except NoKeySet as error:
+            raise self._without_key(error) from None
+        return self.tables.get(namespace)
 
     def class_of_values(self) -> type | None:
         """The class of all raw values; None: not known."""
@@ -244,12 +253,12 @@ class HeapState(RawState):
     def _found(self) -> Any:
         """As `_raw`, but without running the clean-up."""
         backend = self._backend
-        table = self.tables.get(backend.namespace)
+        table = self._table(backend.namespace, backend.skey)
         return MISSING if table is None else table.get(backend.skey, MISSING)
 
     def _put(self, raw: Any) -> None:
         backend = self._backend
-        table = self.tables.get(backend.namespace)
+        table = self._table(backend.namespace, backend.skey)
         if table is None:
             table = self.tables[backend.namespace] = {}
         table[backend.skey] = raw
@@ -281,10 +290,10 @@ class HeapValueState(HeapState, ValueState):
         # Inlined, because this is called for every record.
         backend = self._backend
         try:
-            table = self.tables[backend.namespace]
-        except KeyError:
+            return self.tables[backend.namespace].get(backend.skey)
+        except (KeyError, NoKeySet):
+            self._table(backend.namespace, backend.skey)
             return None
-        return table.get(backend.skey)
 
     def update(self, value: Any) -> None:
         if value is None:
@@ -298,10 +307,9 @@ class HeapValueState(HeapState, ValueState):
                 self.cleanup.run(1)
             value = (value, backend.now_ms())
         try:
-            table = self.tables[backend.namespace]
-        except KeyError:
-            table = self.tables[backend.namespace] = {}
-        table[backend.skey] = value
+            self.tables[backend.namespace][backend.skey] = value
+        except (KeyError, NoKeySet):
+            self._put(value)
 
     def _own(self, value: Any) -> Any:
         """A copy if the value can be changed: the function may emit the value now, and change the state's object

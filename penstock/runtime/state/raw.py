@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, cast
 
 from penstock.model.errors import UserError
 from penstock.model.row import copied
-from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.keys.hashing import NoKeySet, original_key
 from penstock.runtime.state.contract import (
     AggregatingState,
     KeyedStateBackend,
@@ -49,6 +49,7 @@ class RawState(State):
 
     def __init__(self, backend: KeyedStateBackend, descriptor: Any) -> None:
         self._backend = backend
+        self._name: str = descriptor.name
         self._ttl: StateTtlConfig | None = descriptor.ttl_config
         shown, has_ttl = str(descriptor.type_info), self._ttl is not None
         # A descriptor that an earlier release pickled notes no type of its own.
@@ -61,6 +62,10 @@ class RawState(State):
 
     @abstractmethod
     def _put(self, raw: Any) -> None: ...
+
+    def _without_key(self, error: NoKeySet) -> NoKeySet:
+        """The error, with the name of the state."""
+        return NoKeySet(error.where, f"{self._name!r} of {self._backend.owner}")
 
     def has_value(self) -> bool:
         """Whether the current key and namespace have a value, whatever it is."""
@@ -213,10 +218,6 @@ class RawMapState(RawState, MapState):
     """
 
     kind = "Map"
-
-    def __init__(self, backend: KeyedStateBackend, descriptor: Any) -> None:
-        super().__init__(backend, descriptor)
-        self._name = descriptor.name
 
     @abstractmethod
     def _entry(self, entry: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.runtime.keys.hashing import OtherKey, state_key
+from penstock.runtime.keys.hashing import NoKeySet, OtherKey, state_key
 from penstock.runtime.state.contract import ValueState
 from penstock.runtime.state.raw import (
     MISSING,
@@ -39,7 +39,7 @@ class RocksState(RawState):
             self.cleanup = cleanup_of(self._family, self._ttl, self.is_row_expired)
 
     def clear(self) -> None:
-        self._family.delete(self._backend.prefix())
+        self._family.delete(self._prefix())
 
     def is_row_expired(self, data: bytes) -> bool:
         """With TTL: whether a row has expired, without unpickling."""
@@ -47,17 +47,24 @@ class RocksState(RawState):
 
     def _raw(self) -> Any:
         self._used()
-        data = self._family.get(self._backend.prefix())
+        data = self._family.get(self._prefix())
         return MISSING if data is None else self._format.unpack(data)
 
     def _put(self, raw: Any) -> None:
         backend = self._backend
-        self._family.put(backend.prefix(), self._format.pack(raw) + backend.key_suffix())
+        self._family.put(self._prefix(), self._format.pack(raw) + backend.key_suffix())
 
     def _write(self, prefix: bytes, raw: Any) -> None:
         suffix = self._backend.key_suffix()
         for row, data in self._format.rows(prefix, raw, self._backend.next_number):
             self._family.put(row, data + suffix)
+
+    def _prefix(self) -> bytes:
+        """The prefix of the rows of the current key and namespace. Raises: NoKeySet."""
+        try:
+            return self._backend.prefix()
+        except NoKeySet as error:
+            raise self._without_key(error) from None
 
     def _used(self) -> None:
         if self.cleanup is not None:
@@ -110,20 +117,20 @@ class _RowsState(RocksState):
     """The base of states with several rows for each key and namespace."""
 
     def clear(self) -> None:
-        for row, _ in list(rows_with(self._family, self._backend.prefix())):
+        for row, _ in list(rows_with(self._family, self._prefix())):
             self._family.delete(row)
 
     def has_value(self) -> bool:
-        return any(True for _ in rows_with(self._family, self._backend.prefix()))
+        return any(True for _ in rows_with(self._family, self._prefix()))
 
     def _raw(self) -> Any:
         self._used()
-        found = list(rows_with(self._family, self._backend.prefix()))
+        found = list(rows_with(self._family, self._prefix()))
         return self._format.raw(found) if found else MISSING
 
     def _put(self, raw: Any) -> None:
         self.clear()
-        self._write(self._backend.prefix(), raw)
+        self._write(self._prefix(), raw)
 
 
 class RocksListState(_RowsState, RawListState):
@@ -132,14 +139,14 @@ class RocksListState(_RowsState, RawListState):
     def add_all(self, values: list[Any]) -> None:
         self._used()
         if values:
-            self._write(self._backend.prefix(), self._stamped(values))
+            self._write(self._prefix(), self._stamped(values))
 
     def update(self, values: list[Any]) -> None:
         self.clear()
         self.add_all(values)
 
     def _absorb(self, raw: Any) -> None:
-        self._write(self._backend.prefix(), raw)
+        self._write(self._prefix(), raw)
 
 
 class RocksMapState(_RowsState, RawMapState):
@@ -147,7 +154,7 @@ class RocksMapState(_RowsState, RawMapState):
 
     def _put_stamped(self, entries: dict[Any, Any]) -> None:
         self._used()
-        self._write(self._backend.prefix(), dict(map(self._with_first_key, entries.items())))
+        self._write(self._prefix(), dict(map(self._with_first_key, entries.items())))
 
     def remove(self, key: Any) -> None:
         self._drop(self._entry_key(key))
@@ -171,13 +178,13 @@ class RocksMapState(_RowsState, RawMapState):
 
     def _entries(self) -> list[tuple[Any, Any]]:
         self._used()
-        return list(self._format.raw(list(rows_with(self._family, self._backend.prefix()))).items())
+        return list(self._format.raw(list(rows_with(self._family, self._prefix()))).items())
 
     def _put_entry(self, entry: Any, raw: Any) -> None:
-        self._write(self._backend.prefix(), {entry: raw})
+        self._write(self._prefix(), {entry: raw})
 
     def _drop(self, entry: Any) -> None:
         self._family.delete(self._row(entry))
 
     def _row(self, entry: Any) -> bytes:
-        return self._backend.prefix() + encode_key(entry)
+        return self._prefix() + encode_key(entry)
