@@ -72,8 +72,9 @@ class NoKeySet(UserError):
         """`state`: names the state and its operator; empty: timers are used, or the state is not known."""
         of_state = f". The state is {state}" if state else ""
         super().__init__(
-            f"No key set: keyed state and timers cannot be used {where}{of_state}. Use them where a record or a timer is "
-            "processed, as in process_element() and on_timer(); open() may get the state, but not use it"
+            f"No key set: keyed state and timers cannot be used {where}{of_state}. Use them where "
+            "a record or a timer is processed, as in process_element() and on_timer(); open() may "
+            "get the state, but not use it"
         )
         self.where = where
 

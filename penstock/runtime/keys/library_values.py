@@ -1,4 +1,4 @@
-"""What is equal about values of the standard library, numpy and pandas: values of one class are equal if and only if these are.
+"""What is equal about values of the standard library, numpy and pandas: they are equal exactly when these are.
 
 Each function returns numbers, texts and tuples of them. Python's own rules, which the functions follow, stand at them.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -56,8 +55,9 @@ def _of_datetime(value: dt.datetime) -> Any:
     zone = getattr(value.tzinfo, "key", None)
     if not isinstance(zone, str):
         raise TypeError(
-            f"{value!r} is a local time that its zone has twice or never, so Python has it equal to no time of "
-            "another zone, and its zone has no name; convert it with astimezone(datetime.timezone.utc)"
+            f"{value!r} is a local time that its zone has twice or never, so Python has it equal "
+            "to no time of another zone, and its zone has no name; convert it with "
+            "astimezone(datetime.timezone.utc)"
         )
     return zone, _of_timedelta(fields)
 
@@ -129,7 +129,6 @@ CONTENT_OF: Final[dict[type, tuple[bytes, Content]]] = {
     complex: (b"c", lambda value: (value.real, value.imag)),
     Fraction: (b"f", lambda value: (value.numerator, value.denominator)),
     range: (b"r", _of_range),
-    uuid.UUID: (b"u", lambda value: value.int),
     PurePath: (b"p", _of_path),
     ipaddress.IPv4Address: (b"A", _of_address),
     ipaddress.IPv6Address: (b"A", _of_address),
@@ -148,18 +147,17 @@ CONTENT_OF: Final[dict[type, tuple[bytes, Content]]] = {
 }
 """The tag of a class, and what is equal about its values."""
 
-CONTENT_BY_NAME: Final[dict[str, tuple[bytes, Content]]] = {
-    "Timestamp": (b"x", _of_timestamp),
-    "Timedelta": (b"y", lambda value: _of_numpy_time(value.asm8)),
-    "Period": (b"z", lambda value: (value.freqstr, value.ordinal)),
-    "NaTType": (b"Z", lambda _value: None),
+_CONTENT_BY_NAME: Final[dict[tuple[str, str], tuple[bytes, Content]]] = {
+    ("uuid", "UUID"): (b"u", lambda value: value.int),
+    ("pandas", "Timestamp"): (b"x", _of_timestamp),
+    ("pandas", "Timedelta"): (b"y", lambda value: _of_numpy_time(value.asm8)),
+    ("pandas", "Period"): (b"z", lambda value: (value.freqstr, value.ordinal)),
+    ("pandas", "NaTType"): (b"Z", lambda _value: None),
 }
-"""The same for the classes of pandas, which is not imported for that."""
+"""The same by package and name, for classes that are not imported here: pandas is optional, uuid draws by chance."""
 
 
 def content_of(kind: type) -> tuple[bytes, Content] | None:
     """Return the tag and the content of a class; None: it is none of these."""
-    found = CONTENT_OF.get(kind)
-    if found is None and kind.__module__.partition(".")[0] == "pandas":
-        found = CONTENT_BY_NAME.get(kind.__name__)
-    return found
+    package = kind.__module__.partition(".")[0]
+    return CONTENT_OF.get(kind) or _CONTENT_BY_NAME.get((package, kind.__name__))

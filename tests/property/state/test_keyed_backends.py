@@ -27,8 +27,10 @@ from tests.tools.runtime.key_values import EAST, Device, Pair, Tcp
 from tests.tools.runtime.keyed_backends import GROUPS, Average, Backends, through_bytes
 
 KEYS = [
-    1, "1", b"1", True, 1.0, (1, "a"), (1, None), Row(1, "x"), "", "ü\ud800", 2**70, -1, 0.0, -0.0, Decimal(5), Decimal("5.00"),
-    Device("d", 1.0), Device("d", 2.0), Pair(1, "a"), Tcp(64), Tcp(128), ("eur", Decimal("5.0")), ("eur", Decimal(5)),
+    1, "1", b"1", True, 1.0, (1, "a"), (1, None), Row(1, "x"), "", "ü\ud800", 2**70, -1, 0.0, -0.0,
+    Decimal(5), Decimal("5.00"),
+    Device("d", 1.0), Device("d", 2.0), Pair(1, "a"), Tcp(64), Tcp(128), ("eur", Decimal("5.0")),
+    ("eur", Decimal(5)),
     dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC), dt.datetime(2024, 1, 1, 13, tzinfo=EAST),
 ]  # fmt: skip
 ENTRIES = [*KEYS, "a", "b", None, (1, 2), float("nan"), (Decimal(5),), (Decimal("5.0"),)]

@@ -24,9 +24,13 @@ from tests.tools.runtime.keyed_backends import Average
 
 USES = {
     "value": [lambda s: s.value(), lambda s: s.update(1), lambda s: s.update(None)],
-    "list": [lambda s: s.get(), lambda s: s.add(1), lambda s: s.add_all([1]), lambda s: s.update([1]), list],
+    "list": [
+        lambda s: s.get(), lambda s: s.add(1), lambda s: s.add_all([1]), lambda s: s.update([1]),
+        list,
+    ],
     "map": [
-        lambda s: s.get("a"), lambda s: s.put("a", 1), lambda s: s.put_all({"a": 1}), lambda s: s.remove("a"), lambda s: "a" in s,
+        lambda s: s.get("a"), lambda s: s.put("a", 1), lambda s: s.put_all({"a": 1}),
+        lambda s: s.remove("a"), lambda s: "a" in s,
         lambda s: s.items(), list, lambda s: s.is_empty(),
     ],
     "reducing": [lambda s: s.get(), lambda s: s.add(1)],
