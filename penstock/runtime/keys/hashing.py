@@ -35,7 +35,8 @@ from penstock.runtime.value_classes import classes_of
 _MASK: Final = 0xFFFFFFFF
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
-_PLAIN: Final = frozenset({str, int, bytes})
+PLAIN: Final = frozenset({str, int, bytes})
+"""Keys of these classes stand for themselves."""
 _BASES: Final = (str, int, float, bytes)
 _OF_SCALARS: Final = frozenset({str, int, float, bytes, bool})
 _TIMES: Final = (np.datetime64, np.timedelta64)
@@ -153,7 +154,7 @@ def state_key(key: Any) -> Any:
     and None, else an OtherKey. Raises: RefusedKey: it cannot be a key.
     """
     kind = type(key)
-    if kind in _PLAIN or (kind is tuple and _PLAIN_ITEMS.issuperset(map(type, key))):
+    if kind in PLAIN or (kind is tuple and _PLAIN_ITEMS.issuperset(map(type, key))):
         return key
     bare = _bare(key)
     if bare is not key:
@@ -171,7 +172,7 @@ def state_key(key: Any) -> Any:
 def _bare(value: Any) -> Any:
     """The value of a plain class that is the same key; any other value unchanged."""
     kind = type(value)
-    if kind in _PLAIN or kind is float or kind is bool:
+    if kind in PLAIN or kind is float or kind is bool:
         return value
     if isinstance(value, np.generic):
         item = value.item()
@@ -198,7 +199,7 @@ def original_key(skey: Any) -> Any:
 def state_keys(keys: list[Any], kinds: set[type] | None = None) -> list[Any]:
     """`state_key` of a batch of keys; the same list when every key stands for itself. `kinds`: their classes, where they are known."""
     kinds = classes_of(keys) if kinds is None else kinds
-    if kinds <= _PLAIN:
+    if kinds <= PLAIN:
         return keys
     if kinds == {tuple} and _PLAIN_ITEMS.issuperset(map(type, chain.from_iterable(keys))):
         return keys

@@ -253,8 +253,11 @@ class HeapState(RawState):
     def _found(self) -> Any:
         """As `_raw`, but without running the clean-up."""
         backend = self._backend
-        table = self._table(backend.namespace, backend.skey)
-        return MISSING if table is None else table.get(backend.skey, MISSING)
+        try:
+            return self.tables[backend.namespace].get(backend.skey, MISSING)
+        except (KeyError, NoKeySet):
+            self._table(backend.namespace, backend.skey)
+            return MISSING
 
     def _put(self, raw: Any) -> None:
         backend = self._backend

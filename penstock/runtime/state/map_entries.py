@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock.model.errors import UserError
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.keys.encoding import RefusedKey
-from penstock.runtime.keys.hashing import OtherKey, original_key, state_key
+from penstock.runtime.keys.hashing import PLAIN, OtherKey, original_key, state_key
 
 _SHOWN: Final = 200
 
@@ -27,8 +27,8 @@ class MapEntries(dict[Any, Any]):
 
 def entry_key(key: Any, owner: object, name: str) -> Any:
     """What stands for a key of a map state. `owner`, `name`: of the operator and the state. Raises: UserError: it cannot be a key."""
-    if key is None:
-        return None
+    if key is None or type(key) in PLAIN:
+        return key
     try:
         return state_key(key)
     except RefusedKey as error:
@@ -59,8 +59,8 @@ def entries_of(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
 
 def fitting(entries: dict[Any, Any]) -> dict[Any, Any]:
     """The same entries, in a dict that can be pickled."""
-    has_other = type(entries) is dict and any(type(key) is OtherKey for key in entries)
-    return MapEntries(entries) if has_other else entries
+    has_other = OtherKey in map(type, entries)
+    return MapEntries(entries) if has_other and type(entries) is dict else entries
 
 
 def plain_map(entries: Mapping[Any, Any]) -> Any:

@@ -244,10 +244,12 @@ class RawMapState(RawState, MapState):
         return None if found is MISSING else found
 
     def put(self, key: Any, value: Any) -> None:
-        self._put_stamped(self._stamped([(key, value)]))
+        entry = self._entry_key(key)
+        one = value if self._ttl is None else (value, self._backend.now_ms())
+        self._put_stamped({entry: one})
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        self._put_stamped(self._stamped(dict_value.items()))
+        self._put_stamped(self._stamped(dict_value))
 
     def contains(self, key: Any) -> bool:
         return self._value_of(key) is not MISSING
@@ -274,12 +276,12 @@ class RawMapState(RawState, MapState):
     def _entry_key(self, key: Any) -> Any:
         return entry_key(key, self._backend.owner, self._name)
 
-    def _stamped(self, pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    def _stamped(self, entries: Mapping[Any, Any]) -> dict[Any, Any]:
         """Raw entries with the current time as last access."""
         if self._ttl is None:
-            return {self._entry_key(key): value for key, value in pairs}
+            return {self._entry_key(key): value for key, value in entries.items()}
         now_ms = self._backend.now_ms()
-        return {self._entry_key(key): (value, now_ms) for key, value in pairs}
+        return {self._entry_key(key): (value, now_ms) for key, value in entries.items()}
 
     def _value_of(self, key: Any) -> Any:
         entry = self._entry_key(key)
